@@ -20,7 +20,6 @@ from dispatchlab.pytest_plugin import is_accepting
 ROOT = Path(__file__).parent
 SLOW_TIERS = ("tests/deep", "tests/process")
 
-_NOT_RUN = pytest.StashKey[Counter[str]]()
 _SKIPPED = pytest.StashKey[Counter[str]]()
 
 # A shell that starts pytest in the background has it ignore Ctrl-C, and so would the processes that tests start and
@@ -57,20 +56,25 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
             options.dist = "worksteal"
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the slow tiers that were not requested."""
-    if config.getoption("--all-tiers"):
-        return
-    left_out = [tier for tier in SLOW_TIERS if not any(path.is_relative_to(ROOT / tier) for path in _named(config))]
-    tiers = {item: next((tier for tier in left_out if item.path.is_relative_to(ROOT / tier)), None) for item in items}
-    config.stash[_NOT_RUN] = Counter(tier for tier in tiers.values() if tier is not None)
-    config.hook.pytest_deselected(items=[item for item in items if tiers[item] is not None])
-    items[:] = [item for item in items if tiers[item] is None]
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the slow tiers that were not requested: their modules are not imported either."""
+    return True if collection_path in [ROOT / tier for tier in _left_out(config)] else None
 
 
 def pytest_collection_finish() -> None:
     """Hide what collection made from the garbage collector: many tests collect, and need not walk all of it."""
+    _hide_what_stays()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Hide what the tests of a module leave, such as opened registries: a tenth of the run walked them again."""
+    if nextitem is None or nextitem.path != item.path:
+        _hide_what_stays()
+
+
+def _hide_what_stays() -> None:
+    """Collect garbage, then keep the rest out of later collections."""
     gc.collect()
     gc.freeze()
 
@@ -99,26 +103,38 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Hand what a worker of xdist has counted to the process that prints the summary."""
     if (output := getattr(session.config, "workeroutput", None)) is not None:
-        not_run, skipped = session.config.stash.get(_NOT_RUN, None), session.config.stash[_SKIPPED]
-        output["not run"], output["skipped"] = dict(not_run or {}), dict(skipped)
+        skipped = session.config.stash[_SKIPPED]
+        output["skipped"] = dict(skipped)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Take what a worker has counted: each has collected everything, so one is enough."""
     output = getattr(node, "workeroutput", {})
-    if "not run" in output:
-        node.config.stash[_NOT_RUN] = Counter(output["not run"])
+    if "skipped" in output:
         node.config.stash[_SKIPPED] = Counter(output["skipped"])
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Say on one line each which modules were skipped, and which tests of slow tiers did not run."""
+    """Say on one line each which modules were skipped, and which slow tiers did not run."""
     for reason, modules in sorted(config.stash[_SKIPPED].items()):
         terminalreporter.write_line(f"skipped {modules} modules: {reason}", yellow=True)
-    if not_run := config.stash.get(_NOT_RUN, None):
-        parts = " and ".join(f"{count} tests of {tier}" for tier, count in sorted(not_run.items()))
-        terminalreporter.write_line(f"not run: {parts}; `pytest --all-tiers` runs everything", yellow=True)
+    if left_out := _left_out(config):
+        tiers = " and ".join(left_out)
+        terminalreporter.write_line(f"not run: {tiers}; `pytest --all-tiers` runs everything", yellow=True)
+
+
+def _left_out(config: pytest.Config) -> list[str]:
+    """The slow tiers below what the command line names that it does not name themselves."""
+    if config.getoption("--all-tiers"):
+        return []
+    named = _named(config)
+    return [
+        tier
+        for tier in SLOW_TIERS
+        if any((ROOT / tier).is_relative_to(path) for path in named)
+        and not any(path.is_relative_to(ROOT / tier) for path in named)
+    ]
 
 
 def _named(config: pytest.Config) -> list[Path]:

@@ -11,9 +11,10 @@ from dispatchlab.engine.coded_states import CodedSpace
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.engine.lab_space import LabSpace
 from dispatchlab.engine.semantics import semantics_named
-from dispatchlab.explore.explore import explore
-from dispatchlab.explore.graph_walk import explore_graph
-from dispatchlab.explore.result import Verdict
+from dispatchlab.prover.explore import explore
+from dispatchlab.prover.graph_walk import explore_graph
+from dispatchlab.prover.result import Verdict
+from dispatchlab.prover.walk_options import WalkOptions
 
 
 class Explore:
@@ -31,7 +32,7 @@ class Explore:
     def track_edges_per_second_of_sixteen_registrations(self) -> float:
         """1,048,576 edges of one operator; wanted: 250,000 a second or more."""
         started = time.perf_counter()
-        found = explore(LabEngine(), sixteen(), [FOO], walk="graph")
+        found = explore(LabEngine(), sixteen(), [FOO], WalkOptions(walk="graph"))
         elapsed = time.perf_counter() - started
         assert (found.verdict, found.sets, found.edges) == (Verdict.ORDER_INDEPENDENT, 65_536, 1_048_576)
         return found.edges / elapsed
@@ -47,13 +48,13 @@ class Explore:
 
     def track_megabytes_of_sixteen_registrations(self) -> float:
         """The whole process at its largest; wanted: under 150 MB."""
-        found = explore(LabEngine(), sixteen(), [FOO], walk="graph")
+        found = explore(LabEngine(), sixteen(), [FOO], WalkOptions(walk="graph"))
         assert found.states == 65_536
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform != "darwin" else 1 << 20)
 
     def track_orders_to_graph(self) -> float:
         """How many times longer upstream's n!·n! sequences take than the graph, in one run; wanted: 100 or more."""
-        orders = explore(LabEngine(), upstreams_five(), [FOO], walk="orders")
+        orders = explore(LabEngine(), upstreams_five(), [FOO], WalkOptions(walk="orders"))
         graph = explore(LabEngine(), upstreams_five(), [FOO])
         assert (orders.edges, graph.edges) == (144_000, 160)
         return orders.elapsed_s / graph.elapsed_s

@@ -16,19 +16,20 @@ The public names:
 
 The packages, from the bottom; each has a map of its own:
 
-- `errors`: what can go wrong, as one tree; `escape`: texts on their way out; `atomic_write`: the one writer of
-  files; `bounded_read`: the one reader; `file_kinds`: which file is what;
-  `journal`: results that a run goes on from;
+- `errors`: what can go wrong, as one tree; `escape`: texts on their way out;
 - `processes`: worker processes that end with their parent, deadlines, memory;
-- `model`: the field's terms as frozen values; `yaml_tree`, `yaml_fields`: YAML with source locations;
+- `files`: the one reader, the one writer, kinds of files, journals, YAML with source locations;
+- `model`: the field's terms as frozen values;
+- `engine`: the lab engine; `prover`: walks over states, which know no engine;
 - `registration_2020`: the registration APIs of C++ in 2020, `Import` and `RegisterOperators`;
-- `engine`: the lab engine; `call`, `layers`, `overrides`, `codegen`: calls, and what is built on them;
-- `explore`: walks over states, which know no engine; `scenario`: scenario files; `registry`: recorded registries;
-- `live`: the installed PyTorch; the only package that imports torch;
-- `analysis`: what needs both an engine and a walk; `lint`: rules for registries; `leaks`: unreleased registrations;
-- `render`: results as text, JSON and for a terminal; `commands`, `cli`: the command line;
-- `explorer_app`: the application of `dispatchlab explore`;
+- `call`, `layers`, `overrides`, `codegen`: calls, and what is built on them;
+- `scenario`: scenario files; `records`: recorded registries;
+- `pytorch`: the installed PyTorch; the only package that imports torch;
+- `sources`: scenarios, registries and engines by the texts that name them;
+- `views`: what all views share: lines for a terminal, JSON, HTML;
+- `questions`: a room for each question of a user, with what it finds, its result and its views;
 - `adopt`: the first steps of a new user: the example, what works here, the files for a package's checkout;
+- `explorer_app`: the application of `dispatchlab explore`; `commands`, `cli`: the command line;
 - `api`: the public functions that tie packages together; `pytest_plugin`: scenarios as tests.
 """
 
@@ -62,7 +63,6 @@ if TYPE_CHECKING:
     from dispatchlab.engine.library import Library
     from dispatchlab.engine.listeners import Listener
     from dispatchlab.errors import CallError, DispatchLabError, ErrorKind, ParseError, RegistrationError
-    from dispatchlab.explore.result import Counterexample, Expectation, Exploration, Verdict
     from dispatchlab.layers.lab import Lab
     from dispatchlab.model.key_set import DispatchKeySet
     from dispatchlab.model.keys import DispatchKey
@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     )
     from dispatchlab.model.schema import FunctionSchema
     from dispatchlab.model.schema_parser import parse_name, parse_schema, parse_schema_or_name
+    from dispatchlab.prover.result import Counterexample, Expectation, Exploration, Verdict
     from dispatchlab.scenario.load import load_scenario, parse_scenario
     from dispatchlab.scenario.scenario import Scenario
     from dispatchlab.scenario.write import scenario_text
@@ -120,10 +121,10 @@ _HOME = {
     "ErrorKind": ".errors",
     "ParseError": ".errors",
     "RegistrationError": ".errors",
-    "Counterexample": ".explore.result",
-    "Expectation": ".explore.result",
-    "Exploration": ".explore.result",
-    "Verdict": ".explore.result",
+    "Counterexample": ".prover.result",
+    "Expectation": ".prover.result",
+    "Exploration": ".prover.result",
+    "Verdict": ".prover.result",
     "Lab": ".layers.lab",
     "DispatchKeySet": ".model.key_set",
     "DispatchKey": ".model.keys",

@@ -7,29 +7,29 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args, overload
 
-from dispatchlab.analysis.engines import EngineName
-from dispatchlab.analysis.report import Report
-from dispatchlab.analysis.run_scenario import RunOptions, WalkName, run_scenario
-from dispatchlab.call.explain import CallExplanation
 from dispatchlab.errors import DispatchLabError, ErrorKind, did_you_mean
-from dispatchlab.explore.result import Counterexample, Exploration, Verdict
 from dispatchlab.model.registration import Block, Claim, Def, Fallback, Impl, NameOnly, PythonImpl, Registration
 from dispatchlab.model.sequence import format_sequence
-from dispatchlab.registry.file import bundled_names, open_named
+from dispatchlab.prover.result import Counterexample, Exploration, Verdict
+from dispatchlab.prover.walk_options import WalkName
+from dispatchlab.questions.explain.result import CallExplanation
+from dispatchlab.questions.order.report import Report
+from dispatchlab.questions.order.run_scenario import RunOptions, run_scenario
+from dispatchlab.records.file import bundled_names, open_named
 from dispatchlab.scenario.load import load_scenario, parse_scenario
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
+from dispatchlab.sources.engines import EngineName
 
 if TYPE_CHECKING:
-    from dispatchlab.analysis.torch_trace import TorchTrace
-    from dispatchlab.analysis.upgrade import UpgradeReport
-    from dispatchlab.call.explain import ArgumentSpec
     from dispatchlab.call.operators import Operator
     from dispatchlab.call.trace import Trace
     from dispatchlab.engine.dispatcher import Dispatcher
     from dispatchlab.model.keys import DispatchKey
     from dispatchlab.model.operator_view import OperatorView
-    from dispatchlab.registry.bundle import BundledRegistry
-    from dispatchlab.registry.file import RegistryFile
+    from dispatchlab.questions.explain.argument_specs import ArgumentSpec
+    from dispatchlab.questions.trace.torch_trace import TorchTrace
+    from dispatchlab.questions.upgrade.compare_sources import UpgradeReport
+    from dispatchlab.records.stored import StoredRegistry
 
 _DRAWN = 6  # registrations whose states a notebook draws
 _KINDS = (Def, Impl, Fallback, NameOnly, Claim, Block, PythonImpl)
@@ -38,23 +38,19 @@ _KINDS = (Def, Impl, Fallback, NameOnly, Claim, Block, PythonImpl)
 class CheckSubjectError(DispatchLabError):
     """There is nothing whose order could be checked."""
 
-    def __init__(self, found: str) -> None:
-        super().__init__(found)
-        self.found = found
+    found: str
 
-    def __str__(self) -> str:
-        return (
-            f"check_order expects a scenario file, a Scenario, registrations such as Def and Impl, or "
-            f"package='my_package', and was given {self.found}"
-        )
+    template = (
+        "check_order expects a scenario file, a Scenario, registrations such as Def and Impl, or "
+        "package='my_package', and was given {found}"
+    )
 
 
 class TraceOptionError(DispatchLabError):
     """`trace` was given what is for the other engine."""
 
-    def __init__(self, option: str, engine: str) -> None:
-        super().__init__(option, engine)
-        self.option, self.engine = option, engine
+    option: str
+    engine: str
 
     def __str__(self) -> str:
         other = "torch" if self.engine == "lab" else "lab"
@@ -68,15 +64,9 @@ class NothingRegisteredError(DispatchLabError):
         package: which.
     """
 
-    def __init__(self, package: str) -> None:
-        super().__init__(package)
-        self.package = package
+    package: str
 
-    def __str__(self) -> str:
-        return (
-            f"{self.package} registers nothing when it is imported: name the module that registers, such as "
-            f"{self.package}.ops"
-        )
+    template = "{package} registers nothing when it is imported: name the module that registers, such as {package}.ops"
 
 
 class CheckOptionError(DispatchLabError):
@@ -88,12 +78,11 @@ class CheckOptionError(DispatchLabError):
         wanted: what would have been right.
     """
 
-    def __init__(self, option: str, found: object, wanted: str) -> None:
-        super().__init__(option, found, wanted)
-        self.option, self.found, self.wanted = option, found, wanted
+    option: str
+    found: object
+    wanted: str
 
-    def __str__(self) -> str:
-        return f"{self.option}={self.found!r}: {self.wanted}"
+    template = "{option}={found!r}: {wanted}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -148,15 +137,15 @@ class OrderCheck:
         return f"<OrderCheck: {self.verdict}, {found.flaw}: {' against '.join(sequences)}>"
 
     def __str__(self) -> str:
-        from dispatchlab.render.text import report_text
+        from dispatchlab.questions.order.blocks import report_view
 
-        return report_text(self.report)
+        return report_view(self.report).text()
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the verdict, the counterexample, and a picture of the states when there are few."""
-        from dispatchlab.analysis.run_scenario import states_of
         from dispatchlab.model.short_names import short_names
-        from dispatchlab.render.html.notebook import check_html
+        from dispatchlab.questions.notebook import check_html
+        from dispatchlab.questions.order.run_scenario import states_of
 
         few = len(self.scenario.registrations) <= _DRAWN
         graph = states_of(self.scenario, self.report) if few else None
@@ -218,11 +207,8 @@ def check_order(
     """
     if (subject is None) == (package is None):
         raise CheckSubjectError("nothing" if subject is None else "both a subject and a package")
-    engine = engine or (None if package is None else "torch")
-    _check_options(engine, semantics, walk, samples, max_states, timeout_s)
-    scenario = _scenario(subject, allow_import=allow_import) if package is None else _recorded(package)
     options = RunOptions(
-        engine=engine,
+        engine=engine or (None if package is None else "torch"),
         semantics=semantics,
         walk=walk,
         samples=samples,
@@ -231,31 +217,28 @@ def check_order(
         timeout_s=timeout_s,
         free=free,
     )
+    _check_options(options)
+    scenario = _scenario(subject, allow_import=allow_import) if package is None else _recorded(package)
     return OrderCheck(run_scenario(scenario, options).report, scenario)
 
 
-def _check_options(
-    engine: str | None,
-    semantics: str | None,
-    walk: str,
-    samples: int | None,
-    max_states: int | None,
-    timeout_s: float | None,
-) -> None:
+def _check_options(options: RunOptions) -> None:
     """Refuse what would not be looked at, or would have the check pass without doing anything."""
     choices: tuple[tuple[str, str | None, tuple[str, ...]], ...] = (
-        ("engine", engine, get_args(EngineName)),
-        ("walk", walk, get_args(WalkName)),
+        ("engine", options.engine, get_args(EngineName)),
+        ("walk", options.walk, get_args(WalkName)),
     )
-    for option, found, known in choices:
-        if found is not None and found not in known:
-            raise CheckOptionError(option, found, f"expected one of {', '.join(known)}{did_you_mean(found, known)}")
-    if semantics is not None and engine == "torch":
-        wanted = "the engine torch behaves as the PyTorch that is installed; leave semantics out, or use engine='lab'"
-        raise CheckOptionError("semantics", semantics, wanted)
-    if samples is not None and walk != "sample":
-        raise CheckOptionError("samples", samples, f"the walk {walk} takes no samples; use walk='sample'")
-    for option, number in (("samples", samples), ("max_states", max_states), ("timeout_s", timeout_s)):
+    for option, value, known in choices:
+        if value is not None and value not in known:
+            raise CheckOptionError(option, value, f"expected one of {', '.join(known)}{did_you_mean(value, known)}")
+    if options.semantics is not None and options.engine == "torch":
+        reason = "the engine torch behaves as the PyTorch that is installed; leave semantics out, or use engine='lab'"
+        raise CheckOptionError("semantics", options.semantics, reason)
+    if options.samples is not None and options.walk != "sample":
+        reason = f"the walk {options.walk} takes no samples; use walk='sample'"
+        raise CheckOptionError("samples", options.samples, reason)
+    for option in ("samples", "max_states", "timeout_s"):
+        number = getattr(options, option)
         if number is not None and number <= 0:
             raise CheckOptionError(option, number, "expected more than 0")
 
@@ -283,10 +266,9 @@ def _scenario(subject: object, *, allow_import: bool) -> Scenario:
 
 
 def _recorded(package: str) -> Scenario:
-    from dispatchlab.live.worker.engine import LiveEngine
+    from dispatchlab.sources.recorded_packages import recorded_packages
 
-    with LiveEngine() as engine:
-        found = engine.ask("dispatchlab.live.recording.record_package:record_packages", (package,))
+    found = recorded_packages((package,))
     scenario = parse_scenario(found.text, file=package)
     if not scenario.registrations:
         raise NothingRegisteredError(package)
@@ -337,13 +319,13 @@ class ExplainedCall:
         return f"<ExplainedCall: {self.explanation.operator}, {keys}{f', {self.refusal}' if self.refusal else ''}>"
 
     def __str__(self) -> str:
-        from dispatchlab.render.explain import explanation_text
+        from dispatchlab.questions.explain.blocks import explanation_text
 
         return explanation_text(self.explanation, no_answer=self.no_answer)
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the arguments and each hop with its kernel."""
-        from dispatchlab.render.html.notebook import explanation_html
+        from dispatchlab.questions.notebook import explanation_html
 
         return explanation_html(self.explanation, no_answer=self.no_answer)
 
@@ -381,11 +363,12 @@ def explain(
     Raises:
         DispatchLabError: there is no such operator or source, or an argument or key cannot be read.
     """
-    from dispatchlab.analysis.explain_calls import explain_operator
-    from dispatchlab.call.explain import describe_arguments, schema_of, thread_keys
-    from dispatchlab.call.explain import explain as explain_call
     from dispatchlab.call.operators import Operator
     from dispatchlab.model.keys import parse_key
+    from dispatchlab.questions.explain.argument_specs import describe_arguments
+    from dispatchlab.questions.explain.explain_operator import explain_operator
+    from dispatchlab.questions.explain.hops import explain as explain_call
+    from dispatchlab.questions.explain.hops import schema_of, thread_keys
 
     if isinstance(operator, Operator):
         of = operator.dispatcher
@@ -432,7 +415,7 @@ class OperatorDump:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the kernels with the keys that run them."""
-        from dispatchlab.render.html.notebook import operator_html
+        from dispatchlab.questions.notebook import operator_html
 
         return operator_html(self.view)
 
@@ -456,11 +439,11 @@ def dump(operator: str, *, of: Dispatcher | str | None = None, after: str | None
     Raises:
         DispatchLabError: there is no such operator or source, or the steps cannot be read.
     """
-    from dispatchlab.render.operator_text import operator_text
+    from dispatchlab.questions.dump.operator_text import operator_text
 
     if of is None or isinstance(of, str):
-        from dispatchlab.analysis.inspect_operators import OneOperatorError, inspect_operators
-        from dispatchlab.registry.find import is_glob
+        from dispatchlab.questions.dump.inspect_operators import OneOperatorError, inspect_operators
+        from dispatchlab.records.find import is_glob
 
         if is_glob(operator):
             raise OneOperatorError(operator)
@@ -481,11 +464,11 @@ class SourceDiff:
     """What the second of two registries means for whoever used the first; the whole report as `str`.
 
     >>> from dispatchlab import diff
-    >>> found = diff("torch-2.14", "torch-2.15")
+    >>> found = diff("torch-2.12", "torch-2.13")
     >>> found.is_empty
     False
     >>> found
-    <SourceDiff: torch-2.14 to torch-2.15>
+    <SourceDiff: torch-2.12 to torch-2.13>
 
     Args:
         report: operators, schemas, kernels, fallbacks and slots that differ.
@@ -502,13 +485,13 @@ class SourceDiff:
         return f"<SourceDiff: {self.report.before.source} to {self.report.after.source}>"
 
     def __str__(self) -> str:
-        from dispatchlab.render.upgrade import upgrade_text
+        from dispatchlab.questions.upgrade.blocks import upgrade_view
 
-        return upgrade_text(self.report, everything=True)
+        return upgrade_view(self.report, everything=True).text()
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the summary, and the details by operator."""
-        from dispatchlab.render.html.notebook import upgrade_html
+        from dispatchlab.questions.notebook import upgrade_html
 
         return upgrade_html(self.report)
 
@@ -527,7 +510,7 @@ def diff(
     >>> print(diff("torch-2.12", "torch-2.13", operators=["aten::relu"]))  # doctest: +ELLIPSIS
     torch-2.12 -> torch-2.13
     ...
-    >>> diff("torch-2.12", "torch-2.15", package="docs/upgrade.yaml").report.package.is_affected
+    >>> diff("torch-2.9", "torch-2.12", package="docs/upgrade.yaml").report.package.is_affected
     True
 
     Args:
@@ -544,7 +527,7 @@ def diff(
         CheckOptionError: operators are named, and it is about a package, whose file names its operators.
         DispatchLabError: a source cannot be read, an operator is in neither, or there is no such key.
     """
-    from dispatchlab.analysis.upgrade import upgrade_sources
+    from dispatchlab.questions.upgrade.compare_sources import upgrade_sources
 
     named = tuple(operators)
     if named and package is not None:
@@ -561,7 +544,7 @@ def diff(
     )
 
 
-def open_registry(source: str | os.PathLike[str] | None = None) -> RegistryFile | BundledRegistry:
+def open_registry(source: str | os.PathLike[str] | None = None) -> StoredRegistry:
     """Open a recorded registry: a bundled one by its name, or a file by its path.
 
     Args:
@@ -579,7 +562,7 @@ def open_registry(source: str | os.PathLike[str] | None = None) -> RegistryFile 
         RegistryFileError: the file cannot be read.
     """
     if source is None:
-        from dispatchlab.registry.builds import default_registry
+        from dispatchlab.records.builds import default_registry
 
         source = default_registry().name
     return open_named(os.fspath(source))
@@ -591,8 +574,8 @@ def bundled_registries() -> tuple[str, ...]:
     Each is of the public wheel, which has the kernels for CUDA, but for `torch-2.13-cpu`.
 
     >>> from dispatchlab import bundled_registries
-    >>> bundled_registries()[-3:]
-    ('torch-2.13-cpu', 'torch-2.14', 'torch-2.15')
+    >>> bundled_registries()[:3]
+    ('torch-2.4', 'torch-2.5', 'torch-2.6')
     """
     return bundled_names()
 
@@ -633,7 +616,7 @@ def trace(
         TorchTraceError: its calls cannot be traced here.
     """
     if engine == "torch":
-        from dispatchlab.analysis.torch_trace import LIMIT, TorchTrace
+        from dispatchlab.questions.trace.torch_trace import LIMIT, TorchTrace
 
         if line is not None:
             raise TraceOptionError("line", "torch")

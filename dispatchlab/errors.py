@@ -1,30 +1,67 @@
 """What can go wrong, as one tree: every error has a kind and carries its facts.
 
-`DispatchLabError` is the root. A registration that an engine refuses is a `RegistrationError`, whose `kind` is one of
-`ErrorKind` on every engine, however the engine words it; text that cannot be read is a `ParseError` with its place.
+`DispatchLabError` is the root, and makes an error of its fields and its sentence. A registration that an engine refuses
+is a `RegistrationError`, whose `kind` is one of `ErrorKind` on every engine, however the engine words it; text that
+cannot be read is a `ParseError` with its place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from types import MappingProxyType
-from typing import ClassVar
+from typing import ClassVar, dataclass_transform
 
 
+@dataclass_transform(eq_default=False)
 class DispatchLabError(Exception):
     """Base class of errors that are shown to the user without a traceback.
 
+    A subclass is its fields, annotated as those of a dataclass are, and its sentence: a `template`, or `__str__` where
+    the words depend on what the fields hold. The constructor, `repr` and pickling are made from the fields.
+
     >>> from dispatchlab import DispatchLabError, open_registry
     >>> try:
-    ...     open_registry("torch-2.31")
+    ...     open_registry("torch-2.13-gpu")
     ... except DispatchLabError as error:
     ...     print(str(error).rpartition("; ")[2])
-    did you mean torch-2.15?
+    did you mean torch-2.13-cpu?
     """
 
     exit_code: ClassVar[int] = 2
     """What a command ends with that meets such an error."""
+
+    template: ClassVar[str] = ""
+    """The sentence, with the names of fields in braces, as `str.format` fills them in."""
+
+    _fields: ClassVar[tuple[str, ...]] = ()
+    _required: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        own = (name for name, kind in cls.__annotations__.items() if not kind.startswith("ClassVar"))
+        cls._fields = tuple(dict.fromkeys((*cls._fields, *own)))
+        cls._required = tuple(name for name in cls._fields if not hasattr(cls, name))
+
+    def __init__(self, *values: object, **named: object) -> None:
+        given, fields = self.__dict__, self._fields
+        given.update(zip(fields, values, strict=False), **named)
+        if not named and len(self._required) <= len(values) <= len(fields):
+            return
+        wrong = {*self._required} - given.keys() or given.keys() - fields
+        if wrong or len(given) < len(values) + len(named):
+            takes = f"{type(self).__name__} takes {', '.join(fields) or 'nothing'}"
+            raise TypeError(
+                f"{takes}, and was given {len(values)} by position and {', '.join(named) or 'none'} by name"
+            )
+
+    def __str__(self) -> str:
+        return self.template.format_map({name: getattr(self, name) for name in self._fields})
+
+    def __repr__(self) -> str:
+        fields = (f"{name}={getattr(self, name)!r}" for name in self._fields)
+        return f"{type(self).__name__}({', '.join(fields)})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self).__new__, (type(self), *self.args), self.__dict__
 
 
 class ErrorKind(StrEnum):
@@ -90,17 +127,11 @@ class RefusalError(DispatchLabError):
         facts: what the decision was made from, by name; compared when two orders are.
     """
 
-    def __init__(self, kind: ErrorKind, message: str, facts: Mapping[str, str] | None = None) -> None:
-        super().__init__(kind, message, facts)
-        self.kind = kind
-        self.message = message
-        self.facts: Mapping[str, str] = MappingProxyType(dict(facts or {}))
+    kind: ErrorKind
+    message: str
+    facts: Mapping[str, str] = {}
 
-    def __str__(self) -> str:
-        return f"{self.kind}: {self.message}"
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.kind, self.message, dict(self.facts))
+    template = "{kind}: {message}"
 
 
 class RegistrationError(RefusalError):
@@ -146,7 +177,7 @@ class ParseError(DispatchLabError):
       test::foo.
                 ^
 
-    Args:
+    Attributes:
         kind: the kind of `ErrorKind` that this is to an engine, `OTHER` for a plain syntax error.
         text: the whole text.
         at: offset into `text`, in characters from 0, where the trouble starts.
@@ -155,11 +186,12 @@ class ParseError(DispatchLabError):
         width: how many characters from `at` are wrong, at least 1.
     """
 
-    def __init__(
-        self, text: str, at: int, *, wanted: str, found: str, width: int = 1, kind: ErrorKind = ErrorKind.OTHER
-    ) -> None:
-        super().__init__(text, at, wanted, found, width, kind)
-        self.text, self.at, self.wanted, self.found, self.width, self.kind = text, at, wanted, found, width, kind
+    text: str
+    at: int
+    wanted: str
+    found: str
+    width: int = 1
+    kind: ErrorKind = ErrorKind.OTHER
 
     @property
     def sentence(self) -> str:
@@ -179,9 +211,6 @@ class ParseError(DispatchLabError):
                 line, at = f"...{line}", at + 3
         return f"{self.sentence}\n  {line}\n  {' ' * at}{'^' * width}"
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return _parse_error, (type(self), self.text, self.at, self.wanted, self.found, self.width, self.kind)
-
 
 _LONGEST_LINE = 1_000
 _LONGEST_QUOTE = 300
@@ -193,12 +222,6 @@ def _cut(text: str) -> str:
         return text
     half = _LONGEST_QUOTE // 2 - 2
     return f"{text[:half]}...{text[-half:]}"
-
-
-def _parse_error(
-    cls: type[ParseError], text: str, at: int, wanted: str, found: str, width: int, kind: ErrorKind
-) -> ParseError:
-    return cls(text, at, wanted=wanted, found=found, width=width, kind=kind)
 
 
 _USUALLY_MEANT = {
@@ -371,9 +394,9 @@ class UnknownOperatorError(DispatchLabError):
         source: where they come from.
     """
 
-    def __init__(self, asked: str, known: Iterable[str], source: str) -> None:
-        self.asked, self.known, self.source = asked, tuple(known), source
-        super().__init__(asked, self.known, source)
+    asked: str
+    known: tuple[str, ...]
+    source: str
 
     def __str__(self) -> str:
         sentence = no_operator(self.asked, self.known, source=self.source)

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from dispatchlab.leaks import Watch
+    from dispatchlab.questions.leaks import Watch
 
 _SCENARIOS = "dispatchlab_scenarios"
 _RECORDS = "dispatchlab_records"
@@ -82,7 +82,7 @@ def dispatcher_leaks() -> Iterator[Watch]:
     What is registered when the test begins may stay, and so may what `dispatcher_leaks.allow("my_package::*")` names,
     and what PyTorch registers for itself when a part of it is first used, such as `torch.compile`.
     """
-    from dispatchlab.leaks import Watch, leaks_text
+    from dispatchlab.questions.leaks import Watch, leaks_text
 
     with Watch() as watch:
         yield watch
@@ -226,8 +226,8 @@ class ScenarioItem(_Item):
         """Fail when the verdict is not what is expected, or the golden file does not hold what is shown."""
         from dataclasses import replace
 
-        from dispatchlab.render.golden import golden
-        from dispatchlab.render.text import report_text
+        from dispatchlab.questions.order.blocks import report_view
+        from dispatchlab.questions.order.golden import golden
         from dispatchlab.scenario.load import load_scenario
 
         for other in _owners(self.config).get(self.golden, ()):
@@ -236,7 +236,7 @@ class ScenarioItem(_Item):
         scenario = load_scenario(self.path, allow_import=bool(self.config.getini(_ALLOW_IMPORT)))
         report, actual = golden(replace(scenario, file=self._shown(self.path)))
         if not report.as_expected:
-            raise GoldenError(f"expected: {report.expected}\n\n{report_text(report)}")
+            raise GoldenError(f"expected: {report.expected}\n\n{report_view(report).text()}")
         self._compare(actual)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
@@ -246,7 +246,7 @@ class ScenarioItem(_Item):
     def _compare(self, actual: str) -> None:
         if is_accepting():
             if not self.golden.exists() or _read(self.golden) != actual:
-                from dispatchlab.atomic_write import write_file
+                from dispatchlab.files.atomic_write import write_file
 
                 self.golden.parent.mkdir(parents=True, exist_ok=True)
                 write_file(self.golden, actual)
@@ -275,9 +275,9 @@ class RecordItem(_Item):
 
     def runtest(self) -> None:
         """Fail when something else is registered; without PyTorch, skip."""
-        from dispatchlab.analysis.check_record import check_record
-        from dispatchlab.live.bridge.torch import TorchMissingError
-        from dispatchlab.render.record import check_text
+        from dispatchlab.pytorch.bridge.torch import TorchMissingError
+        from dispatchlab.questions.record.blocks import check_view
+        from dispatchlab.questions.record.check_record import check_record
 
         try:
             found = check_record(str(self.path), name=self._shown(self.path))
@@ -286,13 +286,13 @@ class RecordItem(_Item):
         if found.is_same:
             return
         if is_accepting():
-            from dispatchlab.atomic_write import write_file
-            from dispatchlab.file_kinds import MARK, FileKind, marked
+            from dispatchlab.files.atomic_write import write_file
+            from dispatchlab.files.file_kinds import MARK, FileKind, marked
 
             is_marked = MARK in _read(self.golden).partition("\n")[0]
             write_file(self.path, marked(found.text, FileKind.SCENARIO, str(self.path)) if is_marked else found.text)
             return
-        raise GoldenError(f"{check_text(found)}or accept it with: EXPECTTEST_ACCEPT=1 pytest")
+        raise GoldenError(f"{check_view(found).text()}or accept it with: EXPECTTEST_ACCEPT=1 pytest")
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Where it is."""
@@ -300,7 +300,7 @@ class RecordItem(_Item):
 
 
 def _read(path: Path) -> str:
-    from dispatchlab.bounded_read import read_file
+    from dispatchlab.files.bounded_read import read_file
     from dispatchlab.scenario.load import MAX_BYTES
 
     try:

@@ -8,9 +8,9 @@ from functools import cache
 from typing import TypeAlias
 
 from dispatchlab.errors import RegistrationError
-from dispatchlab.explore.graph_walk import explore_graph
-from dispatchlab.explore.result import Verdict
 from dispatchlab.model.snapshot import Snapshot
+from dispatchlab.prover.graph_walk import explore_graph
+from dispatchlab.prover.result import Verdict
 from tests.toy_engines import State, ToySpace, random_toy
 
 Answer: TypeAlias = "tuple[str, tuple[tuple[str, str], ...]] | None"

@@ -28,8 +28,10 @@ from dispatchlab import (
     tensor,
 )
 from dispatchlab.call import DType, ExcludeDispatchKeyGuard, IncludeDispatchKeyGuard, InferenceMode, Layout
-from dispatchlab.call.explain import CallExplanation, describe_arguments, explain, schema_of, thread_keys
 from dispatchlab.model.schema_parser import parse_name
+from dispatchlab.questions.explain.argument_specs import describe_arguments
+from dispatchlab.questions.explain.hops import explain, schema_of, thread_keys
+from dispatchlab.questions.explain.result import CallExplanation
 
 # -- arguments
 

@@ -19,14 +19,14 @@ from dispatchlab.engine.operator_entry import OperatorEntry
 from dispatchlab.engine.primitives import RegisterFallback, RegisterImpl
 from dispatchlab.engine.semantics import Semantics, semantics_named
 from dispatchlab.errors import ErrorKind
-from dispatchlab.explore.prng import SplitMix64
-from dispatchlab.explore.protocol import StateVariable
 from dispatchlab.model.dependence import Dependence
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Fallback, Kernel, KernelForm, Registration
 from dispatchlab.model.slot_set import KEY_BIT
 from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
+from dispatchlab.prover.prng import SplitMix64
+from dispatchlab.prover.protocol import StateVariable
 from tests.random_scenarios import random_scenario
 
 Kind: TypeAlias = Literal["keys", "operators", "fallbacks", "hidden", "arrival"]

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dispatchlab.analysis.walk_calls import Walk, walk_call
-from dispatchlab.codegen.cpp_frames import Frame, Layer
+from dispatchlab.questions.native_functions.cpp_frames import Frame, Layer
+from dispatchlab.questions.native_functions.walk_calls import Walk, walk_call
 
 RECORDED = Path(__file__).parent / "data" / "codegen" / "backtraces-torch-2.13.json"
 

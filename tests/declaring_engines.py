@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, TypeAlias
 
 from dispatchlab.errors import ErrorKind, RegistrationError
-from dispatchlab.explore.prng import SplitMix64
-from dispatchlab.explore.protocol import StateSpace
 from dispatchlab.model.dependence import Dependence
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Claim, Registration
 from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
+from dispatchlab.prover.prng import SplitMix64
+from dispatchlab.prover.protocol import StateSpace
 from tests.brute_force import Failure
 from tests.toy_engines import ToySandbox
 

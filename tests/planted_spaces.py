@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dispatchlab.errors import RegistrationError
-from dispatchlab.explore.explore import explore
-from dispatchlab.explore.result import Verdict
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Claim, Registration
 from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
+from dispatchlab.prover.explore import explore
+from dispatchlab.prover.result import Verdict
 from tests.brute_force import brute_force
 from tests.toy_engines import FOO, State, ToySandbox, ToySpace, random_toy
 

@@ -23,12 +23,13 @@ from dispatchlab import (
     parse_name,
     parse_schema,
 )
-from dispatchlab.explore.explore import explore
-from dispatchlab.explore.result import Exploration, Verdict
 from dispatchlab.model.kernel_identity import distinguished
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.python_layer import PythonRegistration
 from dispatchlab.model.registration import PythonImpl, Registration, operators_of
+from dispatchlab.prover.explore import explore
+from dispatchlab.prover.result import Exploration, Verdict
+from dispatchlab.prover.walk_options import WalkOptions
 
 REFUSE, ASSIGN, ADD, REMOVE = "refuse", "assign", "add", "remove"
 HOW = {
@@ -265,7 +266,7 @@ def finals_of_states(registrations: Sequence[Registration]) -> set[object]:
 
 def walked(registrations: Sequence[Registration], walk: Any) -> Exploration:
     """What a walk finds on the lab engine."""
-    return explore(LabEngine("strict"), registrations, observed(registrations), walk=walk)
+    return explore(LabEngine("strict"), registrations, observed(registrations), WalkOptions(walk=walk))
 
 
 def check(registrations: Sequence[Registration], *, longest: int) -> int:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from dispatchlab.explore.prng import SplitMix64
-from dispatchlab.explore.result import Exploration, Verdict
 from dispatchlab.model.kernel_identity import distinguished
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
+from dispatchlab.model.profile import bundled_profiles
 from dispatchlab.model.registration import (
     Block,
     BlockKind,
@@ -24,6 +23,8 @@ from dispatchlab.model.registration import (
 )
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.schema_parser import parse_inferred, parse_name, parse_schema
+from dispatchlab.prover.prng import SplitMix64
+from dispatchlab.prover.result import Exploration, Verdict
 
 _T = TypeVar("_T")
 _KEYS = (
@@ -41,7 +42,7 @@ _FALLBACKS = (
     *(DispatchKey.Functionalize, DispatchKey.SparseCPU, DispatchKey.AutogradPrivateUse1),
 )
 _INFERRED = parse_inferred("(Tensor _0) -> Tensor _0"), parse_inferred("(int _0) -> Tensor _0")
-SEMANTICS = ("strict", "strict", "torch-2.13", "torch-2.4", "torch-2.15", "pr35061")
+SEMANTICS = ("strict", "strict", "torch-2.13", *(bundled_profiles()[at] for at in (0, -1)), "pr35061")
 
 
 class _Scenario:

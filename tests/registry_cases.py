@@ -1,26 +1,28 @@
-"""Small registries, whole files split into parts and joined again, and ways of damaging them."""
+"""Small registries, archives split into members and joined again, and ways of damaging them."""
 
 from __future__ import annotations
 
 import json
 import random
-import zlib
 from collections.abc import Callable
 from functools import cache
+from io import BytesIO
 from typing import Any
+from zipfile import ZipFile
 
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import AliasKind, KernelFlags
-from dispatchlab.registry.file import RegistryFile, open_bundled
-from dispatchlab.registry.file_format import HEAD, MAGIC, VERSION, RegistryFileError, sealed
-from dispatchlab.registry.model import (
+from dispatchlab.records.archive import RegistryFileError, archive_bytes, sealed
+from dispatchlab.records.file import open_bundled
+from dispatchlab.records.model import (
     RecordedFallback,
     RecordedKernel,
     RecordedOperator,
     Registry,
     registry_of,
 )
+from dispatchlab.records.stored import registry_in
 
 T_T = "(Tensor _0) -> Tensor _0"
 
@@ -64,40 +66,38 @@ def part() -> Registry:
     return registry_of(whole.torch, operators, whole.fallbacks)
 
 
-def split_into_parts(data: bytes) -> tuple[dict[str, Any], list[Any]]:
-    """The directory and the blocks of a file, as values."""
-    _, _, _, packed, _, _ = HEAD.unpack_from(data)
-    directory = json.loads(zlib.decompress(data[HEAD.size : HEAD.size + packed]))
-    blocks, at = [], HEAD.size + packed
-    for size, _, _ in directory["blocks"]:
-        blocks.append(json.loads(zlib.decompress(data[at : at + size])))
-        at += size
-    return directory, blocks
+def split(data: bytes) -> dict[str, Any]:
+    """The members of an archive, as values; rows are a list of them."""
+    with ZipFile(BytesIO(data)) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    return {
+        name: [json.loads(row) for row in plain.split(b"\n")] if name.endswith(".jsonl") else json.loads(plain)
+        for name, plain in members.items()
+    }
 
 
-def put_together(directory: dict[str, Any], blocks: list[Any]) -> bytes:
-    """A file of these values, with right sizes and checksums."""
-    plain = [json.dumps(block).encode() for block in blocks]
-    packed = [zlib.compress(each) for each in plain]
-    table = [[len(short), len(long), zlib.crc32(long)] for short, long in zip(packed, plain, strict=True)]
-    if isinstance(directory.get("blocks"), list) and len(directory["blocks"]) == len(table):
-        directory = directory | {"blocks": table}
-    return with_directory(json.dumps(directory).encode(), b"".join(packed))
+def joined(members: dict[str, Any]) -> bytes:
+    """An archive of these values, with right sizes and checksums; bytes stay as they are."""
+    return archive_bytes({name: _plain(name, value) for name, value in members.items()})
 
 
-def with_directory(plain: bytes, rest: bytes = b"", *, declared: int | None = None) -> bytes:
-    """A file of a directory that is written already."""
-    packed = zlib.compress(plain)
-    size = len(plain) if declared is None else declared
-    return sealed(
-        HEAD.pack(MAGIC, VERSION, HEAD.size + len(packed) + len(rest), len(packed), size, b"") + packed + rest
-    )
+def _plain(name: str, value: Any) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    is_rows = name.endswith(".jsonl") and isinstance(value, list)
+    return b"\n".join(json.dumps(row).encode() for row in value) if is_rows else json.dumps(value).encode()
+
+
+def declaring(data: bytes, member: str, plain_size: int) -> bytes:
+    """The archive with another declared size of a member, and a right digest."""
+    at = data.rindex(member.encode()) - 22  # in the list of members at the end
+    return sealed(data[:at] + plain_size.to_bytes(4, "little") + data[at + 4 :])
 
 
 def outcome(data: bytes) -> Registry | str:
     """The registry in these bytes, or the sentence of the refusal; anything else escapes."""
     try:
-        return RegistryFile(data).load()
+        return registry_in(data).load()
     except RegistryFileError as error:
         return str(error)
 
@@ -157,11 +157,7 @@ def with_odd_value(value: Any, rng: random.Random) -> Any:
 
 
 def made_up(data: bytes, rng: random.Random) -> bytes:
-    """A file whose checksums are right and whose values are not."""
-    directory, blocks = split_into_parts(data)
-    if blocks and rng.random() < 0.6:
-        at = rng.randrange(len(blocks))
-        blocks[at] = with_odd_value(blocks[at], rng)
-        return put_together(directory, blocks)
-    odd = with_odd_value(directory, rng)
-    return put_together(odd, blocks) if isinstance(odd, dict) else with_directory(json.dumps(odd).encode())
+    """An archive whose checksums are right and whose values are not."""
+    members = split(data)
+    name = rng.choice(sorted(members))
+    return joined(members | {name: with_odd_value(members[name], rng)})

@@ -14,9 +14,10 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
+
+from tests.plugin_options import PLUGIN_OPTIONS
 
 ROOT = Path(__file__).parents[1]
 BASH = shutil.which("bash")
@@ -54,7 +55,7 @@ def environment(commands: Path, *modules: Path) -> dict[str, str]:
         modules: the folders.
     """
     commands.mkdir()
-    plugin = "" if find_spec("dispatchlab") is None or _is_installed() else "-p dispatchlab.pytest_plugin "
+    plugin = "" if find_spec("dispatchlab") is None else "".join(f"{option} " for option in PLUGIN_OPTIONS)
     for name, line in {
         "dispatchlab": f'exec "{sys.executable}" -P -m dispatchlab "$@"',
         "pytest": f'exec "{sys.executable}" -P -m pytest {plugin}-p no:cacheprovider "$@"',
@@ -68,10 +69,6 @@ def environment(commands: Path, *modules: Path) -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONPATH": os.pathsep.join(map(str, [ROOT, *modules])),
     }
-
-
-def _is_installed() -> bool:
-    return any(point.value == "dispatchlab.pytest_plugin" for point in entry_points(group="pytest11"))
 
 
 def bash(script: str, folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:

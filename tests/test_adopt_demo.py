@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from dispatchlab.adopt.demo import RETURNS, demo_text, run_demo
-from dispatchlab.explore.result import Verdict
-from dispatchlab.render.demo import NEXT
+from dispatchlab.adopt.demo_text import NEXT
+from dispatchlab.prover.result import Verdict
 from dispatchlab.scenario.load import load_scenario
 from tests.command_line import run
 

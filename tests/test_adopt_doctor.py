@@ -10,17 +10,17 @@ import pytest
 
 from dispatchlab.adopt import doctor, environment, live_probes
 from dispatchlab.adopt.doctor import FEATURES, Diagnosis, TorchFound, Tried, diagnose
+from dispatchlab.adopt.doctor_text import doctor_json, doctor_text
 from dispatchlab.adopt.environment import Fact
 from dispatchlab.adopt.live_probes import NotOffered, ProbeFailed
 from dispatchlab.cli import COMMANDS, main
-from dispatchlab.explore.protocol import EngineCrashed
-from dispatchlab.live.bridge.running_keys import RunningKeys
-from dispatchlab.live.bridge.torch import TorchMissingError
-from dispatchlab.live.introspection import dispatch_keys, registry_reader
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.registry.file import open_named
-from dispatchlab.registry.model import registry_of
-from dispatchlab.render.doctor import doctor_json, doctor_text
+from dispatchlab.prover.protocol import EngineCrashed
+from dispatchlab.pytorch.bridge.running_keys import RunningKeys
+from dispatchlab.pytorch.bridge.torch import TorchMissingError
+from dispatchlab.pytorch.introspection import dispatch_keys, registry_reader
+from dispatchlab.records.file import newest_bundled, open_named
+from dispatchlab.records.model import registry_of
 from tests.command_line import run
 
 
@@ -49,7 +49,7 @@ def found(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Diagnosis]:
                 raise engine.outcomes[probe]
             return f"{probe} was seen"
 
-        monkeypatch.setattr("dispatchlab.live.worker.engine.LiveEngine", lambda: StandIn(outcomes))
+        monkeypatch.setattr("dispatchlab.pytorch.worker.engine.LiveEngine", lambda: StandIn(outcomes))
         monkeypatch.setattr(doctor, "_run", tried)
         return diagnose()
 
@@ -91,7 +91,7 @@ def test_a_limit_is_no_failure_and_a_crash_is_one(found: Callable[..., Diagnosis
 
 
 def test_an_error_with_a_traceback_is_shown_as_its_last_line(found: Callable[..., Diagnosis]) -> None:
-    from dispatchlab.live.worker.ipc import WorkerError
+    from dispatchlab.pytorch.worker.ipc import WorkerError
 
     ill = found(explore=WorkerError("Traceback (most recent call last):\n  File x\nKeyError: 'Named'\n"))
     assert ill.torch is not None
@@ -102,7 +102,7 @@ def test_without_torch_all_is_well_and_the_rest_is_shown(monkeypatch: pytest.Mon
     def missing() -> None:
         raise TorchMissingError
 
-    monkeypatch.setattr("dispatchlab.live.worker.engine.LiveEngine", missing)
+    monkeypatch.setattr("dispatchlab.pytorch.worker.engine.LiveEngine", missing)
     result = run("doctor")
     assert result.exit_code == 0
     assert "PyTorch: not installed\n" in result.stdout
@@ -120,9 +120,9 @@ def test_a_torch_that_cannot_be_imported_is_shown_with_the_reason() -> None:
 
 def test_a_version_without_a_bundled_registry_is_said() -> None:
     works = tuple(Tried(feature, "works", "seen") for feature in FEATURES.values())
-    other = doctor_text(Diagnosis((), TorchFound("2.16.0", "torch-2.16", tried=works)))
+    other = doctor_text(Diagnosis((), TorchFound("2.99.0", "torch-2.99", tried=works)))
     same = doctor_text(Diagnosis((), TorchFound("2.13.1", "torch-2.13", tried=works)))
-    assert "  no registry of it is bundled: what does not name `live` answers for torch-2.15" in other
+    assert f"  no registry of it is bundled: what does not name `live` answers for {newest_bundled()}" in other
     assert "no registry" not in same
 
 

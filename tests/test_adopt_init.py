@@ -12,7 +12,7 @@ from dispatchlab.adopt import first_files
 from dispatchlab.adopt.checkout import find_checkout
 from dispatchlab.adopt.first_files import FOLDER, NothingToRecordError, Recorded
 from dispatchlab.adopt.pytest_option import ConfigEditError, pytest_config
-from dispatchlab.live.bridge.torch import ImportFailedError, TorchMissingError
+from dispatchlab.pytorch.bridge.torch import ImportFailedError, TorchMissingError
 from tests.command_line import run
 
 RECORD = """\
@@ -53,7 +53,9 @@ def test_it_writes_a_scenario_its_golden_file_and_the_options(checkout: Path) ->
         "pyproject.toml",
     ]
     assert written[f"{FOLDER}/my_package.yaml"].endswith(RECORD)
-    assert "verdict: order-independent\n" in written[f"{FOLDER}/expect/my_package.txt"]
+    assert (
+        "verdict: order-independent (strict, an idealised dispatcher)\n" in written[f"{FOLDER}/expect/my_package.txt"]
+    )
     assert written["pyproject.toml"].startswith(PROJECT)
     assert tomllib.loads(written["pyproject.toml"])["tool"]["pytest"]["ini_options"] == {
         "dispatchlab_scenarios": [FOLDER],

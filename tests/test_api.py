@@ -129,7 +129,7 @@ def test_an_option_that_would_not_be_looked_at_is_refused(options: dict[str, Any
 
 
 def test_a_check_of_a_package_without_torch_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dispatchlab.live.bridge.torch.find_spec", lambda name: None)
+    monkeypatch.setattr("dispatchlab.pytorch.bridge.torch.find_spec", lambda name: None)
     with pytest.raises(DispatchLabError, match=r"needs PyTorch.*pip install 'dispatchlab\[torch\]'"):
         check_order(package="my_package")
 
@@ -235,12 +235,3 @@ def run(test: doctest.DocTest) -> int:
     result = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=printed.append)
     assert result.failed == 0, "".join(printed)
     return result.attempted
-
-
-@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
-def test_examples_of_what_packages_export_print_what_they_show(
-    package: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(ROOT)
-    found = [test for name in package.__all__ for test in examples(package, name)]
-    assert sum(map(run, found)) >= len(found) > 0

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from dispatchlab import atomic_write
-from dispatchlab.atomic_write import WriteError, write_file, write_folder
+from dispatchlab.files import atomic_write
+from dispatchlab.files.atomic_write import WriteError, write_file, write_folder
 
 
 def test_a_file_is_made_and_replaced_with_the_mode_of_any_new_file(tmp_path: Path) -> None:
@@ -174,6 +174,7 @@ def interrupted(write: Callable[[], None], instruction: int) -> bool:
         return trace
 
     before = sys.gettrace()
+    sys._getframe().f_trace_opcodes = True  # Python 3.12 asks when tracing begins whether any frame wants instructions
     sys.settrace(trace)
     try:
         write()
@@ -182,23 +183,3 @@ def interrupted(write: Callable[[], None], instruction: int) -> bool:
     finally:
         sys.settrace(before)
     return False
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # an open file is closed by nobody
-@pytest.mark.parametrize("names", [["a"], ["a", "b"]])
-def test_an_interrupt_before_any_instruction_leaves_nothing_beside_the_files(tmp_path: Path, names: list[str]) -> None:
-    def write() -> None:
-        if names == ["a"]:
-            write_file(tmp_path / "a", "new")
-        else:
-            write_folder(tmp_path, dict.fromkeys(names, "new"))
-
-    at = 0
-    for name in names:
-        (tmp_path / name).write_text("old")
-    write()  # what is imported at first is imported now
-    while interrupted(write, at):
-        assert sorted(path.name for path in tmp_path.iterdir()) == names
-        assert {path.read_text() for path in tmp_path.iterdir()} <= {"old", "new"}
-        at += 1
-    assert at > 200

@@ -23,10 +23,11 @@ from dispatchlab import (
 from dispatchlab.call import Generator, InferenceMode
 from dispatchlab.call.call_observer import CallKind, ObservedCall, observers
 from dispatchlab.call.local_key_set import DEFAULT_EXCLUDED
+from dispatchlab.call.tensor_options import Device, DType
 from dispatchlab.layers import AutogradError, AutogradErrorKind, Lab, TransformError, manual_seed, no_grad, recording
 from dispatchlab.layers.schemas import IN_PLACE, SCHEMAS, VIEWS, WITHOUT_FORMULA
 from dispatchlab.model.schema_parser import parse_schema
-from tests.call_cases import CASES, Case, flat, run, tensors
+from tests.call_cases import CASES, Case, run, tensors
 
 
 @pytest.fixture(scope="module")
@@ -54,23 +55,6 @@ def _flat_function(lab: Lab, case: Case, list_lengths: Sequence[int | None]) -> 
         return run(lab, case, values)
 
     return function
-
-
-@pytest.mark.filterwarnings("ignore:aten..[a-z]*_copy")
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_vmap_nested_twice_is_two_loops(lab: Lab, case: Case) -> None:
-    arrays = _batched_arrays(case, (2, 3))
-    list_lengths = [len(one) if isinstance(one, list) else None for one in arrays]
-    values = flat(tensors(arrays))
-    function = _flat_function(lab, case, list_lengths)
-    rows = [[function(*(tensor(one.numpy()[i, j]) for one in values)).numpy() for j in range(3)] for i in range(2)]
-    drawn = {"randomness": "different"}
-    for found in (
-        lab.vmap(lab.vmap(function, **drawn), **drawn)(*values),
-        lab.legacy_vmap(lab.legacy_vmap(function))(*values),
-    ):
-        assert found.shape == (2, 3, *rows[0][0].shape)
-        assert np.allclose(found.numpy(), np.array(rows), rtol=1e-12)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if len(case.shapes) == 2 and not case.writes], ids=str)
@@ -169,6 +153,19 @@ def test_meta_says_the_shape_and_dtype_of_the_result(lab: Lab, case: Case) -> No
     assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
     with pytest.raises(CallError, match="has no elements"):
         found.numpy()
+
+
+def test_meta_keeps_the_dtype_that_numpy_lacks(lab: Lab) -> None:
+    def results(device: str) -> list[Tensor]:
+        new = {"dtype": DType.bfloat16, "device": Device.parse(device)}
+        vector, matrix, batch = (lab.zeros(size, **new) for size in ([2], [2, 2], [2, 2, 2]))
+        products = [lab.mm(matrix, matrix), lab.mv(matrix, vector), lab.dot(vector, vector), lab.bmm(batch, batch)]
+        scattered = [lab.select_scatter(matrix, vector, 0, 1), lab.select_backward(vector, [2, 2], 0, 1)]
+        return [*products, *scattered, lab.sum(matrix), lab("sum.dim_IntList")(matrix, [0]), lab.add(matrix, vector)]
+
+    for here, on_meta in zip(results("cpu"), results("meta"), strict=True):
+        assert (on_meta.shape, on_meta.dtype) == (here.shape, here.dtype)
+        assert here.dtype is DType.bfloat16
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -27,7 +27,8 @@ from dispatchlab.call.call_observer import observers
 from dispatchlab.call.trace import TracedCall, TracedEvent, TracedGuard
 from dispatchlab.cli import main
 from dispatchlab.layers import Lab
-from dispatchlab.render.trace import trace_json, trace_text
+from dispatchlab.questions.trace.blocks import trace_text, trace_view
+from dispatchlab.questions.trace.summary import Trace
 from tests.call_cases import CASES, run, tensors
 
 PROGRAMS = Path(__file__).parent / "data" / "walkthrough"
@@ -249,7 +250,7 @@ def test_json_has_every_call_and_every_guard() -> None:
     lab = Lab()
     with trace() as seen:
         lab.randn([2], device="cuda")
-    read = json.loads(trace_json(seen.threads))
+    read = json.loads(trace_view(Trace(tuple(seen.threads))).json())
 
     def count(steps: list[dict[str, object]], kind: str) -> int:
         inner = [count(step["steps"], kind) for step in steps]  # type: ignore[arg-type]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from expecttest import assert_expected_inline
 
-from dispatchlab.analysis.check_record import NoPackagesError, RecordCheck, check_record, compare_records
-from dispatchlab.render.record import check_json, check_text
+from dispatchlab.questions.record.blocks import check_view
+from dispatchlab.questions.record.check_record import NoPackagesError, RecordCheck, check_record, compare_records
 from dispatchlab.scenario.load import parse_scenario
 from tests.command_line import run
 
@@ -59,14 +59,14 @@ def test_lines_and_foreign_defs_do_not_count() -> None:
     moved = (FOUNDATION + DEF + CPU).replace("ops.py:1", "ops.py:9").replace("[Tensor other]", "")
     found = checked(DEF + CPU, moved, "aten::mul.Tensor")
     assert (found.changes, found.exit_code) == ((), 0)
-    assert check_text(found) == ("mine.yaml: mine registers the same as when it was recorded: 3 registrations\n")
+    assert check_view(found).text() == ("mine.yaml: mine registers the same as when it was recorded: 3 registrations\n")
 
 
 def test_every_registration_that_came_went_or_changed_is_shown_under_its_operator() -> None:
     found = checked(DEF + CPU + FAKE, DEF.replace("Tensor! out", "Tensor! out, int n=1") + CPU.replace("CPU", "CUDA"))
     assert found.exit_code == 1
     assert_expected_inline(
-        check_text(found),
+        check_view(found).text(),
         """\
 mine.yaml: mine registers something else: 1 came, 3 went, 1 changed (3 registrations then, 2 now)
 mine::foo
@@ -80,7 +80,7 @@ mine::foo
 if this is right, record it again: dispatchlab record mine -o mine.yaml
 """,
     )
-    value = json.loads(check_json(found))
+    value = json.loads(check_view(found).json())
     assert value["same"] is False
     assert [change["kind"] for change in value["changes"]] == ["changed", "went", "came", "went", "went"]
     assert value["registrations"] == {"then": 3, "now": 2}

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from dispatchlab.cli import main
-from dispatchlab.registry.file import save_registry
+from dispatchlab.records.file import save_registry
 from tests.scenario_texts import STAYS
 
 GOLDENS = Path(__file__).parent / "data" / "walkthrough"
@@ -132,6 +132,18 @@ def test_rich_says_what_text_says() -> None:
     assert len(wanted.splitlines()) > 15
 
 
+def test_markdown_has_a_heading_for_each_hop() -> None:
+    arguments = ("aten::add.Tensor", "--arg", "cpu requires_grad", "--mode", "grad", "--from", "torch-2.13-cpu")
+    code, markdown, _ = explain(*arguments, "--format", "markdown")
+    assert code == 0
+    headings = re.findall(r"^### (.*)$", markdown, re.MULTILINE)
+    assert headings[:2] == ["inside of torch.func.grad", "key sets"]
+    assert [heading.rpartition(" ")[2] for heading in headings[2:]] == [
+        *("FuncTorchDynamicLayerFrontMode", "AutogradCPU", "FuncTorchDynamicLayerBackMode", "AutogradCPU", "CPU"),
+    ]
+    assert re.search(r"^- kernel `torch/csrc/autograd/generated/VariableType_\d+\.cpp:\d+`", markdown, re.MULTILINE)
+
+
 def test_a_scenario_is_explained_with_the_stale_slots_of_its_semantics(tmp_path: Path) -> None:
     path = tmp_path / "scenario.yaml"
     path.write_text(STAYS)
@@ -200,11 +212,11 @@ def test_a_call_without_a_kernel_says_where_the_operator_has_some(tmp_path: Path
 
 
 def test_a_recorded_registry_is_explained(tmp_path: Path) -> None:
-    from dispatchlab.analysis.sources import recorded_from
+    from dispatchlab.sources.find_sources import recorded_from
 
     path = tmp_path / "some.dlreg"
     recorded = recorded_from("torch-2.13")
-    from dispatchlab.registry.model import registry_of
+    from dispatchlab.records.model import registry_of
 
     some = [one for name in ("aten::relu", "aten::sin") if (one := recorded.operator(name)) is not None]
     save_registry(registry_of("here", some, recorded.fallbacks), path)

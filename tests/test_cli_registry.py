@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from tests.command_line import run
 
 SCENARIOS = Path(__file__).parent.parent / "scenarios" / "lint"
@@ -18,25 +16,6 @@ def test_coverage_without_a_source_is_that_of_the_bundled_registry() -> None:
     assert result.stdout.startswith(
         "PrivateUse1 in torch-2.13-cpu: 3,598 operators\n  direct: 19\n  composite: 2,447 ("
     )
-
-
-def test_coverage_of_cuda_is_that_of_the_build_that_has_its_kernels() -> None:
-    result = run("coverage", "--key", "CUDA", "--format", "text")
-    assert result.exit_code == 0
-    assert result.stdout.startswith("CUDA in torch-2.13: 3,599 operators\n")
-    assert int(result.stdout.partition("direct: ")[2].split()[0].replace(",", "")) > 1000
-
-
-@pytest.mark.parametrize(
-    ("source", "key"), [("torch-2.13-cpu", "CUDA"), ("torch-2.13-cpu", "MPS"), ("torch-2.13", "XPU")]
-)
-def test_coverage_of_a_backend_whose_kernels_are_elsewhere_says_first_that_it_is_none(source: str, key: str) -> None:
-    for format in ("text", "rich"):
-        result = run("coverage", source, "--key", key, "--format", format)
-        assert result.stdout.startswith(f"no answer for {key}: {source} is of PyTorch 2.13.0+c")
-    found = json.loads(run("coverage", source, "--key", key, "--format", "json").stdout)
-    assert found["no_answer"].startswith(f"no answer for {key}: ")
-    assert json.loads(run("coverage", "--key", "PrivateUse1", "--format", "json").stdout)["no_answer"] is None
 
 
 def test_dump_of_a_row_of_cuda_is_of_the_build_that_has_its_kernels() -> None:
@@ -64,18 +43,11 @@ def test_coverage_counts_the_operators_of_a_scenario() -> None:
     }
 
 
-@pytest.mark.parametrize(("name", "code"), [("dl009_found", 1), ("dl009_not_found", 0)])
-def test_certify_ends_with_the_code_of_its_verdict(name: str, code: int) -> None:
-    result = run("certify", str(SCENARIOS / f"{name}.yaml"), "--semantics", "torch-2.13", "--jobs", "1")
-    assert result.exit_code == code
-    assert f"order-independent: {1 - code}\n" in result.stdout
-
-
 def test_certify_prints_progress_lines_with_the_option() -> None:
     result = run("certify", "--operator", "_quantized::conv3d_relu", "--jobs", "1", "--progress")
     assert result.exit_code == 0
     assert "torch-2.13-cpu: " in result.stderr
-    assert "torch-2.13-cpu under strict: 1 operator\n  order-independent: 1\n" in result.stdout
+    assert "torch-2.13-cpu under torch-2.13: 1 operator\n  order-independent: 1\n" in result.stdout
 
 
 def test_lint_prints_sarif_and_ends_with_1() -> None:

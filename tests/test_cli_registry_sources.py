@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 from expecttest import assert_expected_inline
 
-from dispatchlab.analysis.sources import (
+from dispatchlab.errors import UnknownOperatorError
+from dispatchlab.model.keys import DispatchKey, UnknownKeyError
+from dispatchlab.model.schema_parser import parse_name
+from dispatchlab.records.file import UnknownRegistryError, save_registry
+from dispatchlab.records.model import RecordedKernel, RecordedOperator, registry_of
+from dispatchlab.sources.find_sources import (
     AmbiguousOperatorError,
     ImportOfRecordError,
     TableRowError,
     is_registry_source,
     recorded_from,
 )
-from dispatchlab.errors import UnknownOperatorError
-from dispatchlab.model.keys import DispatchKey, UnknownKeyError
-from dispatchlab.model.schema_parser import parse_name
-from dispatchlab.registry.file import UnknownRegistryError, save_registry
-from dispatchlab.registry.model import RecordedKernel, RecordedOperator, registry_of
 from tests.command_line import run, run_raising
 from tests.registry_cases import BAR, FOO, SMALL
 
@@ -154,6 +154,8 @@ def test_an_unknown_name_is_refused_with_the_nearest_one(small: str, tmp_path: P
     with pytest.raises(AmbiguousOperatorError) as ambiguous:
         run_raising("dump", "aten::add")
     assert str(ambiguous.value).startswith("aten::add has 4 overloads: name one of aten::add.Scalar, ")
+    known = AmbiguousOperatorError("t::f", ("t::f", "t::f.a"), ("a", ""))
+    assert str(known).endswith("; a call of t::f tries them in the order a, default")
     with pytest.raises(TableRowError):
         run_raising("dump", "aten::relu", "--key", "Autograd")
     with pytest.raises(UnknownKeyError):

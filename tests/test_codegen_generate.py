@@ -13,7 +13,6 @@ import pytest
 from click.testing import Result
 
 from dispatchlab import Dispatcher, LabEngine, load_scenario, parse_scenario
-from dispatchlab.atomic_write import WriteError
 from dispatchlab.call import AutoDispatchBelowAutograd, operator, tensor
 from dispatchlab.codegen import (
     FunctionGroup,
@@ -34,8 +33,9 @@ from dispatchlab.codegen.emit.generate import (
 from dispatchlab.codegen.emit.generated_group import Form, generated_group
 from dispatchlab.codegen.emit.python_source import mark
 from dispatchlab.errors import CallError, ErrorKind, RegistrationError
-from dispatchlab.explore.explore import explore
-from dispatchlab.explore.result import Verdict
+from dispatchlab.files.atomic_write import WriteError
+from dispatchlab.prover.explore import explore
+from dispatchlab.prover.result import Verdict
 from tests.command_line import run, run_raising
 
 DATA = Path(__file__).parent / "data" / "codegen"

@@ -16,7 +16,7 @@ from dispatchlab.codegen import read_native_functions
 from dispatchlab.codegen.emit.generate import generated_modules
 from dispatchlab.codegen.kernels.lab import StructuredLab
 from dispatchlab.codegen.runtime import check_same_device
-from dispatchlab.codegen.runtime.memory import Options, empty_strided, strides_of
+from dispatchlab.codegen.runtime.memory import Options, empty_strided
 from dispatchlab.errors import CallError, ErrorKind
 
 TWICE = """
@@ -41,7 +41,7 @@ class ByColumns:
         op.set_output_strided(0, given.shape, (1, given.shape[0]), Options(given.dtype, given.device))
 
     def twice_out(self, op: Any, given: Tensor, out: Tensor) -> None:
-        self.written.append(strides_of(out))
+        self.written.append(out.strides)
         np.multiply(given.data, 2, out=out.data)
 
 
@@ -56,7 +56,7 @@ def twice() -> Iterator[tuple[Dispatcher, ByColumns]]:
 def test_the_functional_variant_allocates_what_meta_asks_for(twice: tuple[Dispatcher, ByColumns]) -> None:
     dispatcher, kernels = twice
     result = operator(dispatcher, "aten::twice")(tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]))
-    assert (strides_of(result), kernels.written) == ((1, 2), [(1, 2)])
+    assert (result.strides, kernels.written) == ((1, 2), [(1, 2)])
     np.testing.assert_array_equal(result.data, [[2, 4, 6], [8, 10, 12]])
 
 
@@ -67,7 +67,7 @@ def test_an_out_with_other_strides_is_written_by_way_of_a_proxy(twice: tuple[Dis
     result = operator(dispatcher, "aten::twice.out")(tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), out=out)
     assert result is out
     assert out.data is memory
-    assert (strides_of(out), kernels.written) == ((3, 1), [(1, 2)])
+    assert (out.strides, kernels.written) == ((3, 1), [(1, 2)])
     np.testing.assert_array_equal(memory, [[2, 4, 6], [8, 10, 12]])
 
 
@@ -85,14 +85,14 @@ def test_an_out_of_another_size_is_resized_to_the_strides_that_meta_asks_for(
     dispatcher, kernels = twice
     out = tensor(np.zeros((0,), np.float32))
     operator(dispatcher, "aten::twice.out")(tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), out=out)
-    assert (out.shape, strides_of(out), kernels.written) == ((2, 3), (1, 2), [(1, 2)])
+    assert (out.shape, out.strides, kernels.written) == ((2, 3), (1, 2), [(1, 2)])
 
 
 def test_in_place_is_written_back_from_the_proxy(twice: tuple[Dispatcher, ByColumns]) -> None:
     dispatcher, kernels = twice
     given = tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
     assert operator(dispatcher, "aten::twice_")(given) is given
-    assert (strides_of(given), kernels.written) == ((3, 1), [(1, 2)])
+    assert (given.strides, kernels.written) == ((3, 1), [(1, 2)])
     np.testing.assert_array_equal(given.data, [[2, 4, 6], [8, 10, 12]])
 
 

@@ -17,8 +17,8 @@ from dispatchlab.codegen.read.derivatives import (
 )
 from dispatchlab.codegen.read.matched_derivatives import matched_derivatives
 from dispatchlab.codegen.read.native_functions import NativeFunctions
+from dispatchlab.files.source_location import SourceLocation
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.model.registration import SourceLocation
 
 NATIVES = """\
 - func: mul.Tensor(Tensor self, Tensor other) -> Tensor

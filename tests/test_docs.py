@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from dispatchlab.cli import COMMANDS, main
+from dispatchlab.model.profile import bundled_profiles
 from tools import gallery, pictures
 from tools.defects import DEFECTS
 
@@ -123,3 +124,18 @@ def test_the_gallery_is_made_from_the_golden_files_of_its_scenarios() -> None:
 def test_no_picture_is_left_over() -> None:
     assert sorted(path.stem for path in pictures.FOLDER.glob("*.svg")) == sorted(pictures.PICTURES)
     assert sorted(path.stem for path in gallery.FOLDER.glob("*.svg")) == sorted(gallery.sources())
+
+
+_MADE = {DOCS / name for name in ("defects.md", "defects/changes.md", "python_defects.md", "versions.md")}
+"""The pages that tools write anew when a version of PyTorch is added."""
+
+
+def test_the_newest_pytorch_is_named_by_data_and_by_pages_that_tools_write() -> None:
+    """What a new version would make wrong: a range of all that there are. The oldest is named, `from 2.4 on`."""
+    oldest = bundled_profiles()[0].removeprefix("torch-")
+    every = re.compile(rf"\b{re.escape(oldest)}\W+to\W+(?:PyTorch |torch-)?\d+\.\d")
+    sources = [path for folder in ("dispatchlab", "tools") for path in (ROOT / folder).rglob("*.py")]
+    pages = [page for page in PAGES if page not in _MADE]
+    assert [path.name for path in (*pages, *sources) if every.search(path.read_text(encoding="utf-8"))] == []
+    assert len(pages) > 40
+    assert all(every.search(page.read_text(encoding="utf-8")) for page in _MADE - {DOCS / "versions.md"})

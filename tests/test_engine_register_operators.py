@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from typing import Any
 
 import pytest
@@ -36,24 +35,6 @@ def refusal(attempt: Any) -> RegistrationError:
     with pytest.raises(RegistrationError) as caught:
         attempt()
     return caught.value
-
-
-@each_semantics
-def test_an_op_is_a_def_and_an_impl_for_each_kernel(semantics: str) -> None:
-    dispatcher = Dispatcher.for_scenario(semantics)
-    before = state(dispatcher)
-    options = Options().kernel("CPU", one).kernel(K.CUDA, boxed(stack)).catch_all_kernel(one)
-    operators: RegisterOperators | None = RegisterOperators(dispatcher=dispatcher).op(SCHEMA, options)
-    assert operators is not None
-    assert (dispatcher.def_count(NAME), dispatcher.def_and_impl_count(NAME)) == (1, 4)
-    dump = dispatcher.dump(NAME).splitlines()
-    assert "alias analysis kind: CONSERVATIVE (default)" in dump
-    assert f"CUDA: {DEBUG} :: (none) [ boxed ]" in dump
-    assert dump[-1].startswith("catchall: " if semantics == "pr35061" else "CompositeImplicitAutograd[alias]: ")
-    assert repr(operators) == "<RegisterOperators with 1 operators>"
-    operators = None
-    gc.collect()
-    assert state(dispatcher) == before
 
 
 def test_the_schema_may_stand_before_after_or_inside_the_options() -> None:

@@ -12,11 +12,11 @@ from dispatchlab.engine.handle import RegistrationHandle
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.engine.semantics import SEMANTICS, semantics_of
 from dispatchlab.errors import ErrorKind, RegistrationError
-from dispatchlab.explore.explore import explore
-from dispatchlab.explore.result import Verdict
 from dispatchlab.model.operator_view import NEWER
 from dispatchlab.model.profile import DEFAULTS, bundled_profile, bundled_profiles, profile_of, profile_value
 from dispatchlab.model.registration import Block, BlockKind, Fallback, Registration
+from dispatchlab.prover.explore import explore
+from dispatchlab.prover.result import Verdict
 from tests.engine_shorthand import BAR, BOXED, FALLTHROUGH, FOO, K, define, impl
 
 KEY = K.AutogradPrivateUse1
@@ -41,7 +41,8 @@ def with_foo(semantics: str) -> tuple[Dispatcher, RegistrationHandle]:
 
 def test_pytorch_replaces_at_one_key_since_it_ships_a_fallback_there() -> None:
     assert [name for name in bundled_profiles() if str(KEY) in bundled_profile(name).fallbacks] == [*REPLACING]
-    assert REPLACING == ("torch-2.10", "torch-2.11", "torch-2.12", "torch-2.13", "torch-2.14", "torch-2.15")
+    assert REPLACING[0] == "torch-2.10"
+    assert len(REPLACING) >= 6
     assert {bundled_profile(name).replaceable_fallbacks for name in REPLACING} == {(str(KEY),)}
     assert DEFAULTS["replaceable_fallbacks"] == (str(KEY),)
 
@@ -151,7 +152,9 @@ def verdict(registrations: Sequence[Registration], semantics: str) -> tuple[Verd
     return found.verdict, () if found.counterexample is None else found.counterexample.why
 
 
-LOST = f"the release of a fallback of {KEY} empties it, whoever's is there, and the builtin one does not return"
+LOST = (
+    f"the release of a fallback of {KEY} empties it, whichever fallback is there, and the builtin one does not return"
+)
 NEWEST = f"several registrations write the fallback of {KEY}: the newest wins"
 
 

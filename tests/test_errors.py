@@ -1,11 +1,106 @@
-"""What an unknown name was meant to be."""
+"""What errors are made of, and what an unknown name was meant to be."""
 
 from __future__ import annotations
 
+import copy
+import pickle
+import re
+import string
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from dispatchlab.errors import nearest, nearest_operators, no_operator
-from dispatchlab.registry.file import open_bundled
+import dispatchlab
+from dispatchlab.errors import DispatchLabError, nearest, nearest_operators, no_operator
+from dispatchlab.files.bounded_read import ReadError
+from dispatchlab.model.dump_format import UnknownKeyInDumpError
+from dispatchlab.overrides import NoImplementationError
+from dispatchlab.pytorch.bridge.torch import ImportTimeoutError
+from dispatchlab.records.file import open_bundled
+
+ROOT = Path(dispatchlab.__file__).parent
+DEFINES_AN_ERROR = re.compile(r"^class \w+\(\w*(?:Error|Crashed|Failed)\b", re.MULTILINE)
+
+
+def subclasses(base: type[DispatchLabError]) -> Iterator[type[DispatchLabError]]:
+    for subclass in base.__subclasses__():
+        if subclass.__module__.startswith("dispatchlab."):
+            yield subclass
+        yield from subclasses(subclass)
+
+
+def all_errors() -> list[type[DispatchLabError]]:
+    """Every error class of the package."""
+    for path in sorted(ROOT.rglob("*.py")):
+        if DEFINES_AN_ERROR.search(path.read_text(encoding="utf-8")):
+            try:
+                import_module(".".join(path.relative_to(ROOT.parent).with_suffix("").parts))
+            except ModuleNotFoundError as error:  # the application needs the packages of its extra
+                if (error.name or "dispatchlab").startswith("dispatchlab"):
+                    raise
+    return list(dict.fromkeys(subclasses(DispatchLabError)))
+
+
+def test_every_error_survives_pickling_with_its_fields_and_notes() -> None:
+    kinds = [kind for kind in all_errors() if kind.__init__ is DispatchLabError.__init__]
+    assert len(kinds) > 110
+    for kind in kinds:
+        for error in (kind(*kind._required), kind(**{name: name for name in kind._required})):
+            error.add_note("a note")
+            for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+                assert (type(again), vars(again), repr(again)) == (kind, vars(error), repr(error))
+                assert again.__notes__ == ["a note"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        NoImplementationError("f", ["A", "B"], "__torch_dispatch__"),
+        ImportTimeoutError("my_package", 2.5),
+        UnknownKeyInDumpError("line", "Key"),
+        ReadError("a.yaml", "is empty", column=3),
+    ],
+)
+def test_an_error_with_a_constructor_of_its_own_survives_pickling(error: DispatchLabError) -> None:
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), vars(again), str(again)) == (type(error), vars(error), str(error))
+
+
+def test_a_template_names_fields_of_its_error() -> None:
+    templates = 0
+    for kind in all_errors():
+        names = [
+            name.partition(".")[0] for _, name, _, _ in string.Formatter().parse(kind.template) if name is not None
+        ]
+        assert set(names) <= set(kind._fields), kind
+        templates += "template" in vars(kind)
+    assert templates > 50
+
+
+def test_fields_are_given_by_position_and_by_name() -> None:
+    error = ReadError("a.yaml", "is empty", column=3)
+    assert (error.path, error.reason, error.line, error.column) == ("a.yaml", "is empty", 0, 3)
+    assert repr(error) == "ReadError(path='a.yaml', reason='is empty', line=0, column=3)"
+    assert str(error) == "a.yaml: is empty"
+
+
+@pytest.mark.parametrize(
+    ("values", "named", "given"),
+    [
+        (("a.yaml",), {}, "1 by position and none by name"),
+        (("a.yaml", "is empty"), {"path": "b.yaml"}, "2 by position and path by name"),
+        (("a.yaml", "is empty"), {"row": 1}, "2 by position and row by name"),
+        (("a.yaml", "is empty", 1, 2, 3), {}, "5 by position and none by name"),
+    ],
+)
+def test_an_error_takes_its_fields_and_nothing_else(values: tuple[Any, ...], named: dict[str, Any], given: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        ReadError(*values, **named)
+    assert str(caught.value) == f"ReadError takes path, reason, line, column, and was given {given}"
+
 
 KNOWN = (
     "aten::add.Scalar",

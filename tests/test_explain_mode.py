@@ -10,12 +10,13 @@ import pytest
 from click.testing import CliRunner
 
 from dispatchlab import Dispatcher, Library
-from dispatchlab.analysis.explain_calls import NoPythonRecordError, explain_operator
-from dispatchlab.call.explain import describe_arguments, schema_of
-from dispatchlab.call.explain_mode import ModeExplanation, explain_under
-from dispatchlab.call.implementation import ImplementedBy
 from dispatchlab.cli import main
 from dispatchlab.model.python_layer import Mode, PythonRegistration
+from dispatchlab.questions.explain.argument_specs import describe_arguments
+from dispatchlab.questions.explain.explain_operator import NoPythonRecordError, explain_operator
+from dispatchlab.questions.explain.hops import schema_of
+from dispatchlab.questions.explain.modes import explain_under
+from dispatchlab.questions.explain.result import ImplementedBy, ModeExplanation
 
 SOURCE = "torch-2.13-cpu"
 

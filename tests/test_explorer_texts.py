@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from dispatchlab.analysis.session import InteractiveSession, RowChange
-from dispatchlab.analysis.session_subject import Catalogue, Subject, runner_for, subject_of_scenario
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.explorer_app.call_text import CallText, explain_call, read_call
 from dispatchlab.explorer_app.texts import (
@@ -17,7 +15,9 @@ from dispatchlab.explorer_app.texts import (
     short_source,
     table_text,
 )
-from dispatchlab.registry.file import open_named
+from dispatchlab.questions.session.session import InteractiveSession, RowChange
+from dispatchlab.questions.session.session_subject import Catalogue, Subject, runner_for, subject_of_scenario
+from dispatchlab.records.file import open_named
 from dispatchlab.scenario import parse_scenario
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dispatchlab.atomic_write import WriteError, write_file
-from dispatchlab.file_kinds import FileKind, check_output, content_of, marked, recognised
-from dispatchlab.registry.file import open_bundled, save_registry
-from dispatchlab.registry.model import Registry
+from dispatchlab.files.atomic_write import WriteError, write_file
+from dispatchlab.files.file_kinds import FileKind, check_output, content_of, marked, recognised
+from dispatchlab.records.file import open_bundled, save_registry
+from dispatchlab.records.model import Registry
 from dispatchlab.scenario.load import ScenarioError, load_scenario
 from tests.command_line import run
 from tests.scenario_texts import COMPOSITES, FIVE, TWICE
@@ -58,7 +58,7 @@ def _registry(path: str) -> None:
 
 
 def _golden(path: str) -> None:
-    from dispatchlab.render.golden import golden
+    from dispatchlab.questions.order.golden import golden
     from dispatchlab.scenario.load import load_scenario
 
     Path(path).write_text(golden(load_scenario("twice.yaml"))[1])
@@ -89,16 +89,6 @@ WRITTEN: dict[str, tuple[FileKind, Callable[[str], None]]] = {
     "schema.yaml": (FileKind.JSON_SCHEMA, _printed("schema")),
 }
 """For each kind of file a command that writes it, under a name that does not give it away where the command allows."""
-
-
-@pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("name", sorted(WRITTEN))
-def test_a_file_that_was_written_is_recognised_by_its_content(name: str) -> None:
-    kind, write = WRITTEN[name]
-    write(name)
-    found = content_of(name)
-    assert found is not None
-    assert (found.kind, found.is_written) == (kind, True)
 
 
 def _native(folder: Path) -> str:
@@ -158,24 +148,6 @@ TAKERS: dict[str, tuple[list[str], set[FileKind]]] = {
 """For each place where a file is given, a command line and the kinds that it takes."""
 
 
-@pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("taker", sorted(TAKERS))
-def test_a_file_of_another_kind_is_refused_with_what_it_is_and_what_to_do_with_it(taker: str) -> None:
-    command, kinds = TAKERS[taker]
-    refused = 0
-    for name in ("found.yaml", "golden.yaml", "registry.yaml", "baseline.yaml", "report.yaml", "found.scenario.yaml"):
-        kind, write = WRITTEN[name]
-        if kind in kinds:
-            continue
-        write(name)
-        result = run(*[name if word == "FILE" else word for word in command])
-        assert (result.exit_code, result.stdout) == (2, ""), result.output
-        assert f"but found {kind.label}" in result.stderr
-        assert "Traceback" not in result.stderr
-        refused += 1
-    assert refused >= 4
-
-
 def test_a_replay_in_the_place_of_a_scenario_says_what_it_is_of_and_how_to_run_it(folder: Path) -> None:
     run("permute", "twice.yaml", "--save", "found.yaml")
     result = run("permute", "found.yaml")
@@ -203,15 +175,6 @@ def test_a_replay_in_a_folder_of_scenarios_is_left_out_and_that_is_said(folder: 
     result = run("permute", "all")
     assert (result.exit_code, "there is no scenario below this folder" in result.stderr) == (2, True)
     assert "found.yaml is a replay" in result.stderr
-
-
-def test_a_scenario_and_a_registry_are_known_under_any_name(folder: Path) -> None:
-    (folder / "scenario.txt").write_text(TWICE)
-    _registry("registry")
-    for command in (["dump", "foo", "--from"], ["lint", "--select", "DL001"], ["certify"]):
-        assert run(*command, "scenario.txt").exit_code in (0, 1)
-    assert run("dump", "aten::relu", "--from", "registry").exit_code == 0
-    assert run("lint", "registry", "--select", "DL001").exit_code == 0
 
 
 # -- what is written over

@@ -12,22 +12,23 @@ from pathlib import Path
 
 import pytest
 
-from dispatchlab import bounded_read, yaml_tree
-from dispatchlab.bounded_read import ReadError, json_value, read_file
 from dispatchlab.cli import main
 from dispatchlab.errors import DispatchLabError, ParseError
-from dispatchlab.lint.baseline import BaselineError, load_baseline
+from dispatchlab.files import bounded_read, yaml_tree
+from dispatchlab.files.bounded_read import ReadError, json_value, read_file
+from dispatchlab.files.file_kinds import REGISTRY_MEMBER
+from dispatchlab.files.yaml_tree import MOST_PROBLEMS, MOST_SHOWN
 from dispatchlab.model import schema_parser
-from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.printed_schema import parse_printed
 from dispatchlab.model.schema_parser import LONGEST_NAME, parse_schema, parse_schema_or_name
-from dispatchlab.registry.file import is_registry_file, registry_bytes
+from dispatchlab.questions.lint.baseline import BaselineError, load_baseline
+from dispatchlab.records.file import is_registry_file, registry_bytes
 from dispatchlab.scenario import ScenarioError, parse_scenario
-from dispatchlab.yaml_tree import MOST_PROBLEMS, MOST_SHOWN
 from tests.command_line import run
 from tests.fuzz.run import run as run_cases
 from tests.fuzz.targets import TARGETS
-from tests.registry_cases import SMALL, outcome, put_together, split_into_parts
+from tests.registry_cases import SMALL, outcome, split
+from tests.registry_cases import joined as archive_of
 
 _SHARES = {"command_lines": 8, "scenarios": 20}
 
@@ -122,21 +123,21 @@ def test_a_baseline_that_cannot_be_read_is_a_short_error(tmp_path: Path, content
 
 
 def test_a_registry_with_a_kernel_or_fallback_at_undefined_is_damaged() -> None:
-    directory, blocks = split_into_parts(registry_bytes(SMALL))
-    at = next(at for at, row in enumerate(blocks[0]) if row[5])
-    blocks[0][at][5][0][0] = int(DispatchKey.Undefined)
-    assert "is wrong in a key" in str(outcome(put_together(directory, blocks)))
-    directory, blocks = split_into_parts(registry_bytes(SMALL))
-    directory["fallbacks"][0][0] = int(DispatchKey.Undefined)
-    assert "a fallback is wrong in its key" in str(outcome(put_together(directory, blocks)))
+    members = split(registry_bytes(SMALL))
+    row = next(row for row in members["cxx/rows-0.jsonl"] if len(row[0]) > 1)
+    row[0][1][1] = "Undefined"
+    assert "is wrong in a key" in str(outcome(archive_of(members)))
+    members = split(registry_bytes(SMALL))
+    members[REGISTRY_MEMBER]["registries"][0]["fallbacks"][0][0] = "Undefined"
+    assert "is wrong in a key" in str(outcome(archive_of(members)))
 
 
 @pytest.mark.parametrize("name", ["", "foo", "a::b c", "a::b\n", "a::\x1b]0;x\x07", "a::" + "b" * 5_000, "a::\ud800"])
 def test_a_registry_with_an_impossible_name_is_damaged(name: str) -> None:
-    directory, blocks = split_into_parts(registry_bytes(SMALL))
-    directory["operators"][0] = name
-    found = outcome(put_together(directory, blocks))
-    assert "which no dispatcher can have" in str(found)
+    members = split(registry_bytes(SMALL))
+    members["cxx/names.json"]["names"][0] = name
+    found = outcome(archive_of(members))
+    assert ("half of a surrogate pair" if "\ud800" in name else "which no dispatcher can have") in str(found)
     assert len(str(found)) < 300
 
 
@@ -147,7 +148,7 @@ def test_many_problems_are_counted_and_not_listed() -> None:
     assert len(caught.value.problems) == MOST_PROBLEMS
     lines = str(caught.value).splitlines()
     assert len(lines) == MOST_SHOWN + 1
-    assert lines[-1] == "and at least 950 more problems: mend these first"
+    assert lines[-1] == "and at least 950 more problems: fix these first"
 
 
 def test_values_are_counted_while_a_file_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:

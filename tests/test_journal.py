@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from dispatchlab.errors import ErrorKind
-from dispatchlab.file_kinds import OtherFileError, OverwriteError
-from dispatchlab.journal import Journal, JournalInUseError, OtherRunError
+from dispatchlab.files.file_kinds import OtherFileError, OverwriteError
+from dispatchlab.files.journal import Journal, JournalInUseError, OtherRunError
 from dispatchlab.model.snapshot import Refusal
 
 RUN: Mapping[str, str] = {"the command": "permute", "--seed": "1"}
@@ -125,7 +125,7 @@ def test_a_file_from_somebody_else_runs_nothing(tmp_path: Path, monkeypatch: pyt
 
 
 def test_functions_of_this_package_are_not_made_either(tmp_path: Path) -> None:
-    from dispatchlab.atomic_write import write_file
+    from dispatchlab.files.atomic_write import write_file
 
     with Journal(tmp_path / "run.ck", RUN) as journal:
         assert not journal.add("a", write_file)

@@ -8,10 +8,10 @@ from contextlib import ExitStack
 import pytest
 
 from dispatchlab import Dispatcher, Library
-from dispatchlab.leaks import Watch, leaks_text
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.registration import Claim, Def, Fallback, Impl, Kernel
 from dispatchlab.model.schema_parser import parse_name, parse_schema
+from dispatchlab.questions.leaks import Watch, leaks_text
 
 FOO = parse_name("test::foo")
 SCHEMA = parse_schema("test::foo(Tensor x) -> Tensor")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from dispatchlab.lint.order_rules import SHADOWS
-from dispatchlab.lint.python_rules import REPLACES_TORCH
-from dispatchlab.lint.rule import Subject
 from dispatchlab.model.python_layer import PythonRegistration, WriteEffect
 from dispatchlab.model.python_layer_in_memory import python_layer
-from dispatchlab.registry.model import RecordedOperator, registry_of
+from dispatchlab.questions.lint.order_rules import SHADOWS
+from dispatchlab.questions.lint.python_rules import REPLACES_TORCH
+from dispatchlab.questions.lint.rule import Subject
+from dispatchlab.records.model import RecordedOperator, registry_of
 
 RELU = "aten::relu"
 

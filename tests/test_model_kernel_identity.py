@@ -5,12 +5,8 @@ from __future__ import annotations
 import os.path
 from dataclasses import replace
 
-import pytest
-
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.engine.semantics import SEMANTICS
-from dispatchlab.explore.explore import explore
-from dispatchlab.explore.result import Verdict
 from dispatchlab.model.kernel_identity import distinguished
 from dispatchlab.model.keys import RUNTIME_KEYS, DispatchKey
 from dispatchlab.model.registration import (
@@ -19,14 +15,15 @@ from dispatchlab.model.registration import (
     Fallback,
     Impl,
     Kernel,
-    KernelForm,
     NameOnly,
     Registration,
     TorchLibraryCall,
     TorchLibraryFunction,
     shown_text,
 )
-from tests.engine_shorthand import FOO, TYPED, K, define, each_semantics, overrides_allowed
+from dispatchlab.prover.explore import explore
+from dispatchlab.prover.result import Verdict
+from tests.engine_shorthand import FOO, K, define, each_semantics, overrides_allowed
 
 NAMEABLE = [key for key in RUNTIME_KEYS if key in SEMANTICS["torch-2.13"].keys and key != K.Undefined]
 ALIASES = [key for key in DispatchKey if key.is_alias]
@@ -58,30 +55,6 @@ def test_two_closures_of_one_line_are_order_dependent(semantics: str) -> None:
     assert found.counterexample is not None
     assert "-CPU: registered at ops.py:12 (registration 1) [kernel]\n" in found.counterexample.diff
     assert "+CPU: registered at ops.py:12 (registration 0) [kernel]\n" in found.counterexample.diff
-
-
-@pytest.mark.parametrize("key", [None, *NAMEABLE[::24], *ALIASES], ids=str)
-@pytest.mark.parametrize("semantics", ["strict", "torch-2.13"])
-def test_every_pair_of_kernels_with_equal_texts_at_one_key_is_order_dependent(
-    semantics: str, key: DispatchKey | None
-) -> None:
-
-    kernels = (
-        Kernel(),
-        TYPED,
-        Kernel(KernelForm.FALLTHROUGH),
-        _boxed(os.path.join),
-        _boxed(os.path.split),
-        Kernel(reference="os.path:join"),
-    )
-    pairs = [(one, other) for at, one in enumerate(kernels) for other in kernels[at:]]
-    differ = [
-        pair
-        for pair in pairs
-        if _verdict(*(Impl(FOO, key, kernel, "fn") for kernel in pair), semantics=semantics) is Verdict.ORDER_DEPENDENT
-    ]
-    same = [(kernels[2],) * 2, (kernels[3],) * 2, (kernels[4],) * 2, (kernels[5],) * 2]
-    assert differ == [pair for pair in pairs if pair not in same]
 
 
 def test_one_function_registered_twice_is_one_kernel() -> None:

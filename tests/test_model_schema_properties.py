@@ -9,7 +9,7 @@ from dispatchlab.model.cpp_signature import cpp_signature, is_symint_schema
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.schema import AliasInfo, Argument, Default, DefaultValue, FunctionSchema
 from dispatchlab.model.schema_difference import fake_difference, schema_difference
-from dispatchlab.model.schema_parser import KEYWORDS, KNOWN_CLASSES, SIMPLE_TYPES, parse_schema, parse_schema_or_name
+from dispatchlab.model.schema_parser import KEYWORDS, KNOWN_CLASSES, SIMPLE_TYPES, parse_schema_or_name
 from dispatchlab.model.schema_types import (
     ClassType,
     DictType,
@@ -143,16 +143,6 @@ def schemas(draw: st.DrawFn) -> FunctionSchema:
     overload = draw(st.just("") | names.filter(lambda word: word != "default" and not word.startswith("__")))
     operator = OperatorName(draw(st.just("") | names), draw(names), overload)
     return FunctionSchema(operator, tuple(arguments), tuple(returns), is_vararg, draw(st.booleans()))
-
-
-@given(schemas())
-@examples(500)
-def test_a_schema_reads_back_from_its_text(schema: FunctionSchema) -> None:
-    text = str(schema)
-    again = parse_schema(text)
-    assert again == schema
-    assert str(again) == text
-    assert hash(again) == hash(schema)
 
 
 @given(schemas())

@@ -9,9 +9,9 @@ import pytest
 from dispatchlab.call import Device
 from dispatchlab.cli import COMMANDS, main
 from dispatchlab.errors import CallError
-from dispatchlab.lint.debug_text import file_in, sites_in
-from dispatchlab.registry.file import save_registry
-from dispatchlab.registry.model import Registry, registry_of
+from dispatchlab.questions.lint.debug_text import file_in, sites_in
+from dispatchlab.records.file import save_registry
+from dispatchlab.records.model import Registry, registry_of
 from tests.command_line import run
 from tests.registry_cases import BAR, FALLBACKS, SMALL
 
@@ -87,8 +87,8 @@ def test_what_came_and_went_is_something_to_check() -> None:
 def test_a_recording_without_anything_of_its_own_is_not_certified(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dispatchlab.registry.builds.bundled_for", lambda torch: "bundled")
-    monkeypatch.setattr("dispatchlab.analysis.sources.open_named", lambda name: SMALL)
+    monkeypatch.setattr("dispatchlab.records.builds.bundled_for", lambda torch: "bundled")
+    monkeypatch.setattr("dispatchlab.sources.find_sources.open_named", lambda name: SMALL)
     result = run("certify", "small.dlreg", "--jobs", "1")
     assert result.exit_code == 2
     assert result.stderr == (
@@ -156,8 +156,8 @@ def test_the_number_of_a_device_is_one_that_pytorch_has() -> None:
 
 def test_a_source_that_is_not_there_is_found_before_the_others_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
-    monkeypatch.setattr("dispatchlab.analysis.sources.recorded_from", lambda source, **_: read.append(source))
-    monkeypatch.setattr("dispatchlab.lint.run.recorded_from", lambda source, **_: read.append(source))
+    monkeypatch.setattr("dispatchlab.sources.find_sources.recorded_from", lambda source, **_: read.append(source))
+    monkeypatch.setattr("dispatchlab.questions.lint.run.recorded_from", lambda source, **_: read.append(source))
     for arguments in (
         ["lint", "small.dlreg", "missing.dlreg"],
         ["lint", "small.dlreg", "--against", "missing.dlreg"],

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 # A run in this process forgets what it imported, and the C parts of PyYAML cannot be imported again.
-import dispatchlab.analysis.run_scenario
-import dispatchlab.engine.lab_engine  # noqa: F401
+import dispatchlab.engine.lab_engine
+import dispatchlab.questions.order.run_scenario  # noqa: F401
 from dispatchlab.cli import main
 from dispatchlab.pytest_plugin import is_accepting
+from tests.plugin_options import PLUGIN_OPTIONS
 from tests.scenario_texts import COMPOSITES, FIVE, TWICE, TWO_DEFS
 
 pytest_plugins = ["pytester"]
@@ -34,14 +34,12 @@ Run = Callable[..., pytest.RunResult]
 def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs pytest in a project with the plugin, installed or not."""
     monkeypatch.delenv("EXPECTTEST_ACCEPT", raising=False)
-    installed = any(point.value == "dispatchlab.pytest_plugin" for point in entry_points(group="pytest11"))
-    plugin = [] if installed else ["-p", "dispatchlab.pytest_plugin"]
 
     def run(*arguments: str, accept: bool = False) -> pytest.RunResult:
         with monkeypatch.context() as patch:
             if accept:
                 patch.setenv("EXPECTTEST_ACCEPT", "1")
-            return pytester.runpytest_inprocess(*plugin, "-p", "no:cacheprovider", *arguments)
+            return pytester.runpytest_inprocess(*PLUGIN_OPTIONS, "-p", "no:cacheprovider", *arguments)
 
     return run
 
@@ -72,7 +70,7 @@ def test_a_missing_golden_file_fails_and_says_how_to_accept(run: Run) -> None:
     result.stdout.fnmatch_lines(
         ["there is no golden file expect/five.txt; if this is right, accept it with: EXPECTTEST_ACCEPT=1 pytest"]
     )
-    result.stdout.fnmatch_lines(["+verdict: order-independent", "+sets: 32"])
+    result.stdout.fnmatch_lines(["+verdict: order-independent (strict, an idealised dispatcher)", "+sets: 32"])
     result.stdout.no_fnmatch_line("*Traceback*")
 
 
@@ -96,7 +94,8 @@ def test_accepting_again_leaves_equal_files_alone(project: Path, run: Run) -> No
 def test_a_golden_file_shows_the_finding_and_the_rows_that_were_asked_for(project: Path, run: Run) -> None:
     run(accept=True)
     text = (project / "expect" / "five.txt").read_text()
-    assert "verdict: order-independent\nsets: 32\nstates: 32\nedges: 160\norders: 14,400\n" in text
+    verdict = "verdict: order-independent (strict, an idealised dispatcher)\n"
+    assert f"{verdict}sets: 32\nstates: 32\nedges: 160\norders: 14,400\n" in text
     assert text.endswith(
         "\nUndefined: fn_math [math kernel]\nCPU: fn_cpu [kernel]\nCUDA: fn_math [math kernel]\n"
         "AutogradCPU: fn_autograd_cpu [kernel]\n"
@@ -126,7 +125,8 @@ def test_a_verdict_that_is_not_expected_fails_and_is_not_accepted(project: Path,
     (project / "scenarios" / "wrong.yaml").write_text(TWICE.replace("expect: order-dependent\n", ""))
     result = run(accept=True)
     result.assert_outcomes(passed=4, failed=1)
-    result.stdout.fnmatch_lines(["expected: order-independent", "verdict: order-dependent", "actual sequence: +1 +0"])
+    verdict = "verdict: order-dependent (strict, an idealised dispatcher)"
+    result.stdout.fnmatch_lines(["expected: order-independent", verdict, "actual sequence: +1 +0"])
     assert "expect/wrong.txt" not in goldens(project)
 
 

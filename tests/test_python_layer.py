@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import struct
-import zlib
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatchlab.model.python_layer import IMPORTS, PYTHON_REGISTRIES, PythonLayer, PythonRegistration, Second
+from dispatchlab.model.python_layer import IMPORTS, PYTHON_REGISTRIES, PythonLayer, PythonRegistration
 from dispatchlab.model.python_layer_in_memory import python_layer
-from dispatchlab.registry.file import RegistryFile, python_layer_of, registry_bytes
-from dispatchlab.registry.file_format import HEAD, RegistryFileError, sealed
-from dispatchlab.registry.model import RecordedOperator, name_of, registry_of
-from dispatchlab.registry.python_parts import PythonLayers, python_layers_bytes
+from dispatchlab.records.archive import RegistryFileError, sealed
+from dispatchlab.records.file import python_layer_of, registry_bytes
+from dispatchlab.records.model import RecordedOperator, name_of, registry_of
+from dispatchlab.records.stored import StoredPythonLayer, StoredRegistries, bundle_bytes, registry_in
 from tests.effort import examples
-from tools.library_rules import PAGE, by_version, known, page_with
+from tests.registry_cases import joined, split
+from tools.library_rules import PAGE, by_version, known, page_with, registry_row
 
 _OPERATORS = ("aten::add.Tensor", "aten::add.*", "higher_order::cond", "mine::f", "python::_operator.add")
 _SITES = ("", "torch/_refs/__init__.py:7", "torch/_refs/__init__.py:12", "mine/ops.py:3", "no line")
@@ -47,14 +46,23 @@ layers = st.builds(
 @examples(300)
 def test_layers_are_read_back_as_they_were_written(some: list[PythonLayer]) -> None:
     named = {f"layer-{at}": layer for at, layer in enumerate(some)}
-    data = python_layers_bytes(named)
-    read = PythonLayers(data)
-    assert read.names == tuple(named)
+    data = _bundle(named)
+    read = {name: _stored(data, name) for name in named}
     for name, layer in named.items():
-        assert read.layer(name).load() == layer
+        assert read[name].load() == layer
         for operator in (*_OPERATORS, "aten::relu"):
-            assert read.layer(name).of(operator) == layer.of(operator)
-    assert python_layers_bytes({name: read.layer(name) for name in read.names}) == data
+            assert read[name].of(operator) == layer.of(operator)
+    assert _bundle(read) == data
+
+
+def _bundle(layers: Mapping[str, PythonLayer]) -> bytes:
+    return bundle_bytes(dict.fromkeys(layers, registry_of("2.13.0", ())), layers)
+
+
+def _stored(data: bytes, name: str) -> StoredPythonLayer:
+    layer = StoredRegistries(data).registry(name).python
+    assert layer is not None
+    return layer
 
 
 def test_versions_that_differ_in_lines_alone_share_what_they_have() -> None:
@@ -63,8 +71,8 @@ def test_versions_that_differ_in_lines_alone_share_what_they_have() -> None:
         for at in range(400)
     ]
     moved = [one._replace(site=f"torch/a.py:{int(one.site.partition(':')[2]) + 9}") for one in found]
-    one = len(python_layers_bytes({"a": python_layer("2.4.0", found)}))
-    both = len(python_layers_bytes({"a": python_layer("2.4.0", found), "b": python_layer("2.5.0", moved)}))
+    one = len(_bundle({"a": python_layer("2.4.0", found)}))
+    both = len(_bundle({"a": python_layer("2.4.0", found), "b": python_layer("2.5.0", moved)}))
     assert both - one < one / 10
 
 
@@ -75,7 +83,7 @@ def _registry() -> bytes:
 
 
 def test_a_recording_has_its_python_layer_and_reads_it_when_asked() -> None:
-    file = RegistryFile(_registry())
+    file = registry_in(_registry())
     layer = python_layer_of(file)
     assert layer is not None
     assert [one.site for one in layer.of("mine::f")] == ["mine/a.py:1"]
@@ -85,32 +93,38 @@ def test_a_recording_has_its_python_layer_and_reads_it_when_asked() -> None:
 def test_a_recording_without_the_part_is_what_it_was() -> None:
     registry = registry_of("2.13.0", [RecordedOperator(name_of("mine::f"), "mine::f(Tensor x) -> Tensor")])
     data = registry_bytes(registry)
-    assert HEAD.unpack_from(data)[1] == 1
-    assert python_layer_of(RegistryFile(data)) is None
+    assert not any(name.startswith("python/") for name in split(data))
+    assert python_layer_of(registry_in(data)) is None
 
 
 def test_what_is_damaged_in_the_part_is_found_when_it_is_read() -> None:
-    data = bytearray(_registry())
-    data[-1] ^= 1  # of the last block of the Python layer
-    file = RegistryFile(sealed(bytes(data)))
+    members = split(_registry())
+    file = registry_in(joined(members | {"python/rows-0.jsonl": b"["}))
     assert file.operator("mine::f") is not None
-    with pytest.raises(RegistryFileError, match="it was altered after it was written"):
-        file.python  # noqa: B018  # reads it
+    layer = file.python
+    assert layer is not None
+    with pytest.raises(RegistryFileError, match="the record of 'mine::f' cannot be read"):
+        layer.load()
+
+
+_GOOD = [0, "jagged", "", "f", "", True]
 
 
 @pytest.mark.parametrize(
     ("row", "wrong"),
     [
-        ([[[0, "", "f", 0, 0, 1]], [[0]]], "its parts"),
-        ([[[0, "", "f", 0, 0]], [[0]], [0]], "an entry"),
-        ([[[9, "", "f", 0, 0, 1]], [[0]], [0]], "a registry"),
-        ([[[0, 1, "f", 0, 0, 1]], [[0]], [0]], "a registry, a key or a function"),
-        ([[[0, "", "f", 5, 0, 1]], [[0]], [0]], "a location"),
-        ([[[0, "", "f", 0, 5, 1]], [[0]], [0]], "an import"),
-        ([[[0, "", "f", 0, 0, 2]], [[0]], [0]], "a mark"),
-        ([[[0, "", "f", 0, 0, 1]], [[7]], [0]], "an entry"),
-        ([[[0, "", "f", 0, 0, 1]], [7], [0]], "a variant"),
-        ([[[0, "", "f", 0, 0, 1]], [[0]], ["0"]], "a variant"),
+        ([[_GOOD], [[0]]], "its parts"),
+        ([[_GOOD[:5]], [[0]], [0]], "an entry"),
+        ([[[0, "odd", "", "f", "", True]], [[0]], [0]], "a registry or a mark"),
+        ([[[0, "jagged", 1, "f", "", True]], [[0]], [0]], "a registry, a key, a function or an import"),
+        ([[[5, "jagged", "", "f", "", True]], [[0]], [0]], "a location"),
+        ([[[]], [[0]], [0]], "a location"),
+        ([[[0, "jagged", "", "f", 5, True]], [[0]], [0]], "a registry, a key, a function or an import"),
+        ([[[0, "jagged", "", "f", "", 2]], [[0]], [0]], "a registry or a mark"),
+        ([[_GOOD], [[7]], [0]], "an entry"),
+        ([[_GOOD], [7], [0]], "a variant"),
+        ([[_GOOD], [[0]], ["0"]], "a variant"),
+        ([[_GOOD], [[0]], []], "a version"),
     ],
 )
 def test_a_row_that_nobody_writes_is_refused(row: object, wrong: str) -> None:
@@ -118,62 +132,38 @@ def test_a_row_that_nobody_writes_is_refused(row: object, wrong: str) -> None:
 
 
 def test_a_row_that_is_written_is_read() -> None:
-    assert "operator='a::f'" in _outcome(_made_up([[[0, "", "f", 0, 0, 1]], [[0]], [0]]))
+    assert "operator='mine::f'" in _outcome(_made_up([[_GOOD], [[0]], [0]]))
 
 
 def _made_up(row: object) -> bytes:
-    parts = [
-        json.dumps({"torch": "2", "missing": [], "not_imported": [], "count": 1}).encode(),
-        struct.pack("<2i", 0, -1),
-        json.dumps(row).encode(),
-    ]
-    packed = [zlib.compress(part) for part in parts]
-    directory = json.dumps(
-        {
-            "layers": ["a"],
-            "operators": ["a::f"],
-            "per_block": 64,
-            "sources": [""],
-            "registries": ["jagged"],
-            "needed": [""],
-            "locations": 1,
-            "parts": [[len(short), len(long), zlib.crc32(long)] for short, long in zip(packed, parts, strict=True)],
-        }
-    ).encode()
-    short = zlib.compress(directory)
-    body = short + b"".join(packed)
-    return sealed(HEAD.pack(b"\x89DLPYL\r\n", 1, HEAD.size + len(body), len(short), len(directory), bytes(32)) + body)
+    return joined(split(_registry()) | {"python/rows-0.jsonl": [row]})
 
 
 def _outcome(data: bytes) -> str:
     try:
-        (one,) = PythonLayers(data).layer("a").of("a::f")
+        layer = registry_in(data).python
+        assert layer is not None
+        (registration,) = layer
     except RegistryFileError as error:
         return str(error)
-    return repr(one).partition("function")[0]
+    return repr(registration).partition("function")[0]
 
 
 def test_every_registry_is_described() -> None:
     names = [one.name for one in PYTHON_REGISTRIES]
-    assert len({*names}) == len(names) == 27
+    assert len({*names}) == len(names) > 25
     for one in PYTHON_REGISTRIES:
         assert all((one.title, one.applies, ":" in one.home))
         assert not one.applies.endswith(".")
         assert not one.needs or one.needs in IMPORTS
 
 
-def test_the_page_lists_every_registry() -> None:
-    section = PAGE.read_text(encoding="utf-8").partition("## The registries\n")[2].partition("\n## ")[0]
-    rows = [line for line in section.splitlines() if line.startswith("| `")]
-    for one, row in zip(PYTHON_REGISTRIES, rows, strict=True):
-        needs = f"`{one.needs}`" if one.needs else ""
-        start = f"| `{one.name}` | {one.title} | `{one.home}` | {needs} | {one.applies} | "
-        assert row.startswith(start)
-        second = "not explored" if one.rule is None else _SECOND[one.rule.second]
-        assert row.removeprefix(start).rstrip(" |").partition("; ")[0] == second, one.name
-
-
-_SECOND = {Second.REPLACES: "wins", Second.REFUSED: "is refused", Second.SAME: "changes nothing"}
+def test_the_page_has_a_row_for_each_registry() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert [page.count(registry_row(one)) for one in PYTHON_REGISTRIES] == [1] * len(PYTHON_REGISTRIES)
+    assert page_with(page.replace(registry_row(PYTHON_REGISTRIES[3]), ""), known()) == page
+    seconds = {registry_row(one).rpartition(" | ")[2] for one in PYTHON_REGISTRIES}
+    assert len(seconds) >= 6
 
 
 def test_the_page_says_what_each_version_does_with_registrations_in_python() -> None:
@@ -187,7 +177,7 @@ def test_the_page_says_what_each_version_does_with_registrations_in_python() -> 
     )
 
 
-_DATA = python_layers_bytes(
+_DATA = _bundle(
     {
         name: python_layer(
             torch,
@@ -201,15 +191,17 @@ _DATA = python_layers_bytes(
 )
 
 
-@given(st.integers(HEAD.size - 48, len(_DATA) - 1), st.integers(1, 255), st.booleans())
+@given(st.integers(0, len(_DATA) - 1), st.integers(1, 255), st.booleans())
 @examples(600)
 def test_a_byte_that_is_changed_is_refused_or_harmless(at: int, change: int, seal: bool) -> None:  # noqa: FBT001
     data = bytearray(_DATA)
     data[at] ^= change
     try:
-        read = PythonLayers(sealed(bytes(data)) if seal else bytes(data))
+        read = StoredRegistries(sealed(bytes(data)) if seal else bytes(data))
         for name in read.names:
-            read.layer(name).load()
+            layer = read.registry(name).python
+            assert layer is not None
+            layer.load()
     except RegistryFileError:
         return
     assert seal  # a checksum that is right again lets a change of the digest's own place through

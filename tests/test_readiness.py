@@ -12,20 +12,28 @@ from typing import ClassVar
 import pytest
 from rich.console import Console
 
-from dispatchlab.analysis.readiness import Answer, Aspect, Cell, OperatorFacts, Readiness, cell_of, readiness, row_of
-from dispatchlab.analysis.readiness_runs import decided
-from dispatchlab.live.introspection.readiness_reader import parameters_of
-from dispatchlab.live.registry import live_operator_runs
-from dispatchlab.live.worker.process import WorkerCrashed
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.operator_runs import Outcome, Run
 from dispatchlab.model.printed_schema import parse_printed
 from dispatchlab.model.python_layer import PythonRegistration
 from dispatchlab.model.registration import KernelFlags, TorchLibraryFunction
-from dispatchlab.registry.coverage import Filled, Way
-from dispatchlab.registry.model import RecordedKernel, RecordedOperator, name_of
-from dispatchlab.render.html.readiness_report import readiness_report
-from dispatchlab.render.readiness import print_readiness, readiness_json, readiness_text, summary
+from dispatchlab.pytorch.introspection.readiness_reader import parameters_of
+from dispatchlab.pytorch.registry import live_operator_runs
+from dispatchlab.pytorch.worker.process import WorkerCrashed
+from dispatchlab.questions.readiness.blocks import readiness_view, summary
+from dispatchlab.questions.readiness.cells_from_runs import decided
+from dispatchlab.questions.readiness.operator_readiness import (
+    Answer,
+    Aspect,
+    Cell,
+    OperatorFacts,
+    Readiness,
+    cell_of,
+    readiness,
+    row_of,
+)
+from dispatchlab.records.backend_coverage import Filled, Way
+from dispatchlab.records.model import RecordedKernel, RecordedOperator, name_of
 
 _UNARY = "(Tensor x) -> Tensor"
 
@@ -242,9 +250,9 @@ def test_the_exit_code_goes_by_the_columns_that_are_required() -> None:
 def test_text_and_json_have_every_cell() -> None:
     found = readiness(["my"], "2.13.0", [facts(_UNARY, "CPU")])
     assert summary(found) == "readiness of my: 0 of 1 operators ready, 1 with gaps"
-    text = readiness_text(found)
+    text = readiness_view(found).text()
     assert all(f"  {aspect} " in text for aspect in Aspect)
-    shown = json.loads(readiness_json(found))
+    shown = json.loads(readiness_view(found).json())
     assert shown["with_gaps"] == ["my::op"]
     assert set(shown["operators"][0]["cells"]) == set(map(str, Aspect))
 
@@ -258,7 +266,7 @@ def _several() -> Readiness:
 
 def _drawn(found: Readiness, width: int) -> str:
     stream = io.StringIO()
-    print_readiness(Console(file=stream, width=width, force_terminal=True, color_system="standard"), found)
+    readiness_view(found).draw(Console(file=stream, width=width, force_terminal=True, color_system="standard"))
     return stream.getvalue()
 
 
@@ -276,7 +284,7 @@ def test_a_terminal_has_a_table_with_a_colour_for_each_mark() -> None:
 @pytest.mark.parametrize("width", [40, 60, 79])
 def test_a_narrow_terminal_has_the_columns_of_each_operator_by_their_answer(width: int) -> None:
     stream = io.StringIO()
-    print_readiness(Console(file=stream, width=width), _several())
+    readiness_view(_several()).draw(Console(file=stream, width=width))
     lines = stream.getvalue().splitlines()
     assert max(map(len, lines)) <= width
     begin = lines.index("my::operator_0")
@@ -289,7 +297,7 @@ def test_a_page_has_every_cell_and_escapes_what_packages_wrote() -> None:
     found = _several()
     evil = replace(found.rows[0].cells[3], reason="raises <script>alert(1)</script>", by_run=True)
     row = replace(found.rows[0], cells=(*found.rows[0].cells[:3], evil, *found.rows[0].cells[4:]))
-    page = readiness_report(replace(found, rows=(row, *found.rows[1:]), notes=("a note & more",)))
+    page = readiness_view(replace(found, rows=(row, *found.rows[1:]), notes=("a note & more",))).html()
     assert page.endswith("</html>\n")
     assert "<script>alert" not in page
     assert "a note &amp; more" in page
@@ -350,8 +358,8 @@ class AnswersWhenKilled:
 
 def test_a_worker_that_answers_as_it_is_killed_takes_no_other_operator_along(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = AnswersWhenKilled()
-    monkeypatch.setattr("dispatchlab.live.registry.LiveEngine", lambda **_: engine)
-    monkeypatch.setattr("dispatchlab.live.registry.Timer", ManualTimer)
+    monkeypatch.setattr("dispatchlab.pytorch.registry.LiveEngine", lambda **_: engine)
+    monkeypatch.setattr("dispatchlab.pytorch.registry.Timer", ManualTimer)
     done = live_operator_runs((), "a:b", ("a::one", "a::two"), limit_s=1)
     assert done.notes == ()
     assert {name: runs["cpu"].how for name, runs in done.runs.items()} == {"a::one": "a::one", "a::two": "a::two"}

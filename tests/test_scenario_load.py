@@ -10,9 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatchlab.analysis.certificate import Certified
-from dispatchlab.explore.program import Module
-from dispatchlab.explore.result import Expectation, Verdict
+from dispatchlab.files.source_location import SourceLocation
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import (
@@ -26,10 +24,12 @@ from dispatchlab.model.registration import (
     Kernel,
     KernelForm,
     NameOnly,
-    SourceLocation,
 )
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.schema_parser import parse_schema
+from dispatchlab.prover.program import Module
+from dispatchlab.prover.result import Expectation, Verdict
+from dispatchlab.questions.certify.certificate import Certified
 from dispatchlab.scenario import Scenario, ScenarioError, load_scenario, parse_scenario, scenario_text
 from dispatchlab.scenario.write import digest_of
 from tests.effort import examples
@@ -223,7 +223,7 @@ def test_loading_1200_registrations_parses_each_schema_once() -> None:
 
 def test_the_pure_python_parser_reads_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     fast = parse_scenario(EVERYTHING)
-    monkeypatch.setattr("dispatchlab.yaml_tree._LOADER", yaml.SafeLoader)
+    monkeypatch.setattr("dispatchlab.files.yaml_tree._LOADER", yaml.SafeLoader)
     slow = parse_scenario(EVERYTHING)
     assert fast == slow
     assert [each.location for each in fast.registrations] == [each.location for each in slow.registrations]

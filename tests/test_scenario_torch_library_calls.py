@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from dispatchlab.engine.lab_engine import LabEngine
-from dispatchlab.explore.explore import explore
-from dispatchlab.explore.partition_by_operator import TOGETHER, explore_apart, groups_of
-from dispatchlab.explore.result import Flaw, Verdict
 from dispatchlab.model.registration import Block, TorchLibraryCall, TorchLibraryFunction, describe
+from dispatchlab.prover.partition_by_operator import explore_apart, groups_of
+from dispatchlab.prover.result import Flaw, Verdict
 from dispatchlab.scenario import ScenarioError, parse_scenario
 from dispatchlab.scenario.write import scenario_text
 
@@ -116,13 +115,6 @@ def test_a_counterexample_of_a_group_has_the_numbers_of_the_file() -> None:
     assert "test::op4, dump" in counterexample.diff
 
 
-def test_few_registrations_are_explored_together() -> None:
-    scenario = parse_scenario(scenario_of(TOGETHER // 2))
-    together = explore(Sealed(), scenario.registrations, scenario.operators, passes=1)
-    found = explore_apart(Sealed(), scenario.registrations, scenario.operators, passes=1)
-    assert (found.sets, found.components, found.edges) == (2**TOGETHER, 1, together.edges)
-
-
 @pytest.mark.parametrize(
     ("extra", "groups"),
     [
@@ -136,3 +128,11 @@ def test_few_registrations_are_explored_together() -> None:
 )
 def test_fallbacks_and_claims_tie_groups_together(extra: str, groups: list[tuple[int, ...]]) -> None:
     assert groups_of(parse_scenario(scenario_of(2) + extra).registrations) == groups
+
+
+def test_overloads_that_take_one_call_are_walked_together() -> None:
+    text = "claim: x\nregistrations:\n" + "".join(
+        f"  - def: foo.{overload} -> Tensor\n"
+        for overload in ("a(Tensor x, int n=0)", "b(Tensor x, float s=0.)", "c(Tensor x, str m)")
+    )
+    assert groups_of(parse_scenario(text).registrations) == [(0, 1), (2,)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from dispatchlab import (
     RegistrationError,
     boxed,
 )
-from dispatchlab.live.bridge.error_parser import facts_of, kind_of
 from tools.torch_stand_in import CapturedOutput, StandInError, TestCase, blocks_of, stand_in, text_of
 
 
@@ -107,79 +105,6 @@ def test_keys_that_pytorch_cannot_parse_are_given_as_keys(c: Any) -> None:
     assert "QuantizedHIP: registered at /dev/null:0 [kernel]\n" in c._dispatch_dump_table("test::foo")
     with pytest.raises(RuntimeError, match="could not parse dispatch key: QuantizedXLA"):
         library.impl("foo", "QuantizedXLA", lambda x: x)
-
-
-def _refused(c: Any, how: str) -> str:
-    kept = []
-
-    def library(kind: str, namespace: str, key: str = "", line: int = 0) -> Any:
-        kept.append(c._dispatch_library(kind, namespace, key, "/tmp/a.cpp", line))
-        return kept[-1]
-
-    def once(at: int) -> None:
-        match how:
-            case "def twice":
-                library("FRAGMENT", "test", line=at).def_("foo(Tensor x) -> Tensor")
-            case "another schema" if at == 1:
-                library("FRAGMENT", "test", line=at).def_("foo(Tensor x, Tensor y) -> Tensor")
-            case "another schema":
-                library("FRAGMENT", "test", line=at).impl_t_t("foo", debug="fn")
-            case "a fallback twice":
-                library("IMPL", "_", "XLA", line=at).fallback_fallthrough()
-            case "a library twice":
-                library("DEF", "test", line=at)
-            case "a key that is none" if at == 2:
-                c._dispatch_print_registrations_for_dispatch_key("no_key")
-
-    once(1)
-    with pytest.raises(RuntimeError) as caught:
-        once(2)
-    return str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("how", "kind", "facts"),
-    [
-        (
-            "def twice",
-            ErrorKind.DUPLICATE_DEF,
-            {
-                "schema": "test::foo(Tensor x) -> Tensor",
-                "debug": "registered at /tmp/a.cpp:2",
-                "other_debug": "registered at /tmp/a.cpp:1",
-            },
-        ),
-        (
-            "another schema",
-            ErrorKind.SCHEMA_MISMATCH,
-            {
-                "operator": "test::foo",
-                "def_schema": "test::foo(Tensor x, Tensor y) -> Tensor",
-                "def_debug": "registered at /tmp/a.cpp:1",
-                "inferred_schema": "(Tensor _0) -> Tensor _0",
-                "inferred_debug": "fn",
-                "reason": "The number of arguments is different. 2 vs 1.",
-            },
-        ),
-        (
-            "a fallback twice",
-            ErrorKind.DUPLICATE_FALLBACK,
-            {"key": "XLA", "other_debug": "registered at /tmp/a.cpp:1", "debug": "registered at /tmp/a.cpp:2"},
-        ),
-        (
-            "a library twice",
-            ErrorKind.DUPLICATE_LIBRARY,
-            {"namespace": "test", "other_debug": "registered at /tmp/a.cpp:1", "debug": "registered at /tmp/a.cpp:2"},
-        ),
-        ("a key that is none", ErrorKind.UNKNOWN_KEY, {"key": "no_key"}),
-    ],
-)
-def test_a_refusal_has_the_words_of_pytorch(c: Any, how: str, kind: ErrorKind, facts: dict[str, str]) -> None:
-    text = _refused(c, how)
-    assert kind_of(text) is kind
-    assert facts_of(kind, text) == facts
-    gc.collect()
-    assert c._dispatch_find_dangling_impls() == []
 
 
 def test_an_error_without_words_of_pytorch_keeps_its_own() -> None:

@@ -13,13 +13,13 @@ from click.testing import CliRunner
 
 from dispatchlab import Lab, tensor, trace
 from dispatchlab.api import TraceOptionError
-from dispatchlab.call.trace import TracedThread, calls_in
-from dispatchlab.call.trace_views import only, summary
+from dispatchlab.call.trace import TracedThread
 from dispatchlab.cli import main
-from dispatchlab.file_kinds import FileKind, content_of
+from dispatchlab.files.file_kinds import FileKind, content_of
 from dispatchlab.model.dump_format import Provenance
-from dispatchlab.render.chrome_trace import chrome_trace
-from dispatchlab.render.trace_summary import summary_json, summary_text
+from dispatchlab.questions.trace.blocks import summary_view, trace_view
+from dispatchlab.questions.trace.chrome_trace import chrome_trace
+from dispatchlab.questions.trace.summary import Trace, summary
 
 ROOT = Path(__file__).parents[1]
 
@@ -33,34 +33,24 @@ def recorded() -> tuple[TracedThread, ...]:
     return seen.threads
 
 
-@pytest.mark.parametrize(
-    ("operators", "keys", "left"),
-    [
-        ((), (), 4),
-        (("aten::sin",), (), 2),
-        (("sin",), (), 2),
-        (("mul.*",), ("CPU",), 1),
-        (("mul",), ("AutogradCPU",), 1),
-        (("test::*",), (), 0),
-        ((), ("Meta",), 0),
-    ],
-)
-def test_only_the_calls_that_are_asked_for_are_left(
-    operators: tuple[str, ...], keys: tuple[str, ...], left: int
-) -> None:
-    threads = only(recorded(), operators=operators, keys=keys)
-    assert sum(1 for thread in threads for _ in calls_in(thread.steps)) == left
-
-
 def test_a_summary_counts_each_kernel_by_operator_and_key() -> None:
-    found = summary(recorded())
+    found = summary(Trace(recorded()))
     assert (found.calls, found.redispatches, found.unclear, found.operators, found.threads) == (2, 2, 0, 2, 1)
     assert sum(use.count for use in found.kernels) == 4
     assert len(found.of(Provenance.AUTOGRAD)) == 2
-    text = summary_text(found)
+    text = summary_view(found).text()
     assert text.startswith("2 calls and 2 redispatches, of 2 operators in 1 thread\n")
     assert text.count("\n") == 7
-    assert json.loads(summary_json(found))["kernels"][0]["count"] == 1
+    assert json.loads(summary_view(found).json())["kernels"][0]["count"] == 1
+
+
+def test_markdown_nests_calls_and_has_a_table_of_kernels() -> None:
+    trace = Trace(recorded())
+    calls = [line for line in trace_view(trace).markdown().splitlines() if "redispatch" in line or "[call" in line]
+    assert [line.index("- ") for line in calls] == [0, 4, 0, 4]  # the guard of the autograd kernel is between them
+    table = [line for line in summary_view(summary(trace)).markdown().splitlines() if line.startswith("| ")]
+    assert table[0] == "| times | us | operator | key | kernel |"
+    assert len(table) == 2 + 4
 
 
 def test_every_event_for_perfetto_has_the_fields_of_the_format_and_lies_within_the_one_around_it() -> None:
@@ -112,31 +102,6 @@ def test_options_without_effect_are_refused(options: list[str], says: str) -> No
     assert says in result.stderr
 
 
-def test_a_program_that_imports_torch_is_told_of_the_other_engine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delitem(sys.modules, "torch", raising=False)
-    program = tmp_path / "p.py"
-    imports = "import sys, types\nsys.modules['torch'] = types.ModuleType('torch')\n"
-    program.write_text(imports)
-    result = CliRunner().invoke(main, ["trace", str(program)])
-    assert result.exit_code == 2
-    assert "trace them with --engine torch" in result.stderr
-    assert result.stdout == ""
-    monkeypatch.delitem(sys.modules, "torch")
-    program.write_text(imports + "raise SystemExit(7)")
-    result = CliRunner().invoke(main, ["trace", str(program)])
-    assert (result.exit_code, "trace them with --engine torch" in result.stderr) == (7, True)
-    monkeypatch.delitem(sys.modules, "torch")
-    program.write_text(imports + "from dispatchlab import Lab, tensor\nLab().sin(tensor([1.0]))")
-    result = CliRunner().invoke(main, ["trace", str(program)])
-    assert (result.exit_code, "--engine torch" in result.stderr) == (0, False)
-    monkeypatch.delitem(sys.modules, "torch")
-    program.write_text("")
-    result = CliRunner().invoke(main, ["trace", str(program)])
-    assert (result.exit_code, result.stderr) == (0, f"note: {program} called no operator\n")
-
-
 def test_the_options_of_one_engine_are_refused_by_the_other() -> None:
     with pytest.raises(TraceOptionError, match="line is for trace"):
         trace(print, engine="torch")  # type: ignore[call-overload]  # that is the mistake
@@ -167,7 +132,7 @@ def test_tensors_are_where_the_calling_convention_puts_them(
     types: tuple[str, ...], first: int, how: dict[str, bool], places: list[tuple[int, int]]
 ) -> None:
     pytest.importorskip("numpy")
-    from dispatchlab.live.tracing.slot_probes import places_of_tensors
+    from dispatchlab.pytorch.tracing.slot_probes import places_of_tensors
 
     options = SimpleNamespace(**{"boxed": False, "by_list_reference": False, "own": True, **how})
     found = places_of_tensors(types, first, **vars(options))

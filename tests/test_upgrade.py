@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from dispatchlab.analysis.upgrade import Side, UpgradeReport, compare_registries, upgrade_sources
-from dispatchlab.analysis.upgrade_models import MISSING, SlotDifference, kernel_bits, models_of
 from dispatchlab.model.keys import SLOT_OF_KEY
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.registration import AliasKind, KernelFlags
 from dispatchlab.model.schema_parser import parse_name
-from dispatchlab.registry.coverage import Way
-from dispatchlab.registry.file import save_registry
-from dispatchlab.registry.model import RecordedFallback, RecordedKernel, RecordedOperator, Registry, registry_of
-from dispatchlab.registry.ownership import with_active
-from dispatchlab.registry.upgrade import Cause, Composite, Find, Reason, Upgrade
-from dispatchlab.render.upgrade import upgrade_text
+from dispatchlab.questions.upgrade.blocks import upgrade_view
+from dispatchlab.questions.upgrade.compare_sources import Side, UpgradeReport, compare_registries, upgrade_sources
+from dispatchlab.questions.upgrade.operator_changes import Cause, Composite, Find, Reason, Upgrade
+from dispatchlab.questions.upgrade.slot_models import MISSING, SlotDifference, kernel_bits, models_of
+from dispatchlab.records.backend_coverage import Way
+from dispatchlab.records.file import newest_bundled, save_registry
+from dispatchlab.records.model import RecordedFallback, RecordedKernel, RecordedOperator, Registry, registry_of
+from dispatchlab.records.ownership import with_active
 
 CPP = "registered at aten/src/ATen/Register{}.cpp:1"
 MINE = "registered at mine/ops.py:3"
@@ -119,7 +119,7 @@ def test_a_composite_that_becomes_explicit_is_reported_as_that() -> None:
     assert [change.composite for change in compared((pair[1], pair[0])).changed] == [
         (Composite.EXPLICIT, Composite.IMPLICIT)
     ]
-    text = upgrade_text(report(pair))
+    text = upgrade_view(report(pair)).text()
     assert "  composite  1 became explicit (implicit before)\n" in text
     assert "  autograd   1 gained (Autograd 1)\n" in text
 
@@ -267,7 +267,7 @@ def everything_at_once() -> UpgradeReport:
 
 @pytest.mark.parametrize("width", [60, 80, 100, 120])
 def test_the_summary_fits_on_a_screen_and_no_line_is_wider_than_the_terminal(width: int) -> None:
-    lines = upgrade_text(everything_at_once(), width=width).splitlines()
+    lines = upgrade_view(everything_at_once(), width=width).text().splitlines()
     assert lines.index("") <= 24
     assert max(map(len, lines)) <= width
     assert len(lines) < 200
@@ -281,20 +281,18 @@ def test_a_terminal_shows_the_same_in_colour(width: int) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from dispatchlab.render.upgrade import print_upgrade
-
     found = everything_at_once()
     for color in (None, "standard"):
         stream = StringIO()
         console = Console(file=stream, width=width, color_system=color, force_terminal=color is not None)
-        print_upgrade(console, found)
+        upgrade_view(found).draw(console)
         assert (color is not None) == ("\x1b[" in stream.getvalue())
         plain = Text.from_ansi(stream.getvalue()).plain
         assert max(map(len, plain.splitlines())) <= width
         head, _, rest = plain.partition("\n\n")
         in_frame = 4 * (color is not None)
-        summary = upgrade_text(found, width=width - in_frame).partition("\n\n")[0]
-        details = upgrade_text(found, width=200).partition("\n\n")[2]  # narrow texts break long words
+        summary = upgrade_view(found, width=width - in_frame).text().partition("\n\n")[0]
+        details = upgrade_view(found, width=200).text().partition("\n\n")[2]  # narrow texts break long words
         assert [line.strip("│ ") for line in head.splitlines() if line.strip("╭╮╰╯─│ ")] == [
             line.strip() for line in summary.splitlines()
         ]
@@ -349,7 +347,7 @@ def test_a_backend_is_told_which_operators_it_has_to_implement_now(both: tuple[s
     ]
     assert [name for name, find in backend.added if find.way is Way.MISSING] == ["aten::fresh", "mine::taken"]
     assert backend.schemas == ("aten::changes",)
-    text = upgrade_text(found)
+    text = upgrade_view(found).text()
     assert "  missing    2 operators find nothing now\n" in text
     assert found.exit_code == 1
     assert upgrade_sources(both[0], both[0], key="PrivateUse1").exit_code == 0
@@ -400,17 +398,18 @@ def test_a_package_is_told_what_is_refused_what_dangles_and_what_runs_elsewhere(
         ("aten::made", (K.CPU, K.CUDA)),
     ]
     assert (found.exit_code, package.is_affected) == (1, True)
-    text = upgrade_text(found)
+    text = upgrade_view(found).text()
     assert "  refused    2 registrations refused now\n" in text
     assert "  dangling   1 operator with kernels and no def\n" in text
     same = upgrade_sources(both[0], both[0], package=str(path))
     assert (same.exit_code, same.package is not None and same.package.refused) == (0, ())
-    assert "nothing changes for it" in upgrade_text(same)
+    assert "nothing changes for it" in upgrade_view(same).text()
 
 
 def test_a_pytorch_without_a_model_is_read_under_the_nearest_and_that_is_said() -> None:
     first, second = models_of("2.15.0", "2.99.0a0+git")
-    assert (first.note, second.name) == ("", "torch-2.15")
-    assert second.note == "there is no model of PyTorch 2.99.0a0+git: slots are computed by that of 2.15"
+    version = newest_bundled().removeprefix("torch-")
+    assert (first.note, second.name) == ("", newest_bundled())
+    assert second.note == f"there is no model of PyTorch 2.99.0a0+git: slots are computed by that of {version}"
     assert [model.name for model in models_of("strict (x.yaml)", "2.9.1")] == ["torch-2.9", "torch-2.9"]
     assert [model.name for model in models_of("a", "b")] == ["strict", "strict"]

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from dispatchlab.analysis.upgrade_python import laid_over
 from dispatchlab.cli import main
 from dispatchlab.model.python_layer import PYTHON_REGISTRIES, READ_LATER, PythonRegistration
 from dispatchlab.model.python_layer_in_memory import PythonLayerInMemory, python_layer
-from dispatchlab.registry.file import bundled_names, bundled_python, registry_bytes
-from dispatchlab.registry.model import RecordedOperator, Registry, name_of, registry_of
-from dispatchlab.registry.python_compare import Known, PythonChangeKind, PythonDiff, compare_python, python_side
+from dispatchlab.questions.upgrade.python_changes import laid_over
+from dispatchlab.records.file import bundled_names, open_bundled, registry_bytes
+from dispatchlab.records.model import RecordedOperator, Registry, name_of, registry_of
+from dispatchlab.records.python_compare import Known, PythonChangeKind, PythonDiff, compare_python, python_side
 
 INDUCTOR = "torch._inductor.lowering"
 
@@ -115,11 +115,10 @@ def test_what_a_module_brings_elsewhere_is_not_removed_where_nobody_imported_it(
 
 
 def test_the_bundled_layers_have_the_registries_that_came_later() -> None:
-    layers = bundled_python()
-    assert layers is not None
     in_all = ("aten::bernoulli.p", "aten::_softmax.*", "aten::addmm.*", "python::torch.Tensor.clone")
     for name in bundled_names():
-        layer = layers.layer(name)
+        layer = open_bundled(name).python
+        assert layer is not None
         assert {one.registry for operator in in_all for one in layer.of(operator)} >= READ_LATER, name
 
 

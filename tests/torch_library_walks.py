@@ -10,9 +10,10 @@ from dispatchlab.engine.coded_states import CodedSpace
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.engine.lab_space import LabSpace
 from dispatchlab.engine.semantics import SEMANTICS
-from dispatchlab.explore.explore import explore
-from dispatchlab.explore.result import Exploration, Verdict
 from dispatchlab.model.registration import Registration
+from dispatchlab.prover.explore import explore
+from dispatchlab.prover.result import Exploration, Verdict
+from dispatchlab.prover.walk_options import WalkOptions
 from tests.torch_library_scenarios import OPERATORS, scenario
 
 _MOST_WITH_ALL_ORDERS = 3
@@ -27,13 +28,13 @@ def check_walks(first: int, count: int, *, largest: int = 5) -> Counter[str]:
         for semantics in ("torch-2.13", "strict"):
             engine = LabEngine(semantics)
             by_default = explore(engine, registrations, OPERATORS)
-            everything = explore(engine, registrations, OPERATORS, walk="graph")
+            everything = explore(engine, registrations, OPERATORS, WalkOptions(walk="graph"))
             assert _shown(by_default) == _shown(everything), (seed, semantics)
             seen[everything.verdict] += 1
             if len(registrations) <= _MOST_WITH_ALL_ORDERS:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    orders = explore(engine, registrations, OPERATORS, walk="orders")
+                    orders = explore(engine, registrations, OPERATORS, WalkOptions(walk="orders"))
                 seen["orders"] += 1
                 # NB: it registers nothing a second time, so it may miss what the others find.
                 assert orders.verdict is not Verdict.ORDER_DEPENDENT or everything.verdict is orders.verdict, seed

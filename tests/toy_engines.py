@@ -13,11 +13,11 @@ from functools import cache
 from typing import Any, Literal, TypeAlias
 
 from dispatchlab.errors import ErrorKind, RegistrationError
-from dispatchlab.explore.prng import SplitMix64
-from dispatchlab.explore.protocol import EngineCrashed, StateSpace
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Claim, Registration
 from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
+from dispatchlab.prover.prng import SplitMix64
+from dispatchlab.prover.protocol import EngineCrashed, StateSpace
 
 FOO = OperatorName("test", "foo")
 

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from dispatchlab.explore.protocol import StateVariable
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Fallback, Impl, Registration
 from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
+from dispatchlab.prover.protocol import StateVariable
 from tests.toy_engines import State, ToySandbox, ToySpace
 
 MultiOperatorState: TypeAlias = tuple[tuple[State, ...], bool]

@@ -1,7 +1,8 @@
 """Install one PyTorch in an environment of its own, measure all that dispatchlab holds of it, and remove it again.
 
 Run it from the root of the checkout: `python tools/add_version.py 2.12.1`. Every step can be run alone, and on an
-environment that there is. What it leaves is described in CONTRIBUTING.md, "How a version is added".
+environment that there is. What is committed is written where it belongs, and depends on nothing but the PyTorch and
+this checkout: `git diff` shows what changed. See CONTRIBUTING.md, "How a version is added".
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 import venv
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,10 +22,16 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from dispatchlab.records.stored import by_version  # noqa: E402  # of this checkout
+
 NEEDED = "numpy", "click", "rich", "pyyaml", "typing_extensions"
-PROFILES, HISTORIES = ROOT / "dispatchlab" / "model" / "profiles", ROOT / "tests" / "data" / "histories"
-FIGURES = ROOT / "tests" / "data" / "versions"
-PAGE = ROOT / "docs" / "versions.md"
+DATA = ROOT / "tests" / "data"
+PROFILES, HISTORIES, FIGURES = ROOT / "dispatchlab" / "model" / "profiles", DATA / "histories", DATA / "versions"
+PRINTS, PAGE = DATA / "printed.json", ROOT / "docs" / "versions.md"
+PAGES = "search_defects", "defects", "python_defects", "terminal_pictures"
+"""The tools that write what else shows every version, in this order."""
 
 SAMPLE = '''\
 """A package that registers operators in most of the ways that there are."""
@@ -76,7 +82,7 @@ class Work:
     Args:
         version: of PyTorch, such as `2.12.1`.
         environment: the folder of its virtual environment.
-        out: the folder of what is measured.
+        out: the folder of what is not committed: the recording, and what the commands print.
         count: how many histories are compared.
     """
 
@@ -95,19 +101,19 @@ class Work:
         """The Python of the environment."""
         return self.environment / "bin" / "python"
 
-    def file(self, suffix: str) -> Path:
-        """One of the files that are measured."""
-        return self.out / f"{self.name}{suffix}"
+    @property
+    def recording(self) -> Path:
+        """The file of its registry, which is bundled."""
+        return self.out / f"{self.name}.dlreg"
+
+    @property
+    def figures(self) -> Path:
+        """The file of its figures."""
+        return FIGURES / f"{self.name}.json"
 
     def run(self, *arguments: str, folder: Path | None = None, limit_s: float = 3600) -> Done:
         """Run a module of this checkout with that PyTorch."""
-        variables = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *([str(folder)] if folder else [])])}
-        start = time.monotonic()
-        done = subprocess.run(
-            [str(self.python), "-m", *arguments],
-            cwd=folder or ROOT, env=variables, capture_output=True, text=True, timeout=limit_s, check=False,
-        )  # fmt: skip
-        return Done(done.returncode, done.stdout, done.stderr, time.monotonic() - start)
+        return _run(self.python, *arguments, folder=folder, limit_s=limit_s)
 
 
 @dataclass(frozen=True)
@@ -117,7 +123,6 @@ class Done:
     code: int
     out: str
     err: str
-    seconds: float
 
     @property
     def has_traceback(self) -> bool:
@@ -129,6 +134,16 @@ class Done:
         if self.code not in codes:
             raise SystemExit(f"exit code {self.code}, and {codes} was expected\n{self.out[-2000:]}{self.err[-4000:]}")
         return self
+
+
+def _run(python: str | Path, *arguments: str, folder: Path | None = None, limit_s: float = 3600) -> Done:
+    """Run a module of this checkout with a Python."""
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *([str(folder)] if folder else [])])}
+    done = subprocess.run(
+        [str(python), "-m", *arguments],
+        cwd=folder or ROOT, env=variables, capture_output=True, text=True, timeout=limit_s, check=False,
+    )  # fmt: skip
+    return Done(done.returncode, done.stdout, done.stderr)
 
 
 # -- the steps; each returns figures
@@ -144,37 +159,51 @@ def install(work: Work) -> dict[str, Any]:
     venv.create(work.environment, with_pip=True)
     wanted = f"torch==={work.version}" if "+" in work.version else f"torch=={work.version}"
     pip = [str(work.python), "-m", "pip", "install", "--quiet", "--no-cache-dir", wanted, *NEEDED]
-    start = time.monotonic()
     subprocess.run(pip, check=True)
-    return {"install_s": round(time.monotonic() - start)}
+    return {}
 
 
 def profile(work: Work) -> dict[str, Any]:
-    """Measure the profile, and list the fields in which it differs from the bundled one."""
-    file = work.file(".json")
+    """Measure the profile, of which its model is made."""
+    file = PROFILES / f"{work.name}.json"
     work.run("dispatchlab", "profile", "-o", str(file), "--force").expect(0)
-    measured, bundled = json.loads(file.read_text()), PROFILES / f"{work.name}.json"
-    before = json.loads(bundled.read_text()) if bundled.exists() else {}
-    differs = sorted(name for name in {**measured, **before} if measured.get(name) != before.get(name))
+    measured = json.loads(file.read_text())
     counts = {"keys": len(measured["keys"]), "slots": len(measured["runtime"]), "fallbacks": len(measured["fallbacks"])}
-    return {"torch": measured["torch"], **counts, "profile_differs": differs}
+    return {"torch": measured["torch"], **counts}
 
 
 def registry(work: Work) -> dict[str, Any]:
-    """Record everything that is registered, in a process that nothing has disturbed."""
-    file = work.file(".dlreg")
-    done = work.run("dispatchlab", "record", "--all", "-o", str(file), "--force").expect(0)
-    found = re.search(r"([\d,]+) operators, ([\d,]+) kernels", done.err)
-    assert found is not None, done.err
-    operators, kernels = (int(number.replace(",", "")) for number in found.groups())
-    return {"operators": operators, "kernels": kernels, "registry_bytes": file.stat().st_size}
+    """Record everything that is registered, in a process that nothing has disturbed, and bundle it."""
+    done = work.run("dispatchlab", "record", "--all", "-o", str(work.recording), "--force").expect(0)
+    counts = re.search(r"([\d,]+) operators, ([\d,]+) kernels", done.err)
+    assert counts is not None, done.err
+    operators, kernels = (int(number.replace(",", "")) for number in counts.groups())
+    _run(sys.executable, "tools.bundle_registries", str(work.recording)).expect(0)
+    return {"operators": operators, "kernels": kernels}
+
+
+def prints(work: Work) -> dict[str, Any]:
+    """Keep the digests of what it prints of every operator, to which the bundled registry is held."""
+    done = work.run("tests.recorded_tables").expect(0)
+    digests = json.loads(PRINTS.read_text(encoding="utf-8")) | {work.name: json.loads(done.out)}
+    in_order = {name: digests[name] for name in sorted(digests, key=by_version)}
+    PRINTS.write_text(json.dumps(in_order, indent=1) + "\n", encoding="utf-8")
+    return {}
+
+
+def python_layer(work: Work) -> dict[str, Any]:
+    """Keep what it does with registrations in Python, and compare histories of calls of `torch.library`."""
+    rules = work.out / f"rules-{work.name.removeprefix('torch-')}.json"
+    rules.write_text(work.run("tests.live.library_rules").expect(0).out)
+    work.run("tools.library_rules", str(rules)).expect(0)
+    work.run("tests.live.torch_library_histories").expect(0)
+    return {}
 
 
 def histories(work: Work) -> dict[str, Any]:
     """Record histories, and hold the model to each step of these and of many more."""
-    file = work.file(".histories.json.xz")
-    options = ("--count", str(work.count), *_own_profile(work))
-    done = work.run("tests.histories", str(file), *options).expect(0, 1)
+    file = HISTORIES / f"{work.name}.json.xz"
+    done = work.run("tests.histories", str(file), "--count", str(work.count)).expect(0, 1)
     _show(done.err)
     return {"histories": json.loads(done.out.splitlines()[-1])}
 
@@ -210,8 +239,7 @@ def commands(work: Work) -> dict[str, Any]:
     (folder / "sample.py").write_text(SAMPLE)
     ended: dict[str, str] = {}
     for text, right in COMMANDS:
-        file = work.file(".dlreg")
-        words = [{"MODEL": work.name, "REGISTRY": str(file)}.get(word, word) for word in text.split()]
+        words = [{"REGISTRY": str(work.recording)}.get(word, word) for word in text.split()]
         done = work.run("dispatchlab", *words, folder=folder, limit_s=600)
         if done.code not in right or done.has_traceback:
             ended[text] = f"exit code {done.code}: {(done.err or done.out).strip()[-500:]}"
@@ -221,20 +249,11 @@ def commands(work: Work) -> dict[str, Any]:
     return {"commands": {"tried": len(COMMANDS), "failed": ended}}
 
 
-def keep(work: Work) -> dict[str, Any]:
-    """Put the small files that there are where they are committed: the profile, the histories and the figures."""
-    for suffix, folder in ((".json", PROFILES), (".histories.json.xz", HISTORIES), (".figures.json", FIGURES)):
-        if work.file(suffix).exists():
-            folder.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(
-                work.file(suffix), folder / f"{work.name}{suffix.removeprefix('.histories').removeprefix('.figures')}"
-            )
-    return {}
-
-
-def page(work: Work) -> dict[str, Any]:
-    """Write the page of all versions."""
+def pages(work: Work) -> dict[str, Any]:
+    """Write what shows every version: the page of versions, those of defects, the pictures of terminals."""
     PAGE.write_text(page_text(), encoding="utf-8")
+    for tool in PAGES:
+        _run(sys.executable, f"tools.{tool}").expect(0)
     return {}
 
 
@@ -275,18 +294,14 @@ def remove(work: Work) -> dict[str, Any]:
 
 
 STEPS: Mapping[str, Callable[[Work], dict[str, Any]]] = {
-    step.__name__: step for step in (install, profile, registry, histories, scenarios, commands, keep, page, remove)
+    step.__name__: step
+    for step in (install, profile, registry, prints, python_layer, histories, scenarios, commands, pages, remove)
 }
 
 
 def _same(verdict: str, predicted: str) -> bool:
     """Whether a verdict of walks agrees with that of the state graph, which proves."""
     return verdict == predicted or (verdict == "no violation found" and predicted == "order-independent")
-
-
-def _own_profile(work: Work) -> tuple[str, ...]:
-    """The measured profile, for a version that is not bundled."""
-    return () if (PROFILES / f"{work.name}.json").exists() else ("--profile", str(work.file(".json")))
 
 
 def _reports(text: str) -> Iterator[dict[str, Any]]:
@@ -314,13 +329,13 @@ def _main(arguments: Sequence[str] | None = None) -> int:
     environment = options.environment or ROOT / "build" / f"torch-{minor}"
     work = Work(options.version, environment.absolute(), options.out.absolute(), options.count)
     work.out.mkdir(parents=True, exist_ok=True)
-    file = work.file(".figures.json")
-    figures = json.loads(file.read_text()) if file.exists() else {}
+    figures = json.loads(work.figures.read_text()) if work.figures.exists() else {}
     for step in chosen:
         _show(f"{options.version}: {step}")
         figures |= STEPS[step](work)
-        file.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n")
-    return 0
+        work.figures.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n")
+    differ = figures.get("histories", {}).get("differences") or figures.get("scenarios", {}).get("differ")
+    return 1 if differ or figures.get("commands", {}).get("failed") else 0
 
 
 if __name__ == "__main__":

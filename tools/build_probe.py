@@ -1,4 +1,4 @@
-"""Compile live/tracing/probe.c and write what comes out into probe_code.py.
+"""Compile pytorch/tracing/probe.c and write what comes out into probe_code.py.
 
     python tools/build_probe.py            write it
     python tools/build_probe.py --check    exit 1 when probe_code.py is that of another probe.c
@@ -17,7 +17,7 @@ import tempfile
 import textwrap
 from pathlib import Path
 
-_FOLDER = Path(__file__).parents[1] / "dispatchlab/live/tracing"
+_FOLDER = Path(__file__).parents[1] / "dispatchlab/pytorch/tracing"
 _SOURCE, _WRITTEN = _FOLDER / "probe.c", _FOLDER / "probe_code.py"
 _FLAGS = (
     *("-O2", "-c", "-fPIC", "-ffreestanding", "-fno-builtin", "-mgeneral-regs-only", "-fno-stack-protector"),

@@ -15,9 +15,9 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from dispatchlab.engine.lab_engine import LabEngine  # noqa: E402  # of this checkout
-from dispatchlab.explore.explore import explore  # noqa: E402
-from dispatchlab.explore.result import Verdict  # noqa: E402
 from dispatchlab.model.profile import bundled_profiles  # noqa: E402
+from dispatchlab.prover.explore import explore  # noqa: E402
+from dispatchlab.prover.result import Verdict  # noqa: E402
 from dispatchlab.scenario.load import load_scenario  # noqa: E402
 
 PAGE, PROGRAMS, SCENARIOS = ROOT / "docs" / "defects.md", ROOT / "docs" / "defects", ROOT / "scenarios"
@@ -105,7 +105,7 @@ DEFECTS = (
         "replaced_fallback",
         "defects/replaced_fallback_torch",
         "A second fallback at AutogradPrivateUse1 silently replaces the first, and the release of either empties the "
-        "key, whoever's is there. Every other key refuses a second one.",
+        "key, whichever fallback is there. Every other key refuses a second one.",
         "Import one such backend in a process.",
     ),
     Defect(
@@ -167,7 +167,7 @@ version: `x` where the order of registrations and releases decides what is there
 order is proved to agree. The models are measured on the public wheels and held to recorded histories of them. The
 strict engine (`--semantics strict`) has none of these defects.
 
-Each program shows its defect on the PyTorch that you have: it prints `defect: ...` or `mended`. To see what happens in
+Each program shows its defect on the PyTorch that you have: it prints `defect: ...` or `fixed`. To see what happens in
 detail, run `dispatchlab permute SCENARIO --semantics torch-2.9`, or with `--engine torch`.
 """
 
@@ -212,8 +212,8 @@ def _span(versions: dict[str, bool]) -> str:
         return f"PyTorch {names[0]} to {names[-1]} have it, all that are modelled."
     assert at == list(range(at[0], at[-1] + 1)), "a defect that came back; say so here"
     since = f"since PyTorch {names[at[0]]}" if at[0] else ""
-    mended = f"mended in PyTorch {names[at[-1] + 1]}" if at[-1] + 1 < len(names) else ""
-    return f"It is {' and '.join(part for part in (since and f'there {since}', mended) if part)}."
+    fixed = f"fixed in PyTorch {names[at[-1] + 1]}" if at[-1] + 1 < len(names) else ""
+    return f"It is {' and '.join(part for part in (since and f'there {since}', fixed) if part)}."
 
 
 if __name__ == "__main__":

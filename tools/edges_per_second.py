@@ -21,11 +21,11 @@ WALK = """
 import inspect, resource, time
 from benchmarks.workloads import FOO, sixteen
 from dispatchlab.engine.lab_engine import LabEngine
-from dispatchlab.explore.explore import WalkName, explore
-asked = {"walk": "graph"} if "graph" in WalkName.__args__ else {}
+from dispatchlab.prover.explore import explore
+from dispatchlab.prover.walk_options import WalkOptions
 registrations = sixteen()[:COUNT]
 started = time.process_time()
-found = explore(LabEngine(), registrations, [FOO], **asked)
+found = explore(LabEngine(), registrations, [FOO], WalkOptions(walk="graph"))
 took = time.process_time() - started
 assert (found.verdict, found.edges) == ("order-independent", COUNT << COUNT), found
 print(found.edges / took, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)

@@ -259,7 +259,7 @@ def page() -> str:
             f"![Two sequences, and what is seen after each: {alt}.](pictures/gallery/{defect.name}.svg)\n\n"
             + (f"Why: {why}.\n\n" if why else "")
             + f"[Scenario](../scenarios/{defect.scenario}.yaml) · [versions and program](defects.md#{defect.name}) · "
-            f"to mend it: {defect.mend[0].lower()}{defect.mend[1:]}\n"
+            f"to fix it: {defect.mend[0].lower()}{defect.mend[1:]}\n"
         )
     packages = (
         f"\n### {one.title}\n\n{one.package}: {one.what}\n\n![{one.what}](pictures/gallery/{one.rule.lower()}.svg)\n\n"

@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from dispatchlab.cli import main  # noqa: E402  # of this checkout
-from dispatchlab.render import as_json  # noqa: E402
+from dispatchlab.views import as_json  # noqa: E402
 
 PAGE = ROOT / "docs" / "json.md"
 
@@ -136,6 +136,8 @@ MEANINGS = {
     "layers": "the layers that the verdict is about",
     "unexplored": "how many registrations of Python there are besides that were not explored",
     "overwritten": "how many of these a later one has taken the place of",
+    "imports": "of a record, an object with ran, of, findings and open: the orders of imports that ran; else null",
+    "standing": "what the verdict stands on, sentences: the model, and of a record how many orders of imports ran",
     "registration_texts": "what each registration is, in the order of the file",
     "counterexample.kind": "how the two sequences disagree",
     "readiness: packages": "the packages, as they were given",
@@ -238,6 +240,8 @@ MEANINGS = {
     "slots[].keys": "the keys",
     "eras": "what they have, by version",
     "certify: operators": "how many operators were certified",
+    "certificates[].reasons[].registrations[].key": "its key; null of a def",
+    "certificates[].reasons[].registrations[].debug": "where it comes from",
     "proved": "how many are proved to be order-independent",
     "order_matters": "how many depend on the order",
     "not_decided": "how many were not decided",

@@ -1,9 +1,10 @@
-"""Write what PyTorch does with registrations in Python, by version, into the data of tests and into the page.
+"""Write the registries of Python, and what PyTorch does with registrations there by version, into their page.
 
     python -m tests.live.library_rules > rules-2.13.json     # with each version of PyTorch
     python tools/library_rules.py rules-2.4.json rules-2.13.json ...
 
-A version that is not given stays as it is known. Without files, the page is written anew.
+A version that is not given stays as it is known. Without files, the page is written anew. `tools/add_version.py` does
+both for a version that is added.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ from pathlib import Path
 from typing import TypeAlias
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from dispatchlab.model.python_layer import PYTHON_REGISTRIES, PythonRegistry, Second  # noqa: E402
+
 DATA = ROOT / "tests" / "data" / "library_rules.json"
 PAGE = ROOT / "docs" / "python_layer.md"
 SECTIONS = {
@@ -46,7 +51,8 @@ def with_version(outcomes: Outcomes, version: str, measured: Mapping[str, str]) 
     for rule, outcome in measured.items():
         versions = {text: [one for one in has if one != version] for text, has in outcomes.get(rule, {}).items()}
         versions.setdefault(outcome, []).append(version)
-        found[rule] = {text: sorted(has, key=version_key) for text, has in versions.items() if has}
+        known = {text: sorted(has, key=version_key) for text, has in versions.items() if has}
+        found[rule] = dict(sorted(known.items(), key=lambda item: version_key(item[1][0])))
     return found
 
 
@@ -74,15 +80,36 @@ def _when(has: Sequence[str], every: Sequence[str]) -> str:
 
 def table(outcomes: Outcomes, rules: Iterable[str]) -> str:
     """The rows of these rules."""
-    sys.path.insert(0, str(ROOT))
     from tests.live.library_rules import MORE_RULES, RULES
 
     titles = {name: (rule.__doc__ or "").rstrip(".") for name, rule in {**RULES, **MORE_RULES}.items()}
     return "\n".join(f"| {titles[rule]} | {by_version(outcomes[rule])} |" for rule in rules)
 
 
+def registry_row(registry: PythonRegistry) -> str:
+    """The row of a registry."""
+    rule = registry.rule
+    if rule is None:
+        second = "not explored"
+    else:
+        notes = ("" if rule.by_object else "by name", "not made live" if registry.no_call else "")
+        second = "; ".join(filter(None, (_SECOND[rule.second], *notes)))
+    needs = f"`{registry.needs}`" if registry.needs else ""
+    cells = (f"`{registry.name}`", registry.title, f"`{registry.home}`", needs, registry.applies, second)
+    return f"| {' | '.join(cells)} |\n"
+
+
+_SECOND = {Second.REPLACES: "wins", Second.REFUSED: "is refused", Second.SAME: "changes nothing"}
+
+
 def page_with(text: str, outcomes: Outcomes) -> str:
     """The page with its tables as they are to be."""
+    before, head, rest = text.partition(
+        "| name | holds | where | needs | applies | a second one |\n|---|---|---|---|---|---|\n"
+    )
+    assert head, "the page has a table of the registries"
+    _, _, after = rest.partition("\n\n")
+    text = f"{before}{head}{''.join(map(registry_row, PYTHON_REGISTRIES))}\n{after}"
     versions = sorted({one for has in outcomes.values() for of in has.values() for one in of}, key=version_key)
     measured = f"Measured on the public wheels of PyTorch {', '.join(versions[:-1])} and {versions[-1]}."
     for (heading, intro), of_releases in zip(SECTIONS.items(), (False, True), strict=True):

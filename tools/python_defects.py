@@ -161,7 +161,7 @@ _HEAD = f"""\
 
 Written by `python tools/python_defects.py`; a test compares. These are defects of what PyTorch keeps
 [in Python](python_layer.md), as the [defects by version](defects.md) are of its dispatcher. Each program prints
-`defect: ...` or `mended` on the PyTorch that you have. They were run on PyTorch {TRIED}; where the table names more
+`defect: ...` or `fixed` on the PyTorch that you have. They were run on PyTorch {TRIED}; where the table names more
 versions, what a section says was measured on the public wheels of several of them, the first and the last included.
 
 """
@@ -185,8 +185,8 @@ def _versions(one: PythonDefect) -> str:
     if len(versions) == 1:
         return f"{TRIED}; others were not tried"
     first, last = next(iter(versions)), list(versions)[-1]
-    assert has[-1] == last, "a defect that was mended; say so here"
-    return f"{first} to {last}" if has[0] == first else f"since {has[0]}, of {first} to {last}"
+    assert has[-1] == last, "a defect that was fixed; say so here"
+    return f"{first} to {last}" if has[0] == first else f"since {has[0]} (tried: {first} to {last})"
 
 
 def _section(one: PythonDefect) -> str:

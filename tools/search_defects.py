@@ -20,13 +20,13 @@ sys.path.insert(0, str(ROOT))
 
 from dispatchlab.engine.lab_engine import LabEngine  # noqa: E402  # of this checkout
 from dispatchlab.engine.semantics import SEMANTICS  # noqa: E402
-from dispatchlab.explore.graph_walk import explore_graph  # noqa: E402
-from dispatchlab.explore.result import Verdict  # noqa: E402
 from dispatchlab.model.keys import DispatchKey  # noqa: E402
 from dispatchlab.model.names import OperatorName  # noqa: E402
 from dispatchlab.model.profile import Profile, bundled_profile, bundled_profiles  # noqa: E402
 from dispatchlab.model.registration import Def, Fallback, Impl, Registration  # noqa: E402
 from dispatchlab.model.schema_parser import parse_schema  # noqa: E402
+from dispatchlab.prover.graph_walk import explore_graph  # noqa: E402
+from dispatchlab.prover.result import Verdict  # noqa: E402
 
 CHANGES = ROOT / "docs" / "defects" / "changes.md"
 FOO = OperatorName("test", "foo")

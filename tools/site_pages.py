@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from dispatchlab.lint.rules import RULES  # noqa: E402  # of this checkout
+from dispatchlab.questions.lint.rules import RULES  # noqa: E402  # of this checkout
 from dispatchlab.scenario.load import json_schema, load_scenario  # noqa: E402
 
 _LOG = logging.getLogger("mkdocs.hooks.site_pages")

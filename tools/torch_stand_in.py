@@ -54,7 +54,6 @@ from dispatchlab import (
     parse_schema,
     unboxed,
 )
-from dispatchlab.analysis.replay_on_lab import for_registry
 from dispatchlab.call.local_key_set import AutoDispatchBelowADInplaceOrView
 from dispatchlab.call.tensor_options import DType
 from dispatchlab.engine.introspection import fallbacks_in
@@ -66,11 +65,16 @@ from dispatchlab.model.keys import UnknownKeyError, parse_key
 from dispatchlab.model.registration import Registration
 from dispatchlab.model.schema import Argument, FunctionSchema
 from dispatchlab.model.schema_types import SimpleType
-from dispatchlab.registry.replay import replay
+from dispatchlab.records.replay import replay
+from dispatchlab.sources.replay_on_lab import for_registry
 
 
 class StandInError(DispatchLabError):
     """Something that PyTorch can do, and its stand-in cannot."""
+
+    message: str
+
+    template = "{message}"
 
 
 def stand_in(semantics: str, python_dispatcher: Path | None = None, *, recorded: bool = True) -> dict[str, ModuleType]:

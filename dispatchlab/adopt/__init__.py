@@ -8,4 +8,5 @@
 - `checkout`: the root of a checkout and its modules.
 - `pytest_option`: ini options of pytest, set in the file that pytest reads.
 - `ci_workflow`: the workflow that `init` writes.
+- `demo_text`, `doctor_text`, `init_text`: what these commands print.
 """

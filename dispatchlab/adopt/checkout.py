@@ -9,7 +9,7 @@ from configparser import Error as IniError
 from dataclasses import dataclass
 from pathlib import Path
 
-from dispatchlab.bounded_read import ReadError, read_configuration
+from dispatchlab.files.bounded_read import ReadError, read_configuration
 
 ROOT_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
 """A folder with one of these is the root of a checkout."""

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
-from dispatchlab.analysis.report import Report
-from dispatchlab.analysis.run_scenario import RunOptions, run_scenario
 from dispatchlab.call.operators import operator
 from dispatchlab.call.tensor import Tensor, tensor
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.library import Library
 from dispatchlab.model.registration import Def, Impl
+from dispatchlab.questions.order.report import Report
+from dispatchlab.questions.order.run_scenario import RunOptions, run_scenario
 from dispatchlab.scenario.load import parse_scenario
 from dispatchlab.scenario.scenario import Scenario
 

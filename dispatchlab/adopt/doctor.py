@@ -18,7 +18,7 @@ from dispatchlab.adopt.environment import Fact, distribution_version, facts
 from dispatchlab.errors import DispatchLabError
 
 if TYPE_CHECKING:
-    from dispatchlab.live.worker.engine import LiveEngine
+    from dispatchlab.pytorch.worker.engine import LiveEngine
 
 _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 """What ends a worker; Windows knows one way only."""
@@ -143,8 +143,8 @@ def diagnose(*, progress: Callable[[str], None] | None = None, timeout_s: float 
 
 
 def _torch(progress: Callable[[str], None], timeout_s: float) -> TorchFound | None:
-    from dispatchlab.live.bridge.torch import TorchMissingError
-    from dispatchlab.live.worker.engine import LiveEngine
+    from dispatchlab.pytorch.bridge.torch import TorchMissingError
+    from dispatchlab.pytorch.worker.engine import LiveEngine
 
     try:
         engine = LiveEngine()
@@ -167,7 +167,7 @@ def _torch(progress: Callable[[str], None], timeout_s: float) -> TorchFound | No
 
 def _tried(engine: LiveEngine, probe: str, feature: Feature, timeout_s: float) -> Tried:
     from dispatchlab.adopt.live_probes import NotOffered
-    from dispatchlab.explore.protocol import EngineCrashed
+    from dispatchlab.prover.protocol import EngineCrashed
 
     late: list[bool] = []
 
@@ -207,7 +207,7 @@ def _run(engine: LiveEngine, probe: str) -> str:
 def _explore(engine: LiveEngine) -> str:
     """Explore registrations that commute, and registrations that do not."""
     from dispatchlab.adopt.live_probes import ProbeFailed
-    from dispatchlab.explore.result import Verdict
+    from dispatchlab.prover.result import Verdict
     from dispatchlab.scenario.load import parse_scenario
 
     wanted = {_COMMUTES: Verdict.NO_VIOLATION_FOUND, _DISAGREES: Verdict.ORDER_DEPENDENT}
@@ -224,9 +224,9 @@ def _explore(engine: LiveEngine) -> str:
 def _conform(engine: LiveEngine) -> str:
     """Walk the live engine and the lab engine of the same version side by side."""
     from dispatchlab.adopt.live_probes import NotOffered, ProbeFailed
-    from dispatchlab.analysis.conformance import conform, sentence
     from dispatchlab.engine.semantics import SEMANTICS
-    from dispatchlab.explore.result import Verdict
+    from dispatchlab.prover.result import Verdict
+    from dispatchlab.questions.order.conformance import conform, sentence
     from dispatchlab.scenario.load import parse_scenario
 
     if engine.semantics not in SEMANTICS:

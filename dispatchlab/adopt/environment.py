@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from dispatchlab.bounded_read import ReadError, read_configuration
+from dispatchlab.files.bounded_read import ReadError, read_configuration
 
 _REQUIREMENT = re.compile(r"^([A-Za-z0-9._-]+)\s*>=\s*([0-9.]+)\s*$")
 
@@ -49,7 +49,7 @@ def distribution_version(name: str) -> str | None:
 
 def _versions() -> list[Fact]:
     from dispatchlab._version import __version__
-    from dispatchlab.registry.file import bundled_names
+    from dispatchlab.records.file import bundled_names
 
     home = Path(__file__).parents[1]
     system = (
@@ -145,7 +145,7 @@ def _pytest() -> Fact:
     version = distribution_version("pytest")
     if version is None:
         return Fact("optional tools", "pytest", "not installed; scenarios as tests and dispatcher_leaks need it")
-    plugin = any(point.value == "dispatchlab.pytest_plugin" for point in entry_points(group="pytest11"))
+    plugin = any(point.name == "dispatchlab" for point in entry_points(group="pytest11"))
     disabled = "PYTEST_DISABLE_PLUGIN_AUTOLOAD" in os.environ
     if not plugin:
         return Fact(

@@ -17,12 +17,12 @@ from dispatchlab.adopt.checkout import Checkout
 from dispatchlab.adopt.ci_workflow import workflow
 from dispatchlab.adopt.demo import demo_text
 from dispatchlab.adopt.pytest_option import PytestConfig, folders_of, pytest_config
-from dispatchlab.analysis.report import Report
-from dispatchlab.atomic_write import write_file
-from dispatchlab.bounded_read import read_file
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.explore.result import Expectation, Verdict
-from dispatchlab.file_kinds import FileKind, marked
+from dispatchlab.files.atomic_write import write_file
+from dispatchlab.files.bounded_read import read_file
+from dispatchlab.files.file_kinds import FileKind, marked
+from dispatchlab.prover.result import Expectation, Verdict
+from dispatchlab.questions.order.report import Report
 from dispatchlab.scenario.load import MAX_BYTES, load_scenario, parse_scenario
 from dispatchlab.scenario.scenario import Scenario
 from dispatchlab.scenario.write import scenario_text
@@ -40,9 +40,8 @@ Action: TypeAlias = Literal["write", "replace", "edit", "keep"]
 class ModuleNotClearError(DispatchLabError):
     """Several modules of a checkout may register operators, or none was found."""
 
-    def __init__(self, root: str, modules: tuple[str, ...]) -> None:
-        super().__init__(root, modules)
-        self.root, self.modules = root, modules
+    root: str
+    modules: tuple[str, ...]
 
     def __str__(self) -> str:
         if not self.modules:
@@ -53,12 +52,9 @@ class ModuleNotClearError(DispatchLabError):
 class NothingToRecordError(DispatchLabError):
     """Importing a module registers nothing."""
 
-    def __init__(self, module: str) -> None:
-        super().__init__(module)
-        self.module = module
+    module: str
 
-    def __str__(self) -> str:
-        return f"importing {self.module} registers nothing; name the module that registers, such as {self.module}.ops"
+    template = "importing {module} registers nothing; name the module that registers, such as {module}.ops"
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +260,7 @@ def _read(path: Path) -> str:
     try:
         return read_file(path, limit=MAX_BYTES, what="files that are kept").decode("utf-8", "replace")
     except OSError as error:
-        from dispatchlab.atomic_write import WriteError
+        from dispatchlab.files.atomic_write import WriteError
 
         raise WriteError(str(path), error.strerror or str(error)) from None
 
@@ -281,7 +277,7 @@ def record_module(module: str, source: Path) -> Recorded:
         ImportFailedError: it cannot be imported.
         NothingToRecordError: it registers nothing.
     """
-    from dispatchlab.live.bridge.torch import ImportFailedError
+    from dispatchlab.pytorch.bridge.torch import ImportFailedError
 
     try:
         return Recorded(_recorded(module), installed=True)
@@ -296,11 +292,9 @@ def record_module(module: str, source: Path) -> Recorded:
 
 
 def _recorded(module: str) -> str:
-    from dispatchlab.live.recording.record_package import PackageRecord
-    from dispatchlab.live.worker.engine import LiveEngine
+    from dispatchlab.sources.recorded_packages import recorded_packages
 
-    with LiveEngine() as engine:
-        found: PackageRecord = engine.ask("dispatchlab.live.recording.record_package:record_packages", (module,))
+    found = recorded_packages((module,))
     if not found.registrations:
         raise NothingToRecordError(module)
     return found.text

@@ -34,12 +34,9 @@ def _(x):
 class ProbeFailed(DispatchLabError):
     """A feature ran to its end, and its result is wrong or not complete."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    reason: str
 
-    def __str__(self) -> str:
-        return self.reason
+    template = "{reason}"
 
 
 class NotOffered(ProbeFailed):
@@ -48,8 +45,8 @@ class NotOffered(ProbeFailed):
 
 def keys() -> str:
     """The dispatch keys are known: what is read, written and predicted names them."""
-    from dispatchlab.live.bridge.running_keys import running_keys
-    from dispatchlab.live.introspection.dispatch_keys import limits_of, unknown_keys
+    from dispatchlab.pytorch.bridge.running_keys import running_keys
+    from dispatchlab.pytorch.introspection.dispatch_keys import limits_of, unknown_keys
 
     if unknown := unknown_keys():
         raise ProbeFailed(limits_of(unknown))
@@ -59,8 +56,8 @@ def keys() -> str:
 def registry() -> str:
     """Every operator can be read: what `dump`, `lint`, `diff`, `coverage`, `certify` and `explain` do with `live`."""
     from dispatchlab.errors import ParseError
-    from dispatchlab.live.introspection.registry_reader import record_registry
     from dispatchlab.model.printed_schema import parse_printed
+    from dispatchlab.pytorch.introspection.registry_reader import record_registry
 
     found = record_registry()
     unreadable: list[str] = []
@@ -77,7 +74,7 @@ def registry() -> str:
 
 def slots() -> str:
     """The slots that calls use can be read; without that `permute --engine torch` finds fewer defects."""
-    from dispatchlab.live.introspection.slot_memory import memory_layout
+    from dispatchlab.pytorch.introspection.slot_memory import memory_layout
 
     layout = memory_layout()
     if layout is None:
@@ -88,7 +85,7 @@ def slots() -> str:
 
 def record() -> str:
     """A package can be recorded, each registration with its call site."""
-    from dispatchlab.live.recording.record_package import record_packages
+    from dispatchlab.pytorch.recording.record_package import record_packages
 
     with _package("record") as package:
         found = record_packages((package,))
@@ -103,7 +100,7 @@ def record() -> str:
 
 def imports() -> str:
     """A run of imports can be observed, which is what `imports` compares."""
-    from dispatchlab.live.recording.import_run import run_order
+    from dispatchlab.pytorch.recording.import_run import run_order
 
     with _package("imports") as package:
         run = run_order((package,), False)  # noqa: FBT003  as it is called from the other process
@@ -117,8 +114,8 @@ def imports() -> str:
 
 def leaks() -> str:
     """The fixture `dispatcher_leaks` sees a registration that stays, and none after its release."""
-    from dispatchlab.leaks import Watch
-    from dispatchlab.live.bridge.torch import torch
+    from dispatchlab.pytorch.bridge.torch import torch
+    from dispatchlab.questions.leaks import Watch
 
     library = torch().library.Library("dispatchlab_doctor_leaks", "DEF")
     library.define("warm(Tensor x) -> Tensor")

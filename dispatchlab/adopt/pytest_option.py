@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dispatchlab.bounded_read import ReadError, read_configuration
 from dispatchlab.errors import DispatchLabError
+from dispatchlab.files.bounded_read import ReadError, read_configuration
 
 _BOM = "\ufeff"
 
@@ -26,9 +26,9 @@ class ConfigEditError(DispatchLabError):
         lines: what to write into it by hand.
     """
 
-    def __init__(self, path: str, reason: str, lines: tuple[str, ...]) -> None:
-        super().__init__(path, reason, lines)
-        self.path, self.reason, self.lines = path, reason, lines
+    path: str
+    reason: str
+    lines: tuple[str, ...]
 
     def __str__(self) -> str:
         return f"{self.path} was not changed: {self.reason}; write into it\n" + "\n".join(

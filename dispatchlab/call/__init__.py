@@ -11,13 +11,8 @@
 - `torch_handlers`: whether a class has `__torch_function__` or `__torch_dispatch__`, and whether this thread calls it;
 - `tensor_options`: dtype, device, layout and memory format;
 - `call_observer`: observers of calls;
-- `trace`: records of calls, redispatches and guards; `trace_views`: parts and summaries of them;
-- `explain`: the kernel that a call would run, and why, from specs such as `cuda requires_grad`, without running it;
-- `implementation`: implementations of an operator, and where to find them;
-- `explain_mode`: what runs for a call under a mode of Python, and what follows when it gives up;
-- `explain_tracing`: the part of this about make_fx, torch.compile and torch.export; `explain_dtensor`: about DTensor;
-- `transform_rules`: the dispatch keys of transforms and of their tensors; `autocast_policies`: what autocast casts;
-- `explain_transform`: a call inside of `functionalize`, `grad`, `vmap` or autocast, each hop in a line.
+- `trace`: records of calls, redispatches and guards;
+- `transform_rules`: the dispatch keys of transforms and of their tensors; `autocast_policies`: what autocast casts.
 
 Autograd, batching, tracing and factories are in `dispatchlab.layers`, built on nothing but this.
 """

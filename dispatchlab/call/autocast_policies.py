@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from dispatchlab.model.keys import DispatchKey
-from dispatchlab.model.short_repr import member_repr
+from dispatchlab._short_repr import member_repr
+from dispatchlab.model.keys import AUTOCAST_KEY_OF_BACKEND, DispatchKey
+from dispatchlab.model.keys import AUTOCAST_KEYS as AUTOCAST_KEYS
 
 
 class CastPolicy(StrEnum):
@@ -25,20 +26,9 @@ class CastPolicy(StrEnum):
     __repr__ = member_repr
 
 
-AUTOCAST_KEYS = frozenset(key for key in DispatchKey if key.name.startswith("Autocast"))
-"""The autocast key of each kind of device."""
-
 LOWER_PRECISION_OF: dict[DispatchKey, str] = {
-    DispatchKey.AutocastCPU: "bfloat16",
-    DispatchKey.AutocastCUDA: "float16",
-    DispatchKey.AutocastHPU: "bfloat16",
-    DispatchKey.AutocastIPU: "float16",
-    DispatchKey.AutocastMAIA: "bfloat16",
-    DispatchKey.AutocastMPS: "float16",
-    DispatchKey.AutocastMTIA: "float16",
-    DispatchKey.AutocastPrivateUse1: "float16",
-    DispatchKey.AutocastXLA: "bfloat16",
-    DispatchKey.AutocastXPU: "float16",
+    key: "bfloat16" if backend in ("CPU", "HPU", "MAIA", "XLA") else "float16"
+    for backend, key in AUTOCAST_KEY_OF_BACKEND.items()
 }
 """The dtype that each kind of device casts to when `torch.autocast` is given none."""
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from dispatchlab._short_repr import member_repr
 from dispatchlab.engine.kernel import TableEntry
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.short_repr import member_repr
 
 
 class CallKind(StrEnum):

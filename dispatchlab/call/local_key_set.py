@@ -14,12 +14,12 @@ from typing import NamedTuple, Self
 from dispatchlab.call.call_observer import observers
 from dispatchlab.call.tensor_keys import AUTOGRAD_KEYS
 from dispatchlab.model.key_set import FULL_BITS, FUNCTIONALITY_BITS, DispatchKeySet
-from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.keys import AUTOCAST_KEYS, DispatchKey
 
 DEFAULT_INCLUDED = DispatchKeySet.of(DispatchKey.BackendSelect, DispatchKey.ADInplaceOrView)
 """What every thread includes before any guard."""
 
-DEFAULT_EXCLUDED = DispatchKeySet.of(*(key for key in DispatchKey if key.name.startswith("Autocast")))
+DEFAULT_EXCLUDED = DispatchKeySet.of(*AUTOCAST_KEYS)
 """What every thread excludes before any guard."""
 
 

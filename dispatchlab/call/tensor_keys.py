@@ -9,7 +9,7 @@ from functools import cache
 
 from dispatchlab.call.tensor_options import DeviceType, DType, Layout
 from dispatchlab.model.key_set import FUNCTIONALITY_BITS, DispatchKeySet
-from dispatchlab.model.keys import AUTOGRAD_KEY_OF_BACKEND, BACKENDS, DispatchKey
+from dispatchlab.model.keys import AUTOCAST_KEY_OF_BACKEND, AUTOGRAD_KEY_OF_BACKEND, BACKENDS, DispatchKey
 
 PYTHON_KEYS = DispatchKeySet.of(DispatchKey.Python, DispatchKey.PythonTLSSnapshot)
 """What a tensor of a Python subclass that intercepts calls carries, too."""
@@ -19,21 +19,14 @@ AUTOGRAD_KEYS = DispatchKeySet.of(
 )
 """Every autograd functionality."""
 
-_BACKENDS: dict[DeviceType, str] = {
-    **{device: device.upper() for device in DeviceType},
-    DeviceType.LAZY: "Lazy",
-    DeviceType.PRIVATEUSE1: "PrivateUse1",
-    DeviceType.META: "Meta",
-    DeviceType.VULKAN: "Vulkan",
-    DeviceType.METAL: "Metal",
-}
+_NAMES = {name.lower(): name for name in (*BACKENDS, "FPGA", "Vulkan", "Metal")} | {"privateuseone": "PrivateUse1"}
+_BACKENDS: dict[DeviceType, str] = {device: _NAMES[device] for device in DeviceType}
 _PREFIXES: dict[Layout, str] = {
     Layout.strided: "",
     Layout.jagged: "NestedTensor",
     Layout.sparse: "Sparse",
     **dict.fromkeys((Layout.sparse_csr, Layout.sparse_csc, Layout.sparse_bsr, Layout.sparse_bsc), "SparseCsr"),
 }
-_AUTOCAST = {key.name.removeprefix("Autocast"): key for key in DispatchKey if key.name.startswith("Autocast")}
 
 
 @cache
@@ -84,7 +77,7 @@ def tensor_key_set(base: DispatchKeySet, *, inference: bool = False) -> Dispatch
     """
     number = base.highest_backend()
     keys = base - PYTHON_KEYS
-    autocast = None if number is None else _AUTOCAST.get(BACKENDS[number])
+    autocast = None if number is None else AUTOCAST_KEY_OF_BACKEND.get(BACKENDS[number])
     if autocast is not None:
         keys = keys.add(autocast)
     if inference:

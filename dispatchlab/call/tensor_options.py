@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from dispatchlab._short_repr import member_repr
 from dispatchlab.errors import CallError, ErrorKind, did_you_mean
-from dispatchlab.model.short_repr import member_repr
 
 
 class DType(IntEnum):

@@ -11,10 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from dispatchlab.call.autocast_policies import AUTOCAST_KEYS
 from dispatchlab.call.tensor_keys import AUTOGRAD_KEYS, PYTHON_KEYS, tensor_key_set
 from dispatchlab.model.key_set import DispatchKeySet
-from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.keys import AUTOCAST_KEYS, DispatchKey
 from dispatchlab.model.schema import FunctionSchema
 
 FRONT_AND_BACK = DispatchKeySet.of(

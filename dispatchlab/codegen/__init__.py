@@ -7,8 +7,7 @@ Packages, each above the ones before it:
 
 - read: native_functions.yaml as values;
 - emit: Python modules and scenarios of structured groups; runtime: what these modules import, and Python bindings;
-- kernels: functions by hand for some operators, and labs of them;
-- cpp_frames: the frames of a call in C++, from its hops; lab_frames: those of the same call in the lab.
+- kernels: functions by hand for some operators, and labs of them.
 """
 
 from __future__ import annotations

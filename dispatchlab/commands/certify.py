@@ -17,18 +17,18 @@ from dispatchlab.commands.options import (
     checkpoint_option,
     cluster_option,
     force_option,
-    format_option,
     import_option,
     operators_option,
     progress_option,
     quiet_option,
     refuse,
     report_option,
+    view_format_option,
 )
-from dispatchlab.commands.output import Format, exit_with, note, progress_display, save_page, show
+from dispatchlab.commands.output import Format, exit_with, note, progress_display, save_page, show_view
 
 
-def _with_certificates(ctx: click.Context, param: click.Parameter, value: str) -> str:
+def _with_certificates(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     if value == "pr35061":
         raise click.BadParameter("its tables are not certified: name strict or a PyTorch, such as torch-2.13")
     return value
@@ -42,10 +42,8 @@ def _with_certificates(ctx: click.Context, param: click.Parameter, value: str) -
     metavar="NAME",
     type=OneOf("name", "semantics"),
     callback=_with_certificates,
-    default="strict",
-    show_default=True,
     help="Semantics of the dispatcher to certify: strict, a PyTorch, such as torch-2.13, or torch for the model of the "
-    "installed PyTorch, or else the newest.",
+    "installed PyTorch, or else the newest. Default: the PyTorch of the registry; strict where it names none.",
 )
 @click.option(
     "--jobs",
@@ -72,7 +70,7 @@ def _with_certificates(ctx: click.Context, param: click.Parameter, value: str) -
 )
 @report_option()
 @force_option
-@format_option
+@view_format_option
 @progress_option
 @quiet_option
 @click.pass_context
@@ -82,7 +80,7 @@ def certify(
     *,
     registry: str | None,
     operators: tuple[str, ...],
-    semantics: str,
+    semantics: str | None,
     jobs: int | None,
     walk: Literal["auto", "graph"],
     cluster: str | None,
@@ -97,7 +95,7 @@ def certify(
     """Prove for every operator of a registry that the order of its registrations does not matter.
 
     Where it does, shows both sequences and the owners of the registrations. The reason is a kernel that overrides
-    another, or, under torch-2.13, a slot that calls use and that is not refreshed.
+    another, or a slot that calls use and that PyTorch does not refresh.
 
     REGISTRY is a file, a bundled registry's name, a scenario, or `live`, the installed PyTorch. Default: the bundled
     registry of the installed PyTorch, or else the newest. Of a file, a record of
@@ -115,11 +113,12 @@ def certify(
       dispatchlab certify today.registry --report certificates.html
       dispatchlab certify --cluster tcp://10.0.0.1:8786
     """
-    from dispatchlab.analysis.certify import certification_of, without_known
-    from dispatchlab.analysis.sources import Difference, chosen, is_scenario_source, own_operators, recorded_from
+    from dispatchlab.model.profile import model_for, version_of
     from dispatchlab.processes.cores import most_jobs
-    from dispatchlab.registry.builds import default_registry
-    from dispatchlab.render.certify import certification_json, certification_text, print_certification
+    from dispatchlab.questions.certify.blocks import certification_view
+    from dispatchlab.questions.certify.certify_registry import certification_of, without_known
+    from dispatchlab.records.builds import default_registry
+    from dispatchlab.sources.find_sources import Difference, chosen, is_scenario_source, own_operators, recorded_from
 
     check_page(context, page, force=force)
     if cluster is not None:
@@ -142,7 +141,7 @@ def certify(
         found = certification_of(
             recorded,
             name=registry,
-            semantics=semantics,
+            semantics=semantics or (model_for(recorded.torch) if version_of(recorded.torch) is not None else "strict"),
             operators=asked.operators,
             jobs=min(jobs or os.cpu_count() or 1, most_jobs()),
             cluster=cluster,
@@ -153,22 +152,21 @@ def certify(
             walk=walk,
         )
         display.finish(registry)
-    found = without_known(found, asked)
+    found, differs = without_known(found, asked), False
     if is_scenario_source(registry):
         from dispatchlab.scenario.load import load_scenario
 
-        unexplored = len(load_scenario(registry).python)
+        scenario = load_scenario(registry)
+        unexplored = len(scenario.python)
+        differs = scenario.imports is not None and any(one.certain for one in scenario.imports.findings)
+        if scenario.imports is not None and scenario.imports.findings:
+            what = scenario.imports.findings[0].what
+            note(f"note: {what} differs by the order of imports: see `dispatchlab permute {registry}`")
         if unexplored:
             number = f"{unexplored:,} registration{'' if unexplored == 1 else 's'}"
             note(f"note: this is about the C++ layer; {number} of Python in {registry} not explored")
-    show(
-        format,
-        text=lambda: certification_text(found),
-        json=lambda: certification_json(found),
-        rich=lambda console: print_certification(console, found, torch=recorded.torch),
-    )
+    view = certification_view(found, torch=recorded.torch)
+    show_view(format, view)
     if page is not None:
-        from dispatchlab.render.html.certify_report import certify_report
-
-        save_page(page, certify_report(found), force=force)
-    exit_with(interrupt_code() if found.interrupted else found.exit_code)
+        save_page(page, view.html(), force=force)
+    exit_with(interrupt_code() if found.interrupted else found.exit_code or int(differs))

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from dispatchlab.commands.options import FORMATS, ROW, SOURCE, force_option, given, refuse
-from dispatchlab.commands.output import Format, exit_with, note, out, show
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from dispatchlab.commands.output import Format, exit_with, note, out, show_view
 
 
 @click.command()
@@ -144,34 +140,27 @@ def _show_walk(
     exclude: tuple[str, ...],
     format: Format | None,
 ) -> None:
-    from dispatchlab.analysis.walk_calls import walk_call
-    from dispatchlab.render.walk import walk_json, walk_text
+    from dispatchlab.questions.native_functions.blocks import walk_view
+    from dispatchlab.questions.native_functions.walk_calls import walk_call
 
-    walk = walk_call(operator, arguments, file=file, include=include, exclude=exclude)
-
-    def print_rich(console: Console) -> None:
-        from dispatchlab.render.rich_walk import print_walk
-
-        print_walk(console, walk)
-
-    show(format, text=lambda: walk_text(walk), json=lambda: walk_json(walk), rich=print_rich)
+    show_view(format, walk_view(walk_call(operator, arguments, file=file, include=include, exclude=exclude)))
 
 
 def _show_registrations(
     file: str, derivatives: str | None, only: tuple[str, ...], *, against: str | None, format: Format | None
 ) -> None:
-    from dispatchlab.analysis.generated_registrations import registration_report
-    from dispatchlab.analysis.sources import recorded_from
-    from dispatchlab.render.generated_registrations import registrations_json, registrations_text
+    from dispatchlab.questions.native_functions.blocks import registrations_view
+    from dispatchlab.questions.native_functions.generated_registrations import registration_report
+    from dispatchlab.sources.find_sources import recorded_from
 
     recorded = None if against is None else recorded_from(against, report=note)
     report = registration_report(file, derivatives=derivatives, only=only, against=recorded, name=against or "")
-    show(format, text=lambda: registrations_text(report), json=lambda: registrations_json(report))
+    show_view(format, registrations_view(report))
     exit_with(1 if report.comparison is not None and report.comparison.unexplained else 0)
 
 
 def _show_formulas(file: str, derivatives: str | None, only: tuple[str, ...]) -> None:
-    from dispatchlab.analysis.generated_registrations import formulas_of_file
+    from dispatchlab.questions.native_functions.generated_registrations import formulas_of_file
 
     found = formulas_of_file(file, derivatives=derivatives, only=only)
     out(found.module)
@@ -182,7 +171,7 @@ def _show_formulas(file: str, derivatives: str | None, only: tuple[str, ...]) ->
 def _write_scenarios(
     file: str, derivatives: str | None, folder: Path, only: tuple[str, ...], *, check: bool, force: bool
 ) -> None:
-    from dispatchlab.analysis.generated_registrations import generated_scenarios
+    from dispatchlab.questions.native_functions.generated_registrations import generated_scenarios
 
     scenarios = generated_scenarios(file, derivatives=derivatives, only=only)
     for line in scenarios.left_out:
@@ -237,7 +226,7 @@ def _write(
         force: write over files that were not generated.
     """
     from dispatchlab.codegen.emit.generate import differing, generated_before, generated_from_others, write_files
-    from dispatchlab.file_kinds import FileKind, check_overwrite
+    from dispatchlab.files.file_kinds import FileKind, check_overwrite
 
     before, name = generated_before(folder, first_line), Path(file).name
     others = generated_from_others(folder, first_line)

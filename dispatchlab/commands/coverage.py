@@ -10,12 +10,12 @@ from dispatchlab.commands.options import (
     SOURCE,
     check_page,
     force_option,
-    format_option,
     import_option,
     operators_option,
     report_option,
+    view_format_option,
 )
-from dispatchlab.commands.output import Format, note, save_page, show
+from dispatchlab.commands.output import Format, note, save_page, show_view
 
 _WAYS = click.Choice(["direct", "composite", "fallback", "ambiguous", "missing"])
 
@@ -42,7 +42,7 @@ _WAYS = click.Choice(["direct", "composite", "fallback", "ambiguous", "missing"]
 @import_option(LIVE_IMPORT_HELP)
 @report_option(", with every operator unless --list selects some")
 @force_option
-@format_option
+@view_format_option
 @click.pass_context
 def coverage(
     context: click.Context,
@@ -71,11 +71,11 @@ def coverage(
       dispatchlab coverage live --key MPS --import my_package
       dispatchlab coverage --key PrivateUse1 --report coverage.html
     """
-    from dispatchlab.analysis.coverage import coverage_report
-    from dispatchlab.analysis.sources import chosen, recorded_from
-    from dispatchlab.registry.builds import default_registry
-    from dispatchlab.registry.coverage import Way, runtime_key
-    from dispatchlab.render.coverage import coverage_json, coverage_text, print_coverage
+    from dispatchlab.questions.coverage.blocks import coverage_view
+    from dispatchlab.questions.coverage.coverage_on_lab import coverage_report
+    from dispatchlab.records.backend_coverage import Way, runtime_key
+    from dispatchlab.records.builds import default_registry
+    from dispatchlab.sources.find_sources import chosen, recorded_from
 
     check_page(context, page, force=force)
     reason = ""
@@ -92,13 +92,7 @@ def coverage(
     )
     if reason:
         note(f"note: {reason}")
-    show(
-        format,
-        text=lambda: coverage_text(report),
-        json=lambda: coverage_json(report),
-        rich=lambda console: print_coverage(console, report, torch=recorded.torch),
-    )
+    view = coverage_view(report, torch=recorded.torch)
+    show_view(format, view)
     if page is not None:
-        from dispatchlab.render.html.coverage_report import coverage_page
-
-        save_page(page, coverage_page(report), force=force)
+        save_page(page, view.html(), force=force)

@@ -21,8 +21,8 @@ def demo(*, file: str | None, force: bool) -> None:
       dispatchlab demo --save demo.yaml
     """
     from dispatchlab.adopt.demo import run_demo
-    from dispatchlab.file_kinds import FileKind
-    from dispatchlab.render.demo import demo_text
+    from dispatchlab.adopt.demo_text import demo_text
+    from dispatchlab.files.file_kinds import FileKind
 
     shown = run_demo()
     out(demo_text(shown))

@@ -13,17 +13,17 @@ from dispatchlab.commands.options import (
     OneOf,
     check_page,
     force_option,
-    format_option,
     import_option,
     operators_option,
     quiet_option,
     refuse,
     report_option,
+    view_format_option,
 )
-from dispatchlab.commands.output import Format, exit_with, note, reading, save_page, show
+from dispatchlab.commands.output import Format, exit_with, note, reading, save_page, show_view
 
 if TYPE_CHECKING:
-    from dispatchlab.analysis.upgrade import Layer
+    from dispatchlab.questions.upgrade.compare_sources import Layer
 
 
 @click.command()
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 @click.option("--exit-code", is_flag=True, help="Exit with 1 when anything is reported; else it is 0 in any case.")
 @report_option(", with every detail")
 @force_option
-@format_option
+@view_format_option
 @quiet_option
 @click.pass_context
 def diff(
@@ -117,8 +117,8 @@ def diff(
       dispatchlab diff torch-2.12 torch-2.13 --layer python
       dispatchlab diff torch-2.12 torch-2.15 --report upgrade.html
     """
-    from dispatchlab.analysis.upgrade import upgrade_sources
-    from dispatchlab.render.upgrade import print_upgrade, upgrade_json, upgrade_text
+    from dispatchlab.questions.upgrade.blocks import upgrade_view
+    from dispatchlab.questions.upgrade.compare_sources import upgrade_sources
 
     if key is not None or package is not None:
         refuse(context, ("lines",), "lists what moved in all operators: leave out --key and --for, or it")
@@ -141,15 +141,8 @@ def diff(
             layer=layer,
             report=note,
         )
-    everything = everything or bool(operators)
-    show(
-        format,
-        text=lambda: upgrade_text(report, everything=everything),
-        json=lambda: upgrade_json(report),
-        rich=lambda console: print_upgrade(console, report, everything=everything),
-    )
+    view = upgrade_view(report, everything=everything or bool(operators))
+    show_view(format, view)
     if page is not None:
-        from dispatchlab.render.html.upgrade_report import upgrade_page
-
-        save_page(page, upgrade_page(report), force=force)
+        save_page(page, view.html(), force=force)
     exit_with(report.exit_code if exit_code else 0)

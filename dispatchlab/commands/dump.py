@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import click
 
@@ -18,17 +18,17 @@ from dispatchlab.commands.options import (
     refuse,
     semantics_option,
 )
-from dispatchlab.commands.output import Format, note, show
+from dispatchlab.commands.output import Format, note, show, show_view
 from dispatchlab.errors import DispatchLabError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from dispatchlab.analysis.engines import EngineName
-    from dispatchlab.analysis.inspect_operators import Inspection
     from dispatchlab.model.python_layer import PythonLayer
     from dispatchlab.model.python_view import PythonRow
     from dispatchlab.model.snapshot import Snapshot
+    from dispatchlab.questions.dump.inspect_operators import Inspection
+    from dispatchlab.sources.engines import EngineName
 
 Layer: TypeAlias = Literal["cxx", "python", "all"]
 
@@ -36,12 +36,41 @@ Layer: TypeAlias = Literal["cxx", "python", "all"]
 class DumpOptionsError(DispatchLabError):
     """Options of one kind of source were given with another."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
+    message: str
 
-    def __str__(self) -> str:
-        return self.message
+    template = "{message}"
+
+
+class DumpOptions(NamedTuple):
+    """What was asked, as the command line has it; the options of `dump` say what each is."""
+
+    operator: str | None
+    source: str | None
+    after: str | None
+    engine: EngineName
+    semantics: str | None
+    keys: tuple[str, ...]
+    listing: bool
+    dangling: bool
+    overridden: bool
+    counts: bool
+    everything: bool
+    layer: Layer
+    across: bool
+    imports: tuple[str, ...]
+    format: Format | None
+    allow_import: bool
+
+    @property
+    def listing_option(self) -> str | None:
+        """The option that asks for a listing or for counts, instead of the table of an operator."""
+        options = {
+            "--list": self.listing,
+            "--dangling": self.dangling,
+            "--overridden": self.overridden,
+            "--counts": self.counts,
+        }
+        return next((option for option, on in options.items() if on), None)
 
 
 @click.command()
@@ -86,32 +115,12 @@ class DumpOptionsError(DispatchLabError):
     show_default=True,
     help="Show what C++ dispatches by, what Python registers beside it, or both. With --counts: count these.",
 )
-@click.option("--across", is_flag=True, help="Show the operator in every bundled version of PyTorch, 2.4 to 2.15.")
+@click.option("--across", is_flag=True, help="Show the operator in every bundled version of PyTorch, from 2.4 on.")
 @import_option()
 @format_option
 @allow_import_option
 @click.pass_context
-def dump(
-    context: click.Context,
-    /,
-    *,
-    operator: str | None,
-    source: str | None,
-    after: str | None,
-    engine: EngineName,
-    semantics: str | None,
-    keys: tuple[str, ...],
-    listing: bool,
-    dangling: bool,
-    overridden: bool,
-    counts: bool,
-    everything: bool,
-    layer: Layer,
-    across: bool,
-    imports: tuple[str, ...],
-    format: Format | None,
-    allow_import: bool,
-) -> None:
+def dump(context: click.Context, /, **values: Any) -> None:
     """Show the kernels of an operator, its dispatch table with the reason for each row, and what Python registers.
 
     OP is a name (test::foo.out), a name without overload when that is unique, or a glob ('test::*'). Without
@@ -141,210 +150,167 @@ def dump(
       dispatchlab dump higher_order::cond --layer python
       dispatchlab dump --counts --layer python --from torch-2.13
     """
-    from dispatchlab.analysis.sources import LIVE, is_registry_source, table_rows
-
-    listings = {"--list": listing, "--dangling": dangling, "--overridden": overridden, "--counts": counts}
-    asked = next((option for option, on in listings.items() if on), None)
-    if listing and counts:
+    options = DumpOptions(**values)
+    if options.listing and options.counts:
         raise DumpOptionsError("--list shows operators and --counts shows keys: leave one of the two out")
-    if counts and layer == "python":
-        refuse(context, _OF_OPERATORS, "is for operators: leave out --layer python, or --counts")
-        if operator is not None:
-            raise DumpOptionsError("--counts --layer python counts everything that Python registers: name no operator")
-        _count_python(source, engine, imports, format)
-        return
-    if asked is not None:
-        refuse(
-            context,
-            ("after", "semantics", "allow_import", "everything", "across", "layer"),
-            f"is for the table of an operator: leave {asked} out",
+    if options.counts and options.layer == "python":
+        _count_python(context, options)
+    elif options.listing_option is not None:
+        _list(context, options, options.listing_option)
+    elif options.across:
+        _across(context, options)
+    else:
+        _dump_operators(context, options)
+
+
+def _count_python(context: click.Context, options: DumpOptions) -> None:
+    """Count what Python registers, by registry."""
+    from dispatchlab.questions.dump.python_layer_blocks import layer_view
+    from dispatchlab.records.file import python_layer_of
+    from dispatchlab.sources.find_sources import LIVE, recorded_from
+
+    refuse(context, _OF_OPERATORS, "is for operators: leave out --layer python, or --counts")
+    if options.operator is not None:
+        raise DumpOptionsError("--counts --layer python counts everything that Python registers: name no operator")
+    source, reason = _recorded_source(options)
+    layer: PythonLayer | None
+    if source == LIVE:
+        from dispatchlab.pytorch.registry import live_python_layer
+
+        layer = live_python_layer(options.imports)
+    else:
+        layer = python_layer_of(recorded_from(source, imports=options.imports, report=note))
+    if layer is None:
+        raise DumpOptionsError(f"{source} has no record of what Python registers: record it again with record --all")
+    _note_default(reason)
+    show_view(options.format, layer_view(layer, source=source))
+
+
+_OF_OPERATORS = ("after", "semantics", "keys", "dangling", "overridden", "allow_import", "everything", "across")
+
+
+def _list(context: click.Context, options: DumpOptions, asked: str) -> None:
+    """List operators of a registry, or count its kernels, as the option `asked` has it."""
+    from dispatchlab.questions.dump.listing_blocks import Listing, counts_view, listing_view
+    from dispatchlab.records.find import key_counts
+    from dispatchlab.sources.find_sources import LIVE, find_listed, is_registry_source, named_key, recorded_from
+
+    refuse(context, _OF_A_TABLE, f"is for the table of an operator: leave {asked} out")
+    if options.engine == "torch" and options.source not in (None, LIVE):
+        raise DumpOptionsError(
+            f"{options.source} is a recording, which --engine torch cannot run: leave one of the two out"
         )
-        if engine == "torch" and source not in (None, LIVE):
-            raise DumpOptionsError(
-                f"{source} is a recording, which --engine torch cannot run: leave one of the two out"
-            )
-        if source is not None and not is_registry_source(source):
-            raise DumpOptionsError(f"{asked} is for registries, and {source} is a scenario: name an operator")
-        reason = ""
-        if source is None:
-            source, reason = (LIVE, "") if engine == "torch" else _default(keys)
-        listed = {"dangling": dangling, "overridden": overridden, "counts": counts}
-        _list(source, reason, operator or "*", keys, imports, format, **listed)
+    if options.source is not None and not is_registry_source(options.source):
+        raise DumpOptionsError(f"{asked} is for registries, and {options.source} is a scenario: name an operator")
+    source, reason = _recorded_source(options)
+    recorded = recorded_from(source, imports=options.imports, report=note)
+    keys = tuple(named_key(key, recorded.privateuse1) for key in options.keys)
+    operators = find_listed(
+        recorded,
+        options.operator or "*",
+        source=source,
+        keys=keys,
+        dangling=options.dangling,
+        overridden=options.overridden,
+    )
+    _note_default(reason)
+    if options.counts:
+        counts = [count for count in key_counts(recorded, operators) if not keys or count.key in keys]
+        show_view(options.format, counts_view(counts, torch=recorded.torch, source=source))
         return
-    if across:
-        refuse(context, _ONE_VERSION, "is for one version: leave --across out")
-    if operator is None:
+    show_view(options.format, listing_view(Listing(source, recorded.torch, tuple(operators), keys, options.overridden)))
+    if not operators:
+        note(f"no operator of {source} matches")
+
+
+_OF_A_TABLE = ("after", "semantics", "allow_import", "everything", "across", "layer")
+
+
+def _across(context: click.Context, options: DumpOptions) -> None:
+    """Show an operator in every bundled version of PyTorch."""
+    from dispatchlab.model.keys import parse_key
+    from dispatchlab.questions.dump.across_versions import operators_across
+    from dispatchlab.questions.dump.across_versions_blocks import across_view
+    from dispatchlab.sources.find_sources import table_rows
+
+    refuse(context, _OF_ONE_VERSION, "is for one version: leave --across out")
+    operators = operators_across(_operator(options), tuple(map(parse_key, table_rows(options.keys))))
+    show_view(options.format, across_view(operators))
+
+
+_OF_ONE_VERSION = ("source", "after", "engine", "semantics", "imports", "allow_import", "everything", "layer")
+
+
+def _dump_operators(context: click.Context, options: DumpOptions) -> None:
+    """Show operators: their kernels, their tables, and what Python registers."""
+    from dispatchlab.questions.dump.inspect_operators import inspect_operators
+    from dispatchlab.sources.find_sources import is_registry_source, table_rows
+
+    operator, source, reason = _operator(options), options.source, ""
+    if source is None or is_registry_source(source):
+        refuse(context, ("allow_import",), "is for the functions that a scenario names: name one with --from SCENARIO")
+    if source is None and options.engine == "lab":
+        source, reason = _default(options.keys)
+    inspection = inspect_operators(
+        operator,
+        source=source,
+        after=options.after,
+        engine=options.engine,
+        semantics=options.semantics,
+        imports=options.imports,
+        allow_import=options.allow_import,
+        python=options.layer != "cxx",
+        report=note,
+    )
+    _note_default(reason)
+    if options.layer == "python" and inspection.python is None:
+        note(f"note: {inspection.source} has no record of what Python registers: --layer python shows nothing of it")
+    rows = table_rows(options.keys, privateuse1=inspection.privateuse1)
+    options = options._replace(source=source, keys=rows)
+    parts = [
+        _Part(
+            snapshot,
+            tuple(row for row in inspection.python_rows(snapshot.operator) if not rows or row.registration.key in rows),
+        )
+        for snapshot in inspection.snapshots
+    ]
+    _note_what_is_missing(inspection, parts, options)
+    parts = [part for part in parts if part.snapshot.exists or part.python]
+    show(
+        options.format,
+        text=lambda: "\n".join(_text(part, options) for part in parts),
+        json=lambda: _json(inspection, options),
+        rich=lambda console: _print(console, inspection, parts, options),
+    )
+
+
+def _operator(options: DumpOptions) -> str:
+    if options.operator is None:
         raise DumpOptionsError(
             "no operator was named: name one, or a glob such as 'aten::add*', or list them all with --list"
         )
-    if across:
-        _across(operator, table_rows(keys), format)
-        return
-    if source is None or is_registry_source(source):
-        refuse(context, ("allow_import",), "is for the functions that a scenario names: name one with --from SCENARIO")
-    from dispatchlab.analysis.inspect_operators import inspect_operators
+    return options.operator
 
-    reason = ""
-    if source is None and engine == "lab":
-        source, reason = _default(keys)
-    found = inspect_operators(
-        operator,
-        source=source,
-        after=after,
-        engine=engine,
-        semantics=semantics,
-        imports=imports,
-        allow_import=allow_import,
-        python=layer != "cxx",
-        report=note,
-    )
-    if reason:
-        note(f"note: {reason}")
-    if layer == "python" and found.python is None:
-        note(f"note: {found.source} has no record of what Python registers: --layer python shows nothing of it")
-    rows = table_rows(keys, privateuse1=found.privateuse1)
-    _show(found, source, engine, rows, format, layer, everything=everything)
+
+def _recorded_source(options: DumpOptions) -> tuple[str, str]:
+    """The registry that answers, and why it does when none was named."""
+    from dispatchlab.sources.find_sources import LIVE
+
+    if options.source is not None:
+        return options.source, ""
+    return (LIVE, "") if options.engine == "torch" else _default(options.keys)
 
 
 def _default(keys: tuple[str, ...]) -> tuple[str, str]:
     """The registry that answers when none is named, and why it does."""
-    from dispatchlab.registry.builds import default_registry  # costs start-up, and a named source needs none
+    from dispatchlab.records.builds import default_registry  # costs start-up, and a named source needs none
 
     return default_registry(keys)
 
 
-_ONE_VERSION = ("source", "after", "engine", "semantics", "imports", "allow_import", "everything", "layer")
-_OF_OPERATORS = ("after", "semantics", "keys", "dangling", "overridden", "allow_import", "everything", "across")
-
-
-def _count_python(source: str | None, engine: EngineName, imports: tuple[str, ...], format: Format | None) -> None:
-    from dispatchlab.analysis.sources import LIVE, recorded_from
-    from dispatchlab.registry.file import python_layer_of
-    from dispatchlab.render.python_layer import layer_text
-    from dispatchlab.render.python_layer_json import layer_json
-
-    reason = ""
-    if engine == "torch" and source is None:
-        source = LIVE
-    if source is None:
-        source, reason = _default(())
-    layer: PythonLayer | None
-    if source == LIVE:
-        from dispatchlab.live.registry import live_python_layer
-
-        layer = live_python_layer(imports)
-    else:
-        layer = python_layer_of(recorded_from(source, imports=imports, report=note))
-    if layer is None:
-        raise DumpOptionsError(f"{source} has no record of what Python registers: record it again with record --all")
+def _note_default(reason: str) -> None:
     if reason:
         note(f"note: {reason}")
-    show(
-        format,
-        text=lambda: layer_text(layer),
-        json=lambda: layer_json(layer, source=source),
-        rich=lambda console: _print_layer(console, layer),
-    )
-
-
-def _print_layer(console: Console, layer: PythonLayer) -> None:
-    from dispatchlab.render.page import Page
-    from dispatchlab.render.python_layer import print_layer
-
-    print_layer(Page(console), layer)
-
-
-def _across(operator: str, rows: tuple[str, ...], format: Format | None) -> None:
-    from dispatchlab.analysis.across_versions import operators_across
-    from dispatchlab.model.keys import parse_key
-    from dispatchlab.render.across_versions import across_json, across_text, print_across
-
-    found = operators_across(operator, tuple(map(parse_key, rows)))
-    show(
-        format,
-        text=lambda: across_text(found),
-        json=lambda: across_json(found),
-        rich=lambda console: print_across(console, found),
-    )
-
-
-def _list(
-    source: str,
-    reason: str,
-    operator: str,
-    keys: tuple[str, ...],
-    imports: tuple[str, ...],
-    format: Format | None,
-    *,
-    dangling: bool,
-    overridden: bool,
-    counts: bool,
-) -> None:
-    from dispatchlab.analysis.sources import find_listed, named_key, recorded_from
-    from dispatchlab.registry.find import key_counts
-    from dispatchlab.render.registry import counts_json, counts_text, operators_json, operators_text
-
-    recorded = recorded_from(source, imports=imports, report=note)
-    at = tuple(named_key(key, recorded.privateuse1) for key in keys)
-    found = find_listed(recorded, operator, source=source, keys=at, dangling=dangling, overridden=overridden)
-    if reason:
-        note(f"note: {reason}")
-    if counts:
-        counted = [count for count in key_counts(recorded, found) if not at or count.key in at]
-        show(format, text=lambda: counts_text(counted), json=lambda: counts_json(counted, recorded, source=source))
-        return
-    show(
-        format,
-        text=lambda: operators_text(found, keys=at, overridden=overridden),
-        json=lambda: operators_json(found, recorded, source=source, keys=at),
-    )
-    if not found:
-        note(f"no operator of {source} matches")
-
-
-def _show(
-    found: Inspection,
-    source: str | None,
-    engine: EngineName,
-    rows: tuple[str, ...],
-    format: Format | None,
-    layer: Layer,
-    *,
-    everything: bool,
-) -> None:
-    from dispatchlab.render.operator_text import refused_step_text
-
-    for step, registration, refusal in found.refused:
-        note(refused_step_text(step, registration, refusal))
-    for warning in found.warnings:
-        note(f"note: {warning}")
-    parts = [
-        _Part(
-            snapshot,
-            tuple(row for row in found.python_rows(snapshot.operator) if not rows or row.registration.key in rows),
-        )
-        for snapshot in found.snapshots
-    ]
-    for snapshot, python in parts:
-        if not snapshot.exists and not python:
-            from dispatchlab.model.sequence import format_sequence
-            from dispatchlab.model.snapshot import NOTHING_REGISTERED
-
-            note(f"{NOTHING_REGISTERED} {snapshot.operator} after {format_sequence(found.sequence)}")
-    if layer == "python" and found.python is not None:
-        for snapshot, python in parts:
-            if not python:
-                note(f"note: Python registers nothing for {snapshot.operator}")
-    if layer == "python" and engine == "torch" and found.python is not None and found.python.not_imported:
-        modules = ", ".join(found.python.not_imported)
-        note(f"note: nothing has imported {modules}, so nothing of it is shown: name it with --import")
-    shown = [part for part in parts if part.snapshot.exists or part.python]
-    show(
-        format,
-        text=lambda: "\n".join(_text(part, rows, layer) for part in shown),
-        json=lambda: _json(found, source, engine, rows),
-        rich=lambda console: _print(console, found, shown, rows, layer, everything=everything),
-    )
 
 
 class _Part(NamedTuple):
@@ -354,57 +320,74 @@ class _Part(NamedTuple):
     python: tuple[PythonRow, ...]
 
 
-def _text(part: _Part, rows: tuple[str, ...], layer: Layer) -> str:
-    from dispatchlab.render.operator_text import operator_text
+def _note_what_is_missing(inspection: Inspection, parts: Sequence[_Part], options: DumpOptions) -> None:
+    """Report steps that were refused, and what there is nothing of."""
+    from dispatchlab.questions.dump.operator_text import refused_step_text
+
+    for step, registration, refusal in inspection.refused:
+        note(refused_step_text(step, registration, refusal))
+    for warning in inspection.warnings:
+        note(f"note: {warning}")
+    for snapshot, python in parts:
+        if not snapshot.exists and not python:
+            from dispatchlab.model.sequence import format_sequence
+            from dispatchlab.model.snapshot import NOTHING_REGISTERED
+
+            note(f"{NOTHING_REGISTERED} {snapshot.operator} after {format_sequence(inspection.sequence)}")
+    if options.layer != "python" or inspection.python is None:
+        return
+    for snapshot, python in parts:
+        if not python:
+            note(f"note: Python registers nothing for {snapshot.operator}")
+    if options.engine == "torch" and inspection.python.not_imported:
+        modules = ", ".join(inspection.python.not_imported)
+        note(f"note: nothing has imported {modules}, so nothing of it is shown: name it with --import")
+
+
+def _text(part: _Part, options: DumpOptions) -> str:
+    from dispatchlab.questions.dump.operator_text import operator_text, python_text
 
     texts = []
-    if layer != "python" and part.snapshot.exists:
-        texts.append(operator_text(part.snapshot, keys=rows))
+    if options.layer != "python" and part.snapshot.exists:
+        texts.append(operator_text(part.snapshot, keys=options.keys))
     if part.python:
-        from dispatchlab.render.python_layer import python_text
-
         texts.append(python_text(part.python))
     return "\n".join(texts)
 
 
-def _json(found: Inspection, source: str | None, engine: EngineName, rows: tuple[str, ...]) -> str:
-    from dispatchlab.render.json_view import dump_json
+def _json(inspection: Inspection, options: DumpOptions) -> str:
+    from dispatchlab.questions.order.json_view import dump_json
 
-    if found.python is not None:
-        from dispatchlab.render import python_layer_json  # registers how its values become JSON
+    if inspection.python is not None:
+        from dispatchlab.questions.dump import python_layer_json  # registers how its values become JSON
 
         del python_layer_json
     return dump_json(
-        [(snapshot, found.view(snapshot.operator)) for snapshot in found.snapshots],
-        scenario=source if engine == "torch" else found.source,
-        engine=engine,
-        semantics=found.semantics,
-        sequence=found.sequence,
-        refused=[(max(step, ~step), refusal.message) for step, _, refusal in found.refused],
-        keys=rows,
-        python=None if found.python is None else found.python_rows,
+        [(snapshot, inspection.view(snapshot.operator)) for snapshot in inspection.snapshots],
+        scenario=options.source if options.engine == "torch" else inspection.source,
+        engine=options.engine,
+        semantics=inspection.semantics,
+        sequence=inspection.sequence,
+        refused=[(max(step, ~step), refusal.message) for step, _, refusal in inspection.refused],
+        keys=options.keys,
+        python=None if inspection.python is None else inspection.python_rows,
     )
 
 
-def _print(
-    console: Console,
-    found: Inspection,
-    shown: Sequence[_Part],
-    rows: tuple[str, ...],
-    layer: Layer,
-    *,
-    everything: bool,
-) -> None:
-    from dispatchlab.render.rich_operator import print_operator
+def _print(console: Console, inspection: Inspection, parts: Sequence[_Part], options: DumpOptions) -> None:
+    from dispatchlab.questions.dump.operator_blocks import operator_screen
+    from dispatchlab.questions.dump.python_layer_blocks import python_screen
+    from dispatchlab.views.blocks import Block, Line
+    from dispatchlab.views.terminal import draw
 
-    for number, (snapshot, python) in enumerate(shown):
+    blocks: list[Block] = []
+    for number, (snapshot, python) in enumerate(parts):
+        with_table = snapshot.exists and options.layer != "python"
         if number:
-            console.print()
-        if snapshot.exists and layer != "python":
-            print_operator(console, found.view(snapshot.operator), keys=rows, everything=everything, torch=found.build)
+            blocks.append(Line())
+        if with_table:
+            view = inspection.view(snapshot.operator)
+            blocks += operator_screen(view, keys=options.keys, everything=options.everything)
         if python:
-            from dispatchlab.render.page import Page
-            from dispatchlab.render.python_layer import print_python
-
-            page = Page(console, torch=found.build, whole=everything)
-            print_python(page, python, name=None if snapshot.exists and layer != "python" else str(snapshot.operator))
+            blocks += python_screen(python, name=None if with_table else str(snapshot.operator))
+    draw(console, blocks, torch=inspection.build, whole=options.everything)

@@ -11,19 +11,16 @@ from dispatchlab.commands.options import (
     ROW,
     SOURCE,
     engine_option,
-    format_option,
     import_option,
     semantics_option,
+    view_format_option,
 )
-from dispatchlab.commands.output import Format, note, show
+from dispatchlab.commands.output import Format, note, show_view
 from dispatchlab.model.python_layer import COMPILERS, DECOMPOSITIONS, EXPLAINED_MODES
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from dispatchlab.analysis.engines import EngineName
-    from dispatchlab.analysis.explain_calls import ExplainedOperator
     from dispatchlab.model.python_layer import Compiler, Decompositions, Mode
+    from dispatchlab.sources.engines import EngineName
 
 
 @click.command()
@@ -74,7 +71,7 @@ if TYPE_CHECKING:
 @engine_option("Engine whose dispatcher to explain.")
 @semantics_option
 @import_option()
-@format_option
+@view_format_option
 def explain(
     *,
     operator: str,
@@ -122,9 +119,9 @@ def explain(
       dispatchlab explain test::foo --arg cpu --from scenario.yaml --semantics torch-2.13
       dispatchlab explain my::op --arg cpu --engine torch --import my_package
     """
-    from dispatchlab.analysis.explain_calls import explain_operator
-    from dispatchlab.render.explain import explanation_json, explanation_notes, explanation_text
-    from dispatchlab.render.operator_text import refused_step_text
+    from dispatchlab.questions.dump.operator_text import refused_step_text
+    from dispatchlab.questions.explain.blocks import explanation_notes, explanation_view
+    from dispatchlab.questions.explain.explain_operator import explain_operator
 
     if compiler is not None and mode != "compile":
         raise click.UsageError("--backend needs --mode compile")
@@ -144,21 +141,8 @@ def explain(
         decompositions=decompositions or "none",
         report=note,
     )
-    found = explained.inspection
-    for refused in found.refused:
+    for refused in explained.inspection.refused:
         note(refused_step_text(*refused))
     for text in explanation_notes(explained):
         note(text)
-    show(
-        format,
-        text=lambda: explanation_text(explained.explanation, no_answer=explained.no_answer, under=explained.under),
-        json=lambda: explanation_json(explained, engine=engine),
-        rich=lambda console: _print(console, explained),
-    )
-
-
-def _print(console: Console, explained: ExplainedOperator) -> None:
-    from dispatchlab.render.rich_explain import print_explanation
-
-    build = explained.inspection.build
-    print_explanation(console, explained.explanation, no_answer=explained.no_answer, torch=build, under=explained.under)
+    show_view(format, explanation_view(explained))

@@ -24,29 +24,25 @@ from dispatchlab.commands.output import exit_with, note, out, use_color
 from dispatchlab.errors import DispatchLabError
 
 if TYPE_CHECKING:
-    from dispatchlab.analysis.engines import EngineName
     from dispatchlab.explorer_app.open import Asked
+    from dispatchlab.sources.engines import EngineName
 
 
 class ExtraMissingError(DispatchLabError):
     """The application needs a package that is not installed."""
 
-    def __init__(self, package: str) -> None:
-        super().__init__(package)
-        self.package = package
+    package: str
 
-    def __str__(self) -> str:
-        return f"explore needs {self.package}, which is not installed: pip install 'dispatchlab[explore]'"
+    template = "explore needs {package}, which is not installed: pip install 'dispatchlab[explore]'"
 
 
 class NoTerminalError(DispatchLabError):
     """The application was started where it cannot be drawn."""
 
-    def __str__(self) -> str:
-        return (
-            "explore needs a terminal, and standard input, output or error is none: use --browser, or `dispatchlab "
-            "dump` for output that can be piped"
-        )
+    template = (
+        "explore needs a terminal, and standard input, output or error is none: use --browser, or `dispatchlab "
+        "dump` for output that can be piped"
+    )
 
 
 @click.command()

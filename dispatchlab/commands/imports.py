@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from dispatchlab.commands.options import JOBS, SEED, cluster_option, format_option, import_timeout_option, refuse
-from dispatchlab.commands.output import Format, exit_with, show
+from dispatchlab.commands.options import JOBS, SEED, cluster_option, import_timeout_option, refuse, view_format_option
+from dispatchlab.commands.output import Format, exit_with, show_view
 
 
 @click.command()
@@ -41,7 +41,7 @@ from dispatchlab.commands.output import Format, exit_with, show
 )
 @cluster_option("Try orders")
 @import_timeout_option
-@format_option
+@view_format_option
 @click.pass_context
 def imports(
     context: click.Context,
@@ -70,8 +70,8 @@ def imports(
       dispatchlab imports my_package --again
       dispatchlab imports a b c d e f g h --all-orders --cluster tcp://10.0.0.1:8786
     """
-    from dispatchlab.analysis.import_orders import EVERY, compare_import_orders
-    from dispatchlab.render.import_orders import import_orders_json, import_orders_text, print_import_orders
+    from dispatchlab.questions.imports.blocks import import_orders_view
+    from dispatchlab.questions.imports.import_orders import EVERY, compare_import_orders
 
     if len(packages) <= EVERY:
         refuse(
@@ -89,10 +89,5 @@ def imports(
     found = compare_import_orders(
         packages, samples=samples, seed=seed, again=again, every=every, jobs=jobs, cluster=cluster
     )
-    show(
-        format,
-        text=lambda: import_orders_text(found),
-        json=lambda: import_orders_json(found),
-        rich=lambda console: print_import_orders(console, found),
-    )
+    show_view(format, import_orders_view(found))
     exit_with(found.exit_code)

@@ -34,8 +34,8 @@ def init(*, module: str | None, ci: str | None, force: bool, dry_run: bool) -> N
 
     from dispatchlab.adopt import first_files
     from dispatchlab.adopt.checkout import find_checkout
-    from dispatchlab.render.golden import golden
-    from dispatchlab.render.init import plan_text
+    from dispatchlab.adopt.init_text import plan_text
+    from dispatchlab.questions.order.golden import golden
 
     checkout = find_checkout(Path.cwd())
     planned = first_files.plan(

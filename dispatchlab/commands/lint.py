@@ -18,7 +18,7 @@ from dispatchlab.commands.options import (
     refuse,
     report_option,
 )
-from dispatchlab.commands.output import exit_with, note, out, reading, save, save_page, show
+from dispatchlab.commands.output import exit_with, note, out, reading, save, save_page, show_view
 
 
 @click.command()
@@ -55,7 +55,7 @@ from dispatchlab.commands.output import exit_with, note, out, reading, save, sav
     type=click.Path(exists=True, file_okay=False),
     help="The checkout that paths of SARIF are relative to. Default: the folder with .git that this one is in.",
 )
-@click.option("--format", type=click.Choice(["rich", "text", "json", "sarif"]), help=FORMAT_HELP)
+@click.option("--format", type=click.Choice(["rich", "text", "json", "markdown", "sarif"]), help=FORMAT_HELP)
 @quiet_option
 @click.pass_context
 def lint(
@@ -75,7 +75,7 @@ def lint(
     explain: str | None,
     show_all: bool,
     root: str | None,
-    format: Literal["rich", "text", "json", "sarif"] | None,
+    format: Literal["rich", "text", "json", "markdown", "sarif"] | None,
 ) -> None:
     """Report likely mistakes: kernels that dangle, override others, or disable a decomposition.
 
@@ -91,15 +91,15 @@ def lint(
       dispatchlab lint live --import my_package --report findings.html
       dispatchlab lint --explain DL004
     """
-    from dispatchlab.analysis.sources import LIVE, check_sources
-    from dispatchlab.file_kinds import FileKind, check_output
-    from dispatchlab.lint.baseline import load_baseline, renewed_baseline
-    from dispatchlab.lint.checkout import Checkout, checkout_of
-    from dispatchlab.lint.rule import Identity
-    from dispatchlab.lint.rules import rule_named, selected
-    from dispatchlab.lint.run import lint_source
-    from dispatchlab.render.lint import lint_json, lint_text, print_lint
-    from dispatchlab.render.sarif import sarif
+    from dispatchlab.files.file_kinds import FileKind, check_output
+    from dispatchlab.questions.lint.baseline import load_baseline, renewed_baseline
+    from dispatchlab.questions.lint.blocks import lint_view
+    from dispatchlab.questions.lint.checkout import Checkout, checkout_of
+    from dispatchlab.questions.lint.rule import Identity
+    from dispatchlab.questions.lint.rules import rule_named, selected
+    from dispatchlab.questions.lint.run import lint_source
+    from dispatchlab.questions.lint.sarif import sarif
+    from dispatchlab.sources.find_sources import LIVE, check_sources
 
     if explain is not None:
         refuse(
@@ -118,7 +118,7 @@ def lint(
         check_output(write_baseline, FileKind.BASELINE, force=force)
     if format != "sarif":
         refuse(context, ("root",), "is for the paths of --format sarif: leave it out")
-    if format in ("json", "sarif"):
+    if format in ("json", "markdown", "sarif"):
         refuse(context, ("show_all",), f"has no effect with --format {format}, which has all findings: leave it out")
     accepted = frozenset[Identity]() if baseline is None else load_baseline(baseline)
     rules = selected(select, ignore)
@@ -130,19 +130,13 @@ def lint(
             )
             for source in sources or (LIVE,)
         ]
+    view = lint_view(reports, complete=show_all)
     if format == "sarif":
         out(sarif(reports, checkout_of(".") if root is None else Checkout(root), imports=imports))
     else:
-        show(
-            format,
-            text=lambda: "\n".join(lint_text(report, complete=show_all) for report in reports),
-            json=lambda: lint_json(reports),
-            rich=lambda console: print_lint(console, reports, complete=show_all),
-        )
+        show_view(format, view)
     if page is not None:
-        from dispatchlab.render.html.lint_report import lint_report
-
-        save_page(page, lint_report(reports), force=force)
+        save_page(page, view.html(), force=force)
     if write_baseline is not None:
         text, count = renewed_baseline(reports, accepted)
         save(write_baseline, text, FileKind.BASELINE, force=force)

@@ -81,6 +81,8 @@ JOBS = click.IntRange(min=1, max=61 if sys.platform == "win32" else 1024)
 MOST_GIB = 2**20
 
 FORMATS = click.Choice(["rich", "text", "json"])
+VIEW_FORMATS = click.Choice(["rich", "text", "json", "markdown"])
+"""The formats of a result that is made of blocks. See views/blocks.py."""
 FORMAT_HELP = "Output format. Default: rich on a terminal, text anywhere else."
 IMPORT_HELP = "Import MODULE into the live PyTorch first, for what it registers; may be repeated."
 LIVE_IMPORT_HELP = "Import MODULE first, for what it registers; needs `live`. May be repeated."
@@ -94,12 +96,10 @@ class NoEffectError(DispatchLabError):
         reason: what it is for, and what to do.
     """
 
-    def __init__(self, option: str, reason: str) -> None:
-        super().__init__(option, reason)
-        self.option, self.reason = option, reason
+    option: str
+    reason: str
 
-    def __str__(self) -> str:
-        return f"{self.option} {self.reason}"
+    template = "{option} {reason}"
 
 
 def given(context: click.Context) -> dict[str, str]:
@@ -133,6 +133,11 @@ def refuse(context: click.Context, names: Iterable[str], reason: str) -> None:
 def format_option(command: _Command) -> _Command:
     """`--format`."""
     return click.option("--format", type=FORMATS, help=FORMAT_HELP)(command)
+
+
+def view_format_option(command: _Command) -> _Command:
+    """`--format`, of a command whose result is made of blocks."""
+    return click.option("--format", type=VIEW_FORMATS, help=FORMAT_HELP)(command)
 
 
 def semantics_option(command: _Command) -> _Command:
@@ -217,7 +222,7 @@ def import_timeout_option(command: _Command) -> _Command:
 
 def _limit_imports(context: click.Context, option: click.Parameter, seconds: float | None) -> None:
     if seconds is not None:
-        from dispatchlab.live.worker.process import import_limit
+        from dispatchlab.pytorch.worker.process import import_limit
 
         context.with_resource(import_limit(seconds))
 
@@ -273,12 +278,9 @@ def report_option(what: str = "") -> Callable[[_Command], _Command]:
 class PageNameError(DispatchLabError):
     """A report to keep was asked for under a name that no browser takes for a page."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self.path = path
+    path: str
 
-    def __str__(self) -> str:
-        return f"--report {self.path}: expected a file that ends in .html; --format json prints a report for programs"
+    template = "--report {path}: expected a file that ends in .html; --format json prints a report for programs"
 
 
 def check_page(context: click.Context, path: str | None, *, force: bool, others: bool = False) -> None:
@@ -294,7 +296,7 @@ def check_page(context: click.Context, path: str | None, *, force: bool, others:
         if not others:
             refuse(context, ("force",), "is for the file of --report, and nothing is written: leave it out")
         return
-    from dispatchlab.file_kinds import FileKind, check_output
+    from dispatchlab.files.file_kinds import FileKind, check_output
 
     if not path.endswith((".html", ".htm")) and not path.startswith("/dev/"):
         raise PageNameError(path)
@@ -344,8 +346,7 @@ def _values(kind: str, incomplete: str, params: Mapping[str, object]) -> Iterabl
 
             return ["torch", *SEMANTICS]
         case "source":
-            from dispatchlab.registry.file import bundled_names
-            from dispatchlab.registry.file_format import SUFFIX
+            from dispatchlab.records.file import SUFFIX, bundled_names
 
             return [*bundled_names(), "live", *_files(incomplete, (*_SCENARIO_SUFFIXES, SUFFIX))]
         case "explored":
@@ -356,11 +357,11 @@ def _values(kind: str, incomplete: str, params: Mapping[str, object]) -> Iterabl
 
 def _operators(source: object) -> list[str]:
     """The operators of a scenario or a registry; none if it cannot be read: a completion cannot show an error."""
-    from dispatchlab.analysis.sources import operators_in
     from dispatchlab.errors import DispatchLabError
-    from dispatchlab.registry.builds import default_registry
-    from dispatchlab.registry.file import open_named
+    from dispatchlab.records.builds import default_registry
+    from dispatchlab.records.file import open_named
     from dispatchlab.scenario.load import load_scenario
+    from dispatchlab.sources.find_sources import operators_in
 
     text = source if isinstance(source, str) else default_registry().name
     try:

@@ -20,10 +20,11 @@ from dispatchlab.escape import printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from dispatchlab.file_kinds import FileKind
-    from dispatchlab.render.progress import Display
+    from dispatchlab.files.file_kinds import FileKind
+    from dispatchlab.views.progress import Display
+    from dispatchlab.views.view import View
 
-Format: TypeAlias = Literal["rich", "text", "json"]
+Format: TypeAlias = Literal["rich", "text", "json", "markdown"]
 
 QUIET: Final = "dispatchlab.quiet"
 """The place in click's `meta` that says whether `--quiet` was given."""
@@ -41,7 +42,7 @@ _display: Display | None = None  # what shows progress, and is cleared before an
 # ~~~~~~~~~~~~~~~~~~~~
 # Debug texts, claims, names and paths are a user's or a stranger's, and a terminal obeys what is in them. `out`, `warn`
 # and `usage_error_texts` spell out every control character, so that no command can forget to. A drawing has control
-# characters of its own, its colours: the console of `render.rich_view` spells out those in the texts that it draws.
+# characters of its own, its colours: the console of `views.console` spells out those in the texts that it draws.
 # JSON is in ASCII (`escape.json_document`), and so is valid whatever the encoding of a stream is.
 
 
@@ -54,12 +55,9 @@ class OutputFailed(DispatchLabError):
 
     exit_code = 74
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    reason: str
 
-    def __str__(self) -> str:
-        return f"the output could not be written: {self.reason}"
+    template = "the output could not be written: {reason}"
 
 
 def show(
@@ -86,6 +84,24 @@ def show(
             out_paged(text())
 
 
+def show_view(asked: Format | None, view: View[Any]) -> None:
+    """Print a result in the requested format.
+
+    Args:
+        asked: the value of `--format`.
+        view: the result.
+    """
+    match chosen_format(asked):
+        case "json":
+            out(view.json())
+        case "rich":
+            out_paged(rich_text(view.draw))
+        case "markdown":
+            out(view.markdown())
+        case "text":
+            out_paged(view.text())
+
+
 def chosen_format(asked: Format | None) -> Format:
     """The requested format; else `rich` on a terminal, or where colours are forced, and `text` anywhere else."""
     return asked or ("rich" if sys.stdout.isatty() or _colors_are_forced() else "text")
@@ -99,7 +115,7 @@ class Drawn(str):
 
 def rich_text(draw: Callable[[Console], None]) -> Drawn:
     """What `draw` prints on the console of standard output, with its colours."""
-    from dispatchlab.render.rich_view import console
+    from dispatchlab.views.console import console
 
     terminal = console(sys.stdout, color=use_color(), forced=_colors_are_forced())
     with terminal.capture() as captured:
@@ -123,7 +139,7 @@ def progress_display(asked: bool | None) -> Display:  # noqa: FBT001  the value 
     Args:
         asked: the value of `--progress/--no-progress`.
     """
-    from dispatchlab.render.progress import BarDisplay, LineDisplay, NoDisplay
+    from dispatchlab.views.progress import BarDisplay, LineDisplay, NoDisplay
 
     global _display
     if asked is False or (asked is None and is_quiet()):
@@ -206,8 +222,8 @@ def save(path: str, content: str | bytes, kind: FileKind, *, force: bool) -> Non
         OverwriteError: it holds something else than what a command writes there.
         WriteError: it could not be written.
     """
-    from dispatchlab.atomic_write import write_file
-    from dispatchlab.file_kinds import check_overwrite, marked
+    from dispatchlab.files.atomic_write import write_file
+    from dispatchlab.files.file_kinds import check_overwrite, marked
 
     if not force:
         check_overwrite(path, kind)
@@ -227,7 +243,7 @@ def save_page(path: str, text: str, *, force: bool) -> None:
         OverwriteError: there is something else.
         WriteError: it could not be written.
     """
-    from dispatchlab.file_kinds import FileKind
+    from dispatchlab.files.file_kinds import FileKind
 
     save(path, text, FileKind.PAGE, force=force)
 

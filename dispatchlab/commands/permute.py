@@ -21,7 +21,6 @@ from dispatchlab.commands.options import (
     cluster_option,
     engine_option,
     force_option,
-    format_option,
     import_option,
     in_bytes,
     progress_option,
@@ -29,6 +28,7 @@ from dispatchlab.commands.options import (
     refuse,
     report_option,
     semantics_option,
+    view_format_option,
 )
 from dispatchlab.commands.output import (
     Drawn,
@@ -49,11 +49,11 @@ from dispatchlab.errors import DispatchLabError
 from dispatchlab.escape import printable
 
 if TYPE_CHECKING:
-    from dispatchlab.analysis.inspect_operators import Inspection
-    from dispatchlab.analysis.report import Report
-    from dispatchlab.analysis.run_scenario import Outcome, RunOptions
-    from dispatchlab.analysis.state_graph import StateGraph
-    from dispatchlab.file_kinds import FileKind
+    from dispatchlab.files.file_kinds import FileKind
+    from dispatchlab.questions.dump.inspect_operators import Inspection
+    from dispatchlab.questions.order.report import Report
+    from dispatchlab.questions.order.run_scenario import Outcome, RunOptions
+    from dispatchlab.questions.order.state_graph import StateGraph
 
 _BAD_INPUT = 2
 _MOST_OPERATORS = 5  # that are shown beside a verdict
@@ -63,23 +63,18 @@ _CLOSED_PIPE = 141
 class OneScenarioError(DispatchLabError):
     """An option is about one scenario and there are several."""
 
-    def __init__(self, option: str, count: int) -> None:
-        super().__init__(option, count)
-        self.option, self.count = option, count
+    option: str
+    count: int
 
-    def __str__(self) -> str:
-        return f"{self.option} is for one scenario and {self.count} were given: name one file"
+    template = "{option} is for one scenario and {count} were given: name one file"
 
 
 class PictureFormatError(DispatchLabError):
     """A picture can be a .dot or a .svg file."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self.path = path
+    path: str
 
-    def __str__(self) -> str:
-        return f"--graph {self.path}: expected a file that ends in .dot or .svg"
+    template = "--graph {path}: expected a file that ends in .dot or .svg"
 
 
 @click.command()
@@ -184,7 +179,7 @@ class PictureFormatError(DispatchLabError):
     is_flag=True,
     help="Print the whole report of every scenario. Default: of several, one line for each that is as expected.",
 )
-@format_option
+@view_format_option
 @progress_option
 @quiet_option
 @allow_import_option
@@ -221,9 +216,9 @@ def permute(
       dispatchlab permute scenarios/ --report report.html
       dispatchlab permute scenarios/ --cluster tcp://10.0.0.1:8786
     """
-    from dispatchlab.analysis.run_scenario import RunOptions
-    from dispatchlab.analysis.run_scenarios import run_scenarios
-    from dispatchlab.analysis.sources import scenario_files
+    from dispatchlab.questions.order.run_scenario import RunOptions
+    from dispatchlab.questions.order.run_scenarios import run_scenarios
+    from dispatchlab.sources.find_sources import scenario_files
 
     asked = RunOptions(**options)
     _refuse_without_effect(context, asked)
@@ -306,8 +301,8 @@ def _check(asked: RunOptions, files: Sequence[str], *, force: bool) -> None:
     if asked.graph is not None and not asked.graph.endswith((".dot", ".svg")):
         raise PictureFormatError(asked.graph)
     if asked.save is not None or asked.graph is not None:
-        from dispatchlab.analysis.counterexamples import kept_kind
-        from dispatchlab.file_kinds import FileKind, check_output
+        from dispatchlab.files.file_kinds import FileKind, check_output
+        from dispatchlab.questions.order.counterexamples import kept_kind
 
         if asked.save is not None:
             check_output(asked.save, kept_kind(asked.save), force=force)
@@ -355,9 +350,10 @@ class _Printer:
         try:
             text = self._shown(report)
             if outcome.program is not None and len(self._files) == 1 and self._format != "json":
-                program = (
-                    f"\n# A program that shows it to whoever has PyTorch; --save FILE.py keeps it.\n{outcome.program}"
-                )
+                about = "A program that shows it to whoever has PyTorch; --save FILE.py keeps it."
+                program = f"\n# {about}\n{outcome.program}"
+                if self._format == "markdown":
+                    program = f"\n{about}\n\n```python\n{outcome.program}```\n"
                 text = Drawn(text + printable(program)) if isinstance(text, Drawn) else text + program
             deliver = out_paged if len(self._files) == 1 and self._format != "json" else out
             deliver(text)
@@ -383,23 +379,24 @@ class _Printer:
         """Write the report to keep, if one was asked for."""
         if self._page is None:
             return
-        from dispatchlab.file_kinds import FileKind
-        from dispatchlab.render.html.permute_report import Explored, permute_report
+        from dispatchlab.files.file_kinds import FileKind
+        from dispatchlab.questions.order.page import Explored, permute_page
+        from dispatchlab.views.html.backend import html_page
 
-        found = [each for each in self._outcomes if not isinstance(each, DispatchLabError)]
-        text = permute_report(
+        outcomes = [outcome for outcome in self._outcomes if not isinstance(outcome, DispatchLabError)]
+        page = permute_page(
             [
                 Explored(each.report, each.graph, each.not_drawn or "", each.operators, each.names, each.notes)
-                for each in found
+                for each in outcomes
             ],
             failed=[str(each) for each in self._outcomes if isinstance(each, DispatchLabError)],
             summary=self._summary(),
             interrupted=interrupted,
         )
-        self._write(self._page, text, FileKind.PAGE)
+        self._write(self._page, html_page(page), FileKind.PAGE)
 
     def _summary(self) -> str:
-        from dispatchlab.render.text import summary
+        from dispatchlab.questions.order.report_text import summary
 
         return summary(
             self._reports,
@@ -410,35 +407,36 @@ class _Printer:
 
     def _shown(self, report: Report) -> str:
         if self._format != "json" and not report.exit_code and not self._verbose:
-            from dispatchlab.render.text import line_of
+            from dispatchlab.questions.order.report_text import line_of
 
             gap = "\n" if self._wrote_report else ""
             self._wrote_report = False
-            return "" if is_quiet() else f"{gap}{line_of(report)}\n"
+            line = f"{line_of(report)}\n"
+            if self._format == "markdown":
+                from dispatchlab.views.blocks import Items
+                from dispatchlab.views.markdown import markdown_of
+
+                line = markdown_of((Items((line_of(report),)),))
+            return "" if is_quiet() else f"{gap}{line}"
+        from dispatchlab.questions.order.blocks import report_view
+
         self._wrote_report = True
+        gap = "\n" if self._reports else ""
         match self._format:
             case "json":
-                from dispatchlab.render.json_view import report_json
-
-                return report_json(report)
+                return report_view(report).json()
+            case "markdown":
+                return gap + report_view(report).markdown()
             case "text":
-                from dispatchlab.render.text import report_text
-
-                text = f"\n{report_text(report)}" if self._reports else report_text(report)
-                return text + "".join(_moment_text(moment) for moment in self._seen())
+                return gap + report_view(report).text() + "".join(_moment_text(moment) for moment in self._seen())
             case "rich":
-                from dispatchlab.render.rich_report import print_report
-
                 moments = [*self._seen(full=True)] if len(self._files) == 1 else []
                 snapshots = [
                     (title, [found.view(each.operator) for each in found.snapshots if each.exists])
                     for title, found in moments
                 ]
                 torch = moments[0][1].build if moments else ""
-                gap = "\n" if self._reports else ""
-                return Drawn(
-                    gap + rich_text(lambda console: print_report(console, report, snapshots=snapshots, torch=torch))
-                )
+                return Drawn(gap + rich_text(report_view(report, snapshots=snapshots, torch=torch).draw))
 
     def _seen(self, *, full: bool = False) -> Iterator[tuple[str, Inspection]]:
         """The operators at the moments that were asked for; before them with everything registered, if `full`."""
@@ -453,7 +451,7 @@ class _Printer:
             yield self._at(moment)
 
     def _at(self, moment: str | None) -> tuple[str, Inspection]:
-        from dispatchlab.analysis.inspect_operators import inspect_scenario
+        from dispatchlab.questions.dump.inspect_operators import inspect_scenario
 
         found = inspect_scenario(
             self._files[0],
@@ -470,8 +468,8 @@ class _Printer:
 
     def _save(self, outcome: Outcome) -> None:
         """Write the requested files; one that cannot be written makes a success a failure."""
-        from dispatchlab.analysis.counterexamples import kept_kind
-        from dispatchlab.file_kinds import FileKind
+        from dispatchlab.files.file_kinds import FileKind
+        from dispatchlab.questions.order.counterexamples import kept_kind
 
         if self._asked.save is not None:
             if outcome.not_saved is not None:
@@ -516,13 +514,13 @@ def _steps_of(moment: str) -> str:
 
 
 def _moment_text(seen: tuple[str, Inspection]) -> str:
-    from dispatchlab.render.operator_text import operator_text
+    from dispatchlab.questions.dump.operator_text import operator_text
 
     title, found = seen
     return f"\n{title}\n\n" + "\n".join(operator_text(each) for each in found.snapshots if each.exists)
 
 
 def _picture(graph: StateGraph, path: str) -> str:
-    from dispatchlab.render.state_graph import dot, svg
+    from dispatchlab.questions.order.state_picture import dot, svg
 
     return svg(graph) if path.endswith(".svg") else dot(graph)

@@ -7,12 +7,12 @@ import click
 from dispatchlab.commands.options import (
     check_page,
     force_option,
-    format_option,
     operators_option,
     refuse,
     report_option,
+    view_format_option,
 )
-from dispatchlab.commands.output import Format, exit_with, note, progress_display, save_page, show
+from dispatchlab.commands.output import Format, exit_with, note, progress_display, save_page, show_view
 
 _COLUMNS = (
     *("cpu", "cuda", "backends", "fake", "autograd", "functionalize", "vmap"),
@@ -48,7 +48,7 @@ _COLUMNS = (
 @report_option(" of all cells")
 @force_option
 @click.option("--all", "show_all", is_flag=True, help="Show the reason of every cell.")
-@format_option
+@view_format_option
 @click.pass_context
 def readiness(
     context: click.Context,
@@ -79,9 +79,9 @@ def readiness(
       dispatchlab readiness my_package --report readiness.html
       dispatchlab readiness my_package --fail-on fake --fail-on autograd --format json
     """
-    from dispatchlab.analysis.package_readiness import package_readiness
-    from dispatchlab.analysis.readiness import COMPILED, Aspect
-    from dispatchlab.render.readiness import print_readiness, readiness_json, readiness_text
+    from dispatchlab.questions.readiness.blocks import readiness_view
+    from dispatchlab.questions.readiness.operator_readiness import COMPILED, Aspect
+    from dispatchlab.questions.readiness.package_readiness import package_readiness
 
     check_page(context, page, force=force)
     if inputs is None:
@@ -110,14 +110,8 @@ def readiness(
         )
     for each in found.notes:
         note(f"note: {each}")
-    show(
-        format,
-        text=lambda: readiness_text(found, complete=show_all),
-        json=lambda: readiness_json(found),
-        rich=lambda console: print_readiness(console, found, complete=show_all),
-    )
+    view = readiness_view(found, complete=show_all)
+    show_view(format, view)
     if page is not None:
-        from dispatchlab.render.html.readiness_report import readiness_report
-
-        save_page(page, readiness_report(found), force=force)
+        save_page(page, view.html(), force=force)
     exit_with(found.exit_code)

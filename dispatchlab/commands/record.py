@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from dispatchlab.commands.options import force_option, import_timeout_option, refuse
+from dispatchlab.commands.options import JOBS, force_option, import_timeout_option, refuse
 from dispatchlab.commands.output import exit_with, note, out, save
 
 if TYPE_CHECKING:
-    from dispatchlab.live.recording.record_package import PackageRecord
+    from dispatchlab.pytorch.recording.record_package import PackageRecord
 
 _FEW, _MANY = 3, 20
 
@@ -31,6 +31,18 @@ _FEW, _MANY = 3, 20
 @click.option(
     "--format", type=click.Choice(["text", "json"]), help="Output format of --check. Default: text.", default=None
 )
+@click.option(
+    "--once",
+    is_flag=True,
+    help="Import the packages in this order alone. Then no verdict on the record is a proof.",
+)
+@click.option(
+    "--orders",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Import in every order when there are at most N, else in N that are chosen. Default: 24.",
+)
+@click.option("--jobs", metavar="N", type=JOBS, help="Import in N orders at once. Default: one for each core.")
 @import_timeout_option
 @click.pass_context
 def record(
@@ -43,11 +55,19 @@ def record(
     force: bool,
     checked: str | None,
     format: Literal["text", "json"] | None,
+    once: bool,
+    orders: int | None,
+    jobs: int | None,
 ) -> None:
     """Record what importing packages registers, as a scenario that names the true call site of each registration.
 
     Imports the packages in this order, in a new process. Leaves out the registrations that PyTorch makes for itself
     meanwhile. With --all, writes the whole registry of the running PyTorch after these imports.
+
+    Then imports them, and the modules that register, in every other order in which that is possible, each in a process
+    of its own, and compares what is there afterwards: dumps, tables, the functions that are registered with all values
+    that they reach, the overloads that a name tries, registries of Python, settings. The record says what differs, and
+    `dispatchlab permute` shows it.
 
     With --check, compares what the packages register now with what they did when FILE was recorded: operators, schemas,
     kernels and calls of torch.library. Source locations do not count. Exit codes of --check: 0 when it is the same, 1
@@ -62,7 +82,9 @@ def record(
     """
     if checked is not None:
         refuse(
-            context, ("file", "force", "everything"), "has no effect with --check, which writes nothing: leave it out"
+            context,
+            ("file", "force", "everything", "once", "orders", "jobs"),
+            "has no effect with --check, which writes nothing: leave it out",
         )
         _check(checked, packages, format)
         return
@@ -70,39 +92,46 @@ def record(
     if file is None:
         note("no file was named: name the one to write with -o FILE, or the one to compare with by --check FILE")
         exit_with(2)
+    if once:
+        refuse(
+            context,
+            ("orders", "jobs"),
+            "is for other orders, and --once imports in one alone: leave one of the two out",
+        )
     if everything:
+        refuse(context, ("once", "orders", "jobs"), "has no effect with --all, which imports once: leave it out")
         _record_registry(packages, file, force=force)
         return
     if not packages:
         note("no package was named: name packages to import, or use --all for everything that is registered")
         exit_with(2)
-    from dispatchlab.file_kinds import FileKind, check_output
-    from dispatchlab.live.worker.engine import LiveEngine
+    from dispatchlab.files.file_kinds import FileKind, check_output
+    from dispatchlab.sources.recorded_packages import MOST_ORDERS, recorded_packages
 
     check_output(file, FileKind.SCENARIO, force=force)
-    with LiveEngine() as engine:
-        found: PackageRecord = engine.ask("dispatchlab.live.recording.record_package:record_packages", packages)
+    found = recorded_packages(packages, once=once, most=orders or MOST_ORDERS, jobs=jobs)
     save(file, found.text, FileKind.SCENARIO, force=force)
     for line in _summary(found):
         note(f"{file}: {line}")
 
 
 def _check(file: str, packages: tuple[str, ...], format: Literal["text", "json"] | None) -> None:
-    from dispatchlab.analysis.check_record import check_record
-    from dispatchlab.render.record import check_json, check_text
+    from dispatchlab.questions.record.blocks import check_view
+    from dispatchlab.questions.record.check_record import check_record
 
     found = check_record(file, packages)
     for each in found.unreadable:
         note(f"{file}: left out: {each}")
-    out(check_json(found) if format == "json" else check_text(found))
+    view = check_view(found)
+    out(view.json() if format == "json" else view.text())
     exit_with(found.exit_code)
 
 
 def _record_registry(packages: tuple[str, ...], file: str, *, force: bool) -> None:
-    from dispatchlab.file_kinds import FileKind, check_output
-    from dispatchlab.live.registry import live_registry
+    from dispatchlab.files.file_kinds import FileKind, check_output
     from dispatchlab.model.python_layer import REGISTRY_NAMED
-    from dispatchlab.registry.file import registry_bytes
+    from dispatchlab.pytorch.registry import live_registry
+    from dispatchlab.records.file import registry_bytes
 
     check_output(file, FileKind.REGISTRY, force=force)
     registry = live_registry(packages, python=True)
@@ -173,6 +202,12 @@ def _summary(found: PackageRecord) -> list[str]:
     ]
     if len(found.refused) > _MANY:
         lines.append(f"  and {len(found.refused) - _MANY:,} more that were refused")
+    asked: dict[tuple[str, str], str] = {}
+    for one in found.dependences:
+        asked.setdefault((one.read.site, one.read.about), str(one))
+    lines += list(asked.values())[:_MANY]
+    if len(asked) > _MANY:
+        lines.append(f"  and {len(asked) - _MANY:,} more questions about what another module registers")
     if found.dangling:
         lines.append(f"kernels without a def dangle: {_few(found.dangling)}")
     if found.others:
@@ -184,7 +219,22 @@ def _summary(found: PackageRecord) -> list[str]:
             f"{_count(found.by_torch, 'registration')} that PyTorch made for itself on the way {verb} left out"
         )
     lines += [f"left out: {each}" for each in found.unreadable]
-    return lines
+    return [*lines, *_orders(found)]
+
+
+def _orders(found: PackageRecord) -> list[str]:
+    """What the other orders of imports showed."""
+    if found.orders is None:
+        return ["recorded in one order of imports, so no verdict on this record is a proof"]
+    lines = [found.orders.text]
+    for finding in found.orders.findings:
+        verb = "depends" if finding.certain else "may depend"
+        lines.append(f"  {verb} on the order of imports: {finding.what}{_at(finding.sites)}")
+    return [*lines, *found.orders.open]
+
+
+def _at(sites: tuple[str, ...]) -> str:
+    return f", registered at {_few(sites)}" if sites else ""
 
 
 _EFFECTS = {"": "", "refused": "refused, since there is one, ", "removed": "taken out "}

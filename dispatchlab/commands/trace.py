@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from dispatchlab.commands.options import OPERATOR, ROW, engine_option, format_option, refuse
+from dispatchlab.commands.options import OPERATOR, ROW, engine_option, refuse, view_format_option
 from dispatchlab.commands.output import (
     Format,
     OutputClosed,
@@ -19,34 +19,28 @@ from dispatchlab.commands.output import (
     exit_with,
     note,
     save,
-    show,
+    show_view,
     warn,
 )
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.escape import printable
-from dispatchlab.file_kinds import FileKind, check_output
+from dispatchlab.files.file_kinds import FileKind, check_output
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from dispatchlab.analysis.engines import EngineName
-    from dispatchlab.analysis.run_program import Program
     from dispatchlab.call.trace import TracedThread
-    from dispatchlab.call.trace_views import TraceSummary
+    from dispatchlab.questions.trace.run_program import Program
+    from dispatchlab.sources.engines import EngineName
 
 
 class TorchProgramError(DispatchLabError):
     """A program of PyTorch was traced as one of the lab."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self.path = path
+    path: str
 
-    def __str__(self) -> str:
-        return (
-            f"{self.path} called no operator of the lab and imports torch, whose operators the lab engine does not "
-            f"see: trace them with --engine torch"
-        )
+    template = (
+        "{path} called no operator of the lab and imports torch, whose operators the lab engine does not "
+        "see: trace them with --engine torch"
+    )
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -77,7 +71,7 @@ class TorchProgramError(DispatchLabError):
     type=click.IntRange(min=1, max=10**8),
     help="Keep the first N hops, with --engine torch; 160 bytes each. Default: 250000.",
 )
-@format_option
+@view_format_option
 @click.pass_context
 def trace(
     context: click.Context,
@@ -113,7 +107,7 @@ def trace(
       dispatchlab trace --engine torch --sets --operator aten::mm --key AutogradCPU train.py
       dispatchlab trace --engine torch --perfetto trace.json train.py
     """
-    from dispatchlab.analysis.run_program import program_at
+    from dispatchlab.questions.trace.run_program import program_at
 
     if engine == "lab":
         refuse(context, ("limit",), "is for --engine torch, which records before it shows: leave it out")
@@ -124,7 +118,9 @@ def trace(
     program = program_at(file)
     if perfetto is not None:
         check_output(perfetto, FileKind.TRACE, force=force)
-    from dispatchlab.call.trace_views import only
+    from dispatchlab.questions.trace.blocks import summary_view, trace_view
+    from dispatchlab.questions.trace.summary import Trace, only
+    from dispatchlab.questions.trace.summary import summary as summary_of
 
     live = None
     if engine == "torch":
@@ -134,14 +130,15 @@ def trace(
         live = _Lines(sys.stdout) if chosen_format(format) == "text" and plain else None
         code, threads, notes = _trace_lab(program, arguments, live)
     if perfetto is not None:
-        from dispatchlab.render.chrome_trace import chrome_trace
+        from dispatchlab.questions.trace.chrome_trace import chrome_trace
 
         save(perfetto, chrome_trace(threads, program=file), FileKind.TRACE, force=force)
     shown = only(threads, operators=operators, keys=keys)
     if threads and not shown:
         note("no call is left: none is of what --operator and --key name")
     if live is None:
-        _show(format, shown, notes, sets=sets, summarised=summary)
+        traced = Trace(tuple(shown), notes)
+        show_view(format, summary_view(summary_of(traced)) if summary else trace_view(traced, sets=sets))
     elif live.closed:
         abandon_stdout()
         raise OutputClosed
@@ -153,8 +150,8 @@ def trace(
 def _trace_lab(
     program: Program, arguments: Sequence[str], live: _Lines | None
 ) -> tuple[int, Sequence[TracedThread], tuple[str, ...]]:
-    from dispatchlab.analysis.run_program import run_program
     from dispatchlab.call.trace import trace as traced
+    from dispatchlab.questions.trace.run_program import run_program
 
     had_torch = "torch" in sys.modules
     with redirect_stdout(sys.stderr), traced(live) as calls:
@@ -173,8 +170,8 @@ def _trace_lab(
 def _trace_torch(
     program: Program, arguments: Sequence[str], limit: int | None
 ) -> tuple[int, Sequence[TracedThread], tuple[str, ...]]:
-    from dispatchlab.analysis.run_program import run_program
-    from dispatchlab.analysis.torch_trace import LIMIT, TorchTrace
+    from dispatchlab.questions.trace.run_program import run_program
+    from dispatchlab.questions.trace.torch_trace import LIMIT, TorchTrace
 
     process = os.getpid()
     traced = TorchTrace(limit=limit or LIMIT)
@@ -208,31 +205,6 @@ def _stdout_on_stderr() -> Iterator[None]:
         os.close(kept)
 
 
-def _show(
-    format: Format | None,
-    threads: Sequence[TracedThread],
-    notes: Sequence[str],
-    *,
-    sets: bool,
-    summarised: bool,
-) -> None:
-    from dispatchlab.render.trace import trace_json, trace_text
-
-    if summarised:
-        from dispatchlab.call.trace_views import summary
-        from dispatchlab.render.trace_summary import summary_json, summary_text
-
-        found: TraceSummary = summary(threads)
-        show(format, text=lambda: summary_text(found), json=lambda: summary_json(found, notes))
-        return
-    show(
-        format,
-        text=lambda: trace_text(threads, sets=sets),
-        json=lambda: trace_json(threads, notes),
-        rich=lambda console: _print_trace(console, threads, sets=sets),
-    )
-
-
 class _Lines:
     """Writes lines as they come, until nobody reads them: the program must not hear of that."""
 
@@ -248,9 +220,3 @@ class _Lines:
             self._stream.flush()
         except OSError:
             self.closed = True
-
-
-def _print_trace(console: Console, threads: Sequence[TracedThread], *, sets: bool) -> None:
-    from dispatchlab.render.rich_trace import print_trace
-
-    print_trace(console, threads, sets=sets)

@@ -9,6 +9,7 @@
 - `kernel`: wrappers of Python functions, registered kernels, and entries of the dispatch table;
 - `fallbacks`: the backend fallbacks of a dispatcher;
 - `operator_entry`: `OperatorEntry`, all that is known of one operator;
+- `competing_overloads`: the defs that compete with a def for calls;
 - `python_state`: what Python keeps for an operator, as a part of the state;
 - `python_primitive`: the registrations of Python code, by the rules of the registries;
 - `state`: the state of a dispatcher, and transactions on it;

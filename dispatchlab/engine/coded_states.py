@@ -8,11 +8,11 @@ as integers] and Note [What a transition reads].
 # ~~~~~~~~~~~~~~~~~~~~~~~~~
 # A state is divided into parts: every field of an operator's entry, its kernels at each key, its slots by the windows
 # that cover the same of them, all fallbacks, each claim. The values that a part has had are numbered, and a state is
-# the integer with the numbers of its parts side by side. Nothing of a state is left out and nothing is added but
-# `kinds`, which is counted from the kernels; so two integers are equal where the states are, and a state can be had
+# the integer with the numbers of its parts side by side. It leaves nothing of a state out and adds nothing but
+# `kinds`, which is counted from the kernels. So two integers are equal where the states are, and a state can be read
 # back from its integer. Number 0 is the value of a part before anything was written to it. So a part gets its bits
-# when it gets its second value, and more bits when those are full, and integers from before stay what they were. Only
-# masks change then: everything that was made with masks is thrown away.
+# when it gets its second value, and more bits when those are full, and earlier integers stay valid. Only masks change
+# then: everything that was made with masks is thrown away.
 #
 # Note [What a transition reads]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -23,9 +23,9 @@ as integers] and Note [What a transition reads].
 # part that any run of this registration has read: a run that reads one more part throws away what was kept without.
 # A window that is computed anew reads kernels and fallbacks. It has a memo of its own, of the same kind, so that
 # a kernel at an alias key, whose window is wide, costs no more than its window does.
-# What reads an entry in any other way than by its narrow methods ends the run, and this registration is computed from
-# the whole state for ever after. So is a registration with very many different readings, and every `_EVERY`th
-# transition whatever it is: if a memo were wrong, such an edge would lead to another state than its neighbours.
+# Code that reads an entry in any other way than by its narrow methods ends the run, and this registration is computed
+# from the whole state from then on. So is a registration with very many different readings, and every `_EVERY`th
+# transition, whatever it is: if a memo were wrong, such an edge would lead to another state than its neighbours.
 # A library that registers at several operators reads a part of each, and what was read grows as their product: so its
 # primitives are then taken one after the other, each with its own readings, as long as none is refused.
 # What steps and windows come to together is kept once more, by all that they read, where that is not too much: then a
@@ -38,7 +38,7 @@ as integers] and Note [What a transition reads].
 # kernels at one key and the signatures held; the fields, how many kernels there are of each kind, and the strange
 # slots. That the operator exists is a field, and is read by all. So there is no violation in a state that agrees, thing
 # by thing, with states in which there was none, not always the same one; no state in which there is one is remembered.
-# Every `_EVERY`th look is at the whole state whatever is known.
+# Every `_EVERY`th look is at the whole state, whatever is known.
 #
 # Note [What is observed]
 # ~~~~~~~~~~~~~~~~~~~~~~~
@@ -83,7 +83,8 @@ _MOST_TOGETHER: Final = 1 << 7
 _KEYS_AT_ONCE: Final = 6
 _MANY: Final = 8
 _MANY_WITH_HISTORIES: Final = 5  # where an operator keeps who brought a signature: few registrations have many states
-_FIELDS: Final = ("name", "stored", "defs", "signatures", "tags", "names")
+_MOST: Final = 32  # more are never walked state by state, and masks would be made anew for each operator
+_FIELDS: Final = ("name", "stored", "defs", "signatures", "tags", "names", "earlier")
 _NOTHING: Final = OperatorEntry(OperatorName("", ""))
 
 _Kernels: TypeAlias = tuple[RegisteredKernel, ...]
@@ -222,7 +223,7 @@ class _Operator:
         head = self._heads.get(state & self.fields_mask)
         if head is None:
             head = self._heads[state & self.fields_mask] = tuple(part.of(state) for part in self.fields)
-        name, stored, defs, signatures, tags, names = head
+        name, stored, defs, signatures, tags, names, earlier = head
         if name is None:
             return None
         kernels, present = self.kernels_in(state)
@@ -232,7 +233,7 @@ class _Operator:
                 slots[held] = slots.get(held, 0) | bits
         for held, bits in self.strange.of(state):
             slots[held] = slots.get(held, 0) | bits
-        return OperatorEntry(name, stored, defs, kernels, present, slots, signatures, tags, names)
+        return OperatorEntry(name, stored, defs, kernels, present, slots, signatures, tags, names, earlier)
 
     def code(self, entry: OperatorEntry, kinds: _Kinds, layout: _Layout) -> int:
         """The bits of an entry."""
@@ -943,9 +944,10 @@ class _NotedEntry(OperatorEntry):
 
 
 def suited_to_a_walk(plain: LabSpace) -> CodedSpace | LabSpace:
-    """A space with its states as integers where a walk through them is long: before that, memos do not pay."""
+    """A space with its states as integers where a walk takes every state and is long; elsewhere memos do not pay."""
     has_histories = plain.semantics.signature_life is SignatureLife.OPERATOR
-    return plain if len(plain.lowered) < (_MANY_WITH_HISTORIES if has_histories else _MANY) else CodedSpace.of(plain)
+    least = _MANY_WITH_HISTORIES if has_histories else _MANY
+    return CodedSpace.of(plain) if least <= len(plain.lowered) <= _MOST else plain
 
 
 def _atoms(windows: Iterator[int]) -> list[int]:

@@ -25,7 +25,7 @@ from dispatchlab.engine.kernel import call_site
 from dispatchlab.engine.listeners import Listener, Listeners, Named
 from dispatchlab.engine.lowering import LoweredRegistration, lower, register
 from dispatchlab.engine.operator_entry import OperatorEntry
-from dispatchlab.engine.primitives import RegisterImpl
+from dispatchlab.engine.primitives import RegisterDef, RegisterImpl, couple_overloads
 from dispatchlab.engine.semantics import SEMANTICS, Semantics, semantics_named
 from dispatchlab.engine.state import FALLBACKS, State, StateVariable, Transaction
 from dispatchlab.errors import DispatchLabError, ErrorKind, RegistrationError, no_operator
@@ -93,7 +93,9 @@ def _load(semantics: Semantics, fallbacks: Sequence[Fallback]) -> State:
 # called again; so the dispatcher has a weak reference to every handle, whose callback is a function of C, which nothing
 # interrupts: it queues the release.
 # The lock is taken in a `with` statement, which no signal handler divides. Where it is asked for without waiting, the
-# answer goes into a list by functions of C alone, so that whoever comes to `finally` knows of it.
+# answer goes into a list by functions of C alone, so that whoever comes to `finally` knows of it. A `while` loop is a
+# function of its own there: what a handler raises at the jump to its beginning passes by the `finally` around the loop
+# in Python 3.12 and 3.13.
 
 # Note [Looking without a lock]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -131,9 +133,7 @@ class InvariantError(DispatchLabError):
     stale slot AutogradOther
     """
 
-    def __init__(self, violations: tuple[Violation, ...]) -> None:
-        super().__init__(violations)
-        self.violations = violations
+    violations: tuple[Violation, ...]
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.violations))
@@ -181,6 +181,7 @@ class Dispatcher:
         self._lock = threading.RLock()
         self._changing = False
         self._held: dict[LoweredRegistration, _HandleReference] = {}
+        self._overloads: dict[str, dict[RegisterDef, None]] = {}
         self._postponed: deque[LoweredRegistration | _HandleReference] = deque()
         self._settling = False
         self._listeners = Listeners()
@@ -299,25 +300,26 @@ class Dispatcher:
                 held.extend(filter(None, map(self._lock.acquire, (False,))))
                 if not held or self._changing or self._settling:
                     return
-                while self._postponed:
-                    self._run(self._postponed[0])
+                self._run_postponed()
             finally:
                 if held:
                     self._lock.release()
 
-    def _run(self, first: LoweredRegistration | _HandleReference) -> None:
-        """Run the release that has waited longest, and take it from the queue."""
-        made = first.made if isinstance(first, _HandleReference) else first
-        self._settling = True
-        try:
+    def _run_postponed(self) -> None:
+        """Run the releases that wait, the oldest first, and take each from the queue."""
+        while self._postponed:
+            first = self._postponed[0]
+            made = first.made if isinstance(first, _HandleReference) else first
+            self._settling = True
             try:
-                self._release(made)
-            except Exception:
-                sys.excepthook(*sys.exc_info())
-                self._take_out(made)  # which is not done yet if a signal handler raised
-        finally:
-            self._settling = False
-        self._postponed.popleft()
+                try:
+                    self._release(made)
+                except Exception:
+                    sys.excepthook(*sys.exc_info())
+                    self._take_out(made)  # which is not done yet if a signal handler raised
+            finally:
+                self._settling = False
+            self._postponed.popleft()
 
     def _register(self, made: LoweredRegistration) -> list[str]:
         """Register; returns the sentences about kernels that were overridden."""
@@ -325,12 +327,15 @@ class Dispatcher:
         come: list[Named] = []
         self._changing = True
         try:
+            self._couple(made)
             lowering.register(self.semantics, transaction, made)
             overridden = self._overridden(made, transaction)
             come = self._schemas(transaction, come=True)
             self._commit(transaction)
         except RegistrationError:
-            if self.semantics.refusal_leaves_traces:
+            if not self.semantics.refusal_leaves_traces:
+                self._uncouple(made)
+            else:
                 come = self._schemas(transaction, come=True)
                 self._commit(transaction)
                 self._changing = False
@@ -371,6 +376,7 @@ class Dispatcher:
             self._commit(transaction)
         finally:
             self._changing = False
+        self._uncouple(made)
         reference = self._held.pop(made, None)
         handle = None if reference is None else reference()
         if handle is not None:
@@ -393,6 +399,23 @@ class Dispatcher:
         if not self._lock._is_owned():  # type: ignore[attr-defined]  # else this thread goes on with what it was doing
             self._lock = threading.RLock()
             self._changing = self._settling = False
+
+    def _couple(self, made: LoweredRegistration) -> None:
+        """Let its defs know which others compete with them. See Note [The order of overloads]."""
+        for each in made.plain() if self.semantics.overloads_in_order else ():
+            if isinstance(each, RegisterDef):
+                overloads = self._overloads.setdefault(each.name.qualified, {})
+                if overloads:
+                    couple_overloads([each], overloads)
+                overloads[each] = None
+
+    def _uncouple(self, made: LoweredRegistration) -> None:
+        for each in made.plain():
+            if isinstance(each, RegisterDef):
+                overloads = self._overloads.get(each.name.qualified, {})
+                overloads.pop(each, None)
+                if not overloads:
+                    self._overloads.pop(each.name.qualified, None)
 
     def _schemas(self, transaction: Transaction, *, come: bool) -> list[Named]:
         """The operators that get a schema by a transaction, or those that lose theirs."""

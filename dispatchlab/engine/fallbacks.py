@@ -5,9 +5,9 @@
 # A key has one fallback, and a second one is refused. But backends outside of PyTorch have always brought a fallback
 # for AutogradPrivateUse1, and since 2.10 PyTorch ships one there; so that key accepts another (`registerFallback` in
 # Dispatcher.cpp). It keeps no list: the newest is the row, those before it are forgotten, and releasing any of them
-# empties the row, whoever's is there; PyTorch's own does not come back. So the row depends on the whole history of the
-# key. A release does this once for each registration, and whoever asks whether a registration is in force must find it
-# though the row has another: `replacing` has them all. They are a set, for how they came about shows in the row alone.
+# empties the row, whichever fallback is there; PyTorch's own does not return. So the row depends on the whole
+# history of the key. A release does this once for each registration, and whoever asks whether one is in force must find
+# it though the row has another: `replacing` has them all. They are a set: how they came about shows in the row alone.
 #
 # `strict` knows which are builtin: one other fallback may stand over a builtin one, which comes back with its release.
 # A second one is refused as everywhere, for which of two is in force would depend on their order.

@@ -13,8 +13,8 @@ from typing import Final
 
 from dispatchlab.engine.fallbacks import NO_FALLBACKS, Fallbacks
 from dispatchlab.engine.invariants import violations
-from dispatchlab.engine.kernel import TableEntry
-from dispatchlab.engine.operator_entry import OperatorEntry
+from dispatchlab.engine.kernel import RegisteredKernel, TableEntry
+from dispatchlab.engine.operator_entry import Definition, OperatorEntry
 from dispatchlab.engine.precedence import AUTOGRAD_BIT, AUTOGRAD_SLOTS, Slots, computed_table
 from dispatchlab.engine.python_state import PythonState
 from dispatchlab.engine.semantics import Semantics, SlotOrder, in_order
@@ -22,34 +22,58 @@ from dispatchlab.engine.state import FALLBACKS, NamespaceVariable, PythonVariabl
 from dispatchlab.model.dump_format import KernelLine, OperatorDump, row_text
 from dispatchlab.model.keys import SLOT_KEYS
 from dispatchlab.model.names import OperatorName
+from dispatchlab.model.overloads import overloads_text
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.slot_set import KEY_OF_BIT, each_slot
 from dispatchlab.model.snapshot import Snapshot, Violation
 
-_KEPT_TABLES: Final = 256  # of about 10 KB: a walk comes to the same ones again and again
+_KEPT_LAYOUTS: Final = 256  # of about 5 KB: a walk comes to the same ones again and again
+_KEPT_TEXTS: Final = 1 << 14
 
 
 def schema_text(schema: FunctionSchema | None, semantics: Semantics) -> str | None:
     """A schema as these semantics print it."""
+    return _schema_text(schema, schema_2020=semantics.schema_2020)
+
+
+def _schema_text(schema: FunctionSchema | None, *, schema_2020: bool) -> str | None:
     if schema is None:
         return None
-    return schema.text_2020() if semantics.schema_2020 else str(schema)
+    return schema.text_2020() if schema_2020 else str(schema)
 
 
 def dump(entry: OperatorEntry, semantics: Semantics) -> str:
     """What was registered for an operator, newest kernel of a key first; fallbacks are not part of it."""
-    stored = entry.stored
-    kernels = tuple(
-        KernelLine(
-            KEY_OF_BIT[bit], each.debug, schema_text(each.kernel.inferred, semantics), each.kernel.flags, at == 0
-        )
+    kernels = [
+        _kernel_line(bit, kernel, semantics.schema_2020, at == 0)
         for bit in sorted(entry.kernels, key=semantics.dump_order.__getitem__)
-        for at, each in enumerate(entry.kernels[bit])
-    )
+        for at, kernel in enumerate(entry.kernels[bit])
+    ]
+    stored = entry.stored
     if stored is None:
-        return str(OperatorDump(str(entry.name), kernels=kernels))
+        return "".join([str(OperatorDump(str(entry.name))), *kernels])
     debug = None if semantics.schema_2020 else stored.debug
-    return str(OperatorDump(str(entry.name), schema_text(stored.schema, semantics), debug, stored.alias, kernels))
+    head = OperatorDump(str(entry.name), _stored_text(entry, semantics), debug, stored.alias)
+    return "".join([str(head), *kernels])
+
+
+@lru_cache(_KEPT_TEXTS)
+def _kernel_line(bit: int, kernel: RegisteredKernel, schema_2020: bool, active: bool) -> str:  # noqa: FBT001
+    inferred = _schema_text(kernel.kernel.inferred, schema_2020=schema_2020)
+    return f"{KernelLine(KEY_OF_BIT[bit], kernel.debug, inferred, kernel.kernel.flags, active)}\n"
+
+
+def _stored_text(entry: OperatorEntry, semantics: Semantics) -> str | None:
+    """The schema of an operator as these semantics print it."""
+    stored, defs = entry.stored, entry.defs
+    if stored is None or not defs or defs[0].schema is not stored.schema:
+        return schema_text(stored and stored.schema, semantics)
+    return _definition_text(defs[0], semantics.schema_2020)
+
+
+@lru_cache(_KEPT_TEXTS)
+def _definition_text(definition: Definition, schema_2020: bool) -> str | None:  # noqa: FBT001 - a cache likes it so
+    return _schema_text(definition.schema, schema_2020=schema_2020)
 
 
 def rows(slots: Slots, semantics: Semantics) -> dict[int, TableEntry]:
@@ -60,13 +84,20 @@ def rows(slots: Slots, semantics: Semantics) -> dict[int, TableEntry]:
 
 def slots_text(slots: Slots, semantics: Semantics) -> str:
     """A table as text, a line for each slot that holds a kernel."""
-    return _lines(tuple([(held.text, bits) for held, bits in slots.items()]), semantics.slot_order)
+    template, entries = _layout(tuple(slots.values()), semantics.slot_order)
+    texts = [held.text for held in slots]
+    return template % tuple([texts[at] for at in entries])
 
 
-@lru_cache(_KEPT_TABLES)
-def _lines(entries: tuple[tuple[str, int], ...], order: SlotOrder | None) -> str:
-    texts = {slot: text for text, bits in entries for slot in each_slot(bits)}
-    return "".join([row_text(SLOT_KEYS[slot], texts[slot]) for slot in in_order(texts, order)])
+_ROWS: Final = [row_text(key, "%s") for key in SLOT_KEYS]
+
+
+@lru_cache(_KEPT_LAYOUTS)
+def _layout(held: tuple[int, ...], order: SlotOrder | None) -> tuple[str, list[int]]:
+    """The rows of a table with a gap for each text, and which entry fills each gap; from the slots of each entry."""
+    entries = {slot: at for at, bits in enumerate(held) for slot in each_slot(bits)}
+    slots = in_order(entries, order)
+    return "".join([_ROWS[slot] for slot in slots]), [entries[slot] for slot in slots]
 
 
 def dump_table(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics) -> str:
@@ -105,15 +136,17 @@ def snapshot(state: State, name: OperatorName, semantics: Semantics) -> Snapshot
     python = kept.text if isinstance(kept, PythonState) else ""
     if entry is None:
         return replace(Snapshot.of_no_operator(name), python=python) if python else Snapshot.of_no_operator(name)
-    fallbacks = fallbacks_in(state)
+    slots = slots_text(entry.slots, semantics)
+    computed = computed_table(semantics.precedence, entry.present, entry.kernels, fallbacks_in(state))
     return Snapshot(
         name,
         dump(entry, semantics),
-        dump_table(entry, fallbacks, semantics),
-        slots_text(entry.slots, semantics),
-        None if entry.stored is None else schema_text(entry.stored.schema, semantics),
+        slots if computed == entry.slots else slots_text(computed, semantics),
+        slots,
+        _stored_text(entry, semantics),
         dangling=entry.stored is None,
         python=python,
+        overloads=overloads_text(entry.earlier) if entry.earlier else "",
     )
 
 

@@ -15,7 +15,7 @@ from dispatchlab.engine.introspection import fallbacks_in, operator_in, snapshot
 from dispatchlab.engine.invariants import expected_slots, stale_keys
 from dispatchlab.engine.lowering import LoweredRegistration, lower
 from dispatchlab.engine.operator_entry import OperatorEntry
-from dispatchlab.engine.primitives import RegisterFallback
+from dispatchlab.engine.primitives import RegisterDef, RegisterFallback, couple_overloads
 from dispatchlab.engine.python_state import NOTHING_IN_PYTHON, PythonState
 from dispatchlab.engine.semantics import Semantics
 from dispatchlab.engine.state import FALLBACKS, PythonVariable, State, StateVariable, Transaction
@@ -70,6 +70,8 @@ class LabSpace:
         self._lowered: tuple[LoweredRegistration, ...] = tuple(
             lower(registration, semantics) for registration in registrations
         )
+        if semantics.overloads_in_order:
+            couple_overloads(each for one in self._lowered for each in one.plain() if isinstance(each, RegisterDef))
         self._empty = LabState(initial_state(semantics, semantics.fallbacks))
         self._touched: set[StateVariable] = set()
 
@@ -239,7 +241,10 @@ def _fallbacks(left: Fallbacks, right: Fallbacks, semantics: Semantics) -> Itera
         keys = ", ".join(str(key) for key in keys_of(bits & ~replaced))
         yield f"a refused fallback left others behind, at {keys}"
     for key in keys_of(bits & replaced):
-        yield f"the release of a fallback of {key} empties it, whoever's is there, and the builtin one does not return"
+        yield (
+            f"the release of a fallback of {key} empties it, whichever fallback is there, "
+            "and the builtin one does not return"
+        )
     for bit in sorted(left.by_slot.keys() & right.by_slot.keys()):
         if left.by_slot[bit] is not right.by_slot[bit]:
             yield f"several registrations write the fallback of {KEY_OF_BIT[bit]}: the newest wins"
@@ -283,14 +288,23 @@ def _entries(name: str, left: OperatorEntry, right: OperatorEntry) -> Iterator[s
     for bit in sorted(left.kernels.keys() & right.kernels.keys()):
         ours, theirs = left.kernels[bit], right.kernels[bit]
         if ours != theirs and len(ours) == len(theirs):
-            writers = "both write" if len(ours) == 2 else f"{len(ours)} registrations write"
-            yield f"{writers} the {key_text(KEY_OF_BIT[bit])} kernel of {name}: the newest wins"
+            kernel = f"{key_text(KEY_OF_BIT[bit])} kernel of {name}"
+            if len(ours) == 1:
+                yield f"one {kernel} is left: the newest wins"
+            else:
+                writers = "both write" if len(ours) == 2 else f"{len(ours)} registrations write"
+                yield f"{writers} the {kernel}: the newest wins"
     for mine, other in zip(left.signatures, right.signatures, strict=True):
         held = other or mine
         if held is not None and (mine is None or other is None or mine.signature != other.signature):
             yield f"the signature {held.signature} of kernel {held.debug} at {held.key} is still held against {name}"
     if left.stored != right.stored:
         yield f"the first def of {name} decides its schema and alias kind"
+    for first, call in sorted(left.earlier - right.earlier):
+        yield (
+            f"{left.name.qualified}{call} tries {first} first after the expected sequence, and {name} after the actual "
+            "one: overloads are tried in the order of their defs"
+        )
     if left.tags != right.tags:
         tags = ", ".join(sorted(left.tags ^ right.tags))
         yield f"tags of {name} outlive the def that brought them: {tags}"
@@ -301,7 +315,8 @@ def _entries(name: str, left: OperatorEntry, right: OperatorEntry) -> Iterator[s
 def _hash(value: object) -> int:
     if isinstance(value, OperatorEntry):
         kernels, slots = frozenset(value.kernels.items()), frozenset(value.slots.items())
-        return hash((value.stored, value.defs, kernels, slots, value.signatures, value.tags, value.names))
+        facts = value.stored, value.defs, value.signatures, value.tags, value.names, value.earlier
+        return hash((*facts, kernels, slots))
     return hash(value)
 
 

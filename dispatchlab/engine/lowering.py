@@ -86,6 +86,8 @@ class LoweredRegistration:
                     | TorchLibraryPrimitive()
                 ):
                     variables.add(primitive.variable)
+                    if isinstance(primitive, RegisterDef) and primitive.rivals is not None:
+                        variables.update(primitive.rivals.calls)
                 case _:
                     pass
         # Whoever looks at an operator sees what Python keeps for it, too.

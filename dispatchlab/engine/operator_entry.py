@@ -8,8 +8,9 @@ from typing import NamedTuple
 from dispatchlab.engine.fallbacks import Fallbacks
 from dispatchlab.engine.kernel import RegisteredKernel
 from dispatchlab.engine.precedence import Fill, Kernels, Slots
+from dispatchlab.files.source_location import SourceLocation
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.registration import AliasKind, SourceLocation
+from dispatchlab.model.registration import AliasKind
 from dispatchlab.model.schema import FunctionSchema
 
 
@@ -60,6 +61,18 @@ class HeldSignature(NamedTuple):
     key: str
 
 
+class Earlier(NamedTuple):
+    """An overload that is tried before another one, and competes with it.
+
+    Args:
+        operator: the overload that is tried first.
+        call: the arguments of a call for which that matters.
+    """
+
+    operator: str
+    call: str
+
+
 class OperatorEntry(NamedTuple):
     """An operator. Equal entries have the same future, so this is the complete key of its state.
 
@@ -73,6 +86,7 @@ class OperatorEntry(NamedTuple):
         signatures: the signatures (plain, symbolic-integer) that outlive their kernels, under semantics where they do.
         tags: the tags in force.
         names: live registrations of the name alone.
+        earlier: the overloads of its name that a call tries before it, of those that compete with it for calls.
     """
 
     name: OperatorName
@@ -84,6 +98,7 @@ class OperatorEntry(NamedTuple):
     signatures: tuple[HeldSignature | None, HeldSignature | None] = (None, None)
     tags: frozenset[str] = frozenset()
     names: tuple[object, ...] = ()
+    earlier: frozenset[Earlier] = frozenset()
 
     def __repr__(self) -> str:
         kernels = sum(map(len, self.kernels.values()))
@@ -120,7 +135,7 @@ class OperatorEntry(NamedTuple):
         self, bit: int, at_key: tuple[RegisteredKernel, ...], wanted: int, fill: Fill, fallbacks: Fallbacks
     ) -> OperatorEntry:
         """With other kernels at a key, by its bit, and the `wanted` slots computed anew."""
-        name, stored, defs, before, present, slots, signatures, tags, names = self
+        name, stored, defs, before, present, slots, signatures, tags, names, earlier = self
         kernels = dict(before)
         if at_key:
             kernels[bit] = at_key
@@ -129,7 +144,7 @@ class OperatorEntry(NamedTuple):
             kernels.pop(bit, None)
             present &= ~bit
         slots = _refilled(slots, wanted, fill(wanted, present, kernels, fallbacks))
-        return OperatorEntry(name, stored, defs, kernels, present, slots, signatures, tags, names)
+        return OperatorEntry(name, stored, defs, kernels, present, slots, signatures, tags, names, earlier)
 
     def refreshed(self, wanted: int, fill: Fill, fallbacks: Fallbacks) -> OperatorEntry:
         """With the `wanted` slots computed anew."""

@@ -13,9 +13,9 @@ from typing import NamedTuple, TypeAlias
 
 from dispatchlab.engine.fallbacks import Fallbacks
 from dispatchlab.engine.kernel import AMBIGUOUS, RegisteredKernel, TableEntry
-from dispatchlab.engine.precedence_rules import COMPOSITE, REASONS, PrecedenceRules
+from dispatchlab.engine.precedence_rules import COMPOSITE, PrecedenceRules
 from dispatchlab.engine.reference_precedence import PLAIN_PR35061, Plain, plain_by_levels
-from dispatchlab.model.dump_format import Provenance
+from dispatchlab.model.dump_format import PROVENANCE_OF_ALIAS, Provenance
 from dispatchlab.model.keys import RUNTIME_KEYS, DispatchKey
 from dispatchlab.model.profile import Profile
 from dispatchlab.model.slot_set import ALL_SLOTS, CATCH_ALL_BIT, KEY_BIT, slots_of, slots_of_key
@@ -114,7 +114,7 @@ class _Levels(dict[int, tuple[tuple[int, int, Provenance], ...]]):
                         covered &= ~slots
             else:
                 before |= covered
-            levels.append((KEY_BIT[alias], covered, REASONS[alias]))
+            levels.append((KEY_BIT[alias], covered, PROVENANCE_OF_ALIAS[alias]))
         self[present] = tuple(levels)
         return self[present]
 

@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 from typing import NamedTuple
 
-from dispatchlab.model.dump_format import Provenance
+from dispatchlab.model.dump_format import PROVENANCE_OF_ALIAS
 from dispatchlab.model.keys import SLOT_OF_KEY, DispatchKey
 from dispatchlab.model.profile import Names, Profile
 from dispatchlab.model.slot_set import KEY_BIT, UNDEFINED_SLOT
 
 COMPOSITE = DispatchKey.CompositeImplicitAutograd
 """The alias key whose kernel makes way for others."""
-
-REASONS: Mapping[DispatchKey, Provenance] = MappingProxyType(
-    {
-        DispatchKey.CompositeExplicitAutogradNonFunctional: Provenance.DEFAULT_BACKEND,
-        DispatchKey.CompositeExplicitAutograd: Provenance.DEFAULT_BACKEND,
-        DispatchKey.CompositeImplicitAutogradNestedTensor: Provenance.NESTED,
-        DispatchKey.CompositeImplicitAutograd: Provenance.MATH,
-        DispatchKey.Autograd: Provenance.AUTOGRAD,
-        DispatchKey.FuncTorchBatchedDecomposition: Provenance.BATCHED,
-    }
-)
-"""How a table calls a kernel that fills a slot from an alias key."""
 
 
 class PrecedenceRules(NamedTuple):
@@ -65,7 +52,7 @@ def rules_of(profile: Profile) -> PrecedenceRules:
     }
     return PrecedenceRules(
         slots=tuple(key for key in known_keys(profile.runtime) if key in SLOT_OF_KEY),
-        levels=tuple(key for key in known_keys(profile.precedence) if key in REASONS),
+        levels=tuple(key for key in known_keys(profile.precedence) if key in PROVENANCE_OF_ALIAS),
         covers=covers,
         takes_composite=takes,
         ambiguous={KEY_BIT[slot]: keys for slot, keys in _bits_of(profile.ambiguous).items()},

@@ -7,11 +7,13 @@ OperatorEntry.cpp).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import combinations
 from typing import Protocol
 
 from dispatchlab.engine import refusals
+from dispatchlab.engine.competing_overloads import Rivals
 from dispatchlab.engine.fallbacks import Fallbacks
 from dispatchlab.engine.kernel import RegisteredKernel
 from dispatchlab.engine.operator_entry import Definition, HeldSignature, OperatorEntry, Stored
@@ -21,6 +23,7 @@ from dispatchlab.engine.state import FALLBACKS, NamespaceVariable, Transaction
 from dispatchlab.errors import RegistrationError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
+from dispatchlab.model.overloads import example_call
 from dispatchlab.model.schema_difference import schema_difference
 from dispatchlab.model.slot_set import CATCH_ALL_BIT, KEY_BIT
 
@@ -131,9 +134,10 @@ def _mismatch(definition: Definition, kernel: RegisteredKernel) -> str | None:
 class RegisterDef:
     """A def."""
 
-    __slots__ = ("definition", "name", "stored", "variable")
+    __slots__ = ("definition", "name", "rivals", "stored", "variable")
 
     def __init__(self, definition: Definition) -> None:
+        self.rivals: Rivals | None = None  # see `couple_overloads`
         self.definition = definition
         self.stored = Stored(definition.schema, definition.alias, definition.debug)
         self.name = definition.schema.name
@@ -156,6 +160,8 @@ class RegisterDef:
             if count > refusals.MAX_ARGUMENTS:
                 raise refusals.too_many_arguments(self.name, count)
         tags = entry.tags | new.tags if entry.defs else new.tags
+        if self.rivals is not None and not entry.defs:
+            entry = entry._replace(earlier=self.rivals.defined(state))
         state.put(self.variable, entry._replace(stored=stored, defs=(*entry.defs, new), tags=tags))
 
     def _mismatched(self, entry: OperatorEntry, semantics: Semantics) -> RegistrationError:
@@ -181,7 +187,41 @@ class RegisterDef:
         stored = entry.stored if defs else None
         if not defs:
             leave_python(state, self.variable)
+            if self.rivals is not None:
+                self.rivals.forget(state, self.variable)
+                entry = entry._replace(earlier=frozenset())
         _leave(state, self.variable, entry._replace(stored=stored, defs=defs, tags=tags))
+
+
+def couple_overloads(defs: Iterable[RegisterDef], others: Iterable[RegisterDef] = ()) -> None:
+    """Let defs know with which others they compete for calls.
+
+    Args:
+        defs: coupled with each other.
+        others: coupled with `defs` besides.
+    """
+    mine = list(defs)
+    by_name: dict[str, list[RegisterDef]] = {}
+    for each in (*mine, *others):
+        by_name.setdefault(each.name.qualified, []).append(each)
+    new = {*mine}
+    for overloads in by_name.values():
+        for one, other in combinations(overloads, 2):
+            if one.variable != other.variable and (one in new or other in new):
+                _couple(one, other)
+
+
+def _couple(one: RegisterDef, other: RegisterDef) -> None:
+    call = example_call(one.definition.schema, other.definition.schema)
+    if call is None:
+        return
+    for each, rival in ((one, other), (other, one)):
+        if each.rivals is None:
+            each.rivals = Rivals()
+        known = each.rivals.calls.setdefault(rival.variable, [])
+        item = rival.definition.schema, str(call)
+        if item not in known:
+            known.append(item)
 
 
 def _merged(name: OperatorName, stored: Stored, new: Definition) -> Stored:

@@ -11,8 +11,8 @@ from collections.abc import Set as AbstractSet
 from functools import cache, cached_property, lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
-from dispatchlab.engine.precedence_rules import COMPOSITE, REASONS
-from dispatchlab.model.dump_format import Provenance
+from dispatchlab.engine.precedence_rules import COMPOSITE
+from dispatchlab.model.dump_format import PROVENANCE_OF_ALIAS, Provenance
 from dispatchlab.model.keys import RUNTIME_KEYS, SLOT_KEYS, SLOT_OF_KEY, DispatchKey
 from dispatchlab.model.profile import Profile
 from dispatchlab.model.slot_set import ALL_SLOTS, CATCH_ALL_BIT, KEY_BIT, KEY_OF_BIT, each_slot, keys_of, slots_of_key
@@ -158,7 +158,7 @@ def plain_by_levels(profile: Profile) -> Plain:
             if alias not in direct or key.name not in covered:
                 continue
             if alias.name != composite:
-                yield Candidate(alias, REASONS[alias])
+                yield Candidate(alias, PROVENANCE_OF_ALIAS[alias])
                 continue
             present = {one.name for one in direct if one is not None}
             if not present.isdisjoint(profile.ambiguous.get(key.name, ())):

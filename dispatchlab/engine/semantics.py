@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache
 
+from dispatchlab._short_repr import member_repr
 from dispatchlab.engine import precedence
 from dispatchlab.engine.builtin_fallbacks import fallbacks_of
 from dispatchlab.engine.precedence import Precedence, precedence_by_levels
@@ -30,7 +31,6 @@ from dispatchlab.model.profile import (
     version_of,
 )
 from dispatchlab.model.registration import Fallback
-from dispatchlab.model.short_repr import member_repr
 from dispatchlab.model.slot_set import DUMP_ORDER, KEY_BIT, UNDEFINED_SLOT, each_slot, slots_of_key
 from dispatchlab.model.torch_library_rules import TorchLibraryRules, torch_library_rules
 
@@ -89,6 +89,7 @@ class Semantics:
             else every fallback replaces the one before, and every release empties the key.
         kernels_in_wildcard_block: an IMPL library of the namespace `_` can hold kernels of qualified operators.
         several_defs: an operator can be defined again by an equal schema; the alias kinds are merged.
+        overloads_in_order: calls of a name try its overloads in the order of their defs; else the order does not show.
         torch_library: the rules of the functions of `torch.library`; None where they are not known.
         schema_2020: dumps print schemas as 2020 did, `-> (Tensor)`, and no `debug:` line.
         warn_each_override: warn of every override of a kernel, not only of the first in a process.
@@ -116,6 +117,7 @@ class Semantics:
     replaced_fallback_returns: bool = False
     kernels_in_wildcard_block: bool = True
     several_defs: bool = False
+    overloads_in_order: bool = True
     torch_library: TorchLibraryRules | None = None
     schema_2020: bool = False
     warn_each_override: bool = True
@@ -216,6 +218,7 @@ def strict_of(profile: Profile) -> Semantics:
         dump_order=_dump_order(keys),
         replaceable_fallbacks=frozenset(known_keys(profile.replaceable_fallbacks)),
         replaced_fallback_returns=True,
+        overloads_in_order=False,
         torch_library=torch_library_rules(profile.torch),
         builtin_fallbacks=fallbacks_of(profile),
     )
@@ -304,9 +307,7 @@ SEMANTICS: Mapping[str, Semantics] = _Named()
 class UnknownSemanticsError(DispatchLabError):
     """No semantics has this name."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.text = text
+    text: str
 
     def __str__(self) -> str:
         version = version_of(self.text)
@@ -328,7 +329,7 @@ def semantics_named(name: str) -> Semantics:
     if name in SEMANTICS:
         return SEMANTICS[name]
     if name.endswith(".json"):
-        from dispatchlab.bounded_read import is_there  # a bundled profile needs none of it
+        from dispatchlab.files.bounded_read import is_there  # a bundled profile needs none of it
 
         if is_there(name):
             return semantics_of(read_profile(name), name)

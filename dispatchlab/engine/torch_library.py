@@ -112,7 +112,7 @@ class TorchLibraryPrimitive:
     def _drop(self, state: Transaction, key: PythonKey) -> None:
         entries = state.python(self.variable).at(key)
         if self in entries:
-            self._put(state, key, [each for each in entries if each is not self])  # type: ignore[misc]
+            self._put(state, key, [entry for entry in entries if entry is not self])  # type: ignore[misc]
 
     def _add_kernels(
         self, semantics: Semantics, state: Transaction, made: OpenCustomOp, keys: Sequence[DispatchKey]
@@ -164,7 +164,7 @@ class OpenCustomOp(TorchLibraryPrimitive):
     @property
     def schema(self) -> FunctionSchema:
         """The schema that it defines."""
-        return next(each.definition.schema for each in self.contents if isinstance(each, RegisterDef))
+        return next(primitive.definition.schema for primitive in self.contents if isinstance(primitive, RegisterDef))
 
     def register(self, semantics: Semantics, state: Transaction) -> None:
         """Destroys the library of an older `custom_op` of the same name."""
@@ -407,11 +407,12 @@ def _custom_op_primitives(
     call: TorchLibraryCall, name: OperatorName, debug: str, content: Sequence[Primitive]
 ) -> Iterator[Primitive]:
     made = OpenCustomOp(call, name, debug)
-    metas = [each for each in _impls(content) if each.entry.key is DispatchKey.Meta]
+    impls = _impls(content)
+    metas = [impl for impl in impls if impl.entry.key is DispatchKey.Meta]
     own, more = metas[:1], metas[1:]  # the second one is of the device type
-    early = [each for each in _impls(content) if each.entry.key in _EARLY]
-    late = [each for each in content if not isinstance(each, RegisterDef) and each not in (*metas, *early)]
-    definition = next(each for each in content if isinstance(each, RegisterDef))
+    early = [impl for impl in impls if impl.entry.key in _EARLY]
+    late = [other for other in content if not isinstance(other, RegisterDef) and other not in (*metas, *early)]
+    definition = next(primitive for primitive in content if isinstance(primitive, RegisterDef))
     first: list[Primitive] = [definition, _OwnFake(made, own), *early]
     made.contents = (*first, *more, *late)
     yield made
@@ -434,8 +435,8 @@ def _custom_op_primitives(
 
 def _custom_op(kept: PythonState) -> OpenCustomOp | None:
     """The object that a call by name goes to."""
-    found = kept.at(CUSTOM_OP)
-    return found[0] if found and isinstance(found[0], OpenCustomOp) else None
+    made = kept.at(CUSTOM_OP)
+    return made[0] if made and isinstance(made[0], OpenCustomOp) else None
 
 
 def _without_parts(kept: PythonState) -> PythonState:
@@ -447,7 +448,7 @@ def _without_parts(kept: PythonState) -> PythonState:
 
 
 def _impls(primitives: Sequence[Primitive]) -> list[RegisterImpl]:
-    return [each for each in primitives if isinstance(each, RegisterImpl)]
+    return [primitive for primitive in primitives if isinstance(primitive, RegisterImpl)]
 
 
 def _kernel_of(device: str | None) -> PythonKey:
@@ -467,7 +468,7 @@ def _key_of_device(device: str | None) -> DispatchKey:
     if device is None:
         return DispatchKey.CompositeExplicitAutograd
     name = _RENAMED_DEVICES.get(device)
-    keys = (each for each in DispatchKey if (each.name == name if name else each.name.lower() == device))
+    keys = (key for key in DispatchKey if (key.name == name if name else key.name.lower() == device))
     return next(keys, DispatchKey.Undefined)
 
 
@@ -480,14 +481,14 @@ def _is_tensor(type_: Type) -> bool:
 
 
 def _has_keyword_tensors(schema: FunctionSchema) -> bool:
-    return any(each.kwarg_only and _is_tensor(each.type) for each in schema.arguments)
+    return any(argument.kwarg_only and _is_tensor(argument.type) for argument in schema.arguments)
 
 
 def _lacks_device(call: TorchLibraryCall, schema: FunctionSchema) -> bool:
     """Whether a `custom_op` cannot choose among its kernels for device types."""
-    if not call.on or any(_is_tensor(each.type) for each in schema.arguments):
+    if not call.on or any(_is_tensor(argument.type) for argument in schema.arguments):
         return False
-    return not any(each.name == "device" and each.type == SimpleType("Device") for each in schema.arguments)
+    return not any(argument.name == "device" and argument.type == SimpleType("Device") for argument in schema.arguments)
 
 
 def _is_functional(schema: FunctionSchema, *, views: bool) -> bool:

@@ -1,6 +1,6 @@
 """The application of `dispatchlab explore`, with textual: nothing else imports it, or textual.
 
-What it shows is in `analysis/session.py`, which knows nothing of it.
+What it shows is in `questions/session/session.py`, which knows nothing of it.
 
 - `app`: the application: its panes, its keys, and what they do to the session.
 - `panes`: the widgets: lists that are toggled and dragged, and what stands beside them.

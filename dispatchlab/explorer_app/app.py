@@ -19,15 +19,8 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import ContentSwitcher, Footer, OptionList, Static
 from textual.worker import get_current_worker
 
-from dispatchlab.analysis.engines import EngineName
-from dispatchlab.analysis.report import Report
-from dispatchlab.analysis.run_scenario import RunOptions, run_scenario
-from dispatchlab.analysis.session import Around, InteractiveSession, Runner, SessionError, StoppedError
-from dispatchlab.analysis.session_subject import Catalogue, Subject, saved_scenario
-from dispatchlab.atomic_write import write_file
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.escape import one_line, printable
-from dispatchlab.explore.limits import Progress
 from dispatchlab.explorer_app.call_text import explain_call
 from dispatchlab.explorer_app.panes import (
     AroundPane,
@@ -51,11 +44,18 @@ from dispatchlab.explorer_app.texts import (
     table_text,
     verdict_text,
 )
-from dispatchlab.file_kinds import FileKind, check_output, marked
+from dispatchlab.files.atomic_write import write_file
+from dispatchlab.files.file_kinds import FileKind, check_output, marked
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.sequence import format_sequence
-from dispatchlab.render.rich_view import plain
-from dispatchlab.render.styles import BAD, WARNING
+from dispatchlab.prover.limits import Progress
+from dispatchlab.questions.order.report import Report
+from dispatchlab.questions.order.run_scenario import RunOptions, run_scenario
+from dispatchlab.questions.session.session import Around, InteractiveSession, Runner, SessionError, StoppedError
+from dispatchlab.questions.session.session_subject import Catalogue, Subject, saved_scenario
+from dispatchlab.sources.engines import EngineName
+from dispatchlab.views.console import plain
+from dispatchlab.views.styles import BAD, WARNING
 
 PaneName: TypeAlias = Literal["registrations", "sequence", "table", "around", "explain", "check"]
 

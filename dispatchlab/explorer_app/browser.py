@@ -30,9 +30,8 @@ _LOOK_EVERY_S = 0.02
 class PortError(DispatchLabError):
     """The page cannot be served at the port."""
 
-    def __init__(self, port: int, reason: str) -> None:
-        super().__init__(port, reason)
-        self.port, self.reason = port, reason
+    port: int
+    reason: str
 
     def __str__(self) -> str:
         return f"port {self.port} of {HOST} cannot be used: {self.reason}; leave --port out for a free one"

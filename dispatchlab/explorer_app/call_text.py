@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from dispatchlab.call.explain import CallExplanation, describe_arguments, explain, schema_of, thread_keys
 from dispatchlab.model.keys import parse_key
 from dispatchlab.model.operator_view import OperatorView
+from dispatchlab.questions.explain.argument_specs import describe_arguments
+from dispatchlab.questions.explain.hops import explain, schema_of, thread_keys
+from dispatchlab.questions.explain.result import CallExplanation
 
 _CALL = re.compile(r"\s*[\w:.]*\s*\((?P<inside>.*)\)\s*", re.DOTALL)
 _GUARD = re.compile(r"(include|exclude)\s*=\s*(.*)", re.DOTALL)

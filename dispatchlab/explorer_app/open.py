@@ -9,21 +9,21 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from dispatchlab.adopt.demo import demo_text
-from dispatchlab.analysis.engines import EngineName
-from dispatchlab.analysis.session import Runner, SessionError
-from dispatchlab.analysis.session_subject import (
+from dispatchlab.errors import DispatchLabError
+from dispatchlab.explorer_app.app import ExplorerApp, Setting
+from dispatchlab.model.sequence import format_sequence, parse_sequence
+from dispatchlab.questions.session.session import Runner, SessionError
+from dispatchlab.questions.session.session_subject import (
     Catalogue,
     Subject,
     engine_of_session,
     runner_for,
     subject_of_scenario,
 )
-from dispatchlab.analysis.sources import LIVE, check_source, is_registry_source, is_scenario_source, recorded_from
-from dispatchlab.errors import DispatchLabError
-from dispatchlab.explorer_app.app import ExplorerApp, Setting
-from dispatchlab.model.sequence import format_sequence, parse_sequence
-from dispatchlab.registry.builds import default_registry
+from dispatchlab.records.builds import default_registry
 from dispatchlab.scenario.load import load_scenario, parse_scenario
+from dispatchlab.sources.engines import EngineName
+from dispatchlab.sources.find_sources import LIVE, check_source, is_registry_source, is_scenario_source, recorded_from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,12 +117,9 @@ def make_app(asked: Asked, resources: ExitStack, *, report: Callable[[str], None
 class AfterNothingError(DispatchLabError):
     """A sequence was given and no registrations that it could number."""
 
-    def __init__(self, sequence: str) -> None:
-        super().__init__(sequence)
-        self.sequence = sequence
+    sequence: str
 
-    def __str__(self) -> str:
-        return f"--after {self.sequence} numbers registrations: name a scenario or one operator"
+    template = "--after {sequence} numbers registrations: name a scenario or one operator"
 
 
 def _begun(subject: Subject | None, after: str) -> Subject:

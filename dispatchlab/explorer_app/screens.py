@@ -15,7 +15,7 @@ from textual.widgets import Input, Label, OptionList, Static
 from textual.widgets.option_list import Option
 
 from dispatchlab.escape import printable
-from dispatchlab.render.rich_view import plain
+from dispatchlab.views.console import plain
 
 MOST_SHOWN = 100
 """The results that a search lists; further letters find the others."""

@@ -14,24 +14,24 @@ from rich.padding import Padding
 from rich.style import Style
 from rich.text import Text
 
-from dispatchlab.analysis.explain_calls import unanswered
-from dispatchlab.analysis.report import Report
-from dispatchlab.analysis.session import Around, Moment, Neighbour, RowChange, changed_rows
-from dispatchlab.analysis.session_subject import Subject
-from dispatchlab.analysis.table_groups import KernelGroup, group_by_kernel
-from dispatchlab.call.explain import CallExplanation
-from dispatchlab.explore.result import Counterexample, Verdict
 from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.operator_view import OperatorView
 from dispatchlab.model.registration import Block, Claim, Def, Fallback, Impl, NameOnly, PythonImpl, Registration
 from dispatchlab.model.sequence import Step, StepSequence, format_sequence
-from dispatchlab.render.explain import explanation_text
-from dispatchlab.render.key_names import key_names
-from dispatchlab.render.operator_text import operator_text
-from dispatchlab.render.rich_view import plain
-from dispatchlab.render.styles import ACTUAL, BAD, EXPECTED, GOOD, QUIET, REASON_STYLES, TITLE, VERDICT_STYLES, WARNING
-from dispatchlab.render.text import FLAWS, reasons
+from dispatchlab.prover.result import Counterexample, Verdict
+from dispatchlab.questions.dump.operator_text import operator_text
+from dispatchlab.questions.dump.table_groups import KernelGroup, group_by_kernel
+from dispatchlab.questions.explain.blocks import explanation_text
+from dispatchlab.questions.explain.explain_operator import unanswered
+from dispatchlab.questions.explain.result import CallExplanation
+from dispatchlab.questions.order.report import Report
+from dispatchlab.questions.order.report_text import FLAWS, reasons
+from dispatchlab.questions.session.session import Around, Moment, Neighbour, RowChange, changed_rows
+from dispatchlab.questions.session.session_subject import Subject
+from dispatchlab.views.console import plain
+from dispatchlab.views.key_names import key_names
+from dispatchlab.views.styles import ACTUAL, BAD, EXPECTED, GOOD, QUIET, REASON_STYLES, TITLE, VERDICT_STYLES, WARNING
 
 ON, OFF, REFUSED = "●", "○", "✗"
 CHANGED = "▸"
@@ -346,7 +346,7 @@ def verdict_text(report: Report) -> Text:
 
 
 def _orders(count: int) -> str:
-    from dispatchlab.explore.limits import short_text
+    from dispatchlab.prover.limits import short_text
 
     return f"{short_text(count)} order{'' if count == 1 else 's'}"
 

@@ -22,11 +22,11 @@ from dispatchlab.layers.derivatives import Calls
 from dispatchlab.layers.transform_errors import TransformError, TransformErrorKind
 from dispatchlab.layers.views import history_of
 from dispatchlab.model.key_set import DispatchKeySet
-from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.keys import AUTOCAST_KEY_OF_BACKEND
 
 BoxedKernel: TypeAlias = Callable[[Operator, list[object]], None]
 
-AUTOCAST_KEYS: dict[str, DispatchKey] = {"cpu": DispatchKey.AutocastCPU, "cuda": DispatchKey.AutocastCUDA}
+KEY_OF_DEVICE = {device: AUTOCAST_KEY_OF_BACKEND[device.upper()] for device in ("cpu", "cuda")}
 """The key of each kind of device for which operators have kernels."""
 
 
@@ -36,7 +36,7 @@ _POLICED = {
 }
 
 POLICIES: dict[str, dict[str, CastPolicy]] = {
-    device: {name: policy_of(AUTOCAST_KEYS[device], f"aten::{name}") for name in names}
+    device: {name: policy_of(KEY_OF_DEVICE[device], f"aten::{name}") for name in names}
     for device, names in _POLICED.items()
 }
 """The operators with a policy, by device; every other one falls through."""
@@ -101,9 +101,9 @@ class autocast(KeyGuard):
 
     def _wanted(self) -> tuple[DispatchKeySet, DispatchKeySet, bool]:
         excluded = (
-            thread.excluded.remove(AUTOCAST_KEYS[self.device])
+            thread.excluded.remove(KEY_OF_DEVICE[self.device])
             if self.enabled
-            else thread.excluded.add(AUTOCAST_KEYS[self.device])
+            else thread.excluded.add(KEY_OF_DEVICE[self.device])
         )
         return thread.included, excluded, thread.inference
 
@@ -129,7 +129,7 @@ class autocast(KeyGuard):
 
 def is_autocast_enabled(device: str) -> bool:
     """Whether operators on this kind of device get other dtypes now."""
-    return not thread.excluded.has(AUTOCAST_KEYS[device])
+    return not thread.excluded.has(KEY_OF_DEVICE[device])
 
 
 def autocast_dtype(device: str) -> DType:
@@ -148,7 +148,7 @@ def autocast_kernel(calls: Calls, device: str, policy: CastPolicy) -> BoxedKerne
 
     def kernel(called: Operator, stack: list[object]) -> None:
         start = len(stack) - len(called.schema.arguments)
-        with ExcludeDispatchKeyGuard(AUTOCAST_KEYS[device]):
+        with ExcludeDispatchKeyGuard(KEY_OF_DEVICE[device]):
             match policy:
                 case CastPolicy.LOWER_PRECISION:
                     wanted = _thread.dtypes[device]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from dispatchlab._short_repr import member_repr
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.model.short_repr import member_repr
 
 
 class AutogradErrorKind(StrEnum):
@@ -33,15 +33,12 @@ class AutogradError(DispatchLabError):
     ...     print(error.kind)
     no_gradient
 
-    Args:
+    Attributes:
         kind: why.
         message: what was found, and what to do.
     """
 
-    def __init__(self, kind: AutogradErrorKind, message: str) -> None:
-        super().__init__(kind, message)
-        self.kind = kind
-        self.message = message
+    kind: AutogradErrorKind
+    message: str
 
-    def __str__(self) -> str:
-        return f"{self.kind}: {self.message}"
+    template = "{kind}: {message}"

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
+from dispatchlab._short_repr import member_repr
 from dispatchlab.call.operators import Operator
 from dispatchlab.call.tensor import Tensor
 from dispatchlab.layers.autograd_graph import Gradients, Node, register_hook
@@ -19,7 +20,6 @@ from dispatchlab.layers.views import history_of
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.schema_types import OPTIONAL_TENSORS
-from dispatchlab.model.short_repr import member_repr
 
 # Note [No check of what a kernel below autograd does]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~

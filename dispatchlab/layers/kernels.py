@@ -1,13 +1,15 @@
 """Backend kernels: numpy on the arrays of CPU and CUDA tensors, and shapes alone on Meta.
 
-A kernel knows nothing of autograd, of views or of versions; other keys see to them.
+A kernel knows nothing of autograd, of views or of versions; other keys see to them. It is written once: its first
+argument, `Results`, makes what it returns, of what it computes or, on Meta, of the shape alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
-from typing import Any, Literal
+from dataclasses import dataclass
+from functools import partial, reduce, update_wrapper
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -98,17 +100,32 @@ def _bytes_of(array: Array) -> tuple[int, int]:
     return start, start + array.nbytes
 
 
+Size = Sequence[int]
+Number = int | float | complex
 Fill = Callable[[tuple[int, ...], np.dtype[Any]], Array]
 
 
+class _Options(Protocol):
+    """What a new tensor is like, beside its shape; a tensor has it."""
+
+    @property
+    def dtype(self) -> DType: ...
+
+    @property
+    def layout(self) -> Layout: ...
+
+    @property
+    def device(self) -> Device: ...
+
+
 def _new(
-    self: Tensor, shape: tuple[int, ...], fill: Fill, dtype: DType | None, layout: Layout | None, device: Device | None
+    shape: Size, fill: Fill, like: _Options, dtype: DType | None, layout: Layout | None, device: Device | None
 ) -> Tensor:
-    """A tensor with these options, and those of `self` where they are None; on Meta nothing is filled."""
-    kind = self.dtype if dtype is None else dtype
-    where = self.device if device is None else device
-    array = stand_in(shape, kind) if where.type is DeviceType.META else fill(shape, kind.numpy)
-    return Tensor(array, dtype=kind, device=where, layout=self.layout if layout is None else layout)
+    """A tensor with these options, and those of `like` where they are None; on Meta nothing is filled."""
+    kind = like.dtype if dtype is None else dtype
+    where = like.device if device is None else device
+    array = stand_in(tuple(shape), kind) if where.type is DeviceType.META else fill(tuple(shape), kind.numpy)
+    return Tensor(array, dtype=kind, device=where, layout=like.layout if layout is None else layout)
 
 
 def _filled_like(fill: Fill) -> Callable[..., Tensor]:
@@ -121,13 +138,15 @@ def _filled_like(fill: Fill) -> Callable[..., Tensor]:
         pin_memory: bool | None = None,
         memory_format: MemoryFormat | None = None,
     ) -> Tensor:
-        return _new(self, self.shape, fill, dtype, layout, device)
+        return _new(self.shape, fill, self, dtype, layout, device)
 
     return kernel
 
 
-def _strided(stride: Sequence[int]) -> Fill:
+def _strided(name: str, size: Size, stride: Size) -> Fill:
     """Memory for a shape with these strides, which nobody has written."""
+    if len(size) != len(stride) or any(one < 0 for one in (*size, *stride)):
+        raise refused(f"{name} got the size {list(size)} and the strides {list(stride)}")
 
     def fill(shape: tuple[int, ...], kind: np.dtype[Any]) -> Array:
         last = 0 if 0 in shape else 1 + sum((one - 1) * step for one, step in zip(shape, stride, strict=True))
@@ -148,11 +167,7 @@ def new_empty_strided(
     pin_memory: bool | None = None,
 ) -> Tensor:
     """`new_empty_strided`."""
-    if len(size) != len(stride) or any(one < 0 for one in (*size, *stride)):
-        raise refused(f"new_empty_strided got the size {list(size)} and the strides {list(stride)}")
-
-    fill = _strided(stride)
-    return _new(self, tuple(size), fill, dtype, layout, device)
+    return _new(size, _strided("new_empty_strided", size, stride), self, dtype, layout, device)
 
 
 def _check_copied(self: Tensor, src: Tensor) -> None:
@@ -190,7 +205,7 @@ def _to_copy(
     non_blocking: bool = False,
     memory_format: MemoryFormat | None = None,
 ) -> Tensor:
-    made = _new(self, self.shape, np.empty, dtype, layout, device)
+    made = _new(self.shape, np.empty, self, dtype, layout, device)
     return made if made.device.type is DeviceType.META else copy_(made, self)
 
 
@@ -234,9 +249,6 @@ def zeros_kernel(empty: Operator) -> Callable[..., Tensor]:
     return zeros
 
 
-Size = Sequence[int]
-Number = int | float | complex
-
 _random = Generator()
 
 
@@ -265,16 +277,60 @@ def _together(name: str, first: Tensor, second: Tensor) -> Device:
     return first.device
 
 
+# -- results: a kernel is written once, for a backend that computes and for Meta
+
+
+class _Computed:
+    """The results of CPU and CUDA: what is computed, on the device of the arguments."""
+
+    together = staticmethod(_together)
+
+    @staticmethod
+    def result(
+        compute: Callable[[], Array], shape: tuple[int, ...], like: Tensor, dtype: DType, device: Device | None = None
+    ) -> Tensor:
+        """A result with what `compute` gives."""
+        where = like.device if device is None else device
+        return Tensor(np.asarray(compute()), device=where, layout=like.layout, dtype=dtype)
+
+    @staticmethod
+    def written(self: Tensor, compute: Callable[[], Array]) -> Tensor:
+        """The tensor, after what `compute` gives was written into it."""
+        self.data[...] = stored(compute(), self.dtype)
+        return self
+
+
+class _Shaped:
+    """The results of Meta: shapes alone."""
+
+    @staticmethod
+    def together(name: str, first: Tensor, second: Tensor) -> Device:
+        """The device of a result."""
+        return first.device
+
+    @staticmethod
+    def result(
+        compute: Callable[[], Array], shape: tuple[int, ...], like: Tensor, dtype: DType, device: Device | None = None
+    ) -> Tensor:
+        """A result of this shape; nothing is computed."""
+        return Tensor(stand_in(shape, dtype), device=like.device, layout=like.layout, dtype=dtype)
+
+    @staticmethod
+    def written(self: Tensor, compute: Callable[[], Array]) -> Tensor:
+        """The tensor."""
+        return self
+
+
+Results = type[_Computed] | type[_Shaped]
+"""Where a kernel has its results from, its first argument."""
+
+
 # -- pointwise
 
-_BINARY: dict[str, Callable[[Array, Array], Array]] = {
-    "add": lambda first, second: first + second,
-    "sub": lambda first, second: first - second,
-    "mul": lambda first, second: first * second,
-}
+_BINARY: dict[str, Callable[[Array, Array], Array]] = {"add": np.add, "sub": np.subtract, "mul": np.multiply}
 
 
-def _binary_dtype(self: Tensor, other: Tensor, alpha: Number) -> DType:
+def _binary_dtype(self: Tensor, other: Tensor, alpha: Number = 1) -> DType:
     dtype = result_dtype([one.item() if one.is_wrapped_number else (one.dtype, one.dim) for one in (self, other)])
     if isinstance(alpha, float | complex) and dtype.category < 2:
         raise refused(f"alpha={alpha} is not an integer, and the result is of {dtype}")
@@ -284,13 +340,16 @@ def _binary_dtype(self: Tensor, other: Tensor, alpha: Number) -> DType:
 def _binary(name: str) -> Callable[..., Tensor]:
     compute = _BINARY[name]
 
-    def kernel(self: Tensor, other: Tensor, *, alpha: Number = 1) -> Tensor:
-        device = _together(name, self, other)
-        shape_of(name, self.shape, other.shape)
+    def kernel(results: Results, self: Tensor, other: Tensor, *, alpha: Number = 1) -> Tensor:
+        device = results.together(name, self, other)
+        shape = shape_of(name, self.shape, other.shape)
         dtype = _binary_dtype(self, other, alpha)
-        second = as_dtype(other, dtype)
-        array = compute(as_dtype(self, dtype), second if alpha == 1 else second * np.asarray(alpha, dtype.numpy))
-        return Tensor(np.asarray(array), device=device, dtype=dtype, layout=self.layout)
+
+        def elements() -> Array:
+            second = as_dtype(other, dtype)
+            return compute(as_dtype(self, dtype), second if alpha == 1 else second * np.asarray(alpha, dtype.numpy))
+
+        return results.result(elements, shape, self, dtype, device)
 
     return kernel
 
@@ -298,10 +357,9 @@ def _binary(name: str) -> Callable[..., Tensor]:
 def _binary_in_place(name: str) -> Callable[..., Tensor]:
     compute = _binary(name)
 
-    def kernel(self: Tensor, other: Tensor, **alpha: Number) -> Tensor:
+    def kernel(results: Results, self: Tensor, other: Tensor, **alpha: Number) -> Tensor:
         _check_in_place(name, self, other)
-        self.data[...] = stored(compute(self, other, **alpha).data, self.dtype)
-        return self
+        return results.written(self, lambda: compute(results, self, other, **alpha).data)
 
     return kernel
 
@@ -310,85 +368,46 @@ def _check_in_place(name: str, self: Tensor, other: Tensor) -> None:
     check_overlap(f"{name}_", self, other)
     if shape_of(name, self.shape, other.shape) != self.shape:
         raise refused(f"{name}_ cannot write a result of shape {list(other.shape)} into {list(self.shape)}")
-    dtype = _binary_dtype(self, other, 1)
+    dtype = _binary_dtype(self, other)
     if dtype.category > self.dtype.category:
         raise refused(f"{name}_ cannot write a result of {dtype} into {self.dtype}")
 
 
-def _meta_binary(name: str) -> Callable[..., Tensor]:
-    def kernel(self: Tensor, other: Tensor, *, alpha: Number = 1) -> Tensor:
-        shape = shape_of(name, self.shape, other.shape)
-        return like(stand_in(shape, dtype := _binary_dtype(self, other, alpha)), self, dtype)
-
-    return kernel
-
-
-def _meta_binary_in_place(name: str) -> Callable[..., Tensor]:
-    def kernel(self: Tensor, other: Tensor, **alpha: Number) -> Tensor:
-        _check_in_place(name, self, other)
-        return self
-
-    return kernel
-
-
-def mul_scalar(self: Tensor, other: Number) -> Tensor:
+def mul_scalar(results: Results, self: Tensor, other: Number) -> Tensor:
     """`mul.Scalar`."""
     dtype = result_dtype([(self.dtype, self.dim), other])
-    return like(as_dtype(self, dtype) * np.asarray(other, dtype.numpy), self, dtype)
+    return results.result(lambda: as_dtype(self, dtype) * np.asarray(other, dtype.numpy), self.shape, self, dtype)
 
 
-def meta_mul_scalar(self: Tensor, other: Number) -> Tensor:
-    """`mul.Scalar` on Meta."""
-    dtype = result_dtype([(self.dtype, self.dim), other])
-    return like(stand_in(self.shape, dtype), self, dtype)
-
-
-def _unary(compute: Callable[[Array], Array], *, floating: bool) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
-    def dtype_of(self: Tensor) -> DType:
+def _unary(compute: Callable[[Array], Array], *, floating: bool = False) -> Callable[..., Tensor]:
+    def kernel(results: Results, self: Tensor) -> Tensor:
         if compute is np.negative and self.dtype is DType.bool:
             raise refused("neg cannot negate bool: use logical operators")
-        return DEFAULT_DTYPE if floating and self.dtype.category < 2 else self.dtype
+        dtype = DEFAULT_DTYPE if floating and self.dtype.category < 2 else self.dtype
+        return results.result(lambda: compute(as_dtype(self, dtype)), self.shape, self, dtype)
 
-    def kernel(self: Tensor) -> Tensor:
-        dtype = dtype_of(self)
-        return like(compute(as_dtype(self, dtype)), self, dtype)
-
-    def meta(self: Tensor) -> Tensor:
-        dtype = dtype_of(self)
-        return like(stand_in(self.shape, dtype), self, dtype)
-
-    return kernel, meta
+    return kernel
 
 
-def threshold_backward(grad_output: Tensor, self: Tensor, threshold: Number) -> Tensor:
+def threshold_backward(results: Results, grad_output: Tensor, self: Tensor, threshold: Number) -> Tensor:
     """The gradient where `self` is above the threshold, and 0 elsewhere."""
-    return like(np.where(self.data > threshold, grad_output.data, 0), self, grad_output.dtype)
+    return results.result(
+        lambda: np.where(self.data > threshold, grad_output.data, 0), self.shape, self, grad_output.dtype
+    )
 
 
-def meta_threshold_backward(grad_output: Tensor, self: Tensor, threshold: Number) -> Tensor:
-    """`threshold_backward` on Meta."""
-    return like(stand_in(self.shape, grad_output.dtype), self, grad_output.dtype)
-
-
-def _true_dtype(self: Tensor, other: Tensor) -> DType:
-    dtype = _binary_dtype(self, other, 1)
-    return DEFAULT_DTYPE if dtype.category < 2 else dtype
-
-
-def div(self: Tensor, other: Tensor) -> Tensor:
+def div(results: Results, self: Tensor, other: Tensor) -> Tensor:
     """`div.Tensor`: true division, of integers, too."""
-    device = _together("div", self, other)
-    shape_of("div", self.shape, other.shape)
-    dtype = _true_dtype(self, other)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        array = as_dtype(self, dtype) / as_dtype(other, dtype)
-    return Tensor(np.asarray(array), device=device, dtype=dtype, layout=self.layout)
+    device = results.together("div", self, other)
+    shape = shape_of("div", self.shape, other.shape)
+    common = _binary_dtype(self, other)
+    dtype = DEFAULT_DTYPE if common.category < 2 else common
 
+    def elements() -> Array:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return as_dtype(self, dtype) / as_dtype(other, dtype)
 
-def meta_div(self: Tensor, other: Tensor) -> Tensor:
-    """`div.Tensor` on Meta."""
-    dtype = _true_dtype(self, other)
-    return like(stand_in(shape_of("div", self.shape, other.shape), dtype), self, dtype)
+    return results.result(elements, shape, self, dtype, device)
 
 
 _COMPARED: dict[str, Callable[[Array, Any], Array]] = {
@@ -401,147 +420,97 @@ _COMPARED: dict[str, Callable[[Array, Any], Array]] = {
 }
 
 
-def _compared(name: str) -> dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor]]]:
-    """The kernels that compare with a tensor and with a number, elsewhere and on Meta, by overload."""
+def _compared(name: str) -> dict[str, Callable[..., Tensor]]:
+    """The kernels that compare with a tensor and with a number, by overload."""
     compute = _COMPARED[name]
 
-    def with_tensor(self: Tensor, other: Tensor) -> Tensor:
-        device = _together(name, self, other)
-        shape_of(name, self.shape, other.shape)
-        dtype = _binary_dtype(self, other, 1)
-        array = compute(as_dtype(self, dtype), as_dtype(other, dtype))
-        return Tensor(np.asarray(array), device=device, dtype=DType.bool, layout=self.layout)
+    def with_tensor(results: Results, self: Tensor, other: Tensor) -> Tensor:
+        device = results.together(name, self, other)
+        shape = shape_of(name, self.shape, other.shape)
+        dtype = _binary_dtype(self, other)
+        elements = lambda: compute(as_dtype(self, dtype), as_dtype(other, dtype))  # noqa: E731
+        return results.result(elements, shape, self, DType.bool, device)
 
-    def with_number(self: Tensor, other: Number) -> Tensor:
+    def with_number(results: Results, self: Tensor, other: Number) -> Tensor:
         dtype = result_dtype([(self.dtype, self.dim), other])
-        return like(compute(as_dtype(self, dtype), np.asarray(other, dtype.numpy)), self, DType.bool)
+        elements = lambda: compute(as_dtype(self, dtype), np.asarray(other, dtype.numpy))  # noqa: E731
+        return results.result(elements, self.shape, self, DType.bool)
 
-    def meta_with_tensor(self: Tensor, other: Tensor) -> Tensor:
-        return like(stand_in(shape_of(name, self.shape, other.shape), DType.bool), self, DType.bool)
-
-    def meta_with_number(self: Tensor, other: Number) -> Tensor:
-        return like(stand_in(self.shape, DType.bool), self, DType.bool)
-
-    return {f"{name}.Tensor": (with_tensor, meta_with_tensor), f"{name}.Scalar": (with_number, meta_with_number)}
+    return {f"{name}.Tensor": with_tensor, f"{name}.Scalar": with_number}
 
 
 # -- matrices and sums
 
-
-def _mm_shape(self: Tensor, mat2: Tensor) -> tuple[int, ...]:
-    if self.dim != 2 or mat2.dim != 2 or self.shape[1] != mat2.shape[0] or self.dtype != mat2.dtype:
-        found = f"{self.dtype}{list(self.shape)} and {mat2.dtype}{list(mat2.shape)}"
-        raise refused(f"mm expects two matrices of one dtype and of shapes [n, m] and [m, p], but got {found}")
-    return (self.shape[0], mat2.shape[1])
-
-
-def mm(self: Tensor, mat2: Tensor) -> Tensor:
-    """`mm`."""
-    _together("mm", self, mat2)
-    _mm_shape(self, mat2)
-    return like(self.data @ mat2.data, self, self.dtype)
+_PRODUCTS = {
+    "mm": (2, 2, "two matrices of one dtype and of shapes [n, m] and [m, p]"),
+    "mv": (2, 1, "a matrix and a vector of one dtype and of shapes [n, m] and [m]"),
+    "dot": (1, 1, "two vectors of one dtype and size"),
+    "bmm": (3, 3, "batches of one dtype and of shapes [b, n, m] and [b, m, p]"),
+}
+"""The dimensions of both arguments, and what is expected of them, in words."""
 
 
-def meta_mm(self: Tensor, mat2: Tensor) -> Tensor:
-    """`mm` on Meta."""
-    return like(stand_in(_mm_shape(self, mat2), self.dtype), self)
+def _product(name: str) -> Callable[..., Tensor]:
+    first, second, expected = _PRODUCTS[name]
+
+    def kernel(results: Results, self: Tensor, other: Tensor) -> Tensor:
+        results.together(name, self, other)
+        fits = (self.dim, other.dim, self.dtype) == (first, second, other.dtype)
+        if not fits or self.shape[-1] != other.shape[-2:][0] or self.shape[:-2] != other.shape[:-2]:
+            shapes = f"{self.dtype}{list(self.shape)} and {other.dtype}{list(other.shape)}"
+            raise refused(f"{name} expects {expected}, but got {shapes}")
+        shape = (*self.shape[:-1], *other.shape[-1:][: second - 1])
+        return results.result(lambda: self.data @ other.data, shape, self, self.dtype)
+
+    return kernel
 
 
-def _mv_shape(self: Tensor, vec: Tensor) -> tuple[int, ...]:
-    if self.dim != 2 or vec.dim != 1 or self.shape[1] != vec.shape[0] or self.dtype != vec.dtype:
-        found = f"{self.dtype}{list(self.shape)} and {vec.dtype}{list(vec.shape)}"
-        raise refused(f"mv expects a matrix and a vector of one dtype and of shapes [n, m] and [m], but got {found}")
-    return self.shape[:1]
-
-
-def mv(self: Tensor, vec: Tensor) -> Tensor:
-    """`mv`."""
-    _together("mv", self, vec)
-    _mv_shape(self, vec)
-    return like(self.data @ vec.data, self, self.dtype)
-
-
-def meta_mv(self: Tensor, vec: Tensor) -> Tensor:
-    """`mv` on Meta."""
-    return like(stand_in(_mv_shape(self, vec), self.dtype), self)
-
-
-def _check_dot(self: Tensor, tensor: Tensor) -> None:
-    if self.dim != 1 or tensor.dim != 1 or self.shape != tensor.shape or self.dtype != tensor.dtype:
-        found = f"{self.dtype}{list(self.shape)} and {tensor.dtype}{list(tensor.shape)}"
-        raise refused(f"dot expects two vectors of one dtype and size, but got {found}")
-
-
-def dot(self: Tensor, tensor: Tensor) -> Tensor:
-    """`dot`."""
-    _together("dot", self, tensor)
-    _check_dot(self, tensor)
-    return like(np.asarray(self.data @ tensor.data), self, self.dtype)
-
-
-def meta_dot(self: Tensor, tensor: Tensor) -> Tensor:
-    """`dot` on Meta."""
-    _check_dot(self, tensor)
-    return like(stand_in((), self.dtype), self)
-
-
-def _bmm_shape(self: Tensor, mat2: Tensor) -> tuple[int, ...]:
-    if self.dim != 3 or mat2.dim != 3 or self.shape[::2] != (mat2.shape[0], mat2.shape[1]) or self.dtype != mat2.dtype:
-        found = f"{self.dtype}{list(self.shape)} and {mat2.dtype}{list(mat2.shape)}"
-        raise refused(f"bmm expects batches of one dtype and of shapes [b, n, m] and [b, m, p], but got {found}")
-    return (*self.shape[:2], mat2.shape[2])
-
-
-def bmm(self: Tensor, mat2: Tensor) -> Tensor:
-    """`bmm`."""
-    _together("bmm", self, mat2)
-    _bmm_shape(self, mat2)
-    return like(self.data @ mat2.data, self, self.dtype)
-
-
-def meta_bmm(self: Tensor, mat2: Tensor) -> Tensor:
-    """`bmm` on Meta."""
-    return like(stand_in(_bmm_shape(self, mat2), self.dtype), self)
-
-
-def _sum_dtype(self: Tensor, dtype: DType | None) -> DType:
+def sum_dtype(self: Tensor, dtype: DType | None) -> DType:
+    """The dtype of a sum: that which is asked for, else int64 of integers."""
     return dtype if dtype is not None else DType.int64 if self.dtype.category < 2 else self.dtype
 
 
-def sum_all(self: Tensor, *, dtype: DType | None = None) -> Tensor:
-    """`sum`."""
-    kind = _sum_dtype(self, dtype)
-    return like(self.data.astype(kind.numpy).sum(dtype=kind.numpy), self, kind)
+def reduced(shape: tuple[int, ...], axes: Size, *, keepdim: bool) -> tuple[int, ...]:
+    """The shape after dimensions were taken away, or, with `keepdim`, made 1."""
+    return tuple(1 if at in axes else size for at, size in enumerate(shape) if keepdim or at not in axes)
 
 
-def meta_sum_all(self: Tensor, *, dtype: DType | None = None) -> Tensor:
-    """`sum` on Meta."""
-    return like(stand_in((), _sum_dtype(self, dtype)), self)
-
-
-def _axes(self: Tensor, dim: Size | None) -> tuple[int, ...]:
-    return tuple(range(self.dim)) if not dim else tuple(one % self.dim if self.dim else 0 for one in dim)
-
-
-def sum_dim(self: Tensor, dim: Size | None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:  # noqa: FBT001, FBT002
-    """`sum.dim_IntList`."""
-    kind = _sum_dtype(self, dtype)
-    axes = _axes(self, dim) if self.dim else ()
-    return like(self.data.astype(kind.numpy).sum(axis=axes, dtype=kind.numpy, keepdims=keepdim), self, kind)
-
-
-def meta_sum_dim(self: Tensor, dim: Size | None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:  # noqa: FBT001, FBT002
-    """`sum.dim_IntList` on Meta."""
-    axes = _axes(self, dim) if self.dim else ()
-    sizes = ((1 if at in axes else size) for at, size in enumerate(self.shape) if keepdim or at not in axes)
-    return like(stand_in(tuple(sizes), _sum_dtype(self, dtype)), self)
+def sum_dim(
+    results: Results,
+    self: Tensor,
+    dim: Size | None = None,
+    keepdim: bool = False,  # noqa: FBT001, FBT002
+    *,
+    dtype: DType | None = None,
+) -> Tensor:
+    """`sum` and `sum.dim_IntList`."""
+    kind = sum_dtype(self, dtype)
+    axes = tuple(one % self.dim for one in dim) if dim and self.dim else tuple(range(self.dim))
+    return results.result(
+        lambda: self.data.astype(kind.numpy).sum(axis=axes, dtype=kind.numpy, keepdims=keepdim),
+        reduced(self.shape, axes, keepdim=keepdim),
+        self,
+        kind,
+    )
 
 
 # -- new tensors
 
 
-def _empty(device: str) -> Callable[..., Tensor]:
-    def kernel(
+@dataclass(frozen=True, slots=True)
+class _Home:
+    """The options of a tensor that is made without any."""
+
+    device: Device
+    dtype: DType = DEFAULT_DTYPE
+    layout: Layout = Layout.strided
+
+
+def _empty_kernels(device: str) -> dict[str, Callable[..., Tensor]]:
+    """The kernels that make an empty tensor on a device, by operator."""
+    home = _Home(Device.parse(device))
+
+    def empty(
         size: Size,
         *,
         dtype: DType | None = None,
@@ -550,17 +519,9 @@ def _empty(device: str) -> Callable[..., Tensor]:
         pin_memory: bool | None = None,
         memory_format: MemoryFormat | None = None,
     ) -> Tensor:
-        kind = DEFAULT_DTYPE if dtype is None else dtype
-        where = Device.parse(home) if device is None else device
-        array = stand_in(tuple(size), kind) if home == "meta" else np.empty(tuple(size), kind.numpy)
-        return Tensor(array, dtype=kind, device=where, layout=Layout.strided if layout is None else layout)
+        return _new(size, np.empty, home, dtype, layout, device)
 
-    home = device
-    return kernel
-
-
-def _empty_strided(device: str) -> Callable[..., Tensor]:
-    def kernel(
+    def empty_strided(
         size: Size,
         stride: Size,
         *,
@@ -569,51 +530,28 @@ def _empty_strided(device: str) -> Callable[..., Tensor]:
         device: Device | None = None,
         pin_memory: bool | None = None,
     ) -> Tensor:
-        if len(size) != len(stride) or any(one < 0 for one in (*size, *stride)):
-            raise refused(f"empty_strided got the size {list(size)} and the strides {list(stride)}")
-        kind = DEFAULT_DTYPE if dtype is None else dtype
-        where = Device.parse(home) if device is None else device
-        array = stand_in(tuple(size), kind) if home == "meta" else _strided(stride)(tuple(size), kind.numpy)
-        return Tensor(array, dtype=kind, device=where, layout=Layout.strided if layout is None else layout)
+        return _new(size, _strided("empty_strided", size, stride), home, dtype, layout, device)
 
-    home = device
-    return kernel
+    return {"empty.memory_format": empty, "empty_strided": empty_strided}
 
 
-def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+def normal_(
+    results: Results, self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None
+) -> Tensor:
     """`normal_`."""
-    _check_normal(self)
-    source = _random if generator is None else generator
-    self.data[...] = stored(source.random.normal(mean, std, self.shape), self.dtype)
-    return self
-
-
-def meta_normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
-    """`normal_` on Meta."""
-    _check_normal(self)
-    return self
-
-
-def _check_normal(self: Tensor) -> None:
     if self.dtype.category < 2:
         raise refused(f"normal_ draws floating point numbers, and cannot write them to {self.dtype}")
     check_overlap("normal_", self)
+    source = _random if generator is None else generator
+    return results.written(self, lambda: source.random.normal(mean, std, self.shape))
 
 
-def stack(tensors: list[Tensor], dim: int = 0) -> Tensor:
+def stack(results: Results, tensors: list[Tensor], dim: int = 0) -> Tensor:
     """`stack`."""
-    _stack_shape(tensors)
-    return like(
-        np.stack([one.data for one in tensors], dim), tensors[0], reduce(promoted, (one.dtype for one in tensors))
-    )
-
-
-def meta_stack(tensors: list[Tensor], dim: int = 0) -> Tensor:
-    """`stack` on Meta."""
     shape = [*_stack_shape(tensors)]
     shape.insert(dim if dim >= 0 else dim + len(shape) + 1, len(tensors))
     dtype = reduce(promoted, (one.dtype for one in tensors))
-    return like(stand_in(tuple(shape), dtype), tensors[0], dtype)
+    return results.result(lambda: np.stack([one.data for one in tensors], dim), tuple(shape), tensors[0], dtype)
 
 
 def _stack_shape(tensors: list[Tensor]) -> tuple[int, ...]:
@@ -625,30 +563,27 @@ def _stack_shape(tensors: list[Tensor]) -> tuple[int, ...]:
     return shapes[0]
 
 
-def select_backward(grad_output: Tensor, input_sizes: Size, dim: int, index: int) -> Tensor:
+def select_backward(results: Results, grad_output: Tensor, input_sizes: Size, dim: int, index: int) -> Tensor:
     """Zeros with the gradient at one index."""
-    array = np.zeros(tuple(input_sizes), grad_output.dtype.numpy)
-    array[_at(len(array.shape), dim, index)] = grad_output.data
-    return like(array, grad_output, grad_output.dtype)
+
+    def elements() -> Array:
+        array = np.zeros(tuple(input_sizes), grad_output.dtype.numpy)
+        array[_at(len(array.shape), dim, index)] = grad_output.data
+        return array
+
+    return results.result(elements, tuple(input_sizes), grad_output, grad_output.dtype)
 
 
-def meta_select_backward(grad_output: Tensor, input_sizes: Size, dim: int, index: int) -> Tensor:
-    """`select_backward` on Meta."""
-    return like(stand_in(tuple(input_sizes), grad_output.dtype), grad_output)
-
-
-def select_scatter(self: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+def select_scatter(results: Results, self: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """A copy with other elements at one index."""
     _check_scattered(self, src, dim, index)
-    array = self.data.copy()
-    array[_at(self.dim, dim, index)] = src.data
-    return like(array, self, self.dtype)
 
+    def elements() -> Array:
+        array = self.data.copy()
+        array[_at(self.dim, dim, index)] = src.data
+        return array
 
-def meta_select_scatter(self: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
-    """`select_scatter` on Meta."""
-    _check_scattered(self, src, dim, index)
-    return like(stand_in(self.shape, self.dtype), self)
+    return results.result(elements, self.shape, self, self.dtype)
 
 
 def _check_scattered(self: Tensor, src: Tensor, dim: int, index: int) -> None:
@@ -846,64 +781,52 @@ def _as_recorded(view: Tensor, viewed: Tensor) -> Tensor:
     return view
 
 
-_UNARY = {
-    "neg": _unary(np.negative, floating=False),
+_VIEWING = {name: _viewing(compute) for name, compute in _VIEWS.items()}
+
+_KERNELS: dict[str, Callable[..., Tensor]] = {
+    **{f"{name}.Tensor": _binary(name) for name in _BINARY},
+    **{f"{name}_.Tensor": _binary_in_place(name) for name in _BINARY},
+    "neg": _unary(np.negative),
     "sin": _unary(np.sin, floating=True),
     "cos": _unary(np.cos, floating=True),
     "exp": _unary(np.exp, floating=True),
-    "relu": _unary(lambda array: np.maximum(array, 0), floating=False),
-}
-_COMPARING = {name: kernels for each in _COMPARED for name, kernels in _compared(each).items()}
-_VIEWING = {name: _viewing(compute) for name, compute in _VIEWS.items()}
-
-BACKEND_KERNELS: dict[str, Callable[..., Any]] = {
-    **{f"{name}.Tensor": _binary(name) for name in _BINARY},
-    **{f"{name}_.Tensor": _binary_in_place(name) for name in _BINARY},
-    **{name: kernel for name, (kernel, _) in {**_UNARY, **_COMPARING, **_VIEWING}.items()},
+    "relu": _unary(lambda array: np.maximum(array, 0)),
+    **{name: kernel for each in _COMPARED for name, kernel in _compared(each).items()},
+    **{name: _product(name) for name in _PRODUCTS},
     "div.Tensor": div,
-    "_unique2": unique2,
-    "unique_dim": unique_dim,
-    "linalg_lu_factor_ex": lu_factor_ex,
     "mul.Scalar": mul_scalar,
     "threshold_backward": threshold_backward,
-    "mm": mm,
-    "mv": mv,
-    "dot": dot,
-    "bmm": bmm,
     "select_scatter": select_scatter,
-    "sum": sum_all,
+    "sum": sum_dim,
     "sum.dim_IntList": sum_dim,
     "normal_": normal_,
-    **COPYING,
     "stack": stack,
     "select_backward": select_backward,
 }
+"""The kernels that are written once, by operator."""
+
+
+def _with_results(results: Results) -> dict[str, Callable[..., Any]]:
+    """These kernels for a backend; each keeps its name, which debug texts show."""
+    return {name: update_wrapper(partial(kernel, results), kernel) for name, kernel in _KERNELS.items()}
+
+
+BACKEND_KERNELS: dict[str, Callable[..., Any]] = {
+    **_with_results(_Computed),
+    **{name: kernel for name, (kernel, _) in _VIEWING.items()},
+    "_unique2": unique2,
+    "unique_dim": unique_dim,
+    "linalg_lu_factor_ex": lu_factor_ex,
+    **COPYING,
+}
 """The kernels that CPU and CUDA share, by operator."""
 
-EMPTY_KERNELS = {
-    "CPU": {"empty.memory_format": _empty("cpu"), "empty_strided": _empty_strided("cpu")},
-    "CUDA": {"empty.memory_format": _empty("cuda"), "empty_strided": _empty_strided("cuda")},
-    "Meta": {"empty.memory_format": _empty("meta"), "empty_strided": _empty_strided("meta")},
-}
+EMPTY_KERNELS = {key: _empty_kernels(key.lower()) for key in ("CPU", "CUDA", "Meta")}
 """The kernels that make an empty tensor, by key and operator."""
 
 META_KERNELS: dict[str, Callable[..., Tensor]] = {
-    **{f"{name}.Tensor": _meta_binary(name) for name in _BINARY},
-    **{f"{name}_.Tensor": _meta_binary_in_place(name) for name in _BINARY},
-    **{name: kernel for name, (_, kernel) in {**_UNARY, **_COMPARING, **_VIEWING}.items()},
-    "div.Tensor": meta_div,
-    "mul.Scalar": meta_mul_scalar,
-    "threshold_backward": meta_threshold_backward,
-    "mm": meta_mm,
-    "mv": meta_mv,
-    "dot": meta_dot,
-    "bmm": meta_bmm,
-    "select_scatter": meta_select_scatter,
-    "sum": meta_sum_all,
-    "sum.dim_IntList": meta_sum_dim,
-    "normal_": meta_normal_,
+    **_with_results(_Shaped),
+    **{name: kernel for name, (_, kernel) in _VIEWING.items()},
     **COPYING,
-    "stack": meta_stack,
-    "select_backward": meta_select_backward,
 }
 """The kernels of Meta, by operator."""

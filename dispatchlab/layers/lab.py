@@ -21,7 +21,7 @@ from dispatchlab.layers import (
     functional_tensors,
     transforms,
 )
-from dispatchlab.layers.autocast import AUTOCAST_KEYS, POLICIES, autocast_kernel
+from dispatchlab.layers.autocast import KEY_OF_DEVICE, POLICIES, autocast_kernel
 from dispatchlab.layers.backend_select import backend_select, randn_kernel
 from dispatchlab.layers.derivative_table import DERIVATIVES
 from dispatchlab.layers.kernels import BACKEND_KERNELS, EMPTY_KERNELS, META_KERNELS, clone_kernel, copy_, zeros_kernel
@@ -39,9 +39,7 @@ from dispatchlab.layers.schemas import (
 )
 from dispatchlab.layers.tracing import tracer_fallback
 from dispatchlab.layers.views import in_place_kernel, view_kernel
-from dispatchlab.model.keys import DispatchKey
-
-_AUTOCAST = tuple(key.name for key in DispatchKey if key.name.startswith("Autocast"))
+from dispatchlab.model.keys import AUTOCAST_KEYS
 
 
 class Lab:
@@ -237,14 +235,14 @@ class Lab:
 
     def _autocast(self) -> None:
         for device, policies in POLICIES.items():
-            library = self._library("IMPL", AUTOCAST_KEYS[device].name)
+            library = self._library("IMPL", KEY_OF_DEVICE[device].name)
             for name, policy in policies.items():
                 library.impl(name, boxed(autocast_kernel(self, device, policy)))
 
     def _fallbacks(self) -> None:
         if self.dispatcher.builtin_fallbacks:
             return
-        for key in ("BackendSelect", "ADInplaceOrView", "FuncTorchVmapMode", *_AUTOCAST):
+        for key in ("BackendSelect", "ADInplaceOrView", "FuncTorchVmapMode", *map(str, AUTOCAST_KEYS)):
             self._library("IMPL", key, "_").fallback(fallthrough)
         kernel = autograd.autograd_kernel(self, None)
         self._library("IMPL", "Autograd", "_").fallback(boxed(kernel, with_keyset=True))

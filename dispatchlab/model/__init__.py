@@ -10,6 +10,7 @@
 - `schema_types`: the types of arguments and returns;
 - `schema_parser`: `parse_schema` and `parse_name`;
 - `printed_schema`: schemas as PyTorch prints them, which its parser does not always read;
+- `overloads`: which overload a call of a name goes to, and a call that two of them compete for;
 - `function_parameters`: whether a Python function takes the calls of a schema;
 - `operator_runs`: what a run of an operator on inputs shows;
 - `schema_difference`: whether a kernel fits the schema of its operator;

@@ -23,12 +23,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 from typing import NamedTuple
 
+from dispatchlab._short_repr import member_repr
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.keys import MOVED_KEYS, SLOT_OF_KEY, DispatchKey
 from dispatchlab.model.registration import AliasKind, KernelFlags
-from dispatchlab.model.short_repr import member_repr
 
 
 class Provenance(StrEnum):
@@ -50,6 +51,24 @@ class Provenance(StrEnum):
 COMPOSITE = frozenset((Provenance.DEFAULT_BACKEND, Provenance.NESTED, Provenance.MATH, Provenance.BATCHED))
 """The provenances of kernels that are made of other operators and serve many backends."""
 
+PROVENANCE_OF_ALIAS: Mapping[DispatchKey, Provenance] = MappingProxyType(
+    {
+        DispatchKey.CompositeExplicitAutogradNonFunctional: Provenance.DEFAULT_BACKEND,
+        DispatchKey.CompositeExplicitAutograd: Provenance.DEFAULT_BACKEND,
+        DispatchKey.CompositeImplicitAutogradNestedTensor: Provenance.NESTED,
+        DispatchKey.CompositeImplicitAutograd: Provenance.MATH,
+        DispatchKey.Autograd: Provenance.AUTOGRAD,
+        DispatchKey.FuncTorchBatchedDecomposition: Provenance.BATCHED,
+    }
+)
+"""How a table calls a kernel that fills a slot from an alias key; of two keys the one that comes first stands first."""
+
+
+def aliases_of(provenance: Provenance) -> tuple[DispatchKey, ...]:
+    """The alias keys at which kernels of a provenance are registered, the one that comes first first."""
+    return tuple(key for key, of in PROVENANCE_OF_ALIAS.items() if of is provenance)
+
+
 AMBIGUOUS_DEBUG = "ambiguous_autogradother"
 """The debug text of the kernel that AutogradOther holds when two kernels could be meant."""
 
@@ -65,12 +84,10 @@ class DumpError(DispatchLabError):
         wanted: what should have been there.
     """
 
-    def __init__(self, line: str, wanted: str) -> None:
-        super().__init__(line, wanted)
-        self.line, self.wanted = line, wanted
+    line: str
+    wanted: str
 
-    def __str__(self) -> str:
-        return f"this is not the dump of an operator: expected {self.wanted} but found {self.line!r}"
+    template = "this is not the dump of an operator: expected {wanted} but found {line!r}"
 
 
 class UnknownKeyInDumpError(DumpError):
@@ -83,7 +100,6 @@ class UnknownKeyInDumpError(DumpError):
 
     def __init__(self, line: str, key: str) -> None:
         super().__init__(line, "a dispatch key")
-        self.args = line, key
         self.key = key
 
     def __str__(self) -> str:

@@ -8,11 +8,13 @@ that do (`CPU`, `SparseCUDA`, ...), and alias keys, each of which stands for a s
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
+from types import MappingProxyType
 from typing import cast
 
+from dispatchlab._short_repr import member_repr
 from dispatchlab.errors import DispatchLabError, did_you_mean
-from dispatchlab.model.short_repr import member_repr
 
 
 class DispatchKey(IntEnum):
@@ -266,6 +268,15 @@ MOVED_KEYS: frozenset[DispatchKey] = frozenset({DispatchKey.Fake, DispatchKey.Py
 """The keys whose place among the others is not the same in all versions."""
 
 
+AUTOCAST_KEY_OF_BACKEND: Mapping[str, DispatchKey] = MappingProxyType(
+    {key.name.removeprefix("Autocast"): key for key in FUNCTIONALITY_KEYS if key.name.startswith("Autocast")}
+)
+"""The autocast key of each backend that has one, by the name of the backend."""
+
+AUTOCAST_KEYS: tuple[DispatchKey, ...] = tuple(AUTOCAST_KEY_OF_BACKEND.values())
+"""The autocast keys, lowest priority first."""
+
+
 def _runtime_keys() -> tuple[DispatchKey, ...]:
     keys: list[DispatchKey] = []
     for key in FUNCTIONALITY_KEYS:
@@ -322,9 +333,7 @@ PARSED_BY_TORCH: frozenset[DispatchKey] = _parsed_by_torch()
 class UnknownKeyError(DispatchLabError):
     """No dispatch key has this name."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.text = text
+    text: str
 
     def __str__(self) -> str:
         return f"{self.text!r} is not a dispatch key{did_you_mean(self.text, DispatchKey.__members__)}"

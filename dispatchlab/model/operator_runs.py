@@ -5,22 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from dispatchlab._short_repr import member_repr
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.model.short_repr import member_repr
 
 
 class InputsError(DispatchLabError):
     """What is to give the inputs of operators gives none."""
 
-    def __init__(self, reference: str, why: str) -> None:
-        super().__init__(reference, why)
-        self.reference, self.why = reference, why
+    reference: str
+    why: str
 
-    def __str__(self) -> str:
-        return (
-            f"--inputs {self.reference}: {self.why}; expected module:name of a dictionary, or of a function that "
-            "returns one: operator -> a function that makes the arguments of a call"
-        )
+    template = (
+        "--inputs {reference}: {why}; expected module:name of a dictionary, or of a function that "
+        "returns one: operator -> a function that makes the arguments of a call"
+    )
 
 
 class Outcome(StrEnum):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from dispatchlab.files.source_location import SourceLocation
 from dispatchlab.model.dump_format import (
     KernelLine,
     Provenance,
@@ -14,7 +15,6 @@ from dispatchlab.model.dump_format import (
     parse_table,
 )
 from dispatchlab.model.keys import SLOT_OF_KEY
-from dispatchlab.model.registration import SourceLocation
 from dispatchlab.model.snapshot import Snapshot, Violation
 
 OUTRANKED = "a candidate before it"

@@ -45,12 +45,10 @@ class ProfileError(DispatchLabError):
         reason: a clause that says what was found and what was expected.
     """
 
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(path, reason)
-        self.path, self.reason = path, reason
+    path: str
+    reason: str
 
-    def __str__(self) -> str:
-        return f"{self.path}: {self.reason}"
+    template = "{path}: {reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +245,7 @@ def read_profile(path: str | os.PathLike[str]) -> Profile:
         ProfileError: the file cannot be read, is no profile, or contradicts itself.
         OtherFileError: it is another file of dispatchlab.
     """
-    from dispatchlab.bounded_read import ReadError, json_value, read_file  # a bundled profile needs none of these
+    from dispatchlab.files.bounded_read import ReadError, json_value, read_file  # a bundled profile needs none of these
 
     name = os.fspath(path)
     try:
@@ -268,7 +266,7 @@ def read_profile(path: str | os.PathLike[str]) -> Profile:
 
 
 def _other_kind(path: str) -> None:
-    from dispatchlab.file_kinds import FileKind, OtherFileError, content_of
+    from dispatchlab.files.file_kinds import FileKind, OtherFileError, content_of
 
     found = content_of(path)
     if found is not None and found.kind is not FileKind.PROFILE:

@@ -66,20 +66,10 @@ def _overridden(
             yield from (Overridden("the Python kernel for Meta", each.site) for each in python)
             if not python:
                 yield from _kernels(_META, snapshot)
-        case (
-            "meta_functions"
-            | "inductor_decompositions"
-            | "export_decompositions"
-            | "inductor_random_decompositions"
-            | "random_decompositions"
-        ):
-            yield from _other(one, others, "decompositions", "the decomposition")
-        case "dtensor_handlers":
-            yield from _other(one, others, "dtensor_rules", "the sharding rule")
         case "dtensor_rules" if one.key != "strategy" and one.key != "rule":
             yield from _other(one, [each for each in others if each.key == "strategy"], "dtensor_rules", "the strategy")
-        case "inductor_user_lowerings":
-            yield from _other(one, others, "inductor_lowerings", "the lowering")
+        case _ if one.described.over[0]:
+            yield from _other(one, others, *one.described.over)
 
 
 # Note [What takes the place of what]

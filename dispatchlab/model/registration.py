@@ -12,25 +12,14 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
+from dispatchlab._short_repr import member_repr, short_repr
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.short_repr import member_repr, short_repr
 
 if TYPE_CHECKING:
+    from dispatchlab.files.source_location import SourceLocation
     from dispatchlab.model.python_layer import PythonRegistration
     from dispatchlab.model.schema import FunctionSchema
-
-
-@dataclass(frozen=True, slots=True)
-class SourceLocation:
-    """Where something was written: a file, and line and column from 1."""
-
-    file: str
-    line: int
-    column: int = 1
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}"
 
 
 class AliasKind(StrEnum):

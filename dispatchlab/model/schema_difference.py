@@ -13,6 +13,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import NamedTuple
 
+from dispatchlab._short_repr import member_repr
 from dispatchlab.model.schema import Argument, FunctionSchema
 from dispatchlab.model.schema_types import (
     DictType,
@@ -27,7 +28,6 @@ from dispatchlab.model.schema_types import (
     is_symint_type,
     without_size,
 )
-from dispatchlab.model.short_repr import member_repr
 
 
 class DifferenceKind(StrEnum):

@@ -291,17 +291,17 @@ def _flattened(type_: Type) -> tuple[Type, ...]:
 
 
 def _covers(wide: Type, narrow: Type) -> bool:
-    return wide == narrow if NONE in (wide, narrow) else _is_subtype(narrow, wide)
+    return wide == narrow if NONE in (wide, narrow) else is_subtype(narrow, wide)
 
 
-def _is_subtype(narrow: Type, wide: Type) -> bool:
+def is_subtype(narrow: Type, wide: Type) -> bool:
     match wide, narrow:
         case TupleType(these), TupleType(those):
-            return len(these) == len(those) and all(map(_is_subtype, those, these))
+            return len(these) == len(those) and all(map(is_subtype, those, these))
         case OptionalType(inner), OptionalType(element):
-            return _is_subtype(element, inner)
+            return is_subtype(element, inner)
         case OptionalType(inner), _:
-            return narrow == NONE or _is_subtype(narrow, inner)
+            return narrow == NONE or is_subtype(narrow, inner)
         case TypeVariable(), TypeVariable():
             return True
         case SimpleType("Scalar"), _ if narrow in _NUMBERS:

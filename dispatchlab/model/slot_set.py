@@ -91,11 +91,14 @@ def slots_of_key(key: DispatchKey) -> int:
 # A kernel of a backend takes the composite kernel away from "its" autograd slot. Upstream's table of which backends
 # an autograd key has forgets HIP, VE and MTIA: their autograd slots exist, and nothing ever suppresses the composite
 # kernel there. HIP and VE tensors carry AutogradOther, whose set does not name them either.
+FORGOTTEN_BACKENDS = ("HIP", "VE", "MTIA")
+"""The backends of which no kernel takes the composite one away. See Note [Backends of an autograd key]."""
+
 BACKENDS_OF_AUTOGRAD: dict[DispatchKey, int] = {
     **{
         DispatchKey[f"Autograd{name}"]: slots_of((DispatchKey[name],))
         for name in BACKENDS
-        if name not in ("HIP", "VE", "MTIA")
+        if name not in FORGOTTEN_BACKENDS
     },
     DispatchKey.AutogradOther: BACKEND_SLOTS & ~_instances(""),
     DispatchKey.AutogradNestedTensor: NESTED_TENSOR_SLOTS,

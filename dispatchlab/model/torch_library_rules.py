@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
-from dispatchlab.model.profile import version_of
+from dispatchlab.model.profile import bundled_profiles, version_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +22,15 @@ class TorchLibraryRules:
     autocast: frozenset[str] = frozenset({"cpu", "cuda", "mps", "ipu", "xpu", "hpu", "privateuseone"})
 
 
-KNOWN: Mapping[tuple[int, int], TorchLibraryRules] = MappingProxyType(
-    {(2, minor): TorchLibraryRules(f"2.{minor}") for minor in (13, 14, 15)}
-)
-"""The sources of 2.13 and of 2.15 were read and say the same; 2.14 lies between them. Of older ones others are true."""
+SINCE = (2, 13)
+"""The first version of which they are known; of older ones others are true. What adds a PyTorch compares histories of
+calls with it, so that a later version that differs is not bundled before it is modelled."""
 
 
 def torch_library_rules(torch: str) -> TorchLibraryRules | None:
     """The rules of a PyTorch, by its version such as `2.13.0+cpu`; None where they are not known."""
     version = version_of(torch)
-    return None if version is None else KNOWN.get(version)
+    if version is None or version < SINCE:
+        return None
+    name = "{}.{}".format(*version)
+    return TorchLibraryRules(name) if f"torch-{name}" in bundled_profiles() else None

@@ -12,15 +12,13 @@ _SHOWN = 6
 class OverrideError(DispatchLabError):
     """An override went wrong.
 
-    Args:
+    Attributes:
         message: what was found, what was wanted and what to do.
         chain: the handlers that were running, outermost first.
     """
 
-    def __init__(self, message: str, chain: Sequence[str] = ()) -> None:
-        super().__init__(message, tuple(chain))
-        self.message = message
-        self.chain = tuple(chain)
+    message: str
+    chain: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.message}\n  {chain_text(self.chain)}" if self.chain else self.message
@@ -42,9 +40,6 @@ class NoImplementationError(OverrideError, TypeError):
         super().__init__(message)
         self.function = function
         self.tried = tuple(tried)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.function, self.tried)
 
 
 class SignatureMismatchError(OverrideError, TypeError):

@@ -51,8 +51,7 @@ R = TypeVar("R")
 class ClusterMissingError(ClusterError):
     """`distributed` is not installed."""
 
-    def __str__(self) -> str:
-        return "--cluster needs dask.distributed, which is not installed: pip install 'dispatchlab[cluster]'"
+    template = "--cluster needs dask.distributed, which is not installed: pip install 'dispatchlab[cluster]'"
 
 
 class NoSchedulerError(ClusterError):
@@ -63,15 +62,13 @@ class NoSchedulerError(ClusterError):
         reason: what was found there, a clause.
     """
 
-    def __init__(self, address: str, reason: str) -> None:
-        super().__init__(address, reason)
-        self.address, self.reason = address, reason
+    address: str
+    reason: str
 
-    def __str__(self) -> str:
-        return (
-            f"--cluster {self.address}: no Dask scheduler answers there ({self.reason}): start one with "
-            "`dask scheduler`, and name the address that it prints, such as tcp://10.0.0.1:8786"
-        )
+    template = (
+        "--cluster {address}: no Dask scheduler answers there ({reason}): start one with "
+        "`dask scheduler`, and name the address that it prints, such as tcp://10.0.0.1:8786"
+    )
 
 
 class SchedulerLostError(ClusterError):
@@ -79,12 +76,9 @@ class SchedulerLostError(ClusterError):
 
     exit_code = 5
 
-    def __init__(self, address: str) -> None:
-        super().__init__(address)
-        self.address = address
+    address: str
 
-    def __str__(self) -> str:
-        return f"--cluster {self.address}: the connection to the scheduler was lost, and the tasks that ran with it"
+    template = "--cluster {address}: the connection to the scheduler was lost, and the tasks that ran with it"
 
 
 class NoWorkersError(ClusterError):
@@ -97,15 +91,12 @@ class NoWorkersError(ClusterError):
 
     exit_code = 5
 
-    def __init__(self, address: str, seconds: float) -> None:
-        super().__init__(address, seconds)
-        self.address, self.seconds = address, seconds
+    address: str
+    seconds: float
 
-    def __str__(self) -> str:
-        return (
-            f"--cluster {self.address}: for {self.seconds:g} seconds there has been no worker: start some with "
-            f"`dask worker {self.address}`"
-        )
+    template = (
+        "--cluster {address}: for {seconds:g} seconds there has been no worker: start some with `dask worker {address}`"
+    )
 
 
 class OtherInstallationError(ClusterError):
@@ -118,9 +109,10 @@ class OtherInstallationError(ClusterError):
         here: what the client has.
     """
 
-    def __init__(self, worker: str, what: str, there: str, here: str) -> None:
-        super().__init__(worker, what, there, here)
-        self.worker, self.what, self.there, self.here = worker, what, there, here
+    worker: str
+    what: str
+    there: str
+    here: str
 
     def __str__(self) -> str:
         return (
@@ -137,15 +129,13 @@ class WorkerCannotImportError(ClusterError):
         reason: the error there.
     """
 
-    def __init__(self, worker: str, reason: str) -> None:
-        super().__init__(worker, reason)
-        self.worker, self.reason = worker, reason
+    worker: str
+    reason: str
 
-    def __str__(self) -> str:
-        return (
-            f"the worker {self.worker} cannot run dispatchlab ({self.reason}): install the same version there, with "
-            "pip install 'dispatchlab[cluster]'"
-        )
+    template = (
+        "the worker {worker} cannot run dispatchlab ({reason}): install the same version there, with "
+        "pip install 'dispatchlab[cluster]'"
+    )
 
 
 class TaskLostError(ClusterError):
@@ -153,12 +143,9 @@ class TaskLostError(ClusterError):
 
     exit_code = 5
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    reason: str
 
-    def __str__(self) -> str:
-        return f"the cluster did not run a task: {self.reason}"
+    template = "the cluster did not run a task: {reason}"
 
 
 class ClusterExecutor(TaskExecutor):

@@ -6,6 +6,7 @@ counterexamples that were saved; `json_schema` is for editors.
 - scenario: a scenario as a value: registrations, what is observed, and what is claimed about their order
 - registrations: a table of fields for each kind of registration, and what can stand in them; importing kernels
 - modules: the field `modules`: what each module body registers and imports
+- import_orders: the field `imports` of a record: the orders of imports that ran, and what differed
 - python_registrations: what packages register in Python, as a kind of registration and as the field `python`
 - explored: what is explored of a scenario, what Python registers included
 - load: files -> scenarios, and the JSON Schema for editors
@@ -13,7 +14,7 @@ counterexamples that were saved; `json_schema` is for editors.
 - write: scenarios -> files; the digest of a scenario
 - replay_file: counterexamples that were saved: two sequences over a scenario
 
-The field readers themselves lie in `dispatchlab.yaml_fields`, YAML as a tree in `dispatchlab.yaml_tree`.
+The field readers themselves lie in `dispatchlab.files.yaml_fields`, YAML as a tree in `dispatchlab.files.yaml_tree`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING
 from dispatchlab._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from dispatchlab.files.yaml_tree import Problem
     from dispatchlab.scenario.load import ScenarioError, json_schema, load_scenario, parse_scenario
     from dispatchlab.scenario.replay_file import (
         Replay,
@@ -36,13 +38,12 @@ if TYPE_CHECKING:
     )
     from dispatchlab.scenario.scenario import Scenario, registration_names
     from dispatchlab.scenario.write import UnwritableError, scenario_text
-    from dispatchlab.yaml_tree import Problem
 
 _HOME = {
     "json_schema": ".load",
     "load_scenario": ".load",
     "parse_scenario": ".load",
-    "Problem": "..yaml_tree",
+    "Problem": "..files.yaml_tree",
     "ScenarioError": ".load",
     "Replay": ".replay_file",
     "StaleReplayError": ".replay_file",

@@ -30,9 +30,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dispatchlab.explore.program import Module
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import PythonImpl, defined_by, with_defs_needed
+from dispatchlab.prover.program import Module
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class _Chosen:
         from dispatchlab.model.python_layer import NO_CALL_OF_ITS_OWN  # costs start-up, and few scenarios have any
 
         name = PythonImpl(one).operator
-        if self._live and (one.registry in NO_CALL_OF_ITS_OWN or one.effect == "removed"):
+        if self._live and (one.registry in NO_CALL_OF_ITS_OWN or one.is_effect or one.effect == "removed"):
             return False
         if one in self._half or one.rule is None or (one.is_packet and (name.namespace, name.name) in self._bases):
             return False

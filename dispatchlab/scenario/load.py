@@ -7,15 +7,19 @@ parses, that a number is in range) is checked when the file is loaded.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path, PurePath
 from typing import TypeVar
 
-from dispatchlab.bounded_read import ReadError, read_file
 from dispatchlab.errors import nearest
-from dispatchlab.explore.result import Expectation
-from dispatchlab.file_kinds import FileKind, instead
+from dispatchlab.files.bounded_read import ReadError, read_file
+from dispatchlab.files.file_kinds import FileKind, instead
+from dispatchlab.files.yaml_fields import TEXT, Context, Entry, Field, Table, Wrong, list_of, one_of
+from dispatchlab.files.yaml_tree import Listing, Node, Problem, Scalar, YamlError, compose, in_order
 from dispatchlab.model.keys import DispatchKey
+from dispatchlab.prover.result import Expectation
+from dispatchlab.scenario.import_orders import IMPORTS
 from dispatchlab.scenario.modules import MODULE_BODIES, check_modules
 from dispatchlab.scenario.python_registrations import PYTHON
 from dispatchlab.scenario.registrations import (
@@ -31,8 +35,6 @@ from dispatchlab.scenario.registrations import (
     read_all,
 )
 from dispatchlab.scenario.scenario import SEMANTICS, Scenario, operators_named_by
-from dispatchlab.yaml_fields import TEXT, Context, Entry, Field, Table, Wrong, list_of, one_of
-from dispatchlab.yaml_tree import Listing, Node, Problem, Scalar, YamlError, compose, in_order
 
 T = TypeVar("T")
 
@@ -113,7 +115,7 @@ SCENARIO_TABLE = Table(
     "a scenario",
     (
         *(CLAIM, NAMESPACE_FIELD, SEMANTICS_FIELD, REGISTRY, PACKAGES, CLASSES, OPERATORS, KEYS, ORDER),
-        *(MODULES, PYTHON, EXPECT, REGISTRATIONS),
+        *(MODULES, PYTHON, IMPORTS, EXPECT, REGISTRATIONS),
     ),
 )
 
@@ -249,16 +251,26 @@ def _read(root: Node, context: Context) -> Scenario | None:
         registrations=tuple(registrations),
         operators=tuple(dict.fromkeys(operators)) or operators_named_by(registrations),
         namespace=namespace,
-        semantics=entry.get(SEMANTICS_FIELD),
+        semantics=entry.get(SEMANTICS_FIELD, _model_of(entry.get(REGISTRY)) if PACKAGES in entry else None),
         keys=entry.get(KEYS, ()),
         registry=entry.get(REGISTRY),
         packages=entry.get(PACKAGES, ()),
         order=entry.get(ORDER, ()),
         modules=entry.get(MODULES, ()),
         python=entry.get(PYTHON, ()),
+        imports=entry.get(IMPORTS),
         expect=entry.get(EXPECT, Expectation.ORDER_INDEPENDENT),
         file=context.file,
     )
+
+
+def _model_of(registry: str | None) -> str | None:
+    """The semantics of the PyTorch that a record was taken on."""
+    found = _VERSION.match(registry or "")
+    return found[0] if found is not None and found[0] in SEMANTICS else None
+
+
+_VERSION = re.compile(r"torch-[0-9]+\.[0-9]+")
 
 
 def _check_order(node: Node, order: tuple[int, ...], count: int, context: Context) -> None:

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from dispatchlab.explore.program import Module
-from dispatchlab.yaml_fields import Context, Shape, Wrong, did_you_mean, expected, scalar
-from dispatchlab.yaml_tree import Listing, Mapping, Node, Scalar
+from dispatchlab.files.yaml_fields import Context, Shape, Wrong, did_you_mean, expected, scalar
+from dispatchlab.files.yaml_tree import Listing, Mapping, Node, Scalar
+from dispatchlab.prover.program import Module
 
 _NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _NUMBERS = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dispatchlab.errors import ErrorKind, ParseError
-from dispatchlab.model.schema_parser import parse_name
-from dispatchlab.yaml_fields import (
+from dispatchlab.files.yaml_fields import (
     TEXT,
     Context,
     Entry,
@@ -20,7 +19,8 @@ from dispatchlab.yaml_fields import (
     expected,
     scalar,
 )
-from dispatchlab.yaml_tree import Listing, Node, Scalar
+from dispatchlab.files.yaml_tree import Listing, Node, Scalar
+from dispatchlab.model.schema_parser import parse_name
 
 if TYPE_CHECKING:
     from dispatchlab.model.python_layer import PythonRegistration, WriteEffect

@@ -13,6 +13,22 @@ from importlib import import_module
 
 from dispatchlab.errors import RegistrationError
 from dispatchlab.escape import output_of_imports
+from dispatchlab.files.yaml_fields import (
+    TEXT,
+    Context,
+    Entry,
+    Field,
+    Shape,
+    Table,
+    Wrong,
+    did_you_mean,
+    expected,
+    list_of,
+    one_of,
+    parsed,
+    scalar,
+)
+from dispatchlab.files.yaml_tree import Listing, Mapping, Node, Scalar, quoted
 from dispatchlab.model.cpp_signature import cpp_signature, is_symint_schema
 from dispatchlab.model.infer_schema import infer_schema
 from dispatchlab.model.keys import SLOT_KEYS, DispatchKey
@@ -36,22 +52,6 @@ from dispatchlab.model.registration import (
 from dispatchlab.model.schema import FunctionSchema, clone_with_name
 from dispatchlab.model.schema_parser import KNOWN_CLASSES, parse_name, parse_schema, parse_schema_or_name
 from dispatchlab.scenario.python_registrations import PYTHON_FIELDS, PYTHON_REGISTRY, python_code
-from dispatchlab.yaml_fields import (
-    TEXT,
-    Context,
-    Entry,
-    Field,
-    Shape,
-    Table,
-    Wrong,
-    did_you_mean,
-    expected,
-    list_of,
-    one_of,
-    parsed,
-    scalar,
-)
-from dispatchlab.yaml_tree import Listing, Mapping, Node, Scalar, quoted
 
 
 def _sentence(node: Node, context: Context) -> str:
@@ -215,7 +215,7 @@ FORMS = {
     "fallthrough": Kernel(KernelForm.FALLTHROUGH),
     "unboxed": Kernel(KernelForm.UNBOXED),
 }
-"""The kernels that have a word of their own; `unboxed` is one whose schema nobody knows."""
+"""The kernels that have a word of their own; `unboxed` is one whose schema is unknown."""
 
 FALLBACK_FORMS = {word: kernel for word, kernel in FORMS.items() if word != "unboxed"}
 """The same for fallbacks, which serve every schema and so are never unboxed."""
@@ -295,7 +295,7 @@ FALLBACK = Shape("a kernel", _fallback, {"anyOf": [{"enum": list(FALLBACK_FORMS)
 # file name has no folder, so that a golden file does not depend on where it was made.
 
 UNKNOWN = "none"
-"""Written after `signature:` when nobody knows it."""
+"""Written after `signature:` when it is unknown."""
 
 
 def _nodes(node: Node, context: Context) -> tuple[Node, ...]:

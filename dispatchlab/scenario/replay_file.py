@@ -12,12 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dispatchlab.errors import DispatchLabError, ParseError
-from dispatchlab.file_kinds import FileKind
-from dispatchlab.model.sequence import StepSequence, format_sequence, parse_sequence
-from dispatchlab.scenario.load import SEMANTICS_FIELD, read_as, read_bytes
-from dispatchlab.scenario.scenario import Scenario
-from dispatchlab.scenario.write import digest_of, scalar_text
-from dispatchlab.yaml_fields import (
+from dispatchlab.files.file_kinds import FileKind
+from dispatchlab.files.yaml_fields import (
     TEXT,
     Context,
     Entry,
@@ -31,7 +27,11 @@ from dispatchlab.yaml_fields import (
     one_of,
     scalar,
 )
-from dispatchlab.yaml_tree import Node
+from dispatchlab.files.yaml_tree import Node
+from dispatchlab.model.sequence import StepSequence, format_sequence, parse_sequence
+from dispatchlab.scenario.load import SEMANTICS_FIELD, read_as, read_bytes
+from dispatchlab.scenario.scenario import Scenario
+from dispatchlab.scenario.write import digest_of, scalar_text
 
 NOTHING = format_sequence(())
 """How the empty sequence is written."""
@@ -72,15 +72,13 @@ class OtherScenarioError(DispatchLabError):
         file: the scenario.
     """
 
-    def __init__(self, replay: Replay, file: str) -> None:
-        super().__init__(replay, file)
-        self.replay, self.file = replay, file
+    replay: Replay
+    file: str
 
-    def __str__(self) -> str:
-        return (
-            f"the replay was made for {self.replay.scenario}, and {self.file} is another scenario: "
-            f"name {self.replay.scenario}, or search again with `dispatchlab permute`"
-        )
+    template = (
+        "the replay was made for {replay.scenario}, and {file} is another scenario: "
+        "name {replay.scenario}, or search again with `dispatchlab permute`"
+    )
 
 
 class ScenarioOfReplayError(DispatchLabError):
@@ -91,28 +89,25 @@ class ScenarioOfReplayError(DispatchLabError):
         scenario: the name of the scenario.
     """
 
-    def __init__(self, file: str, scenario: str) -> None:
-        super().__init__(file, scenario)
-        self.file, self.scenario = file, scenario
+    file: str
+    scenario: str
 
-    def __str__(self) -> str:
-        return (
-            f"{self.file} is a replay of {self.scenario}, which is not where it was: name it with "
-            f"`dispatchlab permute PATH/{self.scenario} --replay {self.file}`"
-        )
+    template = (
+        "{file} is a replay of {scenario}, which is not where it was: name it with "
+        "`dispatchlab permute PATH/{scenario} --replay {file}`"
+    )
 
 
 class StaleReplayError(DispatchLabError):
     """A replay uses registrations that its scenario no longer has.
 
-    Args:
+    Attributes:
         replay: the replay.
         reasons: what has changed, a sentence each.
     """
 
-    def __init__(self, replay: Replay, reasons: tuple[str, ...]) -> None:
-        super().__init__(replay, reasons)
-        self.replay, self.reasons = replay, reasons
+    replay: Replay
+    reasons: tuple[str, ...]
 
     def __str__(self) -> str:
         first = f"the replay no longer fits {self.replay.scenario}; search again with `dispatchlab permute`"

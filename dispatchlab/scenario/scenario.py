@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from dispatchlab.explore.program import Module, Program
-from dispatchlab.explore.result import Expectation
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.profile import semantics_names
@@ -26,6 +24,9 @@ from dispatchlab.model.registration import (
     describe,
     operators_of,
 )
+from dispatchlab.prover.program import Module, Program
+from dispatchlab.prover.result import Expectation
+from dispatchlab.scenario.import_orders import ImportOrders
 
 if TYPE_CHECKING:
     from dispatchlab.model.python_layer import PythonRegistration
@@ -57,6 +58,7 @@ class Scenario:
         modules: the modules that make the registrations; then their imports are ordered, and nothing is released.
         python: what the packages register in Python beside the dispatch tables; `explored` puts what can be explored of
             it among the registrations.
+        imports: the orders in which the packages were imported; None where that is not known.
         expect: what will be found.
         file: the path it was read from, as it was given; not compared.
     """
@@ -72,6 +74,7 @@ class Scenario:
     order: tuple[int, ...] = ()
     modules: tuple[Module, ...] = ()
     python: tuple[PythonRegistration, ...] = ()
+    imports: ImportOrders | None = None
     expect: Expectation = Expectation.ORDER_INDEPENDENT
     file: str = field(default="", compare=False)
 

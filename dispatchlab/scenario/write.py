@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import TypeAlias
 
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.explore.result import Expectation
+from dispatchlab.files.yaml_fields import Context
 from dispatchlab.model.cpp_signature import cpp_signature
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import (
@@ -31,12 +31,13 @@ from dispatchlab.model.registration import (
 from dispatchlab.model.schema import FunctionSchema, clone_with_name, source_text
 from dispatchlab.model.schema_parser import KNOWN_CLASSES
 from dispatchlab.model.schema_types import classes_in
+from dispatchlab.prover.result import Expectation
+from dispatchlab.scenario.import_orders import import_fields
 from dispatchlab.scenario.load import ScenarioError, read_scenario
 from dispatchlab.scenario.modules import module_texts
 from dispatchlab.scenario.python_registrations import python_fields
 from dispatchlab.scenario.registrations import UNKNOWN
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
-from dispatchlab.yaml_fields import Context
 
 Lines: TypeAlias = Iterator[str]
 
@@ -44,12 +45,10 @@ Lines: TypeAlias = Iterator[str]
 class UnwritableError(DispatchLabError):
     """A scenario that was made in Python holds something that a file cannot say."""
 
-    def __init__(self, scenario: Scenario, reason: str) -> None:
-        super().__init__(scenario, reason)
-        self.scenario, self.reason = scenario, reason
+    scenario: Scenario
+    reason: str
 
-    def __str__(self) -> str:
-        return f"the scenario {self.scenario.claim!r} cannot be written as a file: {self.reason}"
+    template = "the scenario {scenario.claim!r} cannot be written as a file: {reason}"
 
 
 def scenario_text(scenario: Scenario) -> str:
@@ -118,9 +117,19 @@ def _head(scenario: Scenario) -> Lines:
             for name, text in python_fields(one):
                 yield f"{start}{name}: {scalar_text(text)}"
                 start = "    "
+    if scenario.imports is not None:
+        yield "imports:"
+        for name, value in import_fields(scenario.imports):
+            yield f"{name}: {_value_text(value)}".rstrip()
     if scenario.expect is not Expectation.ORDER_INDEPENDENT:
         yield f"expect: {scenario.expect}"
     yield "registrations:" if scenario.registrations else "registrations: []"
+
+
+def _value_text(value: int | str | tuple[str, ...]) -> str:
+    if isinstance(value, int):
+        return str(value).lower()
+    return _flow(value) if isinstance(value, tuple) else scalar_text(value) if value else ""
 
 
 def _registrations(
@@ -317,6 +326,7 @@ def _first_difference(scenario: Scenario, again: Scenario) -> str:
         "order",
         "modules",
         "python",
+        "imports",
         "expect",
     )
     name = next(name for name in heads if getattr(scenario, name) != getattr(again, name))

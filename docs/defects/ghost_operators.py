@@ -5,4 +5,4 @@ try:
     library.define("f(" + ", ".join(f"Tensor a{number}" for number in range(65)) + ") -> ()")
 except RuntimeError:
     left = torch._C._dispatch_dump("mine::f")
-    print("defect: the refused def left an operator behind" if left else "mended")
+    print("defect: the refused def left an operator behind" if left else "fixed")

@@ -7,4 +7,4 @@ try:
     second.fallback(lambda *args: None, "AutogradPrivateUse1")
     print("defect: a second fallback takes the place of the first")
 except RuntimeError:
-    print("mended")
+    print("fixed")

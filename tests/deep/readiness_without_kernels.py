@@ -154,7 +154,7 @@ def seen_of(name: str) -> dict[str, list[str]]:
     """What all runs of one operator show."""
     import torch
 
-    from dispatchlab.live.introspection.readiness_runs import run_operator
+    from dispatchlab.pytorch.introspection.readiness_runs import run_operator
 
     found = {column: [str(run.outcome), run.how] for column, run in run_operator(_REFERENCE, name).items()}
     namespace, _, base = name.partition("::")

@@ -6,16 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from dispatchlab.analysis.certificate import Cause, Certificate, Certified, pattern_of
-from dispatchlab.analysis.certify import certification_of
-from dispatchlab.analysis.replay_on_lab import for_registry
-from dispatchlab.analysis.stale_slots import patterns_with_stale_slots
 from dispatchlab.engine.lab_engine import LabEngine
-from dispatchlab.explore.explore import explore
-from dispatchlab.explore.result import Verdict
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.registry.file import bundled_names, open_bundled
-from dispatchlab.registry.replay import fallback_registration, operator_registrations
+from dispatchlab.prover.explore import explore
+from dispatchlab.prover.result import Verdict
+from dispatchlab.prover.walk_options import WalkOptions
+from dispatchlab.questions.certify.certificate import Cause, Certificate, Certified, pattern_of
+from dispatchlab.questions.certify.certify_registry import certification_of
+from dispatchlab.questions.certify.stale_slots import patterns_with_stale_slots
+from dispatchlab.records.file import bundled_names, open_bundled
+from dispatchlab.records.replay import fallback_registration, operator_registrations
+from dispatchlab.sources.replay_on_lab import for_registry
 
 
 def test_every_operator_of_pytorch_is_proved_or_names_the_owners_of_its_kernels() -> None:
@@ -75,7 +76,7 @@ def test_whole_graphs_of_operators_have_the_verdict_of_their_certificate(semanti
     engine = LabEngine(replace(for_registry(semantics), fallbacks=fallbacks))
     edges, seen = 0, set()
     for operator, certificate in zip(some, found.certificates, strict=True):
-        whole = explore(engine, operator_registrations(operator), [operator.name], walk="graph")
+        whole = explore(engine, operator_registrations(operator), [operator.name], WalkOptions(walk="graph"))
         assert (whole.verdict is Verdict.ORDER_INDEPENDENT) == (certificate.verdict is Certified.ORDER_INDEPENDENT)
         edges += whole.edges
         seen.add(certificate.verdict)

@@ -12,9 +12,9 @@ torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed: pip 
 
 packaged: Any = pytest.importorskip("torchgen.packaged")
 
-from dispatchlab.analysis.walk_calls import walk_call  # noqa: E402  torch has to be there first
-from dispatchlab.codegen.cpp_frames import Layer  # noqa: E402
 from dispatchlab.codegen.read.native_functions import load_native_functions  # noqa: E402
+from dispatchlab.questions.native_functions.cpp_frames import Layer  # noqa: E402
+from dispatchlab.questions.native_functions.walk_calls import walk_call  # noqa: E402  torch has to be there first
 from tests import cpp_backtraces  # noqa: E402
 
 pytestmark = pytest.mark.skipif(

@@ -17,7 +17,6 @@ import pytest
 from dispatchlab.call.tensor import Array, Tensor
 from dispatchlab.call.tensor_options import DType
 from dispatchlab.codegen.kernels.lab import StructuredLab, lab_functions
-from dispatchlab.codegen.runtime.memory import strides_of
 from dispatchlab.errors import CallError
 
 torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
@@ -118,7 +117,7 @@ def check_same(mine: Tensor, theirs: Any, case: Case, *more: object) -> None:
     array, other = mine.data, theirs.detach()
     assert str(mine.dtype) == str(other.dtype).removeprefix("torch."), what
     assert mine.shape == tuple(other.shape), what
-    assert strides_of(mine) == other.stride(), (what, strides_of(mine), other.stride())
+    assert mine.strides == other.stride(), (what, mine.strides, other.stride())
     expected = other.numpy()
     if array.dtype.kind in "fc":
         computed = [np.dtype(each.dtype) for each in case.inputs]

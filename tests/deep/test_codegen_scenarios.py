@@ -15,9 +15,9 @@ from dispatchlab.codegen.emit.generate import scenario_of
 from dispatchlab.codegen.emit.generated_group import generated_group
 from dispatchlab.codegen.read.native_functions import load_native_functions
 from dispatchlab.engine.lab_engine import LabEngine
-from dispatchlab.explore.explore import explore
-from dispatchlab.explore.result import Exploration, Verdict
 from dispatchlab.model.registration import Block, Impl
+from dispatchlab.prover.explore import explore
+from dispatchlab.prover.result import Exploration, Verdict
 from dispatchlab.scenario.scenario import Scenario
 
 packaged: Any = pytest.importorskip(

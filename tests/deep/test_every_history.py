@@ -10,14 +10,14 @@ from dispatchlab.model.profile import bundled_profile
 from dispatchlab.model.registration import Block, Claim, Def, Fallback, Impl
 from tests.histories.file import file_of, unpacked
 from tests.histories.generate import OPERATORS
-from tests.histories.history import first_difference, take, with_keys_as_text
+from tests.histories.history import as_files_have_it, first_difference, take
 from tests.test_recorded_histories import every_version
 
 
 @every_version
 def test_every_history_of_a_pytorch_is_replayed(name: str) -> None:
     recorded, parsed = unpacked(file_of(name).read_bytes()), bundled_profile(name).parsed
-    lab = LabEngine(with_keys_as_text(semantics_named(name)))
+    lab = LabEngine(as_files_have_it(semantics_named(name)))
     counts: Counter[str] = Counter()
     keys: set[str] = set()
     for history, seen in recorded.histories:

@@ -6,9 +6,9 @@ import pytest
 
 pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")
 
-from dispatchlab.analysis.replay_on_lab import bench
-from dispatchlab.analysis.sources import recorded_from
-from dispatchlab.live.introspection.registry_reader import record_operators
+from dispatchlab.pytorch.introspection.registry_reader import record_operators
+from dispatchlab.sources.find_sources import recorded_from
+from dispatchlab.sources.replay_on_lab import bench
 from tests.live import test_explain_live as live
 
 

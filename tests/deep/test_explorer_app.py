@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from dispatchlab.engine.dispatcher import Dispatcher
-from dispatchlab.explore.run_sequence import SandboxSession, run
 from dispatchlab.model.sequence import StepSequence
+from dispatchlab.prover.run_sequence import SandboxSession, run
 from dispatchlab.scenario import load_scenario
 from tests.hostile_texts import EVIL, raw_characters, write_hostile_files
 

@@ -8,12 +8,12 @@ from unittest import mock
 
 import pytest
 
-from dispatchlab.analysis.run_scenario import RunOptions, run_scenario
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.explore import explore as exploring
-from dispatchlab.explore import neighbourhoods
-from dispatchlab.explore.partition import explore_forkable
-from dispatchlab.explore.result import Exploration, Verdict
+from dispatchlab.prover import explore as exploring
+from dispatchlab.prover import neighbourhoods
+from dispatchlab.prover.partition import explore_forkable
+from dispatchlab.prover.result import Exploration, Verdict
+from dispatchlab.questions.order.run_scenario import RunOptions, run_scenario
 from dispatchlab.scenario.load import load_scenario
 from dispatchlab.scenario.scenario import Scenario
 from tests.random_scenarios import findings

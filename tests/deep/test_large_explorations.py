@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from benchmarks.workloads import FOO, many_operators, sixteen, upstreams_five
 from dispatchlab.engine.lab_engine import LabEngine
-from dispatchlab.explore.explore import explore
-from dispatchlab.explore.result import Verdict
+from dispatchlab.prover.explore import explore
+from dispatchlab.prover.result import Verdict
+from dispatchlab.prover.walk_options import WalkOptions
 
 
 def test_sixteen_registrations_of_one_operator_are_proved() -> None:
-    found = explore(LabEngine(), sixteen(), [FOO], walk="graph")
+    found = explore(LabEngine(), sixteen(), [FOO], WalkOptions(walk="graph"))
     assert (found.verdict, found.sets, found.states) == (Verdict.ORDER_INDEPENDENT, 65_536, 65_536)
     assert found.edges == 16 * 2**16 == 1_048_576
 
@@ -23,7 +24,7 @@ def test_twelve_hundred_registrations_are_proved_in_parts_whose_footprints_are_c
 
 
 def test_upstreams_orders_agree_with_the_graph() -> None:
-    orders = explore(LabEngine(), upstreams_five(), [FOO], walk="orders")
+    orders = explore(LabEngine(), upstreams_five(), [FOO], WalkOptions(walk="orders"))
     graph = explore(LabEngine(), upstreams_five(), [FOO])
     assert (graph.verdict, graph.sets, graph.edges, graph.orders) == (Verdict.ORDER_INDEPENDENT, 32, 160, 14_400)
     assert (orders.verdict, orders.sets, orders.edges) == (Verdict.NO_VIOLATION_FOUND, 32, 144_000)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from importlib.metadata import entry_points
 from importlib.util import find_spec
 
 import pytest
+
+from tests.plugin_options import PLUGIN_OPTIONS
 
 pytest.importorskip("torch")
 
@@ -172,9 +173,7 @@ def test_clean_tests_pass_and_leaking_ones_fail_in_any_order(
     pytester.makeini("[pytest]\ndispatchlab_leaks = true\n")
     pytester.makeconftest(CONFTEST.format(seed=seed))
     pytester.makepyfile(test_clean=CLEAN, test_leaking=text)
-    installed = any(point.value == "dispatchlab.pytest_plugin" for point in entry_points(group="pytest11"))
-    plugin = () if installed else ("-p", "dispatchlab.pytest_plugin")
-    result = pytester.runpytest_subprocess(*plugin, "-p", "no:cacheprovider", "--show-capture=no", *arguments)
+    result = pytester.runpytest_subprocess(*PLUGIN_OPTIONS, "-p", "no:cacheprovider", "--show-capture=no", *arguments)
     outcomes = result.parseoutcomes()
     failed = set(re.findall(r"ERROR at teardown of (\w+)", result.stdout.str()))
     assert failed == {f"test_{name}" for name in lines}

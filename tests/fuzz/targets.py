@@ -20,11 +20,11 @@ from dispatchlab.cli import COMMANDS, main
 from dispatchlab.codegen.emit.generate import generated_files
 from dispatchlab.codegen.read.native_functions import read_native_functions
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.lint.baseline import load_baseline
 from dispatchlab.model.printed_schema import parse_printed
 from dispatchlab.model.schema_parser import parse_schema_or_name
-from dispatchlab.registry.bundle import bundle_bytes
-from dispatchlab.registry.file import RegistryFile, registry_bytes
+from dispatchlab.questions.lint.baseline import load_baseline
+from dispatchlab.records.file import registry_bytes
+from dispatchlab.records.stored import registry_in
 from dispatchlab.scenario.load import load_scenario, parse_scenario
 from dispatchlab.scenario.replay_file import parse_replay
 from tests import bundle_cases
@@ -79,7 +79,7 @@ def scenarios(rng: random.Random) -> str:
 def registries(rng: random.Random) -> str:
     """A registry is read as a whole; a few that can be read are looked into."""
     data = damaged(_small(), rng) if rng.random() < 0.1 else made_up(_small(), rng)
-    outcome = _outcome(lambda: RegistryFile(data).load())
+    outcome = _outcome(lambda: registry_in(data).load())
     if outcome == "read" and rng.random() < _SHARE_OF_COMMANDS:
         arguments = rng.choice(
             (
@@ -98,7 +98,7 @@ def registries(rng: random.Random) -> str:
 
 def bundles(rng: random.Random) -> str:
     """Every registry of a bundle is read as a whole."""
-    data = damaged(_bundle(), rng) if rng.random() < 0.1 else bundle_cases.made_up(_bundle(), rng)
+    data = damaged(_bundle(), rng) if rng.random() < 0.1 else made_up(_bundle(), rng)
     return "refused" if isinstance(bundle_cases.outcome(data), str) else "read"
 
 
@@ -259,7 +259,7 @@ def _small() -> bytes:
 
 @cache
 def _bundle() -> bytes:
-    return bundle_bytes(bundle_cases.THREE)
+    return bundle_cases.three_bytes()
 
 
 class _Replay(NamedTuple):

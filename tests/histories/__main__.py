@@ -6,7 +6,6 @@ import json
 import os
 import pickle
 import sys
-import time
 import traceback
 from argparse import ArgumentParser
 from collections import Counter
@@ -16,11 +15,11 @@ from pathlib import Path
 
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.engine.semantics import Semantics, semantics_named
-from dispatchlab.live.bridge.torch import semantics, torch
-from dispatchlab.live.introspection.slot_memory import is_readable
-from dispatchlab.live.sandbox.sandbox import LocalEngine
 from dispatchlab.model.profile import Profile, bundled_profile, read_profile
 from dispatchlab.model.registration import Block, Fallback, Registration
+from dispatchlab.pytorch.bridge.torch import semantics, torch
+from dispatchlab.pytorch.introspection.slot_memory import is_readable
+from dispatchlab.pytorch.sandbox.sandbox import LocalEngine
 from tests.histories.file import Recorded, packed
 from tests.histories.generate import OPERATORS, bindings_of, generated
 from tests.histories.history import History, Seen, first_difference, take, with_keys_as_text
@@ -57,7 +56,6 @@ def run(
     refusals: Counter[str] = Counter()
     differences: list[str] = []
     recorded: list[tuple[History, tuple[Seen, ...]]] = []
-    start = time.monotonic()
     live, lab = LocalEngine(parse_keys=True), LabEngine(with_keys_as_text(model))
     for number, history in enumerate(islice(generated(bindings_of(profile), seed), count)):
         try:
@@ -76,7 +74,7 @@ def run(
         refusals.update(step.refused for step in seen if step.refused)
     _show(differences)
     counts["differences"] = len(differences)
-    return {**counts, "refusals": dict(refusals), "seconds": round(time.monotonic() - start, 1)}, recorded
+    return {**counts, "refusals": dict(refusals)}, recorded
 
 
 def _taken(live: LocalEngine, history: History, profile: Profile) -> tuple[Seen, ...]:

@@ -8,16 +8,24 @@ from dataclasses import dataclass, replace
 
 from dispatchlab.engine.semantics import Semantics
 from dispatchlab.errors import RegistrationError
-from dispatchlab.explore.protocol import Engine, Handle
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
 from dispatchlab.model.sequence import format_sequence
 from dispatchlab.model.snapshot import Snapshot
+from dispatchlab.prover.protocol import Engine, Handle
 
 
 def with_keys_as_text(model: Semantics) -> Semantics:
     """A model for histories, which are recorded by bindings that are given keys as text."""
     return replace(model, keys=model.parsed)
+
+
+def as_files_have_it(model: Semantics) -> Semantics:
+    """The same for histories in files, which do not say in which order overloads are tried.
+
+    `tests/live/test_overloads_live.py` compares that with PyTorch.
+    """
+    return replace(with_keys_as_text(model), overloads_in_order=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,9 @@ from torch._inductor.graph import GraphLowering
 from torch._inductor.virtualized import V
 from torch.fx.experimental import proxy_tensor
 
-from dispatchlab.call.implementation import ImplementedBy
-from dispatchlab.live.introspection.package_paths import package_roots
-from dispatchlab.live.introspection.python_sites import FunctionSites
+from dispatchlab.pytorch.introspection.package_paths import package_roots
+from dispatchlab.pytorch.introspection.python_sites import FunctionSites
+from dispatchlab.questions.explain.result import ImplementedBy
 from tests.live.mode_calls import OperatorCall, Seen
 from tests.live.traced_calls import function_of, lacks_kernel
 

@@ -22,8 +22,8 @@ from functools import partial, wraps
 from importlib import import_module
 from typing import Any
 
-from dispatchlab.live.introspection.python_registries import read_operators
 from dispatchlab.model.python_layer import IMPORTS
+from dispatchlab.pytorch.introspection.python_registries import read_operators
 from tests.live.fresh_orders import forked, mark
 
 

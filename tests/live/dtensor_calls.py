@@ -20,9 +20,9 @@ from torch.distributed.tensor.placement_types import Placement
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._pytree import tree_map_only
 
-from dispatchlab.call.implementation import ImplementedBy
-from dispatchlab.live.introspection.package_paths import package_roots
-from dispatchlab.live.introspection.python_sites import FunctionSites
+from dispatchlab.pytorch.introspection.package_paths import package_roots
+from dispatchlab.pytorch.introspection.python_sites import FunctionSites
+from dispatchlab.questions.explain.result import ImplementedBy
 from tests.live.mode_calls import OperatorCall, Seen
 
 

@@ -4,9 +4,9 @@
 
 The calls are those that packages make: `torch.library`, the functions of each registry of Python, and the bindings of
 PyTorch for what C++ registers, under the names of the package, with functions that stand in for those of the package.
-Nothing of `dispatchlab.live.bridge` makes them, so that what this shows does not depend on it. A process is forked from
-one that has imported PyTorch, and the parts of PyTorch that the registries of the record are in, and has registered
-nothing.
+Nothing of `dispatchlab.pytorch.bridge` makes them, so that what this shows does not depend on it. A process is forked
+from one that has imported PyTorch, and the parts of PyTorch that the registries of the record are in, and has
+registered nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from functools import partial
 from importlib import import_module
 from typing import Any, TypeAlias
 
-from dispatchlab.live.introspection.python_registries import read_operators
 from dispatchlab.model.python_layer import ASSIGNMENT, PythonRegistration
 from dispatchlab.model.registration import (
     Block,
@@ -38,6 +37,7 @@ from dispatchlab.model.registration import (
     TorchLibraryFunction,
 )
 from dispatchlab.model.schema import FunctionSchema, source_text
+from dispatchlab.pytorch.introspection.python_registries import read_operators
 from dispatchlab.scenario.explored import explored
 from dispatchlab.scenario.load import load_scenario
 from dispatchlab.scenario.scenario import Scenario
@@ -253,22 +253,12 @@ class Maker:
                 raise NotImplementedError(f"no package registers in {one.registry} by itself")
 
 
-_TABLES = {
-    "decompositions": ("torch._decomp", "decomposition_table"),
-    "inductor_decompositions": ("torch._inductor.decomposition", "decompositions"),
-    "inductor_lowerings": ("torch._inductor.lowering", "lowerings"),
-    "inductor_constraints": ("torch._inductor.lowering", "_maybe_layout_constraints"),
-    "inductor_user_lowerings": ("torch._inductor.lowering", "user_lowerings"),
-    "fake_rules": ("torch._subclasses.fake_impls", "op_implementations_dict"),
-    "jagged": ("torch.nested._internal.ops", "JAGGED_OPS_TABLE"),
-}
-"""The tables to which packages assign, or out of which they take entries."""
-
-
 def _table(one: PythonRegistration, operator: Any) -> Any:
+    """The table to which packages assign, or out of which they take entries."""
     if one.registry == "py_kernels":
         return operator.py_kernels
-    module, name = _TABLES[one.registry]
+    home = "torch._decomp:decomposition_table" if one.registry == "decompositions" else one.described.home
+    module, _, name = home.partition(":")
     return getattr(import_module(module), name)
 
 

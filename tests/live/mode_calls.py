@@ -27,11 +27,11 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from dispatchlab.analysis.explain_calls import explain_operator
-from dispatchlab.call.implementation import Implementation, ImplementedBy
-from dispatchlab.live.introspection.package_paths import package_roots
-from dispatchlab.live.introspection.python_sites import FunctionSites
 from dispatchlab.model.python_layer import Mode
+from dispatchlab.pytorch.introspection.package_paths import package_roots
+from dispatchlab.pytorch.introspection.python_sites import FunctionSites
+from dispatchlab.questions.explain.explain_operator import explain_operator
+from dispatchlab.questions.explain.result import Implementation, ImplementedBy
 
 
 class OperatorCall(NamedTuple):

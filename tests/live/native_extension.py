@@ -56,20 +56,21 @@ def native_kernels() -> Path:
 _BUILD = """
 from pathlib import Path
 from torch.utils import cpp_extension
-source = {source!r}
-cpp_extension.load("dispatchlab_symint_kernels", [source], extra_cflags=["-O0"], is_python_module=False)
-print(Path(cpp_extension._get_build_directory("dispatchlab_symint_kernels", False)) / "dispatchlab_symint_kernels.so")
+name, source = {name!r}, {source!r}
+cpp_extension.load(name, [source], extra_cflags=["-O0"], is_python_module=False)
+print(Path(cpp_extension._get_build_directory(name, False)) / f"{{name}}.so")
 """
 
 
 @cache
-def symint_kernels() -> Path:
-    """A library of operators, built in another process so that this one does not load it; skips where it cannot be."""
+def library(source: str) -> Path:
+    """A library of tests/live/cpp, built in another process that alone loads it; skips where it cannot be built."""
     for tool in ("ninja", "c++"):
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} was not found, and the C++ kernels of this test need it")
-    script = _BUILD.format(source=str(_SOURCE.with_name("symint_kernels.cpp")))
-    with _alone("dispatchlab_symint_kernels"):
+    name = f"dispatchlab_{source}"
+    script = _BUILD.format(name=name, source=str(_SOURCE.with_name(f"{source}.cpp")))
+    with _alone(name):
         done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return Path(done.stdout.splitlines()[-1])

@@ -29,10 +29,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dispatchlab.engine.lab_engine import LabEngine
-from dispatchlab.explore.prng import SplitMix64
-from dispatchlab.explore.run_sequence import SandboxSession
 from dispatchlab.model.registration import Block, NameOnly, PythonImpl, Registration, operators_of
 from dispatchlab.model.sequence import StepSequence
+from dispatchlab.prover.prng import SplitMix64
+from dispatchlab.prover.run_sequence import SandboxSession
 from dispatchlab.scenario.scenario import Scenario
 from tests.live.fresh_orders import mark
 

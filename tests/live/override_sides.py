@@ -305,7 +305,7 @@ class _Ours(Side):
         library.release()
 
     def mend(self, library: Any) -> None:
-        """Nothing has to be mended."""
+        """Nothing has to be fixed."""
 
     def forget(self, namespace: str) -> None:
         """Nothing but libraries holds an operator here."""

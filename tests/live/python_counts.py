@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from importlib import import_module
 from typing import Any
 
-from dispatchlab.live.introspection.python_registries import read_python_layer
+from dispatchlab.model.python_layer import PYTHON_REGISTRIES
 from dispatchlab.model.python_layer_in_memory import PythonLayerInMemory
+from dispatchlab.pytorch.introspection.python_registries import read_python_layer
 
 
 def whole_layer() -> PythonLayerInMemory:
@@ -16,23 +18,13 @@ def whole_layer() -> PythonLayerInMemory:
 
 
 def counts() -> dict[str, int]:
-    """The counts, by what is counted."""
+    """The counts, by registry and by dispatch key of Python kernels."""
     import torch
     from torch._decomp import global_decomposition_table
-    from torch._decomp.decompositions_for_jvp import decomposition_table_for_jvp
-    from torch._library.custom_ops import OPDEFS
     from torch._library.simple_registry import singleton
     from torch._subclasses import fake_impls
 
-    def had(module: str, *path: str) -> Any:
-        found: Any = sys.modules.get(module)
-        for name in path:
-            found = getattr(found, name, ())
-        return found
-
-    def had_first(home: Any, *names: str) -> Any:
-        return next((getattr(home, name) for name in names if hasattr(home, name)), {})
-
+    import_module("torch._decomp.decompositions_for_jvp")  # it registers nothing by itself
     keys: Counter[str] = Counter()
     operators = by_mode = by_check = 0
     checks = [one for one in fake_impls.op_implementations_checks if not hasattr(one[0], "__self__")]
@@ -45,58 +37,54 @@ def counts() -> dict[str, int]:
         found = getattr(packet, overload or "default")
         kernels = found.py_kernels
         operators += bool(kernels)
-        by_mode += len(had_first(found, "python_key_table", "python_key_mode_table"))
+        by_mode += len(_first(found, "python_key_table", "python_key_mode_table"))
         by_check += sum(bool(check(found)) for check, _ in checks)
         keys.update(key.name for key in kernels)
     homes = ("torch.distributed.tensor", "torch.distributed._tensor", "torch.distributed._tensor.api")
-    dispatchers = [had(home, "DTensor", "_op_dispatcher") for home in homes]
+    dispatchers = [_had(f"{home}:DTensor._op_dispatcher") for home in homes]
     dtensor = next((one for one in dispatchers if one), ())
     rules = getattr(dtensor, "sharding_propagator", ())
-    lowering = sys.modules.get("torch._inductor.lowering")
-    constraints = had_first(lowering, "_maybe_layout_constraints", "layout_constraints")
-    return {
-        "operators with Python kernels": operators,
-        **{f"Python kernels at {key}": count for key, count in keys.items()},
-        "decompositions": len(global_decomposition_table["post_autograd"])
-        + len(global_decomposition_table["pre_autograd"]),
-        "decompositions to core ATen": len(
-            had_first(torch._decomp, "_core_aten_decompositions_post_autograd", "core_aten_decompositions")()
-        ),
-        "decompositions for forward mode": len(decomposition_table_for_jvp),
-        "decompositions of AOTAutograd": len(had("torch._functorch.aot_autograd", "aot_autograd_decompositions")),
-        "meta functions": len(global_decomposition_table["meta"]),
-        "fake-tensor rules": len(fake_impls.op_implementations_dict),
-        "fake-tensor rules by a property": by_check,
-        "fast fake-tensor rules": len(fake_impls.get_fast_op_impls()),
-        "rules for one mode": by_mode,
-        "operators of torch.library": len(singleton._data),
-        "custom operators": len(OPDEFS),
-        "higher-order operators": len(torch._ops._higher_order_ops),
-        "fake functions of higher-order operators": len(
-            had("torch._higher_order_ops.utils", "registered_hop_fake_fns")
-        ),
-        "handlers of DTensor": len(getattr(dtensor, "_custom_op_handlers", ())),
-        "sharding rules": sum(
+    constraints = _first(sys.modules.get("torch._inductor.lowering"), "_maybe_layout_constraints", "layout_constraints")
+    export = _first(torch._decomp, "_core_aten_decompositions_post_autograd", "core_aten_decompositions")
+    otherwise = {
+        "py_kernels": operators,
+        "mode_rules": by_mode,
+        "decompositions": sum(len(global_decomposition_table[key]) for key in ("post_autograd", "pre_autograd")),
+        "meta_functions": len(global_decomposition_table["meta"]),
+        "export_decompositions": len(export()),
+        "fake_checks": by_check,
+        "fast_fake_rules": len(fake_impls.get_fast_op_impls()),
+        "torch_library": len(singleton._data),
+        "dtensor_handlers": len(getattr(dtensor, "_custom_op_handlers", ())),
+        "dtensor_rules": sum(
             len(getattr(rules, table, ()))
             for table in ("op_to_rules", "op_strategy_funcs", "op_single_dim_strategy_funcs")
         ),
-        "lowerings": len(had("torch._inductor.lowering", "lowerings")),
-        "fallbacks": len(had("torch._inductor.lowering", "fallbacks")),
-        "layout constraints": sum(one is not None for one in constraints.values()),
-        "lowerings of users": len(had("torch._inductor.lowering", "user_lowerings")),
-        "decompositions of Inductor": len(had("torch._inductor.decomposition", "decompositions")),
-        "jagged functions": len(had("torch.nested._internal.ops", "JAGGED_OPS_TABLE")),
-        "random decompositions of Inductor": len(had(_RANDOM, "extra_random_decomps")),
-        "random decompositions": len(had(_RANDOM, "rng_decompositions")),
-        "functions of masked tensors": len(had(_MASKED, "_MASKEDTENSOR_DISPATCH_TABLE"))
-        + len(had(_MASKED, "_MASKEDTENSOR_FUNCTION_TABLE")),
-        "functions of sharded tensors": len(had(f"{_SHARDED}.sharded_tensor.api", "_SHARDED_OPS"))
-        + len(had(f"{_SHARDED}.sharded_tensor.api", "_CUSTOM_SHARDED_OPS"))
-        + sum(map(len, dict(had(f"{_SHARDED}.sharding_spec.api", "_CUSTOM_SHARDING_SPEC_OPS")).values())),
+        "inductor_constraints": sum(one is not None for one in constraints.values()),
+        "masked_tensor": len(_had(f"{_MASKED}:_MASKEDTENSOR_DISPATCH_TABLE"))
+        + len(_had(f"{_MASKED}:_MASKEDTENSOR_FUNCTION_TABLE")),
+        "semi_structured": 0,
+        "sharded_tensor": len(_had(f"{_SHARDED}.sharded_tensor.api:_SHARDED_OPS"))
+        + len(_had(f"{_SHARDED}.sharded_tensor.api:_CUSTOM_SHARDED_OPS"))
+        + sum(map(len, dict(_had(f"{_SHARDED}.sharding_spec.api:_CUSTOM_SHARDING_SPEC_OPS")).values())),
     }
+    plain = {one.name: len(_had(one.home)) for one in PYTHON_REGISTRIES if one.name not in otherwise}
+    return {**{f"py_kernels at {key}": count for key, count in keys.items()}, **plain, **otherwise}
 
 
-_RANDOM = "torch._decomp.decompositions_for_rng"
+def _had(home: str) -> Any:
+    """What a module that is imported has; nothing where it is not."""
+    module, _, path = home.partition(":")
+    found: Any = sys.modules.get(module)
+    for name in path.split("."):
+        found = getattr(found, name, ())
+    return found
+
+
+def _first(home: Any, *names: str) -> Any:
+    return next((getattr(home, name) for name in names if hasattr(home, name)), {})
+
+
 _MASKED = "torch.masked.maskedtensor._ops_refs"
 _SHARDED = "torch.distributed._shard"
 
@@ -107,10 +95,10 @@ def semi_structured_tables() -> list[int]:
     def filled() -> int:
         return sum(getattr(one, "SPARSE_DISPATCH", None) is not None for one in _semi_structured_classes())
 
-    from dispatchlab.live.introspection.python_registries import READERS
+    from dispatchlab.pytorch.bridge.registry_tables import entries_of
 
     before = filled()
-    return [before, *(len(list(READERS["semi_structured"]())) for _ in range(2)), filled()]
+    return [before, *(len(list(entries_of("semi_structured"))) for _ in range(2)), filled()]
 
 
 def _semi_structured_classes() -> list[Any]:

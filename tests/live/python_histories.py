@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from dispatchlab.explore.protocol import Engine
-from dispatchlab.explore.run_sequence import SandboxSession
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.lifetimes import Lifetimes
 from dispatchlab.model.python_layer import (
@@ -21,6 +19,8 @@ from dispatchlab.model.registration import Def, Impl, PythonImpl, Registration, 
 from dispatchlab.model.schema_parser import parse_schema
 from dispatchlab.model.sequence import StepSequence, format_sequence
 from dispatchlab.model.snapshot import Refusal, Snapshot
+from dispatchlab.prover.protocol import Engine
+from dispatchlab.prover.run_sequence import SandboxSession
 from dispatchlab.scenario.scenario import operators_named_by
 
 KEYS = {

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import sys
 
-from dispatchlab.analysis.replay_on_lab import bench
-from dispatchlab.live.bridge.torch import bindings
-from dispatchlab.live.introspection.package_paths import package_roots
-from dispatchlab.live.introspection.registry_reader import record_registry
-from dispatchlab.registry.compare import change_lines, compare
-from dispatchlab.registry.file import RegistryFile, open_bundled, registry_bytes
-from dispatchlab.registry.model import dump_text
+from dispatchlab.pytorch.bridge.torch import bindings
+from dispatchlab.pytorch.introspection.package_paths import package_roots
+from dispatchlab.pytorch.introspection.registry_reader import record_registry
+from dispatchlab.records.compare import change_lines, compare
+from dispatchlab.records.file import open_bundled, registry_bytes
+from dispatchlab.records.model import dump_text
+from dispatchlab.records.stored import registry_in
+from dispatchlab.sources.replay_on_lab import bench
 
 
 def main() -> None:
@@ -33,7 +34,7 @@ def main() -> None:
         "operators": len(names),
         "records that print as PyTorch": sum(dump_text(each) == dumps[str(each.name)] for each in recorded),
         "recorded twice the same": recorded == again,
-        "file reads back": RegistryFile(registry_bytes(recorded)).load() == recorded,
+        "file reads back": registry_in(registry_bytes(recorded)).load() == recorded,
         "symint kernels": sum(kernel.takes_symint for each in recorded for kernel in each.kernels),
         "compared with the bundled": differences.compared,
         "differences from the bundled": [*change_lines(differences)],

@@ -13,8 +13,6 @@ from typing import Any
 
 import pytest
 
-from dispatchlab.analysis.certificate import Certified
-from dispatchlab.analysis.certify import certification_of
 from dispatchlab.codegen.emit.generate import generated_files, scenario_of, write_files
 from dispatchlab.codegen.emit.generated_group import GeneratedGroup, generated_group
 from dispatchlab.codegen.read.groups import FunctionGroup, ViewGroup
@@ -22,12 +20,14 @@ from dispatchlab.codegen.read.native_function import NativeFunction
 from dispatchlab.codegen.read.native_functions import NativeFunctions, load_native_functions
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.lab_engine import LabEngine
-from dispatchlab.explore.explore import explore
-from dispatchlab.explore.result import Verdict
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Block, Def, Impl
 from dispatchlab.model.schema_parser import parse_schema
-from dispatchlab.registry.model import RecordedKernel, RecordedOperator, registry_of
+from dispatchlab.prover.explore import explore
+from dispatchlab.prover.result import Verdict
+from dispatchlab.questions.certify.certificate import Certified
+from dispatchlab.questions.certify.certify_registry import certification_of
+from dispatchlab.records.model import RecordedKernel, RecordedOperator, registry_of
 
 WHY = "torchgen comes with PyTorch: pip install 'dispatchlab[torch]'"
 gen: Any = pytest.importorskip("torchgen.gen", reason=WHY)

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from dispatchlab.analysis.explain_calls import explain_operator
-from dispatchlab.call.explain_mode import REGISTRIES_OF
-from dispatchlab.call.implementation import ImplementedBy
 from dispatchlab.model.python_layer import Compiler, Mode
+from dispatchlab.questions.explain.explain_operator import explain_operator
+from dispatchlab.questions.explain.mode_facts import MODES
+from dispatchlab.questions.explain.result import ImplementedBy
 
 pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")
 
@@ -37,7 +37,7 @@ def output_of(module: str, *arguments: str) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-ASKED = (*((mode, "inductor") for mode in REGISTRIES_OF if REGISTRIES_OF[mode]), ("compile", "aot_eager"))
+ASKED = (*((mode, "inductor") for mode, facts in MODES.items() if facts.registries), ("compile", "aot_eager"))
 
 
 @pytest.mark.parametrize(("mode", "compiler"), ASKED)

@@ -10,14 +10,19 @@ from typing import Any
 
 import pytest
 
-from dispatchlab.analysis.generated_registrations import Comparison, Rule, compare_with_registry, generated_file
 from dispatchlab.codegen.emit.registrations import FunctionRegistrations, left_out, registrations_of
 from dispatchlab.codegen.read.derivatives import Derivatives, derivatives_beside, load_derivatives
 from dispatchlab.codegen.read.matched_derivatives import matched_derivatives
 from dispatchlab.codegen.read.native_functions import NativeFunctions, load_native_functions
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.registry.file import open_bundled
-from dispatchlab.registry.model import RecordedOperator, registry_of
+from dispatchlab.questions.native_functions.generated_registrations import (
+    Comparison,
+    Rule,
+    compare_with_registry,
+    generated_file,
+)
+from dispatchlab.records.file import open_bundled
+from dispatchlab.records.model import RecordedOperator, registry_of
 
 WHY = "torchgen comes with PyTorch: pip install 'dispatchlab[torch]'"
 packaged: Any = pytest.importorskip("torchgen.packaged", reason=WHY)

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
-from dispatchlab.live.recording.import_footprint import footprint
+from dispatchlab.pytorch.recording.import_footprint import footprint
 
 
 @pytest.mark.parametrize(

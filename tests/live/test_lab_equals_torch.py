@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from itertools import product
 
 import pytest
@@ -14,38 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dispatchlab.engine.dispatcher import Dispatcher
-from dispatchlab.errors import RegistrationError
-from dispatchlab.explore.protocol import Handle, Sandbox
-from dispatchlab.live.introspection.builtin_fallbacks import builtin_fallbacks
-from dispatchlab.live.sandbox.sandbox import LocalEngine
 from dispatchlab.model.registration import Fallback, Registration
+from dispatchlab.pytorch.introspection.builtin_fallbacks import builtin_fallbacks
+from dispatchlab.pytorch.sandbox.sandbox import LocalEngine
 from tests import effort
 from tests.effort import examples
 from tests.engine_shorthand import BOXED, FALLTHROUGH, define
+from tests.live.engine_side import Side
 from tests.live.generated_scenarios import OPERATORS, REPLACEABLE, registrations, with_replacing
-
-
-class Side:
-    """One engine on its way through a sequence."""
-
-    def __init__(self, sandbox: Sandbox, scenario: list[Registration]) -> None:
-        self.sandbox, self.scenario = sandbox, scenario
-        self.handles: dict[int, Handle] = {}
-        self.facts: Mapping[str, str] = {}
-
-    def toggle(self, index: int) -> str:
-        """Register or release; returns `registered`, `released` or the kind of the refusal."""
-        handle = self.handles.pop(index, None)
-        if handle is not None:
-            handle.release()
-            return "released"
-        try:
-            self.handles[index] = self.sandbox.register(self.scenario[index])
-        except RegistrationError as error:
-            self.facts = error.facts
-            return str(error.kind)
-        return "registered"
-
 
 SEEN: Counter[str] = Counter()
 

@@ -12,7 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from dispatchlab.leaks import Watch  # noqa: E402  torch has to be there first
+from dispatchlab.questions.leaks import Watch  # noqa: E402  torch has to be there first
 
 
 @pytest.fixture
@@ -140,8 +140,8 @@ def test_what_a_test_leaves_in_registries_of_python_is_listed_with_its_line(watc
 @pytest.mark.filterwarnings("ignore:.isinstance:FutureWarning")  # of torch.export
 def test_what_pytorch_writes_for_itself_in_python_is_no_leak() -> None:
     """torch.export changes tables while it runs, and puts back most of what it has changed."""
-    from dispatchlab.live.introspection.python_journal import PythonJournal
-    from dispatchlab.live.introspection.python_tables import tables_now
+    from dispatchlab.pytorch.introspection.python_journal import PythonJournal
+    from dispatchlab.pytorch.introspection.python_tables import tables_now
 
     with PythonJournal((), tables=tables_now(), every_module=False) as journal:
         torch.export.export(torch.nn.Linear(2, 2), (torch.ones(2, 2),)).run_decompositions()
@@ -154,9 +154,9 @@ def test_watching_registries_of_python_takes_a_fraction_of_reading_them() -> Non
     """A test that uses the fixture pays for the watch twice; both are timed on the processor that the test has."""
     from time import process_time
 
-    from dispatchlab.live.introspection.python_journal import PythonJournal
-    from dispatchlab.live.introspection.python_registries import read_python_layer
-    from dispatchlab.live.introspection.python_tables import tables_now
+    from dispatchlab.pytorch.introspection.python_journal import PythonJournal
+    from dispatchlab.pytorch.introspection.python_registries import read_python_layer
+    from dispatchlab.pytorch.introspection.python_tables import tables_now
 
     def took(action: Callable[[], object]) -> float:
         begun = process_time()

@@ -12,7 +12,8 @@ pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'disp
 
 import torch
 
-from dispatchlab.live.introspection.python_registries import overloads, read_operators
+from dispatchlab.pytorch.bridge.registry_tables import overloads
+from dispatchlab.pytorch.introspection.python_registries import read_operators
 
 pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")  # when decompositions are read
 

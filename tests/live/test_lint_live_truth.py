@@ -8,17 +8,17 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from dispatchlab.analysis.certificate import pattern_of  # noqa: E402
-from dispatchlab.analysis.coverage import Fill  # noqa: E402  # behind importorskip
-from dispatchlab.analysis.replay_on_lab import for_registry  # noqa: E402
-from dispatchlab.lint.provenance import OperatorCalls  # noqa: E402
-from dispatchlab.lint.rule import Subject  # noqa: E402
-from dispatchlab.lint.rules import selected  # noqa: E402
-from dispatchlab.lint.run import lint, lint_source  # noqa: E402
-from dispatchlab.live.introspection.called_functions import called_functions  # noqa: E402
-from dispatchlab.live.introspection.registry_reader import record_operators  # noqa: E402
 from dispatchlab.model.keys import DispatchKey  # noqa: E402
-from dispatchlab.registry.file import open_bundled  # noqa: E402
+from dispatchlab.pytorch.introspection.called_functions import called_functions  # noqa: E402
+from dispatchlab.pytorch.introspection.registry_reader import record_operators  # noqa: E402
+from dispatchlab.questions.certify.certificate import pattern_of  # noqa: E402
+from dispatchlab.questions.coverage.coverage_on_lab import Fill  # noqa: E402  # behind importorskip
+from dispatchlab.questions.lint.provenance import OperatorCalls  # noqa: E402
+from dispatchlab.questions.lint.rule import Subject  # noqa: E402
+from dispatchlab.questions.lint.rules import selected  # noqa: E402
+from dispatchlab.questions.lint.run import lint, lint_source  # noqa: E402
+from dispatchlab.records.file import open_bundled  # noqa: E402
+from dispatchlab.sources.replay_on_lab import for_registry  # noqa: E402
 
 NAMESPACE = "lint_truth"
 

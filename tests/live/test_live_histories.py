@@ -11,14 +11,14 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
-from dispatchlab.explore.protocol import Handle
-from dispatchlab.live.introspection.builtin_fallbacks import builtin_fallbacks
-from dispatchlab.live.sandbox.sandbox import LiveSandbox, LocalEngine
-from dispatchlab.live.worker.main import load_extension
 from dispatchlab.model.keys import PARSED_BY_TORCH, DispatchKey, parse_key
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import AliasKind, Def, Fallback, Impl, Registration
 from dispatchlab.model.schema_parser import parse_schema
+from dispatchlab.prover.protocol import Handle
+from dispatchlab.pytorch.introspection.builtin_fallbacks import builtin_fallbacks
+from dispatchlab.pytorch.sandbox.sandbox import LiveSandbox, LocalEngine
+from dispatchlab.pytorch.worker.main import load_extension
 from tests.live.live_registrations import BOXED, BY_REFERENCE, FALLTHROUGH
 from tests.live.native_extension import native_kernels
 

@@ -12,7 +12,15 @@ from typing import Any
 
 import pytest
 
-from dispatchlab.live.bridge.python_calls import (
+from dispatchlab.model.python_layer import (
+    EVERY_REGISTRY,
+    IMPORTS,
+    PYTHON_REGISTRIES,
+    REGISTRY_NAMED,
+    PythonRegistration,
+    Second,
+)
+from dispatchlab.pytorch.bridge.python_calls import (
     MadeInPython,
     PythonCallNotExpressibleError,
     entry_now,
@@ -20,8 +28,7 @@ from dispatchlab.live.bridge.python_calls import (
     operator_object,
     python_call,
 )
-from dispatchlab.live.introspection.python_registries import read_operators
-from dispatchlab.model.python_layer import IMPORTS, PYTHON_REGISTRIES, REGISTRY_NAMED, PythonRegistration
+from dispatchlab.pytorch.introspection.python_registries import read_operators
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
@@ -33,15 +40,7 @@ _KEYS = {
     "higher_order": ("CPU", "street.Mode", "functorch Vmap", ""),
     "dtensor_rules": ("rule", "strategy"),
 }
-_NO_CALLS = {
-    *("export_decompositions", "jvp_decompositions", "fake_checks", "custom_ops"),
-    *("inductor_random_decompositions", "random_decompositions", "masked_tensor", "semi_structured", "sharded_tensor"),
-}
-_REFUSES = {
-    *("py_kernels", "mode_rules", "decompositions", "meta_functions", "fake_rules", "torch_library"),
-    *("higher_order_fakes", "inductor_decompositions"),
-}
-"""The registries whose call refuses an entry that is there; in the others the last writer wins."""
+_NO_CALLS = {each.name for each in EVERY_REGISTRY if each.no_call}
 
 
 def _one(registry: str, key: str, operator: str = "door") -> PythonRegistration:
@@ -94,8 +93,7 @@ def test_an_entry_is_made_by_the_call_of_its_registry_and_goes_without_a_trace(o
     if not one.operator.startswith("higher_order"):  # an operator that stands in for one is hidden from readers
         (found,) = [each for each in _read() if each not in before]
         assert (found.registry, found.operator, found.key) == (one.registry, f"live{one.operator}", one.key)
-    refuses = one.registry in _REFUSES or (one.registry == "higher_order" and one.key != "")
-    if refuses:
+    if one.registry == "torch_library" or (one.rule is not None and one.rule.second is Second.REFUSED):
         with pytest.raises(RuntimeError, match=r"already|duplicate|override"):
             call()
         assert made.is_in_force()
@@ -168,7 +166,7 @@ def test_an_operator_that_is_defined_anew_has_none_of_it() -> None:
         if len(kept) == 2:
             made.reset()
     assert kept[0] is not kept[1]
-    python_calls = importlib.import_module("dispatchlab.live.bridge.python_calls")
+    python_calls = importlib.import_module("dispatchlab.pytorch.bridge.python_calls")
     assert [each.key for each in python_calls._written.values()] == [kept[0]]
     torch._decomp.decomposition_table.pop(kept[0])
     python_calls._written.clear()

@@ -10,19 +10,19 @@ from collections.abc import Iterator
 import pytest
 
 from dispatchlab.engine.lab_engine import LabEngine
-from dispatchlab.explore.explore import explore
-from dispatchlab.explore.result import Verdict
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.python_layer import IMPORTS, REGISTRY_NAMED, PythonRegistration, PythonRule, Second
 from dispatchlab.model.registration import Def, Impl, PythonImpl, Registration, with_defs_needed
 from dispatchlab.model.schema_parser import parse_schema
+from dispatchlab.prover.explore import explore
+from dispatchlab.prover.result import Verdict
 from dispatchlab.scenario.scenario import operators_named_by
 from tests.live.python_histories import Difference, compare, registrations
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
-from dispatchlab.live.bridge import python_calls  # needs PyTorch
-from dispatchlab.live.sandbox.sandbox import LocalEngine
+from dispatchlab.pytorch.bridge import python_calls  # needs PyTorch
+from dispatchlab.pytorch.sandbox.sandbox import LocalEngine
 
 HISTORIES, STEPS = 400, 14
 

@@ -14,8 +14,8 @@ pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'disp
 
 import torch
 
-from dispatchlab.live.introspection.python_journal import PythonJournal
-from dispatchlab.live.introspection.python_tables import PythonTables, tables_now
+from dispatchlab.pytorch.introspection.python_journal import PythonJournal
+from dispatchlab.pytorch.introspection.python_tables import PythonTables, tables_now
 
 THREADS, EACH = 4, 12
 

@@ -10,9 +10,9 @@ from click.testing import CliRunner
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
 from dispatchlab.cli import main
-from dispatchlab.live.recording.record_package import PackageRecord
-from dispatchlab.live.worker.engine import LiveEngine
 from dispatchlab.model.python_layer import PythonRegistration
+from dispatchlab.pytorch.recording.record_package import PackageRecord
+from dispatchlab.pytorch.worker.engine import LiveEngine
 
 
 @pytest.mark.parametrize("count", [20, 23])

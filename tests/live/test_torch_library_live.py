@@ -8,10 +8,10 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
-from dispatchlab.live.bridge.torch import torch
-from dispatchlab.live.bridge.torch_library_calls import numbered
-from dispatchlab.live.sandbox.kept_in_python import number_of
 from dispatchlab.model.torch_library_rules import torch_library_rules
+from dispatchlab.pytorch.bridge.torch import torch
+from dispatchlab.pytorch.bridge.torch_library_calls import numbered
+from dispatchlab.pytorch.sandbox.kept_in_python import number_of
 from tests import effort
 from tests.live.torch_library_histories import check_histories
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from dispatchlab.live.bridge.error_parser import without_backtrace
 from dispatchlab.model.profile import resolved_semantics
+from dispatchlab.pytorch.bridge.error_parser import without_backtrace
 from tools.torch_stand_in import stand_in
 
 pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")

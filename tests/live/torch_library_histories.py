@@ -7,8 +7,8 @@ from collections import Counter
 from random import Random
 
 from dispatchlab.engine.dispatcher import Dispatcher
-from dispatchlab.live.sandbox.sandbox import LocalEngine
-from tests.live.test_lab_equals_torch import Side
+from dispatchlab.pytorch.sandbox.sandbox import LocalEngine
+from tests.live.engine_side import Side
 from tests.torch_library_scenarios import OPERATORS, history, scenario
 
 COMPARED = "dump", "table", "schema", "dangling", "python"
@@ -36,3 +36,7 @@ def check_histories(first: int, count: int) -> Counter[str]:
                 for handle in side.handles.values():
                     handle.release()
     return seen
+
+
+if __name__ == "__main__":
+    check_histories(0, 400)

@@ -19,10 +19,10 @@ from torch.fx.experimental import proxy_tensor
 from torch.fx.proxy import TracerBase
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from dispatchlab.call.implementation import ImplementedBy
-from dispatchlab.live.introspection.package_paths import package_roots
-from dispatchlab.live.introspection.python_sites import FunctionSites
 from dispatchlab.model.python_layer import Decompositions
+from dispatchlab.pytorch.introspection.package_paths import package_roots
+from dispatchlab.pytorch.introspection.python_sites import FunctionSites
+from dispatchlab.questions.explain.result import ImplementedBy
 from tests.live.mode_calls import OperatorCall, Seen
 
 _COMPOSITE = DispatchKey.CompositeImplicitAutograd

@@ -16,10 +16,9 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 from torch.utils._pytree import tree_leaves
 
-from dispatchlab.analysis.explain_calls import explain_operator
-from dispatchlab.call.explain_mode import ModeExplanation
-from dispatchlab.call.implementation import Implementation, ImplementedBy
 from dispatchlab.model.python_layer import DECOMPOSITIONS, Compiler, Decompositions, Mode
+from dispatchlab.questions.explain.explain_operator import explain_operator
+from dispatchlab.questions.explain.result import Implementation, ImplementedBy, ModeExplanation
 from tests.live.mode_calls import REFUSES, Compared, OperatorCall, Seen, difference, operator_calls, specs_of
 
 Parts: TypeAlias = tuple[Sequence[Seen], ...]
@@ -86,7 +85,7 @@ def _look_up_all() -> None:
 
     DTensor has sharding rules for those pointwise operators that were looked up before it is imported.
     """
-    from dispatchlab.live.introspection.python_registries import overloads
+    from dispatchlab.pytorch.bridge.registry_tables import overloads
 
     assert len(list(overloads())) > 2000
 

@@ -14,19 +14,19 @@ from torch._functorch.eager_transforms import enable_inplace_requires_grad
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from dispatchlab.analysis.explain_calls import explain_operator
-from dispatchlab.analysis.inspect_operators import inspect_operator
-from dispatchlab.analysis.torch_trace import TorchTrace
 from dispatchlab.call.autocast_policies import CastPolicy, policy_of
-from dispatchlab.call.explain import Chosen, describe_arguments, explain, schema_of, thread_keys
-from dispatchlab.call.explain_mode import ModeExplanation
-from dispatchlab.call.explain_transform import BY_VMAP, REGISTERED_BY_VMAP
-from dispatchlab.call.implementation import Implementation, ImplementedBy
 from dispatchlab.call.trace import TracedCall, TracedKernel
 from dispatchlab.call.transform_rules import FUNCTIONALIZE, GRAD, VMAP, TransformKeys
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.python_layer import Mode
-from dispatchlab.registry.builds import default_registry
+from dispatchlab.questions.dump.inspect_operators import inspect_operator
+from dispatchlab.questions.explain.argument_specs import describe_arguments
+from dispatchlab.questions.explain.explain_operator import explain_operator
+from dispatchlab.questions.explain.hops import explain, schema_of, thread_keys
+from dispatchlab.questions.explain.kernel_rules import BY_VMAP, REGISTERED_BY_VMAP
+from dispatchlab.questions.explain.result import Chosen, Implementation, ImplementedBy, ModeExplanation
+from dispatchlab.questions.trace.torch_trace import TorchTrace
+from dispatchlab.records.builds import default_registry
 from tests.live.mode_calls import Compared, OperatorCall, operator_calls, specs_of
 
 _functorch: Any = torch._C._functorch

@@ -23,7 +23,7 @@ from dispatchlab.overrides import (
     normalize,
     without_defaults,
 )
-from dispatchlab.registry.file import open_bundled
+from dispatchlab.records.file import open_bundled
 from tests.effort import share
 
 

@@ -35,7 +35,7 @@ class Kind:
         vmap: the function for its batching rule.
         sharding: what a sharding rule returns.
         arguments: for a call.
-        mended: the signature, when the advice is to change it.
+        fixed: the signature, when the advice is to change it.
     """
 
     signature: str
@@ -46,7 +46,7 @@ class Kind:
     vmap: str
     sharding: str
     arguments: str = "(x(),)"
-    mended: str = ""
+    fixed: str = ""
 
 
 _ONE = "lambda info, dims, x: (x * 2, dims[0])"
@@ -119,7 +119,7 @@ KINDS = {
         _DOUBLED,
         _ONE,
         _RULE,
-        mended="(Tensor x) -> Tensor",
+        fixed="(Tensor x) -> Tensor",
     ),
     "both": Kind(
         "(Tensor(a!) x) -> Tensor[]",
@@ -129,7 +129,7 @@ KINDS = {
         "",
         "lambda info, dims, x: ([x.mul_(2) * 2], [dims[0]])",
         _RULE,
-        mended="(Tensor(a!) x) -> Tensor",
+        fixed="(Tensor(a!) x) -> Tensor",
     ),
 }
 KEYS = ("CPU", "CUDA", "CompositeExplicitAutograd", "custom_op", "overload")
@@ -173,7 +173,7 @@ def package(calls: Mapping[str, Sequence[str]] | None = None) -> str:
 def _source(operator: Operator, calls: tuple[str, ...]) -> str:
     kind, base = KINDS[operator.kind], operator.name.replace(".", "_")
     advised = any("alias out of the schema" in call or "new tensors alone" in call for call in calls)
-    signature = kind.mended if advised else kind.signature
+    signature = kind.fixed if advised else kind.signature
     kernel, fake = kind.kernel, kind.fake
     if advised and operator.kind == "both":
         kernel, fake = "x.mul_(2) * 2", "torch.empty_like(x)"
@@ -211,7 +211,7 @@ def _made(call: str, kind: Kind, base: str, *, advised: bool) -> str:
     """A call as readiness names it, with functions in the place of its dots."""
     function = call.partition("(")[0].rpartition(".")[2]
     vmap = kind.vmap
-    if advised and kind.mended.endswith("-> Tensor") and "!" in kind.mended:
+    if advised and kind.fixed.endswith("-> Tensor") and "!" in kind.fixed:
         vmap = "lambda info, dims, x: (x.mul_(2) * 2, dims[0])"
     match function:
         case "register_kernel":

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from importlib.machinery import ModuleSpec
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,8 @@ import pytest
 
 from dispatchlab.adopt.doctor import FEATURES, diagnose
 from dispatchlab.adopt.first_files import FOLDER
-from dispatchlab.live.worker.engine import LiveEngine
+from dispatchlab.pytorch.worker.engine import LiveEngine
+from tests.plugin_options import PLUGIN_OPTIONS
 
 torch: Any = pytest.importorskip("torch", reason="tries features on the installed PyTorch, and there is none")
 
@@ -71,27 +71,23 @@ def test_after_init_pytest_is_green_with_a_golden_file(checkout: Path) -> None:
     golden = checkout / FOLDER / "expect" / "my_package.txt"
     assert "name: my_package::twice\n" in golden.read_text()
     assert "registered at my_package/__init__.py:5" in (checkout / FOLDER / "my_package.yaml").read_text()
-    installed = any(point.value == "dispatchlab.pytest_plugin" for point in entry_points(group="pytest11"))
-    plugin = [] if installed else ["-p", "dispatchlab.pytest_plugin"]
-    tested = run(checkout, "pytest", *plugin, "-p", "no:cacheprovider", "-rA")
+    tested = run(checkout, "pytest", *PLUGIN_OPTIONS, "-p", "no:cacheprovider", "-rA")
     assert tested.returncode == 0, tested.stdout
     assert "2 passed" in tested.stdout
     assert f"PASSED {FOLDER}/my_package.yaml::permute" in tested.stdout
     golden.unlink()
-    assert run(checkout, "pytest", *plugin, "-p", "no:cacheprovider").returncode == 1
+    assert run(checkout, "pytest", *PLUGIN_OPTIONS, "-p", "no:cacheprovider").returncode == 1
 
 
 def test_what_is_installed_is_compared_with_its_record(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"{__name__}.ON_PATH", [str(checkout / "src")])
     made = run(checkout, "dispatchlab", "init")
     assert (made.returncode, made.stderr) == (0, "")
-    installed = any(point.value == "dispatchlab.pytest_plugin" for point in entry_points(group="pytest11"))
-    plugin = [] if installed else ["-p", "dispatchlab.pytest_plugin"]
-    tested = run(checkout, "pytest", *plugin, "-p", "no:cacheprovider", "-rA", FOLDER)
+    tested = run(checkout, "pytest", *PLUGIN_OPTIONS, "-p", "no:cacheprovider", "-rA", FOLDER)
     assert tested.returncode == 0, tested.stdout
     assert f"PASSED {FOLDER}/my_package.yaml::record" in tested.stdout
     (checkout / "src" / "my_package" / "__init__.py").write_text(PACKAGE.replace('"CPU"', '"CUDA"'))
-    changed = run(checkout, "pytest", *plugin, "-p", "no:cacheprovider", "-rA", FOLDER)
+    changed = run(checkout, "pytest", *PLUGIN_OPTIONS, "-p", "no:cacheprovider", "-rA", FOLDER)
     assert changed.returncode == 1
     assert f"FAILED {FOLDER}/my_package.yaml::record" in changed.stdout
 
@@ -144,7 +140,7 @@ def test_doctor_prints_json_and_nothing_else() -> None:
 
 
 def test_the_worker_finds_no_part_of_this_package_under_a_name_of_its_own() -> None:
-    """A user's `registry` or `lint` must be imported as such, and not shadowed by `dispatchlab.registry`."""
+    """A user's `records` or `views` must be imported as such, and not shadowed by `dispatchlab.records`."""
 
     def is_ours(spec: ModuleSpec | None) -> bool:
         folders = [] if spec is None else [*(spec.submodule_search_locations or ()), spec.origin or ""]
@@ -153,7 +149,7 @@ def test_the_worker_finds_no_part_of_this_package_under_a_name_of_its_own() -> N
     with LiveEngine() as engine:
         parts = sorted(path.stem for path in (ROOT / "dispatchlab").glob("[!_]*.py"))
         parts += sorted(path.parent.name for path in (ROOT / "dispatchlab").glob("*/__init__.py"))
-        assert "registry" in parts
-        assert is_ours(engine.ask("importlib.util:find_spec", "dispatchlab.registry"))
+        assert {"records", "views"} <= {*parts}
+        assert is_ours(engine.ask("importlib.util:find_spec", "dispatchlab.records"))
         found = [name for name in parts if is_ours(engine.ask("importlib.util:find_spec", name))]
     assert found == []

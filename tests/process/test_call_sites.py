@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("torch")
 
 from dispatchlab.model.registration import Block, Def, Impl, TorchLibraryFunction
-from dispatchlab.registry.file import load_registry
+from dispatchlab.records.file import load_registry
 from dispatchlab.scenario.load import load_scenario
 from tests.live.packages import HELPER, SHOP, dispatchlab, package
 

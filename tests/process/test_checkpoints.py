@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from dispatchlab.analysis.certify import certification_of
-from dispatchlab.analysis.run_scenario import Outcome, RunOptions
-from dispatchlab.analysis.run_scenarios import run_scenarios
-from dispatchlab.explore import walk_log
-from dispatchlab.explore.prng import SplitMix64
-from dispatchlab.registry.file import open_bundled
-from dispatchlab.render.certify import certification_json
-from dispatchlab.render.json_view import report_json
+from dispatchlab.prover import walk_log
+from dispatchlab.prover.prng import SplitMix64
+from dispatchlab.questions.certify.blocks import certification_view
+from dispatchlab.questions.certify.certify_registry import certification_of
+from dispatchlab.questions.order.blocks import report_view
+from dispatchlab.questions.order.run_scenario import Outcome, RunOptions
+from dispatchlab.questions.order.run_scenarios import run_scenarios
+from dispatchlab.records.file import open_bundled
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -52,7 +52,7 @@ def explored(files: list[str], checkpoint: str | None) -> str:
     options = RunOptions(checkpoint=checkpoint, walk="graph")
     for _, outcome in run_scenarios(files, options, progress=lambda *_: None, finished=lambda _: None):
         assert isinstance(outcome, Outcome), outcome
-        lines.append(_timeless(report_json(outcome.report)))
+        lines.append(_timeless(report_view(outcome.report).json()))
     return "\n".join(lines)
 
 
@@ -61,7 +61,7 @@ def certified(checkpoint: str | None) -> str:
     chosen = [operator for operator in recorded if str(operator.name).startswith("aten::ab")]
     found = certification_of(recorded, name="torch-2.13", operators=chosen, checkpoint=checkpoint)
     assert len(found.certificates) == len(chosen) > 3
-    return _timeless(certification_json(found))
+    return _timeless(certification_view(found).json())
 
 
 def _timeless(text: str) -> str:

@@ -96,7 +96,11 @@ def test_a_report_and_a_picture_are_imported_by_those_who_ask_for_them(folder: P
             [sys.executable, "-c", script], cwd=folder, env=environment(), capture_output=True, text=True, check=True
         )
         found = set(result.stdout.splitlines()[-1].split()[1:])
-        drawing = {name for name in found if name.startswith(("dispatchlab.render.html", "dispatchlab.render.state"))}
+        drawing = {
+            name
+            for name in found
+            if name.startswith(("dispatchlab.views.html", "dispatchlab.questions.order.state_picture"))
+        }
         assert drawing == set(), arguments
         assert found & {"html", "html.entities", "jinja2"} == set(), arguments
 
@@ -112,10 +116,11 @@ def test_a_pipe_imports_nothing_that_is_for_people_who_look(folder: Path, line: 
     looks: tuple[str, ...]
     looks = ("rich", "textual", "webbrowser", "html", "dispatchlab.commands.pager", "dispatchlab.explorer_app")
     looks += (
-        "dispatchlab.render.rich_",
-        "dispatchlab.render.page",
-        "dispatchlab.render.html",
-        "dispatchlab.render.styles",
+        "dispatchlab.views.console",
+        "dispatchlab.views.terminal",
+        "dispatchlab.views.lines",
+        "dispatchlab.views.html",
+        "dispatchlab.views.styles",
     )
     assert [name for name in found if name.startswith(looks)] == []
     assert "dispatchlab.commands.output" in found
@@ -148,7 +153,7 @@ def test_ctrl_c_prints_what_was_covered_and_exits_with_130(folder: Path, jobs: s
     assert "Traceback" not in err
     reports = re.findall(r"^scenario: (\S+)", out, re.MULTILINE)
     assert set(reports) >= started
-    assert out.count("verdict: incomplete\n") == len(reports)
+    assert out.count("verdict: incomplete (strict, an idealised dispatcher)\n") == len(reports)
     assert all(int(sets.replace(",", "")) > 1 for sets in re.findall("sets: (.*)", out))
     assert "2 scenarios: 0 as expected" in out
 
@@ -270,4 +275,5 @@ def test_progress_is_drawn_on_a_terminal_and_removed(folder: Path) -> None:
     assert "edges/s" in shown
     lines = plain(shown)
     assert any(line.startswith("╰") for line in lines)
-    assert any("incomplete, NOT as expected" in line for line in lines)
+    shown = " ".join(line.strip("│ ") for line in lines)
+    assert "incomplete (strict, an idealised dispatcher), NOT as expected" in shown

@@ -20,7 +20,6 @@ import pytest
 
 pytest.importorskip("distributed", reason="Dask is not installed: pip install 'dispatchlab[cluster]'")
 
-from dispatchlab.analysis.installation import installation
 from dispatchlab.processes import cluster as cluster_module
 from dispatchlab.processes.cluster import (
     ClusterExecutor,
@@ -32,6 +31,7 @@ from dispatchlab.processes.cluster import (
 )
 from dispatchlab.processes.executor import TaskDied, TaskStopped, completed
 from dispatchlab.processes.parent import is_alive
+from dispatchlab.sources.installation import installation
 from tests.cluster_tasks import end, note_and_hang, other_installation, slow
 from tests.scenario_texts import many
 from tests.signals.run import ROOT
@@ -273,7 +273,7 @@ def test_what_runs_on_the_cluster_ends_when_nobody_waits_for_it(cluster: Cluster
     if how == "die":
         client = (
             "import sys; from dispatchlab.processes.cluster import *; from tests.cluster_tasks import *; "
-            "from dispatchlab.analysis.installation import installation; "
+            "from dispatchlab.sources.installation import installation; "
             "ClusterExecutor(sys.argv[1], installation).submit(note_and_hang, sys.argv[2]).result()"
         )
         process = subprocess.Popen([sys.executable, "-c", client, cluster.address, str(path)], cwd=ROOT)

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from dispatchlab.cli import main
 from dispatchlab.commands.shells import typed_words
 from dispatchlab.model.profile import semantics_names
-from dispatchlab.registry.file import bundled_names
+from dispatchlab.records.file import bundled_names
 from tests.scenario_texts import OVERLOADS
 
 ROOT = Path(__file__).parents[2]

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from dispatchlab.analysis.session import InteractiveSession, SessionError
-from dispatchlab.analysis.session_subject import Catalogue, runner_for, subject_of_scenario
-from dispatchlab.explore.run_sequence import SandboxSession, run
-from dispatchlab.registry.file import open_named
+from dispatchlab.prover.run_sequence import SandboxSession, run
+from dispatchlab.questions.session.session import InteractiveSession, SessionError
+from dispatchlab.questions.session.session_subject import Catalogue, runner_for, subject_of_scenario
+from dispatchlab.records.file import open_named
 from dispatchlab.scenario import load_scenario, parse_scenario
-from tests.test_analysis_session import random_action, shown
+from tests.test_session import random_action, shown
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from dispatchlab.live.worker.engine import LiveEngine
+from dispatchlab.pytorch.worker.engine import LiveEngine
 
 ROOT = Path(__file__).parents[2]
 
@@ -79,7 +79,7 @@ def test_an_operator_of_the_registry_has_the_table_of_the_lab_with_stand_ins_for
 
 
 def test_the_end_of_the_worker_is_a_sentence_and_the_session_goes_on(engine: LiveEngine) -> None:
-    from dispatchlab.explore.protocol import EngineCrashed
+    from dispatchlab.prover.protocol import EngineCrashed
 
     subject = subject_of_scenario(parse_scenario((ROOT / "dispatchlab" / "adopt" / "demo.yaml").read_text("utf-8")))
     session = InteractiveSession(runner_for(subject, engine), 3, subject.operators, start=(0,))

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from dispatchlab.analysis.readiness import Answer, Aspect, Cell, Readiness, Row
 from dispatchlab.escape import printable
-from dispatchlab.render.html.readiness_report import readiness_report
+from dispatchlab.questions.readiness.blocks import readiness_view
+from dispatchlab.questions.readiness.operator_readiness import Answer, Aspect, Cell, Readiness, Row
 from tests.browser import Visit, chromium
 from tests.command_line import run
 from tests.hostile_texts import EVIL, write_hostile_files
@@ -220,7 +220,7 @@ def test_the_report_of_readiness_is_accessible(dark: bool, browser: Any, tmp_pat
     )
     found = Readiness(("my",), "2.13.0", tuple(Row(f"my::op_{at}", cells) for at in range(3)), notes=("a note",))
     path = tmp_path / "readiness.html"
-    path.write_text(readiness_report(found), encoding="utf-8")
+    path.write_text(readiness_view(found).html(), encoding="utf-8")
     with Visit(browser, path, dark=dark) as visit:
         assert visit.requests == [path.as_uri()]
         assert visit.messages == []

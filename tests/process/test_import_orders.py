@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
-from dispatchlab.analysis.import_orders import _Trial, orders_of
+from dispatchlab.questions.imports.import_orders import _Trial, orders_of
 from tests.live.packages import dispatchlab, package
 
 _DEFINES = """\

@@ -69,7 +69,7 @@ def test_permute_prints_what_was_covered(tmp_path: Path, how: int, code: int) ->
     ended, out, err, seconds = stopped(tmp_path, how, "permute", "many.yaml", "--walk", "graph", group=True)
     assert (ended, "Traceback" in err) == (code, False), err
     assert seconds < WITHIN_S
-    assert "verdict: incomplete\n" in out
+    assert "verdict: incomplete (strict, an idealised dispatcher)\n" in out
     assert int(re.findall("sets: (.*)", out)[0].replace(",", "")) > 1
 
 

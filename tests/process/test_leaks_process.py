@@ -10,11 +10,11 @@ import pytest
 pytest.importorskip("torch")
 
 OWN = """
-from dispatchlab.leaks import Watch
+from dispatchlab.questions.leaks import Watch
 {before}
 with Watch() as watch:
     import torch
-    from dispatchlab.live.introspection.registry_reader import all_dumps
+    from dispatchlab.pytorch.introspection.registry_reader import all_dumps
 
     before = all_dumps()
     x = torch.ones(3, requires_grad=True)
@@ -31,7 +31,7 @@ with Watch() as watch:
 """
 
 LEAKING = """
-from dispatchlab.leaks import Watch, leaks_text
+from dispatchlab.questions.leaks import Watch, leaks_text
 
 with Watch() as watch:
     import torch

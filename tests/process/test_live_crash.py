@@ -17,14 +17,6 @@ import pytest
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
 from dispatchlab.errors import ErrorKind, RegistrationError
-from dispatchlab.explore.protocol import EngineCrashed
-from dispatchlab.explore.result import Flaw, Verdict
-from dispatchlab.live.bridge.expressible import NotExpressibleError
-from dispatchlab.live.bridge.running_keys import running_keys
-from dispatchlab.live.sandbox.sandbox import LocalEngine
-from dispatchlab.live.worker.engine import LiveEngine
-from dispatchlab.live.worker.ipc import WorkerError
-from dispatchlab.live.worker.process import WorkerCrashed
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.registration import (
     Block,
@@ -35,6 +27,14 @@ from dispatchlab.model.registration import (
     TorchLibraryCall,
     TorchLibraryFunction,
 )
+from dispatchlab.prover.protocol import EngineCrashed
+from dispatchlab.prover.result import Flaw, Verdict
+from dispatchlab.pytorch.bridge.expressible import NotExpressibleError
+from dispatchlab.pytorch.bridge.running_keys import running_keys
+from dispatchlab.pytorch.sandbox.sandbox import LocalEngine
+from dispatchlab.pytorch.worker.engine import LiveEngine
+from dispatchlab.pytorch.worker.ipc import WorkerError
+from dispatchlab.pytorch.worker.process import WorkerCrashed
 from tests.live.live_registrations import FOO, define, impl
 
 DEADLY = impl(K.CUDA, "deadly", Kernel(KernelForm.BOXED, reference="tests.live.crash_on_import:kernel"))
@@ -133,14 +133,15 @@ def test_calling_an_operator_of_a_destroyed_library_kills_the_worker_only(tmp_pa
 
 _PARENT = """
 import sys
-from dispatchlab.live.worker.engine import LiveEngine
+from dispatchlab.pytorch.worker.engine import LiveEngine
 from tests.live.live_registrations import FOO, define, impl
 from dispatchlab.model.keys import DispatchKey as K
+from dispatchlab.prover.walk_options import WalkOptions
 engine = LiveEngine()
 print(engine.worker.pid, flush=True)
 keys = [K.CPU, K.CUDA, K.XLA, K.MPS, K.IPU, K.XPU, K.HPU, K.VE, K.Lazy, K.Meta, K.FPGA, K.Vulkan, K.Metal]
 registrations = [define(), *(impl(key, str(key)) for key in keys)]
-engine.explore(registrations, [FOO], passes=1000, progress=lambda _: print("walking", flush=True))
+engine.explore(registrations, [FOO], WalkOptions(passes=1000), progress=lambda _: print("walking", flush=True))
 """
 
 

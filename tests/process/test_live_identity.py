@@ -10,11 +10,12 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
-from dispatchlab.explore.result import Verdict
-from dispatchlab.live.worker.engine import LiveEngine
 from dispatchlab.model.keys import PARSED_BY_TORCH
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.registration import Block, BlockKind, Impl, Kernel, TorchLibraryCall, TorchLibraryFunction
+from dispatchlab.prover.result import Verdict
+from dispatchlab.prover.walk_options import WalkOptions
+from dispatchlab.pytorch.worker.engine import LiveEngine
 from tests.live.live_registrations import BY_REFERENCE, FALLTHROUGH, FOO, define, impl
 
 KEYS = sorted(PARSED_BY_TORCH - {K.Undefined}, key=int)
@@ -30,7 +31,9 @@ def engine() -> Iterator[LiveEngine]:
 def test_every_pair_of_kernels_with_equal_texts_is_order_dependent(engine: LiveEngine, key: K | None) -> None:
     kernels = (Kernel(), FALLTHROUGH, Kernel(function=os.path.join), Kernel(function=os.path.split))
     for at, other in combinations_with_replacement(range(len(kernels)), 2):
-        found = engine.explore([impl(key, "fn", kernels[at]), impl(key, "fn", kernels[other])], [FOO], passes=2)
+        found = engine.explore(
+            [impl(key, "fn", kernels[at]), impl(key, "fn", kernels[other])], [FOO], WalkOptions(passes=2)
+        )
         one_kernel = at == other and at != 0
         assert found.verdict is (Verdict.NO_VIOLATION_FOUND if one_kernel else Verdict.ORDER_DEPENDENT), (at, other)
 

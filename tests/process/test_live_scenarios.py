@@ -11,15 +11,16 @@ import pytest
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
 from dispatchlab.engine.lab_engine import LabEngine
-from dispatchlab.explore.explore import explore
-from dispatchlab.explore.lockstep import lockstep
-from dispatchlab.explore.program_walk import explore_program
-from dispatchlab.explore.result import Expectation, Verdict, judge
-from dispatchlab.live.bridge.expressible import NotExpressibleError
-from dispatchlab.live.bridge.registration_calls import NativeKernels
-from dispatchlab.live.introspection.builtin_fallbacks import builtin_fallbacks
-from dispatchlab.live.sandbox.sandbox import LocalEngine
-from dispatchlab.live.worker.main import load_extension
+from dispatchlab.prover.explore import explore
+from dispatchlab.prover.lockstep import lockstep
+from dispatchlab.prover.program_walk import explore_program
+from dispatchlab.prover.result import Expectation, Verdict, judge
+from dispatchlab.prover.walk_options import WalkOptions
+from dispatchlab.pytorch.bridge.expressible import NotExpressibleError
+from dispatchlab.pytorch.bridge.registration_calls import NativeKernels
+from dispatchlab.pytorch.introspection.builtin_fallbacks import builtin_fallbacks
+from dispatchlab.pytorch.sandbox.sandbox import LocalEngine
+from dispatchlab.pytorch.worker.main import load_extension
 from dispatchlab.scenario import Scenario, load_scenario
 from tests.live.native_extension import native_kernels
 
@@ -57,7 +58,7 @@ def outcomes(native: NativeKernels | None) -> dict[str, tuple[str, str]]:
             if scenario.program is not None:
                 explored = explore_program(engine, *about, program=scenario.program)
             else:
-                explored = explore(engine, *about, order=scenario.order, passes=PASSES)
+                explored = explore(engine, *about, WalkOptions(passes=PASSES), order=scenario.order)
             both = lockstep(
                 LabEngine("torch-2.13"),
                 LocalEngine(scenario.registrations, native=native),
@@ -126,7 +127,7 @@ def test_a_refused_alias_fallback_leaves_nothing_for_the_sandboxes_that_follow()
     before = builtin_fallbacks().table
     for seed in range(8):
         engine = LocalEngine(scenario.registrations)
-        found = explore(engine, scenario.registrations, scenario.operators, seed=seed)
+        found = explore(engine, scenario.registrations, scenario.operators, WalkOptions(seed=seed))
         assert found.counterexample is not None
         assert found.counterexample.actual_sequence == (0, 1, 1)
         assert builtin_fallbacks().table == before

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.metadata import entry_points
 
 import pytest
 
+from tests.plugin_options import PLUGIN_OPTIONS
 from tests.scenario_texts import FIVE
 
 pytest_plugins = ["pytester"]
@@ -51,9 +51,7 @@ def test_after({fixture}package):
 @pytest.fixture
 def run(pytester: pytest.Pytester) -> Run:
     """Runs pytest in a project with the plugin, in a process of its own."""
-    installed = any(point.value == "dispatchlab.pytest_plugin" for point in entry_points(group="pytest11"))
-    plugin = [] if installed else ["-p", "dispatchlab.pytest_plugin"]
-    return lambda *arguments: pytester.runpytest_subprocess(*plugin, "-p", "no:cacheprovider", *arguments)
+    return lambda *arguments: pytester.runpytest_subprocess(*PLUGIN_OPTIONS, "-p", "no:cacheprovider", *arguments)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +86,8 @@ def test_without_the_fixture_nothing_is_imported(run: Run, pytester: pytest.Pyte
 
         def test_own():
             assert "dispatchlab.pytest_plugin" in sys.modules
-            assert not {"dispatchlab.leaks", "dispatchlab.engine", "dispatchlab.model", "torch"} & sys.modules.keys()
+            unwanted = {"dispatchlab.questions.leaks", "dispatchlab.engine", "dispatchlab.model", "torch"}
+            assert not unwanted & sys.modules.keys()
         """
     )
     run().assert_outcomes(passed=1)
@@ -101,7 +100,7 @@ def test_the_fixture_does_not_import_torch_or_an_engine(run: Run, pytester: pyte
         import sys
 
         def test_own():
-            assert "dispatchlab.leaks" in sys.modules
+            assert "dispatchlab.questions.leaks" in sys.modules
             assert "torch" not in sys.modules
             assert "dispatchlab.engine.dispatcher" not in sys.modules
         """
@@ -126,7 +125,8 @@ def test_a_project_that_does_not_opt_in_pays_nothing(run: Run, pytester: pytest.
 
         def test_own():
             names = {name for name in sys.modules if name.startswith("dispatchlab")}
-            assert names <= {"dispatchlab", "dispatchlab._lazy", "dispatchlab.pytest_plugin"}, names
+            plugin = {"dispatchlab", "dispatchlab._lazy", "dispatchlab.pytest_plugin", "dispatchlab_pytest"}
+            assert names <= plugin, names
         """
     )
     run().assert_outcomes(passed=1)

@@ -12,9 +12,9 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
-from importlib.metadata import entry_points
 
 from tests.live.packages import HELPER, ROOT, SHOP, dispatchlab, package
+from tests.plugin_options import PLUGIN_OPTIONS
 
 INI = "[pytest]\ndispatchlab_records = records\ntestpaths = tests\npythonpath = .\naddopts = --strict-config\n"
 
@@ -32,11 +32,9 @@ def shop(tmp_path: Path) -> Path:
 
 
 def pytest_in(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    installed = any(point.value == "dispatchlab.pytest_plugin" for point in entry_points(group="pytest11"))
-    plugin = [] if installed else ["-p", "dispatchlab.pytest_plugin"]
     paths = os.pathsep.join((str(ROOT), str(folder)))
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *plugin, "-q"],
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *PLUGIN_OPTIONS, "-q"],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": paths, "EXPECTTEST_ACCEPT": "", **environment},
         capture_output=True,

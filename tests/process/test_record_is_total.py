@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
-from dispatchlab.model.registration import Block, Def, Impl
+from dispatchlab.model.registration import Block, Def, Fallback, Impl
 from dispatchlab.scenario.load import load_scenario
-from tests.live.native_extension import symint_kernels
+from tests.live.native_extension import library
 from tests.live.packages import dispatchlab, package
 
 ODD = """\
@@ -96,8 +96,8 @@ def test_a_package_that_registers_nothing_has_an_empty_record(tmp_path: Path) ->
 
 
 def test_symint_kernels_and_classes_of_a_package_in_cpp_are_recorded(tmp_path: Path) -> None:
-    library = symint_kernels()
-    package(tmp_path, "native", init=f"import torch\ntorch.ops.load_library({str(library)!r})\n")
+    built = library("symint_kernels")
+    package(tmp_path, "native", init=f"import torch\ntorch.ops.load_library({str(built)!r})\n")
     done = dispatchlab(tmp_path, "record", "native", "-o", "native.yaml")
     assert (done.returncode, "left out: " in done.stderr) == (0, False), done.stderr
     assert "all in C++: 4 operators and 3 kernels;" in done.stderr
@@ -117,6 +117,62 @@ def test_symint_kernels_and_classes_of_a_package_in_cpp_are_recorded(tmp_path: P
         done = dispatchlab(tmp_path, *arguments)
         assert done.returncode in (0, 1), done.stderr
         assert "Traceback" not in done.stderr
+
+
+NEWER_FALLBACK = """\
+import torch
+from . import loads
+
+lib = torch.library.Library("_", "IMPL")
+lib.fallback(lambda operator, *args, **kwargs: None, "AutogradPrivateUse1")
+"""
+
+
+@pytest.fixture(scope="module")
+def accel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("accel")
+    load = f"import torch\ntorch.ops.load_library({str(library('fallbacks'))!r})\n"
+    package(folder, "accel", init="from . import loads\n", loads=load, newer=NEWER_FALLBACK)
+    return folder
+
+
+def fallbacks_in(folder: Path, *packages: str) -> tuple[set[tuple[str, str, bool]], str]:
+    """The module, the key and whether it is a fallthrough, of each fallback in a record; and what was printed."""
+    done = dispatchlab(folder, "record", *packages, "-o", "accel.yaml", "--force")
+    scenario = load_scenario(folder / "accel.yaml")
+    numbers = [(module.name, number) for module in scenario.modules for number in module.body]
+    made = [(name, scenario.registrations[number]) for name, number in numbers if isinstance(number, int)]
+    return {(name, str(one.key), one.kernel.is_fallthrough) for name, one in made if isinstance(one, Fallback)}, (
+        done.stderr
+    )
+
+
+OF_CPP = {
+    ("accel.loads", "PrivateUse1", False),
+    ("accel.loads", "AutocastPrivateUse1", True),
+    ("accel.loads", "AutogradPrivateUse1", True),
+}
+
+
+def test_backend_fallbacks_of_cpp_are_in_the_record_as_they_are_live(accel: Path) -> None:
+    found, printed = fallbacks_in(accel, "accel")
+    assert (found, "3 registrations, all in C++: 0 operators and 3 kernels;" in printed) == (OF_CPP, True)
+    compared = dispatchlab(accel, "diff", "accel.yaml", "live", "--import", "accel", "--exit-code")
+    assert (compared.returncode, "no difference" in compared.stdout) == (0, True), compared.stdout
+    for key in ("PrivateUse1", "AutogradPrivateUse1"):
+        sources = ("accel.yaml",), ("live", "--import", "accel")
+        recorded, live = (dispatchlab(accel, "coverage", *one, "--key", key, "--format", "json") for one in sources)
+        counts = json.loads(recorded.stdout)["counts"]
+        assert "was refused" not in recorded.stderr
+        assert counts == json.loads(live.stdout)["counts"]
+        assert counts["missing"] == 0 < counts["fallback"]
+    assert dispatchlab(accel, "record", "--check", "accel.yaml").returncode == 0
+
+
+def test_a_fallback_of_cpp_is_in_the_record_where_python_replaces_it(accel: Path) -> None:
+    found, printed = fallbacks_in(accel, "accel.newer")
+    assert found == {*OF_CPP, ("accel.newer", "AutogradPrivateUse1", False)}
+    assert "4 registrations, 3 of them in C++ and 1 made by 1 line of Python: 0 operators and 4 kernels;" in printed
 
 
 CLASSES = """\

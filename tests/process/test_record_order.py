@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from dispatchlab.cli import main
-from dispatchlab.explore.program import Module
+from dispatchlab.prover.program import Module
 from dispatchlab.scenario.load import load_scenario
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
 from dispatchlab.scenario.write import scenario_text
@@ -136,7 +136,7 @@ _TAKING_BACK = {
 }
 
 
-def test_code_that_may_take_out_what_another_package_registers_leaves_no_proof(tmp_path: Path) -> None:
+def test_code_that_may_take_out_what_another_package_registers_is_no_proof_in_one_order(tmp_path: Path) -> None:
     """None of it changes the table in the order of the record; in the other one, each but the patch does."""
     package(tmp_path, "home", init=_HOME.replace("HOME", "home"))
     imports = _IMPORTS.replace("HOME", "home")
@@ -157,4 +157,12 @@ def test_code_that_may_take_out_what_another_package_registers_leaves_no_proof(t
         }
         assert all(one.site.startswith(f"{name}/__init__.py:") for one in used)
         assert f"{used[0].site} names the table of" in done.stderr
+        code, verdict = (0, "order-independent") if name == "patched" else (1, "order-dependent")
+        assert found.exit_code == code, found.output
+        assert f"verdict: {verdict} (torch-2.13; 2 of 2 import orders ran)\n" in found.stdout
+        sentence = "depends on the order of imports: decompositions post_autograd of home::door\n"
+        assert (sentence in found.stdout) == (name != "patched")
+        once = replace(load_scenario(tmp_path / f"{name}.yaml"), imports=None)
+        (tmp_path / "once.yaml").write_text(scenario_text(once), encoding="utf-8")
+        found = CliRunner().invoke(main, ["permute", str(tmp_path / "once.yaml"), "--require-proof"])
         assert (found.exit_code, "verdict: no violation found" in found.stdout) == (3, True), found.output

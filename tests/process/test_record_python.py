@@ -9,7 +9,7 @@ import pytest
 from dispatchlab.scenario.load import load_scenario
 from tests.live.packages import dispatchlab, package
 
-pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
 _OPERATORS = """\
 import torch
@@ -410,7 +410,8 @@ def test_no_verdict_on_a_record_is_about_what_was_not_explored(tmp_path: Path) -
     done = dispatchlab(tmp_path, "permute", "street.yaml", "--require-proof")
     assert done.returncode == 3
     sentence = "no violation found in the C++ layer and the Python layer; 1 registration of Python not explored"
-    assert f"verdict: {sentence}\n" in done.stdout
+    standing = "torch-2.13; the one order in which these modules can be imported ran"
+    assert f"verdict: {sentence} ({standing})\n" in done.stdout
 
 
 _HALL = """\
@@ -461,3 +462,173 @@ def test_a_function_of_pytorch_that_a_package_registers_is_of_the_package(tmp_pa
     assert numbers["left"] == ("hall", 3, 4, 2), "what runpy runs belongs to the module that runs it"
     done = dispatchlab(tmp_path, "permute", "hall.yaml")
     assert (done.returncode, "order-dependent" in done.stdout) == (1, True), done.stdout
+
+
+_EFFECTS = """\
+import torch
+from torch._higher_order_ops.effects import _register_effectful_op
+
+lib = torch.library.Library("street", "DEF")
+for name in ("ring", "knock", "wave"):
+    lib.define(f"{name}(Tensor x) -> ()")
+ORDERED = torch.library.EffectType.ORDERED
+_register_effectful_op(torch.ops.street.ring.default, ORDERED)
+torch.library._register_effectful_op("street::knock", ORDERED)
+lib._register_effectful_op("street::wave", ORDERED)
+_register_effectful_op("aten::_print", None)
+"""
+
+_OTHER_EFFECTS = """\
+import torch
+
+torch.library._register_effectful_op("street::knock", torch.library.EffectType.ORDERED)
+torch.library._register_effectful_op("street::{taken}", None)
+"""
+
+
+@pytest.mark.skipif(not hasattr(torch.library, "_register_effectful_op"), reason="this PyTorch has no such function")
+@pytest.mark.parametrize("taken", ["bell", "wave"])
+def test_effects_are_listed_and_one_that_is_taken_away_depends_on_the_order(tmp_path: Path, taken: str) -> None:
+    package(tmp_path, "street", init=_EFFECTS)
+    package(tmp_path, "square", init=_OTHER_EFFECTS.format(taken=taken))
+    done = dispatchlab(tmp_path, "record", "street", "square", "-o", "street.yaml")
+    assert done.returncode == 0, done.stderr
+    listed = load_scenario(tmp_path / "street.yaml").python
+    assert {one.call for one in listed} == {"register_effectful_op"}
+    assert [(one.operator, one.site, one.effect) for one in listed] == [
+        ("street::ring", "street/__init__.py:8", ""),
+        ("street::knock", "street/__init__.py:9", ""),
+        ("street::wave", "street/__init__.py:10", ""),
+        ("aten::_print", "street/__init__.py:11", "removed"),
+        ("street::knock", "square/__init__.py:3", ""),
+        (f"street::{taken}", "square/__init__.py:4", "removed"),
+    ]
+    depends = taken == "wave"
+    found = dispatchlab(tmp_path, "permute", "street.yaml", "--require-proof")
+    assert found.returncode == (1 if depends else 0), found.stdout
+    assert ("of street::wave is in Python after one of the two and not after the other" in found.stdout) is depends
+    imports = ("--import", "street", "--import", "square")
+    same = dispatchlab(tmp_path, "diff", "street.yaml", "live", *imports, "--layer", "python", "--exit-code")
+    assert (same.returncode, "no difference" in same.stdout) == (0, True), same.stdout
+
+
+_BESIDE_LAYERS = """\
+import torch
+from torch.utils.flop_counter import register_flop_formula
+
+lib = torch.library.Library("street", "DEF")
+lib.define("door(Tensor x) -> Tensor")
+torch.utils.rename_privateuse1_backend("street")
+register_flop_formula(torch.ops.street.door)(lambda *arguments, **named: 1)
+register_flop_formula(torch.ops.aten.cumsum)(lambda *arguments, **named: 1)
+torch.onnx.register_custom_op_symbolic("aten::relu", lambda g, x: x, 17)
+torch.fx.has_side_effect(torch.ops.aten.relu.default)
+"""
+
+_SECOND = """\
+import torch
+from torch.utils.flop_counter import register_flop_formula
+
+torch.fx.has_side_effect(torch.ops.aten.relu.default)
+torch.onnx.unregister_custom_op_symbolic("aten::relu", 17)
+for register in (
+    lambda: register_flop_formula(torch.ops.aten.cumsum)(print),
+    lambda: register_flop_formula(torch.ops.aten.mm)(print),
+    lambda: torch.utils.rename_privateuse1_backend("square"),
+    lambda: torch._C._rename_privateuse1_backend("circle"),
+):
+    try:
+        register()
+    except RuntimeError:
+        pass
+"""
+
+_PRIVATEUSE1 = "python::torch.utils.rename_privateuse1_backend"
+
+
+def test_registries_that_no_layer_has_are_in_a_record_and_a_second_name_or_formula_is_refused(tmp_path: Path) -> None:
+    package(tmp_path, "street", init=_BESIDE_LAYERS)
+    package(tmp_path, "square", init=_SECOND)
+    done = dispatchlab(tmp_path, "record", "street", "square", "-o", "street.yaml")
+    assert done.returncode == 0, done.stderr
+    assert "refused, since PyTorch has one: formulas that count floating-point operations for aten::mm.*" in done.stderr
+    listed = load_scenario(tmp_path / "street.yaml").python
+    assert [(one.registry, one.operator, one.key, one.site, one.effect) for one in listed] == [
+        ("privateuse1_name", _PRIVATEUSE1, "", "street/__init__.py:6", ""),
+        ("flop_formulas", "street::door.*", "", "street/__init__.py:7", ""),
+        ("flop_formulas", "aten::cumsum.*", "", "street/__init__.py:8", ""),
+        ("onnx_functions", "aten::relu", "opset 17", "street/__init__.py:9", ""),
+        ("fx_side_effects", "aten::relu", "", "street/__init__.py:10", ""),
+        ("onnx_functions", "aten::relu", "opset 17", "square/__init__.py:5", "removed"),
+        ("flop_formulas", "aten::cumsum.*", "", "square/__init__.py:13 via square/__init__.py:7", "refused"),
+        ("privateuse1_name", _PRIVATEUSE1, "", "square/__init__.py:13 via square/__init__.py:9", "refused"),
+        ("privateuse1_name", _PRIVATEUSE1, "", "square/__init__.py:13 via square/__init__.py:10", "refused"),
+        ("onnx_functions", "aten::relu", "opset 17", "square/__init__.py:5", "used"),
+    ]
+    assert [one.function for one in listed if one.registry == "privateuse1_name"] == ["street", "square", "circle"]
+    found = dispatchlab(tmp_path, "permute", "street.yaml").stdout
+    for what in (f"privateuse1_name of {_PRIVATEUSE1}", "flop_formulas of aten::cumsum.*"):
+        assert f"exclude one another (duplicate_python): {what} is registered already (" in found
+    assert dispatchlab(tmp_path, "record", "--check", "street.yaml").returncode == 0
+
+
+def test_equal_names_of_the_backend_do_not_exclude_one_another(tmp_path: Path) -> None:
+    package(tmp_path, "street", init="import torch\ntorch.utils.rename_privateuse1_backend('street')\n")
+    package(tmp_path, "square", init="import torch\ntorch.utils.rename_privateuse1_backend('street')\n")
+    assert dispatchlab(tmp_path, "record", "street", "square", "-o", "street.yaml").returncode == 0
+    assert [one.site for one in load_scenario(tmp_path / "street.yaml").python] == ["street/__init__.py:2"]
+    assert dispatchlab(tmp_path, "permute", "street.yaml", "--require-proof").returncode == 0
+
+
+_REPLACING = """\
+import functools
+import torch
+import torch._inductor.lowering as inductor
+
+impl, library, lowering = torch.library.Library.impl, torch._C._dispatch_library, inductor.register_lowering
+
+
+@functools.wraps(impl)
+def replaced_impl(self, *arguments, **named):
+    return impl(self, *arguments, **named)
+
+
+torch.library.Library.impl = replaced_impl
+torch._C._dispatch_library = lambda *arguments: library(*arguments)
+inductor.register_lowering = functools.wraps(lowering)(lambda *arguments: lowering(*arguments))
+torch.library.a_new_function = replaced_impl
+del torch.library.wrap_triton
+from . import registering
+"""
+
+_REGISTERING = """\
+import torch
+from torch._inductor.lowering import register_lowering
+
+lib = torch.library.Library("street", "DEF")
+lib.define("door(Tensor x) -> Tensor")
+lib.impl("door", lambda x: x, "CPU")
+register_lowering(torch.ops.street.door.default)(lambda x: x)
+"""
+
+
+def test_a_function_of_pytorch_that_is_replaced_is_listed_and_what_goes_through_it_is_recorded(tmp_path: Path) -> None:
+    package(tmp_path, "street", init=_REPLACING, registering=_REGISTERING)
+    assert dispatchlab(tmp_path, "record", "street", "-o", "street.yaml", "--once").returncode == 0
+    scenario = load_scenario(tmp_path / "street.yaml")
+    assert {str(name) for name in scenario.operators} == {"street::door"}
+    assert len(scenario.registrations) == 3  # the claim, the def and the kernel
+    assert [(one.registry, one.operator, one.function, one.site, one.effect) for one in scenario.python] == [
+        ("inductor_lowerings", "street::door", "street.registering:<lambda>", "street/registering.py:7", ""),
+        *(
+            ("replaced_functions", f"python::torch.{path}", function, site and f"street/__init__.py:{site}", effect)
+            for path, function, site, effect in (
+                ("_C._dispatch_library", "street:<lambda>", 14, ""),
+                ("library.wrap_triton", "", "", "removed"),
+                ("library.Library.impl", "street:replaced_impl", 8, ""),
+                ("_inductor.lowering.register_lowering", "street:<lambda>", 15, ""),
+            )
+        ),
+    ]
+    found = dispatchlab(tmp_path, "permute", "street.yaml", "--require-proof")
+    assert (found.returncode, "4 registrations of Python not explored" in found.stdout) == (3, True), found.stdout

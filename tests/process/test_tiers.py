@@ -35,7 +35,7 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     return lambda *arguments: pytester.runpytest_subprocess("-p", "no:cacheprovider", *arguments)
 
 
-LEFT_OUT = "not run: 1 tests of tests/deep and 1 tests of tests/process; `pytest --all-tiers` runs everything"
+LEFT_OUT = "not run: tests/deep and tests/process; `pytest --all-tiers` runs everything"
 WORKERS = "*worker* [[]2 items[]]"
 SKIPPED = "skipped 1 modules: PyTorch is not there"
 

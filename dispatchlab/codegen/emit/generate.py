@@ -10,8 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
-from dispatchlab.atomic_write import write_folder
-from dispatchlab.bounded_read import ReadError, read_file
 from dispatchlab.codegen.emit.generated_group import GeneratedGroup, GeneratedKey, Wrapper, generated_group
 from dispatchlab.codegen.emit.python_source import (
     annotated_types,
@@ -25,6 +23,8 @@ from dispatchlab.codegen.emit.python_text import text_literal
 from dispatchlab.codegen.read.groups import FunctionGroup
 from dispatchlab.codegen.read.native_functions import NativeFunctions
 from dispatchlab.errors import DispatchLabError, no_operator
+from dispatchlab.files.atomic_write import write_folder
+from dispatchlab.files.bounded_read import ReadError, read_file
 from dispatchlab.model.cpp_signature import cpp_signature, is_symint_schema
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Block, BlockKind, Def, Impl, Kernel, KernelForm
@@ -99,9 +99,9 @@ class NoSuchGroupError(DispatchLabError):
         other: True when the file has the operator, and it is in no structured group.
     """
 
-    def __init__(self, asked: str, known: tuple[str, ...], *, other: bool) -> None:
-        super().__init__(asked, known, other)
-        self.asked, self.known, self.other = asked, known, other
+    asked: str
+    known: tuple[str, ...]
+    other: bool
 
     def __str__(self) -> str:
         if self.other:
@@ -117,9 +117,8 @@ class GroupNameError(DispatchLabError):
         other: the operator of the other one, or what else has the name.
     """
 
-    def __init__(self, generated: GeneratedGroup, other: str) -> None:
-        super().__init__(generated, other)
-        self.generated, self.other = generated, other
+    generated: GeneratedGroup
+    other: str
 
     def __str__(self) -> str:
         function = self.generated.group.functional
@@ -138,9 +137,8 @@ class GeneratedSourceError(DispatchLabError):
         reason: what Python finds.
     """
 
-    def __init__(self, generated: GeneratedGroup, reason: str) -> None:
-        super().__init__(generated, reason)
-        self.generated, self.reason = generated, reason
+    generated: GeneratedGroup
+    reason: str
 
     def __str__(self) -> str:
         function = self.generated.group.functional

@@ -9,6 +9,7 @@ import keyword
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from dispatchlab._short_repr import member_repr
 from dispatchlab.codegen.read.groups import FunctionGroup
 from dispatchlab.codegen.read.native_function import (
     NATIVE_NAMESPACE,
@@ -20,7 +21,6 @@ from dispatchlab.codegen.read.native_function import (
 from dispatchlab.codegen.read.schema_parts import is_tensor_like
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.schema import Argument
-from dispatchlab.model.short_repr import member_repr
 
 DEFAULT_BACKEND = DispatchKey.CompositeExplicitAutogradNonFunctional
 GUARDED = frozenset((DispatchKey.CUDA, DispatchKey.MPS, DispatchKey.XPU, DEFAULT_BACKEND))

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from dispatchlab._short_repr import member_repr
 from dispatchlab.codegen.emit.generated_group import generated_group, plain_wrapper_name
 from dispatchlab.codegen.emit.python_source import annotated_types
 from dispatchlab.codegen.read.derivatives import Derivatives
@@ -25,7 +26,6 @@ from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.schema import Argument, FunctionSchema
 from dispatchlab.model.schema_types import ListType, OptionalType, SimpleType, Type
-from dispatchlab.model.short_repr import member_repr
 
 
 class Part(StrEnum):

@@ -24,9 +24,8 @@ class UfuncLoopError(DispatchLabError):
         reason: what is wrong.
     """
 
-    def __init__(self, function: NativeFunction, reason: str) -> None:
-        super().__init__(function, reason)
-        self.function, self.reason = function, reason
+    function: NativeFunction
+    reason: str
 
     def __str__(self) -> str:
         where = f"{self.function.location}: " if self.function.location else ""

@@ -9,9 +9,10 @@ import numpy as np
 
 from dispatchlab.call.tensor import Tensor
 from dispatchlab.call.tensor_options import DType
-from dispatchlab.codegen.kernels.pointwise import Array, Number, refused
+from dispatchlab.codegen.runtime.element_types import Array, Number
 from dispatchlab.codegen.runtime.memory import Options, write
 from dispatchlab.codegen.runtime.tensor_iterator import MetaBase, check_overlap
+from dispatchlab.layers.kernels import refused
 
 
 def _checked_shape(first: Tensor, second: Tensor) -> tuple[int, int]:

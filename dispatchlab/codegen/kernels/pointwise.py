@@ -6,29 +6,26 @@ Source: aten/src/ATen/native/BinaryOps.cpp, aten/src/ATen/native/ufunc/add.h, Un
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from dispatchlab.call.tensor import Tensor
 from dispatchlab.call.tensor_options import DType, result_dtype
-from dispatchlab.codegen.runtime.element_types import Elements, Vectorized, contracted, fmadd, not_implemented
+from dispatchlab.codegen.runtime.element_types import (
+    Array,
+    Elements,
+    Number,
+    Vectorized,
+    contracted,
+    fmadd,
+    not_implemented,
+    opmath,
+)
 from dispatchlab.codegen.runtime.tensor_iterator import TensorIteratorBase
-from dispatchlab.errors import CallError, ErrorKind
+from dispatchlab.layers.kernels import refused
 
-Array: TypeAlias = np.ndarray[Any, Any]
-Number: TypeAlias = bool | int | float | complex
 Op: TypeAlias = TensorIteratorBase
-
-
-def refused(message: str) -> CallError:
-    """What a kernel raises when its arguments do not go together."""
-    return CallError(ErrorKind.OTHER, message)
-
-
-def _wide(array: Array) -> Array:
-    """Half precision is computed in single precision and rounded once."""
-    return array.astype(np.float32) if array.dtype == np.float16 else array
 
 
 def _alpha_check(dtype: DType, alpha: Number) -> None:
@@ -77,7 +74,7 @@ def meta_sub_Tensor(op: Op, self: Tensor, other: Tensor, alpha: Number) -> None:
 
 
 def sub_out(op: Op, self: Tensor, other: Tensor, alpha: Number, out: Tensor) -> None:
-    first, second = map(_wide, op.inputs)
+    first, second = map(opmath, op.inputs)
     with np.errstate(all="ignore"):
         op.store(first - _scaled(op, second, alpha))
 

@@ -13,9 +13,10 @@ import numpy as np
 
 from dispatchlab.call.tensor import Tensor
 from dispatchlab.call.tensor_options import DType, result_dtype
-from dispatchlab.codegen.kernels.pointwise import Array, refused
+from dispatchlab.codegen.runtime.element_types import Array
 from dispatchlab.codegen.runtime.memory import Options, dense_strides, write
 from dispatchlab.codegen.runtime.tensor_iterator import MetaBase, check_overlap
+from dispatchlab.layers.kernels import reduced, refused, sum_dtype
 
 
 def _wrapped(dim: int, rank: int) -> int:
@@ -37,12 +38,6 @@ def _dims(dims: Sequence[int] | None, rank: int) -> tuple[int, ...]:
             raise refused(f"dim {at} appears multiple times in the list of dims")
         found.append(at)
     return tuple(at for at in sorted(found) if at < rank)
-
-
-def _reduced(shape: tuple[int, ...], dims: Sequence[int], *, keepdim: bool) -> tuple[int, ...]:
-    if keepdim:
-        return tuple(1 if at in dims else size for at, size in enumerate(shape))
-    return tuple(size for at, size in enumerate(shape) if at not in dims)
 
 
 def _write(out: Tensor, result: Array) -> None:
@@ -67,12 +62,8 @@ def meta_sum_dim_IntList(
     dtype: DType | None,
 ) -> None:
     given = op.maybe_get_output(0)
-    kind = dtype
-    if kind is None and given is not None:
-        kind = given.dtype
-    if kind is None:
-        kind = DType.int64 if self.dtype.category < 2 else self.dtype
-    shape = _reduced(self.shape, _dims(dim, self.dim), keepdim=keepdim)
+    kind = sum_dtype(self, dtype if dtype is not None or given is None else given.dtype)
+    shape = reduced(self.shape, _dims(dim, self.dim), keepdim=keepdim)
     op.set_output_raw_strided(0, shape, None, Options(DType(kind), self.device))
 
 
@@ -103,7 +94,7 @@ def meta_mean_dim(
         raise refused(f"mean(): could not infer output dtype. {reason}")
     if dtype is None and given is not None:
         kind = given.dtype
-    shape = _reduced(self.shape, _dims(dim, self.dim), keepdim=keepdim)
+    shape = reduced(self.shape, _dims(dim, self.dim), keepdim=keepdim)
     op.set_output_raw_strided(0, shape, None, Options(kind, self.device))
 
 
@@ -143,7 +134,7 @@ def meta_amax(op: MetaBase, self: Tensor, dim: Sequence[int], keepdim: bool) -> 
             if self.shape[_wrapped(at, self.dim)] == 0:
                 raise refused(f"amax(): Expected reduction dim {at} to have non-zero size.")
     dims = _dims(dim, self.dim)
-    op.set_output_raw_strided(0, _reduced(self.shape, dims, keepdim=keepdim), None, Options(self.dtype, self.device))
+    op.set_output_raw_strided(0, reduced(self.shape, dims, keepdim=keepdim), None, Options(self.dtype, self.device))
 
 
 def amax_out(op: MetaBase, self: Tensor, dim: Sequence[int], keepdim: bool, out: Tensor) -> None:
@@ -160,7 +151,7 @@ def meta_all_dim(op: MetaBase, self: Tensor, dim: int, keepdim: bool) -> None:
     kind = DType.uint8 if self.dtype is DType.uint8 else DType.bool
     if given is not None:
         kind = given.dtype
-    shape = _reduced(self.shape, _dims([dim], self.dim), keepdim=keepdim)
+    shape = reduced(self.shape, _dims([dim], self.dim), keepdim=keepdim)
     op.set_output_raw_strided(0, shape, None, Options(kind, self.device))
 
 
@@ -174,11 +165,7 @@ def all_out(op: MetaBase, self: Tensor, dim: int, keepdim: bool, out: Tensor) ->
 def meta_cumsum(op: MetaBase, self: Tensor, dim: int, dtype: DType | None) -> None:
     _wrapped(dim, self.dim)
     given = op.maybe_get_output(0)
-    kind = dtype
-    if kind is None and given is not None:
-        kind = given.dtype
-    if kind is None:
-        kind = DType.int64 if self.dtype.category < 2 else self.dtype
+    kind = sum_dtype(self, dtype if dtype is not None or given is None else given.dtype)
     op.set_output_raw_strided(0, self.shape, None, Options(DType(kind), self.device))
 
 
@@ -199,7 +186,7 @@ def meta_max_dim(op: MetaBase, self: Tensor, dim: int, keepdim: bool) -> tuple[i
         raise refused(f"max(): Expected reduction dim {at} to have non-zero size.")
     if self.dtype.category == 3:
         raise refused("max(): does not support complex input")
-    shape = _reduced(self.shape, _dims([at], self.dim), keepdim=keepdim)
+    shape = reduced(self.shape, _dims([at], self.dim), keepdim=keepdim)
     op.set_output_raw_strided(0, shape, None, Options(self.dtype, self.device))
     op.set_output_raw_strided(1, shape, None, Options(DType.int64, self.device))
     return (at,)

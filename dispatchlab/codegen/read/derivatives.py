@@ -19,19 +19,19 @@ from functools import cached_property
 from pathlib import Path
 
 from dispatchlab._gc_pause import collector_paused
-from dispatchlab.bounded_read import ReadError, read_file
+from dispatchlab._short_repr import member_repr
 from dispatchlab.codegen.read.native_function import NativeFunction
 from dispatchlab.codegen.read.native_functions import NativeFunctions
 from dispatchlab.codegen.read.schema_parts import signature_of
 from dispatchlab.errors import ParseError, did_you_mean
+from dispatchlab.files.bounded_read import ReadError, read_file
+from dispatchlab.files.source_location import SourceLocation
+from dispatchlab.files.yaml_tree import Listing, Node, Problem, Scalar, YamlError, compose, in_order, quoted
+from dispatchlab.files.yaml_tree import Mapping as YamlMapping
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.registration import SourceLocation
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.schema_parser import parse_schema
-from dispatchlab.model.short_repr import member_repr
-from dispatchlab.yaml_tree import Listing, Node, Problem, Scalar, YamlError, compose, in_order, quoted
-from dispatchlab.yaml_tree import Mapping as YamlMapping
 
 
 class DerivativeRule(StrEnum):

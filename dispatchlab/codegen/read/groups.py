@@ -12,6 +12,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from dispatchlab._short_repr import member_repr
 from dispatchlab.codegen.read.kernel_fields import native_name
 from dispatchlab.codegen.read.native_function import BackendKernel, DeviceCheck, NativeFunction, shares_memory
 from dispatchlab.codegen.read.problems import Rule
@@ -28,13 +29,12 @@ from dispatchlab.codegen.read.schema_parts import (
     without_copy,
     writes_alias,
 )
+from dispatchlab.files.source_location import SourceLocation
+from dispatchlab.files.yaml_tree import Problem
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.registration import SourceLocation
 from dispatchlab.model.schema import AliasInfo, Argument, FunctionSchema
 from dispatchlab.model.schema_types import TENSOR, ListType, SimpleType
-from dispatchlab.model.short_repr import member_repr
-from dispatchlab.yaml_tree import Problem
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 
+from dispatchlab._short_repr import member_repr
 from dispatchlab.codegen.read.schema_parts import SchemaKind, SchemaParts
+from dispatchlab.files.source_location import SourceLocation
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.registration import SourceLocation
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.schema_types import Type
-from dispatchlab.model.short_repr import member_repr
 
 NATIVE_NAMESPACE = "at::native"
 """The C++ namespace of kernels that are named without one."""

@@ -12,20 +12,20 @@ from functools import cached_property
 from pathlib import Path
 
 from dispatchlab._gc_pause import collector_paused
-from dispatchlab.bounded_read import ReadError, read_file
 from dispatchlab.codegen.read.entry import read_entry
 from dispatchlab.codegen.read.fields import FUNC, Fields, entry_of
 from dispatchlab.codegen.read.groups import FunctionGroup, ViewGroup, group_variants, group_views
 from dispatchlab.codegen.read.native_function import BackendKernel, NativeFunction
 from dispatchlab.codegen.read.problems import NativeYamlError, Rule
 from dispatchlab.codegen.read.rules import check_functions
-from dispatchlab.file_kinds import FileKind, OtherFileError, content_of
+from dispatchlab.files.bounded_read import ReadError, read_file
+from dispatchlab.files.file_kinds import FileKind, OtherFileError, content_of
+from dispatchlab.files.source_location import SourceLocation
+from dispatchlab.files.yaml_fields import Context
+from dispatchlab.files.yaml_tree import Listing, Problem, Scalar, YamlError, compose, in_order
+from dispatchlab.files.yaml_tree import Mapping as YamlMapping
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.registration import SourceLocation
-from dispatchlab.yaml_fields import Context
-from dispatchlab.yaml_tree import Listing, Problem, Scalar, YamlError, compose, in_order
-from dispatchlab.yaml_tree import Mapping as YamlMapping
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum, auto
 
-from dispatchlab.model.short_repr import member_repr
-from dispatchlab.yaml_tree import YamlError
+from dispatchlab._short_repr import member_repr
+from dispatchlab.files.yaml_tree import YamlError
 
 
 class Rule(StrEnum):

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from dispatchlab._short_repr import member_repr
 from dispatchlab.model.schema import AliasInfo, Argument, Default, FunctionSchema
 from dispatchlab.model.schema_types import TENSOR, ListType, OptionalType, SimpleType, Type
-from dispatchlab.model.short_repr import member_repr
 
 # Note [Signatures]
 # ~~~~~~~~~~~~~~~~~

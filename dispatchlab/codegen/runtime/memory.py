@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from dispatchlab.call.tensor import Tensor
+from dispatchlab.call.tensor import Tensor, contiguous_strides
 from dispatchlab.call.tensor_options import Device, DeviceType, DType
+from dispatchlab.layers.kernels import stand_in
 
 _META = Device(DeviceType.META)
 
@@ -26,29 +27,12 @@ class Options:
     device: Device
 
 
-def contiguous_strides(sizes: Sequence[int]) -> tuple[int, ...]:
-    """The strides of a contiguous tensor; a size of 0 counts as 1."""
-    strides: list[int] = []
-    step = 1
-    for size in reversed(sizes):
-        strides.append(step)
-        step *= max(size, 1)
-    return tuple(reversed(strides))
-
-
-def strides_of(tensor: Tensor) -> tuple[int, ...]:
-    """The strides of a tensor."""
-    if is_on_meta(tensor):
-        return contiguous_strides(tensor.shape)
-    return tuple(step // tensor.data.itemsize for step in tensor.data.strides)
-
-
 def dense_strides(tensor: Tensor) -> tuple[int, ...]:
     """The tensor's own strides when its elements fill memory without gaps, else those in the same order that do.
 
     Source: `infer_dense_strides` in aten/src/ATen/ExpandUtils.cpp.
     """
-    own = strides_of(tensor)
+    own = tensor.strides
     step = 1
     for at in sorted((at for at, size in enumerate(tensor.shape) if size > 1), key=own.__getitem__):
         if own[at] != step:
@@ -112,8 +96,7 @@ def empty_strided(
     """A new tensor with these strides, contiguous when there are none."""
     device = _META if on_meta else options.device
     if device.type is DeviceType.META:
-        stand_in = np.broadcast_to(np.zeros((), options.dtype.numpy), tuple(sizes))
-        return Tensor(stand_in, device=device, dtype=options.dtype)
+        return Tensor(stand_in(tuple(sizes), options.dtype), device=device, dtype=options.dtype)
     return Tensor(strided_array(sizes, strides, options.dtype), device=device, dtype=options.dtype)
 
 
@@ -159,7 +142,7 @@ def overlaps_itself(tensor: Tensor) -> bool:
     """Whether two elements share memory, as those of an expanded tensor do."""
     if is_on_meta(tensor) or 0 in tensor.shape:
         return False
-    return any(step == 0 and size > 1 for step, size in zip(strides_of(tensor), tensor.shape, strict=True))
+    return any(step == 0 and size > 1 for step, size in zip(tensor.strides, tensor.shape, strict=True))
 
 
 def overlap_partly(one: Tensor, other: Tensor) -> bool:

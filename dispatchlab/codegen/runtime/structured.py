@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from dispatchlab.call.operators import Operator, operator
 from dispatchlab.call.tensor import Tensor
 from dispatchlab.call.tensor_options import CPU, Device, DType
-from dispatchlab.codegen.runtime.memory import Options, empty_strided, is_on_meta, overwrite, reset, strides_of
+from dispatchlab.codegen.runtime.memory import Options, empty_strided, is_on_meta, overwrite, reset
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.errors import CallError, ErrorKind
 
@@ -119,7 +119,7 @@ def resize_out(out: Tensor, sizes: Sizes, strides: Sizes, options: Options) -> N
 
 def maybe_create_proxy(out: Tensor, sizes: Sizes, strides: Sizes, options: Options) -> Tensor | None:
     """A tensor with the strides that meta requests, when `out` has others."""
-    if not strides or is_on_meta(out) or strides_of(out) == tuple(strides):
+    if not strides or is_on_meta(out) or out.strides == tuple(strides):
         return None
     return empty_strided(sizes or (), strides, options)
 

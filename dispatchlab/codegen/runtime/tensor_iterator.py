@@ -12,20 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from dispatchlab.call.tensor import Tensor
+from dispatchlab.call.tensor import Tensor, contiguous_strides
 from dispatchlab.call.tensor_options import CPU, DEFAULT_DTYPE, Device, DType, result_dtype
 from dispatchlab.codegen.runtime.element_types import opmath, scalar_kind
 from dispatchlab.codegen.runtime.memory import (
     Options,
     cast_into,
-    contiguous_strides,
     dense_strides,
     is_on_meta,
     overlap_partly,
     overlaps_itself,
     strided_array,
     strides_in_order,
-    strides_of,
     write,
 )
 from dispatchlab.errors import CallError, ErrorKind
@@ -259,7 +257,7 @@ def output_strides(tensors: Sequence[Tensor], shape: tuple[int, ...], common: DT
         common: the dtype that inputs on the CPU are copied to before anything looks at their strides.
     """
     own = [
-        dense_strides(one) if common is not None and one.device == CPU and one.dtype != common else strides_of(one)
+        dense_strides(one) if common is not None and one.device == CPU and one.dtype != common else one.strides
         for one in tensors
     ]
     if all(

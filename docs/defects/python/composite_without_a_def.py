@@ -5,6 +5,6 @@ library.impl("f", lambda x: x, "CompositeImplicitAutograd")
 try:
     import torch._inductor.decomposition
 
-    print("mended")
+    print("fixed")
 except AttributeError as error:
     print("defect: importing Inductor fails:", error)

@@ -6,5 +6,5 @@ f.register_autocast("cpu", torch.float16)
 with torch.autocast("cpu"):
     cast = f(torch.ones(1)).dtype
 print(
-    "mended" if cast == torch.float16 else f"defect: the second register_autocast changes nothing, {cast} is what runs"
+    "fixed" if cast == torch.float16 else f"defect: the second register_autocast changes nothing, {cast} is what runs"
 )

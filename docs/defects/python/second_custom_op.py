@@ -7,4 +7,4 @@ def x_times(number: int):
 
 first = x_times(2)
 second = x_times(3)
-print("defect: the first one runs the second" if first(torch.ones(1)).item() == 3 else "mended")
+print("defect: the first one runs the second" if first(torch.ones(1)).item() == 3 else "fixed")

@@ -8,4 +8,4 @@ try:
     size = torch.ops.mine.f(torch.ones(3, device="meta")).numel()
     print(f"defect: nothing refuses the second fake, which runs: its result has {size} elements")
 except RuntimeError:
-    print("mended")
+    print("fixed")

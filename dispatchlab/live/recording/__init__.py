@@ -1,9 +1,0 @@
-"""What importing packages registers: watched, recorded as a scenario, and looked at after one order of imports.
-
-- `watch`: each call that registers, and its call site.
-- `module_watch`: what each module body registers and imports, in program order.
-- `wrapped_functions`: functions of other modules that are wrapped for as long as a watch lasts.
-- `python_watch`: what is registered in Python beside the dispatch tables, and its call site.
-- `record_package`: packages as a scenario.
-- `import_run`: one order of imports in a fresh process; `import_footprint`: what a package has to do with.
-"""

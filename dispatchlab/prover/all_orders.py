@@ -1,0 +1,92 @@
+"""Run every order of registration with every order of release, as upstream's harness does: n! times n! sequences.
+
+Kept to check the graph against. It never interleaves and never registers again, so it misses what needs that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import permutations
+
+from dispatchlab.model.lifetimes import EVERYTHING_IS_RELEASED, Lifetimes
+from dispatchlab.prover.checker import Observations
+from dispatchlab.prover.driver import Run, Steps
+
+
+class AllOrders:
+    """All registration orders with all release orders of what was accepted.
+
+    Args:
+        count: how many registrations there are.
+        order: registrations that are registered in this order only; releases are free.
+        lifetimes: how registrations end.
+    """
+
+    name = "orders"
+    looks_at_every_step = True
+    seed = None
+    passes = None
+
+    def __init__(self, count: int, *, order: Sequence[int] = (), lifetimes: Lifetimes = EVERYTHING_IS_RELEASED) -> None:
+        self.count = count
+        self._lifetimes = lifetimes
+        self.order = order
+        self._run = 0
+
+    def runs(self) -> Iterator[Run]:
+        """One run a sequence; the first of each registration order finds out who is accepted."""
+        for registered in _keeping(self.count, self.order):
+            accepted: list[int] = []
+            yield Run(_ascending(registered, accepted, self._lifetimes))
+            others = permutations(accepted)
+            next(others)
+            for released in others:
+                yield Run(_fixed(registered, released))
+
+    def ended(self, run: Run) -> None:
+        """Count it."""
+        self._run += 1
+
+    def sets(self, observations: Observations) -> int:
+        """All that were observed."""
+        return observations.sets
+
+    def coverage(self, *, found: bool) -> list[str]:
+        """How many sequences were run."""
+        return [] if found else [f"{self._run:,} sequences were run"]
+
+
+def _ascending(registered: Sequence[int], accepted: list[int], lifetimes: Lifetimes) -> Steps:
+    """Register in an order, then release in ascending order what was accepted and can be released, which is noted."""
+    for index in registered:
+        if (yield index) and not lifetimes.is_permanent(index):
+            accepted.append(index)
+    accepted.sort()
+    for index in accepted:
+        yield ~index
+
+
+def _fixed(registered: Sequence[int], released: Sequence[int]) -> Steps:
+    for index in registered:
+        yield index
+    for index in released:
+        yield ~index
+
+
+def _keeping(count: int, order: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """The permutations that keep `order`, without going through those that do not."""
+
+    def extend(done: tuple[int, ...], at: int) -> Iterator[tuple[int, ...]]:
+        if len(done) == count:
+            yield done
+            return
+        for index in range(count):
+            if index in done:
+                continue
+            if index not in ordered:
+                yield from extend((*done, index), at)
+            elif order[at] == index:
+                yield from extend((*done, index), at + 1)
+
+    ordered = frozenset(order)
+    yield from extend((), 0)

@@ -1,0 +1,218 @@
+"""The checker: judge what steps came to and what was observed after them by the rules P0 to P4.
+
+`check_outcome`, `check_observation` and `check_release` are the rules, as functions of values. `Observations` finds the
+pairs of sequences that break a rule as soon as there are two, for walks that cannot keep states.
+"""
+
+# Note [What is checked]
+# ~~~~~~~~~~~~~~~~~~~~~~
+# A(w) is the set of registrations in force after the sequence w.
+#   P0  What is observed after w is a function F of A(w) alone, and every invariant holds.
+#   P1  Whether `+i` is accepted, and the kind and facts of its error, is a function R of (A, i).
+#   P2  Whether `+i` is accepted, and the kind of its error, depends on A + {i} alone: not on who came last.
+#   P3  A refused `+i` leaves nothing behind that P0 or P1 could see, now or later.
+#   P4  `-i` always succeeds, and leaves nothing behind that P0 or P1 could see, now or later.
+# Facts of an error that depend on who came last are no violation of P2: a message may name whoever was there first.
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from dispatchlab.errors import ErrorKind
+from dispatchlab.model.sequence import StepSequence
+from dispatchlab.model.snapshot import Refusal
+from dispatchlab.prover.difference import difference, outcome_difference, outcome_text
+from dispatchlab.prover.result import Conflict, Counterexample, Flaw
+from dispatchlab.prover.run_sequence import Look
+
+Pair: TypeAlias = tuple[StepSequence, StepSequence]
+"""The sequence that sets what is expected, and the one that leads elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the last step of a sequence, a registration, came to.
+
+    Args:
+        sequence: the sequence.
+        refusal: why the last step was refused; None when it was accepted.
+    """
+
+    sequence: StepSequence
+    refusal: Refusal | None
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What was observed after a sequence.
+
+    Args:
+        sequence: the sequence.
+        look: what was observed.
+        any_refused: whether a step of the sequence was refused.
+        last_refused: whether its last step was.
+    """
+
+    sequence: StepSequence
+    look: Look
+    any_refused: bool
+    last_refused: bool
+
+
+def outcomes_agree(one: Refusal | None, other: Refusal | None, *, same_step: bool) -> bool:
+    """P1 for the same registration in the same set, P2 for two registrations that complete the same set."""
+    if one is None or other is None:
+        return one is other
+    return one.kind == other.kind and (not same_step or one.facts == other.facts)
+
+
+def check_outcome(expected: Outcome, actual: Outcome) -> Counterexample | None:
+    """Judge two sequences that complete the same set with a registration by P1 and P2."""
+    one, other = expected.sequence[-1], actual.sequence[-1]
+    if outcomes_agree(expected.refusal, actual.refusal, same_step=one == other):
+        return None
+    diff = outcome_difference(outcome_text(one, expected.refusal), outcome_text(other, actual.refusal))
+    flaw = Flaw.OUTCOME if one == other else Flaw.ASYMMETRY
+    return Counterexample(flaw, expected.sequence, actual.sequence, diff)
+
+
+def check_observation(expected: Observation, actual: Observation) -> Counterexample | None:
+    """Judge two sequences that lead to the same set by P0, and say whether a residue (P3, P4) is to blame.
+
+    The sequence that satisfies the invariants is the expected one. When neither does, the set itself is at fault.
+    """
+    if expected.look[1] and not actual.look[1]:
+        expected, actual = actual, expected
+    if expected.look == actual.look and not actual.look[1]:
+        return None
+    snapshots, broken = actual.look
+    if expected.sequence == actual.sequence or expected.look[1]:
+        diff = difference(snapshots, snapshots, actual_broken=broken)
+        return Counterexample(Flaw.INVARIANT, actual.sequence, actual.sequence, diff)
+    diff = difference(expected.look[0], snapshots, expected_broken=expected.look[1], actual_broken=broken)
+    return Counterexample(_flaw(expected, actual), expected.sequence, actual.sequence, diff)
+
+
+def check_release(sequence: StepSequence, step: int, refusal: Refusal | None) -> Counterexample | None:
+    """Judge the release `step` of a sequence by P4."""
+    if refusal is None:
+        return None
+    diff = outcome_difference(outcome_text(step, None), outcome_text(step, refusal))
+    return Counterexample(Flaw.RELEASE, sequence, sequence, diff)
+
+
+def _flaw(expected: Observation, actual: Observation) -> Flaw:
+    """Why two sequences that should lead to the same look different: the last step decides, then all of them."""
+    if actual.last_refused:
+        return Flaw.RESIDUE
+    if any(step < 0 for observed in (expected, actual) for step in observed.sequence):
+        return Flaw.UNDO
+    return Flaw.RESIDUE if expected.any_refused or actual.any_refused else Flaw.NON_COMMUTING
+
+
+class Observations:
+    """What was observed so far, by active set.
+
+    Sequences are given as a list of steps and how many of them count, so that a long walk costs no copies. A pair that
+    is found here was observed on a way with a history: run it from scratch before it is reported.
+    """
+
+    def __init__(self) -> None:
+        self.accepted = 0  # all registrations that were ever accepted, as a bit mask
+        self.refused: dict[int, dict[int, Refusal]] = {}  # by set, who was refused when coming last to it, and how
+        self.asymmetric: set[int] = set()  # the sets whose refusals say other facts when another member comes last
+        self._looks: dict[int, tuple[Look, Sequence[int], int]] = {}
+        self._outcomes: dict[tuple[int, int], tuple[Refusal | None, Sequence[int], int]] = {}
+        self._last: dict[int, tuple[Refusal | None, Sequence[int], int]] = {}
+
+    @property
+    def sets(self) -> int:
+        """How many active sets were observed."""
+        return len(self._looks)
+
+    def has(self, mask: int) -> bool:
+        """Whether an active set was observed."""
+        return mask in self._looks
+
+    def forget(self) -> None:
+        """Compare with nothing from before; the refusals are kept."""
+        self._looks.clear()
+        self._outcomes.clear()
+        self._last.clear()
+
+    def outcome(self, mask: int, index: int, refusal: Refusal | None, steps: Sequence[int], length: int) -> Pair | None:
+        """Note what `+index` came to in the set `mask`.
+
+        Returns:
+            The sequence that set what is expected and the one just run, which ends with `+index`, when they disagree.
+        """
+        known = self._outcomes.get((mask, index))
+        if known is not None:
+            if known[0] is refusal or outcomes_agree(known[0], refusal, same_step=True):
+                return None
+            return _pair(known[1], known[2], steps, length)
+        self._outcomes[mask, index] = refusal, steps, length
+        whole = mask | 1 << index
+        last = self._last.get(whole)
+        if last is None:
+            self._last[whole] = refusal, steps, length
+        elif last[0] is not refusal:
+            if not outcomes_agree(last[0], refusal, same_step=False):
+                return _pair(last[1], last[2], steps, length)
+            if last[0] != refusal:
+                self.asymmetric.add(whole)
+        if refusal is None:
+            self.accepted |= 1 << index
+        else:
+            self.refused.setdefault(whole, {})[index] = refusal
+        return None
+
+    def observation(self, mask: int, look: Look, steps: Sequence[int], length: int) -> Pair | None:
+        """Note what was observed in the set `mask`.
+
+        Returns:
+            The sequence that set what is expected and the one just run, when the observation differs or an invariant
+            fails. The two are the same when an invariant fails in a set that was never observed before.
+        """
+        known = self._looks.get(mask)
+        if known is None:
+            self._looks[mask] = look, steps, length
+            return _pair(steps, length, steps, length) if look[1] else None
+        if look[1]:
+            return _pair(known[1], known[2], steps, length)
+        if known[0] == look:
+            return None
+        if known[0][1]:
+            return _pair(steps, length, known[1], known[2])
+        return _pair(known[1], known[2], steps, length)
+
+
+def _pair(expected: Sequence[int], expected_length: int, actual: Sequence[int], actual_length: int) -> Pair:
+    return tuple(expected[:expected_length]), tuple(actual[:actual_length])
+
+
+def minimal_conflicts(
+    refused: Mapping[int, Mapping[int, Refusal]], asymmetric: Set[int], numbers: Sequence[int]
+) -> tuple[Conflict, ...]:
+    """The smallest sets in which whoever came last was refused.
+
+    A set in which somebody was refused for want of a def hides none in which others exclude one another.
+
+    Args:
+        refused: by active set as a bit mask, the refusals of those that came last.
+        asymmetric: sets whose refusals say other facts when another member comes last.
+        numbers: what the registrations are called in the result.
+    """
+    minimal: dict[int, bool] = {}  # with whether a def is wanting
+    for mask in sorted(refused, key=lambda mask: (mask.bit_count(), mask)):
+        wants_def = all(one.kind is ErrorKind.NO_SUCH_SCHEMA for one in refused[mask].values())
+        if not any(smaller & mask == smaller and (wants_def or not wants) for smaller, wants in minimal.items()):
+            minimal[mask] = wants_def
+    conflicts = []
+    for mask in minimal:
+        refusal = refused[mask][max(refused[mask])]
+        members = tuple(numbers[index] for index in range(mask.bit_length()) if mask >> index & 1)
+        conflicts.append(Conflict(members, refusal.kind.value, refusal.message, mask in asymmetric))
+    return tuple(conflicts)

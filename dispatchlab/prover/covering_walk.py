@@ -1,0 +1,171 @@
+"""Covering walk: take every edge at least once on an engine that cannot be forked, each pass in a fresh sandbox.
+
+Its hidden state cannot be read, so nothing is ever proved here: see Note [Why passes are random].
+"""
+
+# Note [Why passes are random]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# A walk that forks nothing can still try every edge of the graph of sets in one go, n times 2 to the n steps, since
+# every set is entered as often as it is left. Which walk matters: one that goes deep and undoes its last step always
+# releases the newest registration, and misses whatever needs another release. A random walk comes to each set with
+# many histories. So: from here, any edge that this pass has not tried; if there is none, the shortest way to a set that
+# has one. No edge is taken for granted before it was walked, and the pass ends at the first disagreement. What one pass
+# misses the next one may find, with other numbers and a fresh sandbox, compared against all that earlier passes saw.
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from dispatchlab.model.lifetimes import EVERYTHING_IS_RELEASED, Lifetimes
+from dispatchlab.prover.checker import Observations
+from dispatchlab.prover.driver import Run, Steps
+from dispatchlab.prover.limits import later_masks
+from dispatchlab.prover.prng import SplitMix64
+
+DEFAULT_PASSES: Final = 8
+
+
+class CoveringWalk:
+    """Take every edge that can be reached, in each of some passes.
+
+    Args:
+        count: how many registrations there are.
+        passes: how many times to take every edge.
+        seed: of all the passes; a printed seed replays.
+        order: registrations that are registered in this order only; releases are free.
+        lifetimes: how registrations end.
+    """
+
+    name = "covering"
+    looks_at_every_step = True
+
+    def __init__(
+        self,
+        count: int,
+        *,
+        passes: int = DEFAULT_PASSES,
+        seed: int = 0,
+        order: Sequence[int] = (),
+        lifetimes: Lifetimes = EVERYTHING_IS_RELEASED,
+    ) -> None:
+        self.count = count
+        self._lifetimes = lifetimes
+        self.order = order
+        self.seed = seed
+        self.passes = 0  # that were begun
+        self._wanted = passes
+        self._tried = self._steps = 0
+        self._full = (1 << count) - 1
+        self._later = list(enumerate(later_masks(count, order))) if order else []
+
+    def runs(self) -> Iterator[Run]:
+        """One run a pass; where something is never released, as many as it takes to come to every edge."""
+        random = SplitMix64(self.seed)
+        for _ in range(self._wanted):
+            self.passes += 1
+            numbers = random.split()
+            seen = _Seen({}, {})
+            yield Run(self._pass(numbers, seen), is_long=True)
+            while self._lifetimes.permanent and (seen.untried[0] or self._way(0, seen)):
+                yield Run(self._pass(numbers, seen), is_long=True)
+
+    def ended(self, run: Run) -> None:
+        """Passes are counted when they begin."""
+
+    def sets(self, observations: Observations) -> int:
+        """All that were observed."""
+        return observations.sets
+
+    def coverage(self, *, found: bool) -> list[str]:
+        """How many edges were tried in how many steps."""
+        if found or not self._tried:
+            return []
+        passes = "pass" if self.passes == 1 else "passes"
+        return [
+            f"{self._tried:,} edges tried in {self._steps:,} steps of {self.passes} {passes}, each in a fresh sandbox"
+        ]
+
+    def _pass(self, random: SplitMix64, seen: _Seen) -> Steps:
+        """Toggle until every edge that can be reached from where the pass is was tried."""
+        below, untried, stuck = random.below, seen.untried, seen.stuck
+        mask = 0
+        way: list[int] = []
+        while True:
+            left = untried.get(mask)
+            if left is None:
+                left = untried[mask] = self._edges(mask)
+            if way:
+                index = way.pop()
+            elif left:
+                for _ in range(below(left.bit_count())):
+                    left &= left - 1
+                index = (left & -left).bit_length() - 1
+            else:
+                way = self._way(mask, seen)
+                if not way:
+                    return
+                index = way.pop()
+            bit = 1 << index
+            if untried[mask] & bit:
+                untried[mask] ^= bit
+                self._tried += 1
+            self._steps += 1
+            if (yield ~index if mask & bit else index):
+                mask = self._after(mask, index)
+            else:
+                stuck[mask] = stuck.get(mask, 0) | bit
+
+    def _edges(self, mask: int) -> int:
+        """The registrations that may be toggled in a set."""
+        edges = self._full & ~(mask & self._lifetimes.permanent)
+        for index, later in self._later:
+            if later & mask and not mask >> index & 1:
+                edges ^= 1 << index
+        return edges
+
+    def _after(self, mask: int, index: int) -> int:
+        """The set after a toggle that is accepted."""
+        return self._lifetimes.after_release(mask, index) if mask >> index & 1 else mask | 1 << index
+
+    def _way(self, start: int, seen: _Seen) -> list[int]:
+        """The shortest way over edges that were walked to a set with an edge that was not; last toggle first."""
+        untried, stuck = seen.untried, seen.stuck
+        back: dict[int, tuple[int, int]] = {}
+        ring = [start]
+        while ring:
+            further: list[int] = []
+            for mask in ring:
+                edges = self._edges(mask) & ~stuck.get(mask, 0)
+                while edges:
+                    bit = edges & -edges
+                    edges ^= bit
+                    target = self._after(mask, bit.bit_length() - 1)
+                    if target == start or target in back:
+                        continue
+                    back[target] = mask, bit.bit_length() - 1
+                    if untried[target]:
+                        return _unwound(back, start, target)
+                    further.append(target)
+            ring = further
+        return []
+
+
+class _Seen(NamedTuple):
+    """What a pass knows of the sets that it came by.
+
+    Args:
+        untried: by set, the registrations that were not toggled there yet.
+        stuck: by set, those that were refused there.
+    """
+
+    untried: dict[int, int]
+    stuck: dict[int, int]
+
+
+def _unwound(back: dict[int, tuple[int, int]], start: int, end: int) -> list[int]:
+    way = []
+    while end != start:
+        end, index = back[end]
+        way.append(index)
+    return way

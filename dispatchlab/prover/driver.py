@@ -1,0 +1,400 @@
+"""The driver: run a walk to its end, whatever the end is, and conclude.
+
+A walk chooses steps; the driver takes them in fresh sandboxes and the checker judges what comes of each. A crash of the
+engine, the end of memory, a bound and Ctrl-C are handled here, for these walks and for the graph walk.
+"""
+
+# Note [How walks are driven]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# A walk yields runs, each for a fresh sandbox, and a run yields steps, one at a time. It is sent whether a step was
+# accepted, so that a walk can go on from there, and it knows nothing of sessions, observations or verdicts. The graph
+# walk keeps states instead of running sequences, so it has a loop of its own: but it ends as the others do.
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeAlias
+
+from dispatchlab.model.sequence import StepSequence
+from dispatchlab.model.snapshot import Refusal
+from dispatchlab.prover.checker import Observations, Pair, minimal_conflicts
+from dispatchlab.prover.compare_sequences import compare_sequences
+from dispatchlab.prover.limits import Interrupted, Watch, count_orders
+from dispatchlab.prover.protocol import EngineCrashed, lifetimes_in
+from dispatchlab.prover.result import Conflict, Counterexample, Exploration, Flaw, Verdict
+from dispatchlab.prover.run_sequence import SequenceError, Session, Sessions
+from dispatchlab.prover.shrink import shrink
+
+Steps: TypeAlias = Generator[int, bool | None, None]
+"""Yields steps, and is sent for each whether it was accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Steps for one fresh sandbox.
+
+    Args:
+        steps: the steps.
+        continues: whether it belongs to the run before it: bounds are not asked in between, and observations are kept.
+        is_long: whether bounds are asked before every step, and not only before the run.
+    """
+
+    steps: Steps
+    continues: bool = False
+    is_long: bool = False
+
+
+class Walk(Protocol):
+    """A choice of steps on an engine that cannot be forked."""
+
+    @property
+    def name(self) -> str:
+        """`orders`, `sample` or `covering`."""
+
+    @property
+    def count(self) -> int:
+        """How many registrations there are."""
+
+    @property
+    def order(self) -> Sequence[int]:
+        """Registrations that are registered in this order only."""
+
+    @property
+    def seed(self) -> int | None:
+        """The seed, where something is random."""
+
+    @property
+    def passes(self) -> int | None:
+        """How many passes were begun, where there are passes."""
+
+    @property
+    def looks_at_every_step(self) -> bool:
+        """Otherwise only the end of each run is looked at, and compared with the runs that continue it alone."""
+
+    def runs(self) -> Iterator[Run]:
+        """The runs, one after the other."""
+
+    def ended(self, run: Run) -> None:
+        """A run came to its end, or to two sequences that disagree; it was not cut off."""
+
+    def sets(self, observations: Observations) -> int:
+        """How many active sets it came by."""
+
+    def coverage(self, *, found: bool) -> list[str]:
+        """How much was done, a sentence each; `found` when there is a counterexample."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a walk ended: the verdict, the counterexample, and why it ended early, a sentence each."""
+
+    verdict: Verdict
+    counterexample: Counterexample | None = None
+    reasons: tuple[str, ...] = ()
+
+
+_OUT_OF_MEMORY = Ending(Verdict.INCOMPLETE, reasons=("stopped because memory ran out",))
+
+
+class Drive(Protocol):
+    """A walk under way."""
+
+    def take(self) -> Ending:
+        """Go to the end."""
+
+    def crashed(self, crash: EngineCrashed) -> Ending:
+        """What to say of a crash."""
+
+    def exploration(self, ending: Ending) -> Exploration:
+        """The result so far."""
+
+
+def _ending_of(drive: Drive) -> Ending:
+    """How a walk ends, by itself, by a crash of its engine or for want of memory."""
+    try:
+        try:
+            return drive.take()
+        except EngineCrashed as crash:
+            return drive.crashed(crash)
+    except MemoryError:
+        return _OUT_OF_MEMORY
+
+
+def finish(drive: Drive) -> Exploration:
+    """Take a walk to its end.
+
+    Raises:
+        Interrupted: by Ctrl-C, with what was covered.
+    """
+    try:
+        ending = _ending_of(drive)
+    except KeyboardInterrupt:
+        raise Interrupted(drive.exploration(Ending(Verdict.INCOMPLETE, reasons=("interrupted",)))) from None
+    return drive.exploration(ending)
+
+
+def explore_walk(walk: Walk, sessions: Sessions, *, watch: Watch) -> Exploration:
+    """Take a walk in fresh sandboxes, and shorten what it finds.
+
+    Args:
+        walk: which steps to take.
+        sessions: fresh sandboxes.
+        watch: bounds and progress; `max_states` bounds the sets.
+
+    Returns:
+        `NO_VIOLATION_FOUND` with its coverage, `ORDER_DEPENDENT`, `INCOMPLETE`, `NONDETERMINISTIC` or `CRASHED`.
+
+    Raises:
+        Interrupted: by Ctrl-C, with what was covered.
+    """
+    return finish(_SandboxDrive(walk, sessions, watch))
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What was observed on a part of a walk, beside what the walk itself counts.
+
+    Args:
+        ending: how the part ended.
+        steps: how many steps were taken.
+        accepted: the registrations that were ever accepted, as a bit mask.
+        refused: by set, who was refused when coming last to it, and how.
+        asymmetric: the sets whose refusals say other facts when another member comes last.
+    """
+
+    ending: Ending
+    steps: int
+    accepted: int
+    refused: Mapping[int, Mapping[int, Refusal]]
+    asymmetric: frozenset[int]
+
+
+Parts: TypeAlias = Callable[[Callable[[], None]], Generator[Observed, None, None]]
+"""Gives the parts of a walk in their order, and calls its argument about ten times a second while it waits."""
+
+
+def observe_part(walk: Walk, sessions: Sessions, *, watch: Watch) -> Observed:
+    """Take a part of a walk, as `explore_walk` does, for `explore_parts`."""
+    drive = _SandboxDrive(walk, sessions, watch)
+    return drive.observed(_ending_of(drive))
+
+
+def explore_parts(walk: Walk, sessions: Sessions, parts: Parts, *, watch: Watch) -> Exploration:
+    """Put together what parts of a walk have found, up to the first one that ended early.
+
+    Args:
+        walk: the walk, which counts what the parts came by before each is given.
+        sessions: fresh sandboxes.
+        parts: the parts.
+        watch: bounds and progress.
+
+    Raises:
+        Interrupted: by Ctrl-C, with what was covered.
+    """
+    return finish(_PartsDrive(_SandboxDrive(walk, sessions, watch), parts))
+
+
+class _Stopped(Exception):
+    """A bound was hit while parts were waited for."""
+
+
+class _PartsDrive:
+    def __init__(self, whole: _SandboxDrive, parts: Parts) -> None:
+        self._whole, self._parts = whole, parts
+
+    def take(self) -> Ending:
+        try:
+            with closing(self._parts(self._look)) as parts:
+                for part in parts:
+                    self._whole.add(part)
+                    if part.ending.verdict is not Verdict.NO_VIOLATION_FOUND:
+                        return part.ending
+                    self._look()
+        except _Stopped as stopped:
+            return Ending(Verdict.INCOMPLETE, reasons=(str(stopped),))
+        return Ending(Verdict.NO_VIOLATION_FOUND)
+
+    def _look(self) -> None:
+        reason = self._whole.stop()
+        if reason is not None:
+            raise _Stopped(reason)
+
+    def crashed(self, crash: EngineCrashed) -> Ending:
+        return self._whole.crashed(crash)
+
+    def exploration(self, ending: Ending) -> Exploration:
+        return self._whole.exploration(ending)
+
+
+class _SandboxDrive:
+    def __init__(self, walk: Walk, sessions: Sessions, watch: Watch) -> None:
+        self._walk = walk
+        self._sessions = sessions
+        self._watch = watch
+        self._observations = Observations()
+        self._taken = 0  # steps of the runs that are over
+        self._steps: list[int] = []  # those of the run that is not
+        self._stopped: str | None = None
+
+    def take(self) -> Ending:
+        walk = self._walk
+        pair: Pair | None = None
+        for run in walk.runs():
+            if not run.continues:
+                if walk.looks_at_every_step:
+                    self._stopped = self._stop()
+                else:  # a run adds the set in which it ends
+                    self._observations.forget()
+                    self._stopped = self._stop() or self._watch.full(walk.sets(self._observations) + 1)
+            if self._stopped is None:
+                with self._sessions() as session:
+                    pair = self._run(session, run)
+            if self._stopped is not None:
+                return Ending(Verdict.INCOMPLETE, reasons=(self._stopped,))
+            walk.ended(run)
+            if pair is not None:
+                return self._conclude(pair)
+            self._taken += len(self._steps)
+            self._steps = []
+        return Ending(Verdict.NO_VIOLATION_FOUND)
+
+    def _run(self, session: Session, run: Run) -> Pair | None:
+        """Take the steps of a run until it ends, a bound is hit, or two sequences disagree."""
+        steps = self._steps
+        register, release, look = session.register, session.release, session.look
+        outcome, observation = self._observations.outcome, self._observations.observation
+        every, stop, choose = self._walk.looks_at_every_step, self._stop, run.steps.send
+        after_release = lifetimes_in(session).after_release
+        mask = 0
+        accepted: bool | None = None  # which starts a generator
+        pair = observation(0, look(), steps, 0) if every else None
+        while pair is None:
+            if run.is_long:
+                self._stopped = stop()
+                if self._stopped is not None:
+                    return None
+            try:
+                step = choose(accepted)
+            except StopIteration:
+                return None if every else observation(mask, look(), steps, len(steps))
+            steps.append(step)
+            if step < 0:
+                if release(~step) is not None:
+                    return tuple(steps), tuple(steps)
+                accepted = True
+            else:
+                refusal = register(step)
+                accepted = refusal is None
+                pair = outcome(mask, step, refusal, steps, len(steps))
+                if pair is not None:
+                    return pair
+            if accepted:
+                mask = after_release(mask, ~step) if step < 0 else mask | 1 << step
+            if every:
+                if not self._observations.has(mask):
+                    self._stopped = self._watch.full(self._walk.sets(self._observations) + 1)
+                    if self._stopped is not None:
+                        return None
+                pair = observation(mask, look(), steps, len(steps))
+        return pair
+
+    def _stop(self) -> str | None:
+        sets = self._walk.sets(self._observations)
+        return self._watch.stop(sets, sets, self._taken + len(self._steps))
+
+    def stop(self) -> str | None:
+        """Why it has to stop here, a sentence."""
+        return self._stop()
+
+    def observed(self, ending: Ending) -> Observed:
+        """What was observed so far."""
+        observations = self._observations
+        steps = self._taken + len(self._steps)
+        return Observed(ending, steps, observations.accepted, observations.refused, frozenset(observations.asymmetric))
+
+    def add(self, part: Observed) -> None:
+        """Count what was observed on a part."""
+        observations = self._observations
+        self._taken += part.steps
+        observations.accepted |= part.accepted
+        observations.asymmetric |= part.asymmetric
+        for mask, refusals in part.refused.items():
+            observations.refused.setdefault(mask, {}).update(refusals)
+
+    def _conclude(self, pair: Pair) -> Ending:
+        return Ending(*conclude(self._sessions, self._walk.count, pair, order=self._walk.order))
+
+    def crashed(self, crash: EngineCrashed) -> Ending:
+        steps = tuple(self._steps)
+        return Ending(*crashed(self._sessions, self._walk.count, steps, crash, order=self._walk.order))
+
+    def exploration(self, ending: Ending) -> Exploration:
+        walk, found, observations = self._walk, ending.counterexample, self._observations
+        sets = walk.sets(observations)
+        conflicts: tuple[Conflict, ...] = ()
+        if found is None:
+            conflicts = minimal_conflicts(observations.refused, observations.asymmetric, range(walk.count))
+        done = ending.verdict is Verdict.NO_VIOLATION_FOUND
+        return Exploration(
+            verdict=ending.verdict,
+            walk=walk.name,
+            registrations=walk.count,
+            sets=sets,
+            states=sets,
+            edges=self._taken + len(self._steps),
+            orders=count_orders(walk.count, walk.order),
+            conflicts=conflicts,
+            never_accepted=tuple(i for i in range(walk.count) if done and not observations.accepted >> i & 1),
+            counterexample=found,
+            notes=(*ending.reasons, *walk.coverage(found=found is not None)),
+            elapsed_s=self._watch.elapsed_s,
+            seed=walk.seed,
+            passes=walk.passes,
+        )
+
+
+def conclude(sessions: Sessions, count: int, pair: Pair, *, order: Sequence[int]) -> tuple[Verdict, Counterexample]:
+    """Verify that two sequences disagree when they are run from scratch, and make them short.
+
+    Returns:
+        `ORDER_DEPENDENT`, or `NONDETERMINISTIC` when they agree this time or one of them cannot be run, or `CRASHED`
+        when one of them ends the engine.
+    """
+    example = verified(sessions, pair)
+    if example.flaw is Flaw.NONDETERMINISTIC:
+        return Verdict.NONDETERMINISTIC, example
+    return _shortened(sessions, count, example, order)
+
+
+def verified(sessions: Sessions, pair: Pair) -> Counterexample:
+    """How two sequences disagree when they are run from scratch; `Flaw.NONDETERMINISTIC` when they agree this time."""
+    why: tuple[str, ...] = ("the sequences disagreed in a walk and agree when they are run from scratch",)
+    try:
+        example = compare_sequences(sessions, *pair) or compare_sequences(sessions, pair[1], pair[1])
+    except SequenceError as error:
+        example, why = None, (f"a sequence of a walk cannot be run from scratch: {error}",)
+    return example or Counterexample(Flaw.NONDETERMINISTIC, *pair, "", why)
+
+
+def crashed(
+    sessions: Sessions, count: int, sequence: StepSequence, crash: EngineCrashed, *, order: Sequence[int]
+) -> tuple[Verdict, Counterexample]:
+    """Make the sequence that ended the engine short."""
+    return _shortened(sessions, count, Counterexample(Flaw.CRASH, sequence, sequence, "", (crash.text,)), order)
+
+
+def _shortened(
+    sessions: Sessions, count: int, example: Counterexample, order: Sequence[int]
+) -> tuple[Verdict, Counterexample]:
+    trouble = None
+    try:
+        example = shrink(sessions, count, example, order=order)
+    except KeyboardInterrupt:
+        trouble = "shortening was interrupted"
+    except SequenceError as error:
+        trouble = f"it could not be made shorter: {error}"
+    if trouble is not None:
+        example = replace(example, why=(*example.why, trouble))
+    return (Verdict.CRASHED if example.flaw is Flaw.CRASH else Verdict.ORDER_DEPENDENT), example

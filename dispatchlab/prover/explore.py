@@ -1,0 +1,164 @@
+"""Find out whether the order of registrations matters: choose a walk by what the engine can do, and take it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, TypeAlias, assert_never
+
+from dispatchlab.model.kernel_identity import distinguished
+from dispatchlab.model.lifetimes import Lifetimes
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.registration import Registration
+from dispatchlab.prover.all_orders import AllOrders
+from dispatchlab.prover.compare_sequences import check_determinism, compare_sequences, reasons_of
+from dispatchlab.prover.covering_walk import DEFAULT_PASSES, CoveringWalk
+from dispatchlab.prover.driver import Observed, explore_parts, explore_walk, observe_part
+from dispatchlab.prover.limits import Progress, Watch, count_orders
+from dispatchlab.prover.partition import explore_forkable, sample_of
+from dispatchlab.prover.protocol import Engine, Forkable, StateSpace
+from dispatchlab.prover.random_walk import DEFAULT_SAMPLES, Covered, RandomWalks, Share
+from dispatchlab.prover.replay_proof import replay_proof
+from dispatchlab.prover.result import Exploration, Flaw, Verdict
+from dispatchlab.prover.run_sequence import Sessions, on_sandboxes, on_states
+from dispatchlab.prover.walk_log import WalkLog
+from dispatchlab.prover.walk_options import DEFAULT_WALK, WalkOptions
+
+TakenShare: TypeAlias = tuple[Covered, Observed]
+TakeShares: TypeAlias = Callable[[Iterator[Share], Callable[[], None]], Iterator[TakenShare]]
+"""Takes shares of random walks anywhere and gives what they found in their order; calls its second argument about ten
+times a second meanwhile.
+"""
+
+_SHARE: Final = 50
+_MOST_REPLAYED: Final = 1_000
+"""Of more registrations, those of a sample of the parts are replayed after a proof: the parts alike were compared."""
+
+
+def explore(
+    engine: Engine,
+    registrations: Sequence[Registration],
+    operators: Sequence[OperatorName],
+    options: WalkOptions = DEFAULT_WALK,
+    *,
+    order: Sequence[int] = (),
+    cancelled: Callable[[], bool] | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    log: WalkLog | None = None,
+    shares: TakeShares | None = None,
+) -> Exploration:
+    """Find out whether the order of registrations matters on an engine.
+
+    Args:
+        engine: the engine.
+        registrations: what is registered and released.
+        operators: what is observed.
+        options: which walk to take, and its bounds.
+        order: registrations that are registered in this order only; releases are free.
+        cancelled: called about ten times a second to ask whether to stop.
+        progress: called about ten times a second with how far it has come.
+        log: what graph walks have done in an earlier run; they go on from there.
+        shares: takes shares of random walks elsewhere; None takes them here. Every way finds the same.
+
+    Returns:
+        The verdict, what it stands for, and a counterexample when there is one, verified from scratch.
+
+    Raises:
+        Interrupted: by Ctrl-C, with what was covered.
+    """
+    watch, walk, seed = Watch(options, cancelled=cancelled, progress=progress, log=log), options.walk, options.seed
+    registrations = distinguished(registrations)
+    count, lifetimes = len(registrations), Lifetimes.of(registrations)
+    fresh = on_sandboxes(engine, registrations, operators)
+    if walk in ("auto", "graph") and isinstance(engine, Forkable):
+        result = explore_forkable(
+            engine, registrations, operators, order=order, seed=seed, watch=watch, reduced=walk == "auto"
+        )
+        result = _verified(result, fresh)
+        numbers: Sequence[int] | None = None
+        if result.components > 1 and count > _MOST_REPLAYED and result.verdict is Verdict.ORDER_INDEPENDENT:
+            whole = engine.space(registrations, operators)
+            sample = sample_of(whole, registrations, operators, order, seed, most=_MOST_REPLAYED)
+            numbers, operators, order = sample.indices, sample.operators, sample.order
+            registrations = [registrations[index] for index in numbers]
+            fresh = on_sandboxes(engine, registrations, operators)
+        return replay_proof(
+            result,
+            lambda: engine.space(registrations, operators),
+            fresh,
+            order=order,
+            seed=seed,
+            watch=watch,
+            numbers=numbers,
+        )
+
+    unsure = check_determinism(fresh, fresh, count, seed=seed, order=order)
+    if unsure is not None:
+        verdict = Verdict.CRASHED if unsure.flaw is Flaw.CRASH else Verdict.NONDETERMINISTIC
+        name = "covering" if walk in ("auto", "graph") else walk
+        orders = count_orders(count, order)
+        steps = len(unsure.actual_sequence)
+        return Exploration(verdict, name, count, 0, 0, steps, orders, counterexample=unsure, elapsed_s=watch.elapsed_s)
+    match walk:
+        case "orders":
+            return explore_walk(AllOrders(count, order=order, lifetimes=lifetimes), fresh, watch=watch)
+        case "auto" | "graph":
+            passes = options.passes or DEFAULT_PASSES
+            covering = CoveringWalk(count, passes=passes, seed=seed, order=order, lifetimes=lifetimes)
+            return explore_walk(covering, fresh, watch=watch)
+        case "sample":
+            samples = options.samples or DEFAULT_SAMPLES
+            sampled = RandomWalks(count, samples=samples, seed=seed, order=order, lifetimes=lifetimes)
+        case _:
+            assert_never(walk)
+    if not isinstance(engine, Forkable):
+        return explore_walk(sampled, fresh, watch=watch)
+    space = engine.space(registrations, operators)
+    if shares is None:
+        result = explore_walk(sampled, on_states(space), watch=watch)
+    else:
+        result = explore_parts(sampled, on_states(space), partial(_shares_taken, sampled, shares), watch=watch)
+    return _verified(_explained(result, space), fresh)
+
+
+def _shares_taken(walk: RandomWalks, take: TakeShares, tick: Callable[[], None]) -> Generator[Observed, None, None]:
+    for covered, observed in take(walk.shares(_SHARE), tick):
+        walk.add(covered)
+        yield observed
+
+
+def take_share(
+    engine: Forkable,
+    registrations: Sequence[Registration],
+    operators: Sequence[OperatorName],
+    share: Share,
+    options: WalkOptions = DEFAULT_WALK,
+    *,
+    order: Sequence[int] = (),
+) -> TakenShare:
+    """Take a share of the random walks of `explore`, for `shares`; the arguments are as there."""
+    registrations = distinguished(registrations)
+    walk = RandomWalks(len(registrations), order=order, lifetimes=Lifetimes.of(registrations)).share(share)
+    observed = observe_part(walk, on_states(engine.space(registrations, operators)), watch=Watch(options))
+    return walk.covered, observed
+
+
+def _verified(result: Exploration, fresh: Sessions) -> Exploration:
+    """Run the counterexample of a state space in fresh sandboxes, and say so when it does not show there."""
+    example = result.counterexample
+    if example is None or result.verdict is not Verdict.ORDER_DEPENDENT:
+        return result
+    if compare_sequences(fresh, example.expected_sequence, example.actual_sequence):
+        return result
+    return replace(result, notes=(*result.notes, "the counterexample does not show in a fresh sandbox of this engine"))
+
+
+def _explained(result: Exploration, space: StateSpace[Any]) -> Exploration:
+    """Add what the engine knows of the reasons."""
+    example = result.counterexample
+    if example is None or example.why or result.verdict is not Verdict.ORDER_DEPENDENT:
+        return result
+    if example.flaw is Flaw.ASYMMETRY:
+        return result
+    return replace(result, counterexample=replace(example, why=reasons_of(space, example)))

@@ -1,0 +1,174 @@
+"""Limits of an exploration: bounds on states and time, cancellation, and the report of progress."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import factorial
+from time import perf_counter
+from typing import Final
+
+from dispatchlab.processes.memory import used_memory
+from dispatchlab.prover.result import Exploration
+from dispatchlab.prover.walk_log import WalkLog
+from dispatchlab.prover.walk_options import DEFAULT_WALK, WalkOptions
+
+_REPORT_EVERY_S: Final = 0.1
+_LOOK_EVERY_S: Final = 0.05
+_MIB: Final = 1 << 20
+_CHUNK_DIGITS: Final = 4_000
+_CHUNK: Final = 10**_CHUNK_DIGITS
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an exploration has come.
+
+    Args:
+        sets: active sets that were reached.
+        states: distinct states.
+        edges: registrations and releases that were tried.
+        total_edges: how many there are when nothing is refused; None when that is not known.
+        elapsed_s: seconds since the start.
+        edges_before: how many of `edges` were taken over from a checkpoint, and cost no time.
+    """
+
+    sets: int
+    states: int
+    edges: int
+    total_edges: int | None
+    elapsed_s: float
+    edges_before: int = 0
+
+
+class Interrupted(KeyboardInterrupt):
+    """Somebody pressed Ctrl-C; `exploration` is what was covered until then."""
+
+    def __init__(self, exploration: Exploration) -> None:
+        super().__init__(exploration)
+        self.exploration = exploration
+
+
+class Watch:
+    """Watches the bounds of one exploration, of which the parts may be explored one after another.
+
+    Args:
+        options: the bounds.
+        cancelled: asked about ten times a second whether to stop.
+        progress: called with the progress about ten times a second.
+        total_edges: the total that `progress` is called with.
+        log: what graph walks have done in an earlier run, and do in this one.
+    """
+
+    def __init__(
+        self,
+        options: WalkOptions = DEFAULT_WALK,
+        *,
+        cancelled: Callable[[], bool] | None = None,
+        progress: Callable[[Progress], None] | None = None,
+        total_edges: int | None = None,
+        log: WalkLog | None = None,
+    ) -> None:
+        self.total_edges = total_edges
+        self.log = log
+        self.edges_before = 0
+        self._max_states = options.max_states
+        self._timeout_s = options.timeout_s
+        self._max_memory = options.max_memory
+        self._memory_before = 0 if options.max_memory is None else used_memory()
+        self._next_look = 0.0
+        self._cancelled = cancelled
+        self._progress = progress
+        self._sets = self._states = self._edges = 0
+        self._started = perf_counter()
+        self._deadline = float("inf") if options.timeout_s is None else self._started + options.timeout_s
+        self._next_report = self._started + _REPORT_EVERY_S
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the exploration began."""
+        return perf_counter() - self._started
+
+    def full(self, states: int) -> str | None:
+        """Why there must not be so many states, a sentence; None when there may be."""
+        if self._max_states is not None and self._states + states > self._max_states:
+            return f"stopped at the bound of {self._max_states:,} states"
+        if self._max_memory is not None:
+            now = perf_counter()
+            if now >= self._next_look:
+                self._next_look = now + _LOOK_EVERY_S
+                if used_memory() - self._memory_before >= self._max_memory:
+                    return f"stopped at the bound of {_size_text(self._max_memory)} of memory"
+        return None
+
+    def stop(self, sets: int, states: int, edges: int) -> str | None:
+        """Why the exploration has to stop here, a sentence; None when it may go on."""
+        full = self.full(states)
+        if full is not None:
+            return full
+        now = perf_counter()
+        if now >= self._deadline:
+            return f"stopped at the bound of {self._timeout_s:g} seconds"
+        if now >= self._next_report:
+            self._next_report = now + _REPORT_EVERY_S
+            if self._cancelled is not None and self._cancelled():
+                return "cancelled"
+            if self._progress is not None:
+                done = (self._sets + sets, self._states + states, self._edges + edges)
+                self._progress(Progress(*done, self.total_edges, now - self._started, self.edges_before))
+        return None
+
+    def is_over(self) -> bool:
+        """Whether time is up or somebody has cancelled, whatever was counted."""
+        return perf_counter() >= self._deadline or (self._cancelled is not None and self._cancelled())
+
+    def settle(self, exploration: Exploration) -> None:
+        """Count a finished part; `stop` gets the counts of the next part from zero."""
+        self._sets += exploration.sets
+        self._states += exploration.states
+        self._edges += exploration.edges
+
+
+def _size_text(size: int) -> str:
+    """A size in bytes for people."""
+    return f"{size / _MIB / 1024:.3g} GiB" if size >= _MIB * 1000 else f"{size / _MIB:.3g} MiB"
+
+
+def count_orders(count: int, order: Sequence[int] = ()) -> int:
+    """How many orders there are: all registration orders that keep `order`, times all release orders."""
+    return factorial(count) // factorial(len(order)) * factorial(count)
+
+
+def count_edges(count: int, order: Sequence[int] = ()) -> int:
+    """How many edges the graph of active sets has when nothing is refused; *n* times 2 to the *n* without `order`."""
+    ordered, free = len(order), count - len(order)
+    releases = (ordered << ordered) >> 1
+    registers = (1 << ordered) - 1
+    return (free << count) + ((releases + registers) << free)
+
+
+def later_masks(count: int, order: Sequence[int]) -> list[int]:
+    """For each registration, the registrations that must not be active when it is registered, as a bit mask."""
+    masks = [0] * count
+    later = 0
+    for index in reversed(order):
+        masks[index] = later
+        later |= 1 << index
+    return masks
+
+
+def exact_text(number: int) -> str:
+    """All digits of a number that is not negative, however many; `str` refuses more than 4,300 of them."""
+    parts: list[str] = []
+    while number >= _CHUNK:
+        number, rest = divmod(number, _CHUNK)
+        parts.append(f"{rest:0{_CHUNK_DIGITS}}")
+    return "".join([str(number), *reversed(parts)])
+
+
+def short_text(number: int) -> str:
+    """A number for people: with commas, or `about 2.4e6352` when it is long."""
+    if number < 10**15:
+        return f"{number:,}"
+    digits = exact_text(number)
+    return f"about {digits[0]}.{digits[1]}e{len(digits) - 1}"

@@ -1,0 +1,960 @@
+"""Neighbourhoods: prove that order does not matter from small parts of the registrations that meet at one operator.
+
+Works on a `StateSpace` that declares what its variables depend on (`Dependences`). The claim, its ground and what is
+checked are in docs/proof.md; Note [Neighbourhoods of a variable] has the short form.
+"""
+
+# Note [Neighbourhoods of a variable]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# The state falls into variables. The value of a variable is a function f of which groups of registrations have a member
+# in force; a registration has a role at it, and equal roles do the same to it. Then the variable, seen by itself, has
+# no more states than those of a scenario with one registration of each role: its neighbourhood, which is explored as
+# a scenario of its own. Induction over the sequence: before a step the variable holds f; what the step does there
+# depends on its role and on the groups, and both are there in the neighbourhood, where the variable held f afterwards.
+# What the engine declares is checked, not believed:
+#   (function)  in every active set that is visited, the variable has the one value of these groups;
+#   (roles)     every registration of a role has its turn in a neighbourhood, with all others as they are;
+#   (all)       every combination of roles was visited, so that f is known everywhere;
+#   (outcome)   whether a registration is accepted follows from those that were declared to decide about it;
+#   (traces)    a refusal changes nothing but what the engine declares that it may write;
+#   (declared)  no variable shows up that was not declared;
+#   (near)      all sequences over everything are walked, up to the length that few edges allow;
+#   (far)       sequences over everything show the same: each registration alone, each after all others, and random
+#               ones; invariants hold there, and what is observed in the end equals what the direct way there shows.
+# Wherever a check fails, nothing is concluded: everything is walked as one.
+#
+# Note [Registrations that exclude each other]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# One that is never accepted keeps nothing alive, and comes first in its role only when all are like that. Two roles may
+# exclude each other in the registrations that were chosen, and not in others. So when all is explored, every
+# combination of roles that can be in force is looked for; where the value of a variable is not known, registrations
+# that have them are explored, too.
+#
+# Note [Refusals that write]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~
+# A refusal that leaves something behind is a step with a role. So the neighbourhood of a variable has those who may
+# write it although they are refused, and with each of them everybody who decides about it, directly or through others:
+# then it is refused there where it is refused in the whole. What is left behind may also be hidden, and show in nothing
+# but who is refused later, as a signature that outlives its kernel. Those who write it decide about one another, so
+# they are explored together, with somebody else who keeps the operator alive.
+#
+# Note [Lists]
+# ~~~~~~~~~~~~
+# The kernels of one key are a list. It is known when it is known what each registration puts there, and which of two
+# comes first. So its neighbourhoods have every two of them, a few at a time, and no more.
+#
+# Note [Which registrations have their turn]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# A registration that is lazy, so that a group may change without the variable being written, has another of its role
+# beside it: then coming second in a group is visited, too. One that is not lazy leaves f of the groups behind whatever
+# was there before. What keeps an operator alive without touching the variable needs one registration: with it the
+# variable outlives all others, and without it goes with the last of them.
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from itertools import chain, combinations, product
+from typing import Any, Final, NamedTuple
+
+from dispatchlab.errors import RegistrationError
+from dispatchlab.model.dependence import Dependence
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.sequence import StepSequence
+from dispatchlab.model.snapshot import Refusal
+from dispatchlab.prover.checker import outcomes_agree
+from dispatchlab.prover.compare_sequences import compare_sequences
+from dispatchlab.prover.graph_walk import explore_graph, too_long, too_many
+from dispatchlab.prover.limits import Interrupted, Watch, count_edges, count_orders, later_masks
+from dispatchlab.prover.prng import SplitMix64
+from dispatchlab.prover.protocol import Dependences, StateSpace, lifetimes_in
+from dispatchlab.prover.result import Conflict, Counterexample, Exploration, Verdict
+from dispatchlab.prover.run_sequence import on_states
+
+MOST_REGISTRATIONS: Final = 14
+"""A report says when more registrations than these were explored together."""
+
+LEAST_EDGES: Final = 12_000
+"""A state graph of fewer edges is walked as it is."""
+
+MOST_EDGES: Final = 100_000
+"""A state graph that was taken for a small one and has more edges, for its sets have many states, is left again."""
+
+NEAR_EDGES: Final = 5_000
+"""So many edges of the whole are walked at most."""
+
+_MOST_NEAR: Final = 4 * NEAR_EDGES
+_DENSITIES: Final = (15, 50, 85)
+_STEPS: Final = 120
+_LOOK_EVERY: Final = 16
+_TAKEN_AT_ONCE: Final = 2  # of a list; two times as many are in a neighbourhood
+_SHORT_LIST: Final = 5
+_MOST_ROLES: Final = 18  # of one variable, when some of them exclude others
+_FEW: Final = 8
+"""Up to so many registrations, every step of a sequence over everything is looked at."""
+
+
+class NotReduced(Exception):
+    """Neighbourhoods prove nothing here; the argument is why, a sentence."""
+
+
+@dataclass(slots=True)
+class Neighbourhood:
+    """Registrations that are explored together.
+
+    Args:
+        members: the registrations, as bits.
+        variables: what is to be known of them afterwards.
+    """
+
+    members: int
+    variables: list[Hashable] = field(default_factory=list)
+
+    @property
+    def indices(self) -> tuple[int, ...]:
+        """The registrations, ascending."""
+        return tuple(members_of(self.members))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The neighbourhoods of a scenario.
+
+    Args:
+        neighbourhoods: what to explore, smaller ones first.
+        dependences: what each variable depends on that is observed.
+        declared: the same of every variable.
+        deciders: for each registration those that decide whether it is accepted.
+        conflicts: the registrations that decide about one another, directly or through others, as bits.
+        able: the registrations that are accepted when nothing else is registered, as bits.
+        refused: for each variable who may write it though refused, and who is needed for that, as bits.
+        edges: how many edges the neighbourhoods have at most.
+        largest: how many registrations the largest of them has.
+    """
+
+    neighbourhoods: tuple[Neighbourhood, ...]
+    dependences: Mapping[Hashable, Dependence]
+    declared: Mapping[Hashable, Dependence]
+    deciders: tuple[int, ...]
+    conflicts: tuple[int, ...]
+    able: int
+    refused: Mapping[Hashable, int]
+    edges: int
+    largest: int
+
+
+def plan_of(
+    space: StateSpace[Any], count: int, operators: Sequence[OperatorName], order: Sequence[int], *, least: int
+) -> Plan | None:
+    """The neighbourhoods of `count` registrations; None when walking everything is less work, unless `least` is 0.
+
+    Raises:
+        NotReduced: there are none by which anything could be proved.
+    """
+    whole = count_edges(count, order)
+    if whole < least:
+        return None
+    if not isinstance(space, Dependences):
+        raise NotReduced("the engine does not declare what its state depends on")
+    declared = space.dependences()
+    if isinstance(declared, str):
+        raise NotReduced(declared)
+    deciders = tuple(space.deciders())
+    observed = frozenset(operators)
+    shown = {
+        variable: dependence
+        for variable, dependence in declared.items()
+        if not dependence.is_hidden and (dependence.operator is None or dependence.operator in observed)
+    }
+    able = _accepted_alone(space, deciders)
+    conflicts = tuple(_components(deciders))
+    hidden = [dependence for dependence in declared.values() if dependence.is_hidden]
+    together_with = {together: _with_what_outlives(together, hidden, able) for together in conflicts}
+    wanted: dict[int, Neighbourhood] = {}
+    refused: dict[Hashable, int] = {}
+
+    def want(members: int, *variables: Hashable) -> None:
+        wanted.setdefault(members, Neighbourhood(members)).variables.extend(variables)
+
+    for variable, dependence in shown.items():
+        refused[variable] = _who_write_though_refused(dependence, together_with, able)
+        for members in _neighbourhoods(dependence, able):
+            want(members | refused[variable], variable)
+    for together in together_with.values():
+        want(together)
+    for index in range(count):
+        want(1 << index)
+    chosen = _largest(wanted.values())
+    sizes = [neighbourhood.members.bit_count() for neighbourhood in chosen]
+    largest, edges = max(sizes), sum(map(count_edges, sizes))
+    if least and edges >= whole:
+        if largest > MOST_REGISTRATIONS:
+            raise NotReduced(f"{largest} of the {count} registrations act on one another")
+        return None
+    return Plan(chosen, shown, declared, deciders, conflicts, able, refused, edges, largest)
+
+
+def members_of(mask: int) -> Iterator[int]:
+    """The registrations of a mask, ascending."""
+    while mask:
+        bit = mask & -mask
+        mask ^= bit
+        yield bit.bit_length() - 1
+
+
+def _accepted_alone(space: StateSpace[Any], deciders: Sequence[int]) -> int:
+    """The registrations that are accepted when nothing else is registered, as bits."""
+    able = 0
+    for index, mask in enumerate(deciders):
+        if not mask or space.register(space.empty(), index)[1] is None:
+            able |= 1 << index
+    return able
+
+
+def _neighbourhoods(dependence: Dependence, able: int) -> Iterator[int]:
+    """One registration of each role, so that each has its turn. See Note [Which registrations have their turn]."""
+    if dependence.is_list:
+        return _pairs(sorted(dependence.roles))
+    keeping = _keeping(dependence, able)
+    return one_of_each_role(_able_first(dependence.roles, able), dependence.lazy, keeping & -keeping)
+
+
+def one_of_each_role(roles: Mapping[int, Hashable], lazy_ones: int, besides: int = 0) -> Iterator[int]:
+    """Sets with one registration of each role, two of a lazy one, so that each registration has its turn.
+
+    Args:
+        roles: of the registrations; the first of a role has its turn with those of the others.
+        lazy_ones: those of them that are lazy, as bits.
+        besides: is in every set.
+    """
+    chosen, others = besides, []
+    for members in _by_role(roles):
+        lazy = lazy_ones >> members[0] & 1
+        pair = members[:2] if lazy else members[:1]
+        for index in pair:
+            chosen |= 1 << index
+        others += [(1 << members[0], 1 << index) for index in members[len(pair) :]]
+    yield chosen
+    for first, other in others:
+        yield chosen & ~first | other
+
+
+def _by_role(roles: Mapping[int, Hashable]) -> Iterable[list[int]]:
+    by_role: dict[Hashable, list[int]] = {}
+    for index, role in roles.items():
+        by_role.setdefault(role, []).append(index)
+    return by_role.values()
+
+
+def _able_first(roles: Mapping[int, Hashable], able: int) -> Mapping[int, Hashable]:
+    """Roles with those first who are accepted alone."""
+    return {index: roles[index] for index in sorted(roles, key=lambda index: (not able >> index & 1, index))}
+
+
+def _keeping(dependence: Dependence, able: int) -> int:
+    """Those who keep a variable alive and do nothing else to it, as bits."""
+    return dependence.holders & able & ~sum(1 << index for index in dependence.roles)
+
+
+def _pairs(members: Sequence[int]) -> Iterator[int]:
+    """Every two members of a list, a few at a time. See Note [Lists]."""
+    size = _TAKEN_AT_ONCE if len(members) > _SHORT_LIST else max(len(members), 1)
+    some = [sum(1 << index for index in members[start : start + size]) for start in range(0, len(members), size)]
+    if len(some) < 2:
+        yield sum(some)
+    for first, second in combinations(some, 2):
+        yield first | second
+
+
+def _with_what_outlives(together: int, hidden: Sequence[Dependence], able: int) -> int:
+    """Those who decide about one another, and who keeps alive what they write. See Note [Refusals that write]."""
+    members = together
+    for dependence in hidden:
+        if any(together >> index & 1 for index in dependence.roles):
+            outside = dependence.holders & ~together & able
+            members |= outside & -outside
+    return members
+
+
+def _who_write_though_refused(dependence: Dependence, together_with: Mapping[int, int], able: int) -> int:
+    """Those who may write a variable when they are refused, who refuses them, and who keeps the operator alive then."""
+    writing = refusing = 0
+    for together, more in together_with.items():
+        if together & dependence.traces:
+            writing |= more
+            refusing |= together
+    outside = dependence.holders & ~refusing & able if writing else 0
+    return writing | outside & -outside
+
+
+def _components(deciders: Sequence[int]) -> Iterator[int]:
+    """Registrations that may decide about one another, directly or through others."""
+    left = sum(1 << index for index, mask in enumerate(deciders) if mask)
+    while left:
+        together, grown = 0, left & -left
+        while grown != together:
+            together = grown
+            for index in members_of(together):
+                grown |= deciders[index]
+            for index, mask in enumerate(deciders):
+                if mask & grown:
+                    grown |= 1 << index
+        left &= ~together
+        yield together
+
+
+def _largest(wanted: Iterable[Neighbourhood]) -> tuple[Neighbourhood, ...]:
+    """Without those that are inside of another, which takes over their variables."""
+    kept: list[Neighbourhood] = []
+    for neighbourhood in sorted(wanted, key=lambda item: (-item.members.bit_count(), item.members)):
+        outer = next((other for other in kept if neighbourhood.members & ~other.members == 0), None)
+        if outer is None:
+            kept.append(neighbourhood)
+        else:
+            outer.variables.extend(neighbourhood.variables)
+    return tuple(reversed(kept))
+
+
+def explore_neighbourhoods(
+    space: StateSpace[Any],
+    plan: Plan,
+    count: int,
+    operators: Sequence[OperatorName],
+    *,
+    order: Sequence[int] = (),
+    seed: int = 0,
+    watch: Watch,
+    max_length: int | None = None,
+    numbers: Sequence[int],
+) -> Exploration:
+    """Explore the neighbourhoods of a plan, and check what it stands on.
+
+    Args:
+        space: the states.
+        plan: the neighbourhoods.
+        count: how many registrations there are.
+        operators: what is observed.
+        order: registrations that are registered in this order only; releases are free.
+        seed: of the sequences over everything.
+        watch: bounds and progress; the neighbourhoods are settled with it.
+        max_length: do not look at sequences longer than this.
+        numbers: what the registrations are called in the result.
+
+    Returns:
+        As `explore_graph` does, with sums over the neighbourhoods.
+
+    Raises:
+        NotReduced: what the engine declares is not so, and nothing was found.
+        Interrupted: by Ctrl-C, with what was covered.
+    """
+    assert isinstance(space, Dependences)
+    return _Proof(space, plan, count, operators, order, seed, watch, max_length, numbers).run()
+
+
+class _Found(NamedTuple):
+    """A counterexample, and the neighbourhood that it is of."""
+
+    example: Counterexample
+    members: tuple[int, ...]
+
+
+class _Proof:
+    def __init__(
+        self,
+        space: Any,
+        plan: Plan,
+        count: int,
+        operators: Sequence[OperatorName],
+        order: Sequence[int],
+        seed: int,
+        watch: Watch,
+        max_length: int | None,
+        numbers: Sequence[int],
+    ) -> None:
+        self.space = space
+        self.plan = plan
+        self.count = count
+        self.operators = operators
+        self.order = order
+        self.seed = seed
+        self.watch = watch
+        self.max_length = max_length
+        self.numbers = numbers
+        self.knowledge = Knowledge(plan)
+        self.best: _Found | None = None
+        self.strange: NotReduced | None = None  # nothing is proved; a counterexample is one all the same
+        self.short: Exploration | None = None  # looked at up to a length, beyond which nothing is asked
+        self.conflicts: dict[tuple[int, ...], Conflict] = {}
+        self.accepted: set[int] = set()
+        self.sum = Exploration(
+            Verdict.ORDER_INDEPENDENT, "graph", count, 0, 0, 0, count_orders(count, order), neighbourhoods=0
+        )
+        if plan.largest > MOST_REGISTRATIONS:
+            note = f"{plan.largest} of the {count} registrations act on one another, and were explored together"
+            self.sum = replace(self.sum, notes=(note,))
+
+    def run(self) -> Exploration:
+        """Walk the shortest sequences over everything, then explore all neighbourhoods."""
+        try:
+            return self._all()
+        except Interrupted:
+            raise
+        except KeyboardInterrupt:  # between two walks
+            ended = replace(self._result(), verdict=Verdict.INCOMPLETE, notes=("interrupted",))
+            raise Interrupted(ended) from None
+
+    def _all(self) -> Exploration:
+        near = self._look_near()
+        if near.verdict is not Verdict.INCOMPLETE or near.notes not in (
+            (too_long(self._near),),
+            (too_many(_MOST_NEAR),),
+        ):
+            return near
+        for neighbourhood in chain(self.plan.neighbourhoods, self._more()):
+            try:
+                result = self._explore(neighbourhood, self._operators_of(neighbourhood), self._shorter())
+            except Interrupted as stopped:
+                self._count(stopped.exploration)
+                ended = replace(self._result(), verdict=Verdict.INCOMPLETE, notes=stopped.exploration.notes)
+                raise Interrupted(ended) from None
+            self._count(result)
+            self.watch.settle(result)
+            if result.counterexample is not None and result.verdict is Verdict.ORDER_DEPENDENT:
+                self.best = _Found(result.counterexample, neighbourhood.indices)
+            elif result.verdict is Verdict.ORDER_INDEPENDENT:
+                for conflict in result.conflicts:
+                    self.conflicts.setdefault(conflict.members, conflict)
+                self.accepted.update(
+                    {self.numbers[index] for index in neighbourhood.indices} - {*result.never_accepted}
+                )
+                if self.best is None and self.strange is None:
+                    self.strange = self._trouble_with(neighbourhood, every_state=result.states > result.sets)
+            elif result.verdict is not Verdict.INCOMPLETE or self._shorter() is None:
+                return self._stopped(result)
+            else:
+                self.short = result
+        if self.short is not None and self.best is None:
+            return self._stopped(self.short)
+        if self.best is not None:
+            return replace(
+                self._result(), verdict=Verdict.ORDER_DEPENDENT, counterexample=self._of_the_whole(self.best)
+            )
+        if self.strange is not None:
+            raise self.strange
+        self._look_far()
+        reason = self.watch.stop(0, 0, 0)
+        return (
+            self._result() if reason is None else replace(self._result(), verdict=Verdict.INCOMPLETE, notes=(reason,))
+        )
+
+    def _more(self) -> Iterator[Neighbourhood]:
+        """What else to explore: registrations that are in force together where those of the plan exclude each other."""
+        for variable, mask in self.knowledge.missing() if self._is_well else ():
+            yield Neighbourhood(mask | self.plan.refused[variable], [variable])
+            if not self._is_well:
+                return
+
+    @property
+    def _is_well(self) -> bool:
+        """Whether nothing was found yet that ends the proof."""
+        return self.best is None and self.strange is None and self.short is None
+
+    def _stopped(self, result: Exploration) -> Exploration:
+        return replace(self._result(), verdict=result.verdict, counterexample=result.counterexample, notes=result.notes)
+
+    def _explore(
+        self, neighbourhood: Neighbourhood, operators: Sequence[OperatorName], longest: int | None
+    ) -> Exploration:
+        indices = neighbourhood.indices
+        part = self.space.restricted(indices, operators)
+        numbers = [self.numbers[index] for index in indices]
+        return explore_graph(
+            part, len(indices), order=self._local(indices), watch=self.watch, max_length=longest, numbers=numbers
+        )
+
+    def _local(self, indices: Sequence[int]) -> tuple[int, ...]:
+        place = {index: local for local, index in enumerate(indices)}
+        return tuple(place[index] for index in self.order if index in place)
+
+    def _operators_of(self, neighbourhood: Neighbourhood) -> Sequence[OperatorName]:
+        shown = {self.plan.dependences[variable].operator for variable in neighbourhood.variables}
+        if None in shown or not shown:
+            return self.operators
+        return [name for name in self.operators if name in shown]
+
+    def _shorter(self) -> int | None:
+        if self.best is None:
+            return self.max_length
+        example = self.best.example
+        return max(len(example.expected_sequence), len(example.actual_sequence)) - 1
+
+    def _count(self, result: Exploration) -> None:
+        total = self.sum
+        self.sum = replace(
+            total,
+            sets=total.sets + result.sets,
+            states=total.states + result.states,
+            edges=total.edges + result.edges,
+            neighbourhoods=total.neighbourhoods + 1,
+        )
+
+    def _result(self) -> Exploration:
+        conflicts = sorted(self.conflicts.values(), key=lambda conflict: (len(conflict.members), conflict.members))
+        return replace(
+            self.sum,
+            conflicts=() if self.best else tuple(conflicts),
+            never_accepted=() if self.best else tuple(number for number in self.numbers if number not in self.accepted),
+            elapsed_s=self.watch.elapsed_s,
+        )
+
+    # --- what the engine declares, held against what it does
+
+    def _look_near(self) -> Exploration:
+        """Walk all sequences up to a length."""
+        found = explore_graph(
+            self.space,
+            self.count,
+            order=self.order,
+            watch=self.watch,
+            max_length=self._near,
+            max_edges=_MOST_NEAR,  # a set may have many states
+            numbers=self.numbers,
+        )
+        self.watch.settle(found)
+        self.sum = replace(self.sum, sets=found.sets, states=found.states, edges=found.edges)
+        return found
+
+    @property
+    def _near(self) -> int:
+        length, sets, edges = 0, 1, 0
+        while edges + sets * self.count <= NEAR_EDGES and length < self.count:
+            edges += sets * self.count
+            sets = sets * (self.count - length) // (length + 1)
+            length += 1
+        return length if self.max_length is None else min(length, self.max_length)
+
+    def _trouble_with(self, one: Neighbourhood, *, every_state: bool) -> NotReduced | None:
+        try:
+            self._visit(one, every_state=every_state)
+        except NotReduced as why:
+            return why
+        return None
+
+    def _visit(self, one: Neighbourhood, *, every_state: bool) -> None:
+        """Go to every active set of a neighbourhood, or to every state, and look at its variables there."""
+        part = self.space.restricted(one.indices, self.operators)
+        visited = set()
+        visit = _Visit(part, one.indices, self._local(one.indices), self.knowledge)
+        for mask, state in visit.states() if every_state else visit.sets():
+            visited.add(mask)
+            self.knowledge.look(mask, part.values(state), one.variables)
+        self.knowledge.visited(one.members, visited)
+
+    def _look_far(self) -> None:
+        """Run sequences over everything. See Note [Neighbourhoods of a variable]."""
+        self.knowledge.check_all_visited()
+        random, every = SplitMix64(self.seed), 1 if self.count <= _FEW else _LOOK_EVERY
+        for steps in (self._alone(), self._last(), *(self._random(random, density) for density in _DENSITIES)):
+            far = _Far(self)
+            for count, step in enumerate(steps):
+                if self.watch.is_over():
+                    return
+                far.take(step)
+                if count % every == 0:
+                    self.knowledge.observed(far.mask, self.space.observe(far.state), self.space.violations(far.state))
+            if not self._looks_as_direct(far.state, far.mask):
+                raise NotReduced("what is observed depends on more than the neighbourhoods show")
+
+    def _alone(self) -> Iterator[int]:
+        """Each registration by itself."""
+        for index in range(self.count):
+            yield from (index, index)
+
+    def _last(self) -> Iterator[int]:
+        """Each registration after all others; what was refused is tried again."""
+        yield from self._in_order((1 << self.count) - 1)
+        for index in range(self.count):
+            yield from (index, index)
+
+    def _random(self, random: SplitMix64, density: int) -> Iterator[int]:
+        for _ in range(max(_STEPS, 2 * self.count)):
+            index, wanted = random.below(self.count), random.chance(density)
+            yield index if wanted else ~index
+
+    def _in_order(self, mask: int) -> Iterator[int]:
+        """Registrations in an order that may be."""
+        ordered = [index for index in self.order if mask >> index & 1]
+        free = (index for index in members_of(mask) if index not in ordered)
+        yield from lifetimes_in(self.space).permanent_last(free)
+        yield from ordered
+
+    def _looks_as_direct(self, state: Any, mask: int) -> bool:
+        direct, done = self.space.empty(), 0
+        for index in self._in_order(mask):
+            direct, refusal = self.space.register(direct, index)
+            self.knowledge.outcome(done, index, refusal)
+            if refusal is not None:
+                return False
+            done |= 1 << index
+        look = self.space.observe(state), self.space.violations(state)
+        return look == (self.space.observe(direct), ())
+
+    # --- counterexamples
+
+    def _of_the_whole(self, found: _Found) -> Counterexample:
+        """The counterexample with all that is observed, after it has shown on the whole."""
+        neighbourhood = Neighbourhood(sum(1 << index for index in found.members))
+        longest = max(len(found.example.expected_sequence), len(found.example.actual_sequence))
+        again = self._explore(neighbourhood, self.operators, longest + 1).counterexample
+        if again is None:
+            raise NotReduced("a counterexample of a neighbourhood does not show when everything is observed")
+        place = {number: local for local, number in enumerate(self.numbers)}
+        sequences = [_renumbered(sequence, place) for sequence in (again.expected_sequence, again.actual_sequence)]
+        if compare_sequences(on_states(self.space), sequences[0], sequences[1]) is None:
+            raise NotReduced("a counterexample of a neighbourhood does not show in the whole scenario")
+        return again
+
+
+class _Far:
+    """A sequence over everything, with what is declared held against each of its steps."""
+
+    def __init__(self, proof: _Proof) -> None:
+        self._space = proof.space
+        self._knowledge = proof.knowledge
+        self._later = later_masks(proof.count, proof.order)
+        self._lifetimes = lifetimes_in(proof.space)
+        self.state, self.mask = proof.space.empty(), 0
+        self._values = proof.space.values(self.state)
+
+    def take(self, step: int) -> None:
+        """Register, or release what is in force; nothing where that cannot be, as for the release of what is not."""
+        index = ~step if step < 0 else step
+        if self.mask >> index & 1:
+            if self._lifetimes.is_permanent(index):
+                return
+            try:
+                self.state = self._space.release(self.state, index)
+            except RegistrationError:
+                raise NotReduced("a release fails that succeeds in every neighbourhood") from None
+            self.mask = self._lifetimes.after_release(self.mask, index)
+        elif step < 0 or self._later[index] & self.mask:
+            return
+        else:
+            after, refusal = self._space.register(self.state, index)
+            self._knowledge.outcome(self.mask, index, refusal)
+            if refusal is not None:
+                self._knowledge.refused(index, self._space, self.state, after)
+            self.state = after
+            self.mask |= 0 if refusal else 1 << index
+        before, self._values = self._values, self._space.values(self.state)
+        self._knowledge.look_after(index, self.mask, before, self._values)
+
+
+class Knowledge:
+    """What was seen of the variables and the outcomes; whatever contradicts what is declared ends the proof."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self._whole: list[int] = []  # neighbourhoods of which all sets were reached; refusals hide some of the others
+        self._reached: dict[int, AbstractSet[int]] = {}  # registrations that decide about one another -> their sets
+        self._values: dict[tuple[Hashable, int], Hashable] = {}
+        self._looks: dict[int, object] = {}
+        self._outcomes: dict[tuple[int, int], Refusal | None] = {}
+        self._groups: dict[Hashable, tuple[int, ...]] = {}
+        self._lists: dict[Hashable, ListKnowledge] = {}
+        self._steps: dict[int, frozenset[Hashable]] = {}
+        for variable, dependence in plan.dependences.items():
+            holders = (dependence.holders,) if dependence.holders else ()
+            self._groups[variable] = (*dependence.groups, *holders)
+            if dependence.is_list:
+                self._lists[variable] = ListKnowledge(sum(1 << index for index in dependence.roles))
+
+    def look(self, mask: int, values: Mapping[Hashable, Hashable], variables: Iterable[Hashable]) -> None:
+        """Compare the values of some variables in an active set with those of the same groups elsewhere."""
+        self._check_declared(values)
+        for variable in variables:
+            self._compare(variable, mask, values.get(variable))
+
+    def look_after(
+        self, index: int, mask: int, before: Mapping[Hashable, Hashable], values: Mapping[Hashable, Hashable]
+    ) -> None:
+        """`look` at what a step of `index` to an active set may have changed by what is declared, and what it did."""
+        self._check_declared(values)
+        expected = self._of_step(index)
+        changed = {variable for variable, _ in values.items() ^ before.items()}
+        for variable in expected | changed:
+            if variable in self._groups:
+                self._compare(variable, mask, values.get(variable))
+        self._check_hidden(index, changed)
+
+    def _of_step(self, index: int) -> AbstractSet[Hashable]:
+        """The variables with a group that a registration is in."""
+        known = self._steps.get(index)
+        if known is None:
+            known = self._steps[index] = frozenset(
+                variable for variable, groups in self._groups.items() if any(group >> index & 1 for group in groups)
+            )
+        return known
+
+    def outcome(self, mask: int, index: int, refusal: Refusal | None) -> None:
+        """Compare whether a registration was accepted with what came of it where the same decided."""
+        deciders = self.plan.deciders[index]
+        known = self._outcomes.setdefault((index, mask & deciders), refusal if deciders else None)
+        if not outcomes_agree(known, refusal, same_step=True):
+            raise NotReduced("whether a registration is accepted depends on more than the engine declares")
+
+    def refused(self, index: int, space: Any, before: object, after: object) -> None:
+        """Whether the refusal of `index` left everything as it was, but for what it may write by what is declared."""
+        if before is after or before == after:
+            return
+        changed = {variable for variable, _ in space.values(before).items() ^ space.values(after).items()}
+        declared = self.plan.declared
+        if not changed or not all(name in declared and declared[name].traces >> index & 1 for name in changed):
+            raise NotReduced("a refusal leaves something behind that the engine did not declare")
+
+    def observed(self, mask: int, look: object, violations: object) -> None:
+        """Compare what is observed in an active set with what was observed there before."""
+        if violations:
+            raise NotReduced("an invariant does not hold that held in every neighbourhood")
+        if self._looks.setdefault(mask, look) != look:
+            raise NotReduced("what is observed depends on more than the neighbourhoods show")
+
+    def visited(self, members: int, sets: AbstractSet[int]) -> None:
+        """Note which active sets of a neighbourhood were reached."""
+        if len(sets) == 1 << members.bit_count():
+            self._whole.append(members)
+            return
+        for together in self.plan.conflicts:
+            if together & ~members == 0:
+                self._reached[together] = {mask for mask in sets if mask & ~together == 0}
+
+    def missing(self) -> Iterator[tuple[Hashable, int]]:
+        """Variables whose value is not known for a combination of groups that can be reached, with who reaches it."""
+        for variable, dependence in self.plan.dependences.items():
+            for members in _neighbourhoods(dependence, self.plan.able):
+                if all(members & ~whole for whole in self._whole):
+                    break
+            else:
+                continue
+            for mask in self._reachable(variable, dependence):
+                if not self._is_known(variable, mask):
+                    yield variable, mask
+
+    def check_all_visited(self) -> None:
+        """Whether the value of each variable is known for every combination of its groups that can be reached."""
+        for variable, _ in self.missing():
+            raise NotReduced(f"not every combination could be reached of what decides about {variable}")
+
+    def _reachable(self, variable: Hashable, dependence: Dependence) -> Iterator[int]:
+        """For each combination of roles that nobody refuses, registrations that have them; the largest ones first."""
+        if dependence.is_list:
+            for pair in combinations(sorted(dependence.roles), 2):
+                mask = 1 << pair[0] | 1 << pair[1]
+                if all(mask & together in sets for together, sets in self._reached.items()):
+                    yield mask
+            return
+        able = self.plan.able
+        keeping = [*members_of(_keeping(dependence, able))]
+        roles = [*_by_role(_able_first(dependence.roles, able)), *([keeping] if keeping else [])]
+        role_of = {index: at for at, members in enumerate(roles) for index in members}
+        free, choices = 0, []
+        decided = 0
+        for together, sets in self._reached.items():
+            decided |= together
+            by_roles: dict[frozenset[int], int] = {}
+            for mask in sorted(sets, key=int.bit_count):
+                some = [role_of.get(index) for index in members_of(mask)]
+                if None not in some and len({*some}) == len(some):
+                    by_roles.setdefault(frozenset(one for one in some if one is not None), mask)
+            if len(by_roles) > 1:
+                choices.append([*reversed(by_roles.values())])
+        for members in roles:
+            anyone = next((index for index in members if not decided >> index & 1), None)
+            free |= 0 if anyone is None else 1 << anyone
+        if free.bit_count() + sum(len(one).bit_length() for one in choices) > _MOST_ROLES:
+            raise NotReduced(f"too many combinations decide about {variable}")
+        for some_masks in product(*choices, _subsets(free)):
+            mask = 0
+            for each in some_masks:
+                mask |= each
+            yield mask
+
+    def _is_known(self, variable: Hashable, mask: int) -> bool:
+        known = self._lists.get(variable)
+        if known is not None:
+            return known.is_known(mask)
+        return (variable, combination(self._groups[variable], mask)) in self._values
+
+    def _compare(self, variable: Hashable, mask: int, value: Hashable) -> None:
+        """Whether a variable has the one value that belongs to an active set."""
+        known = self._lists.get(variable)
+        if known is not None:
+            is_known = known.agrees(mask, value)
+        else:
+            is_known = self._values.setdefault((variable, combination(self._groups[variable], mask)), value) == value
+        if not is_known:
+            raise NotReduced(f"{variable} depends on more than the engine declares")
+
+    def _check_declared(self, values: Mapping[Hashable, Hashable]) -> None:
+        for variable in values.keys() - self.plan.declared.keys():
+            raise NotReduced(f"the engine did not declare {variable}")
+
+    def _check_hidden(self, index: int, changed: AbstractSet[Hashable]) -> None:
+        """Whether a step of `index` may write the hidden variables that it has changed."""
+        for variable in changed:
+            dependence = self.plan.declared.get(variable)
+            if dependence is None or not dependence.is_hidden:
+                continue
+            if index not in dependence.roles and not dependence.holders >> index & 1:
+                raise NotReduced(f"{variable} is written by more than the engine declares")
+
+
+class ListKnowledge:
+    """What was seen of a list: what each registration puts there, and which of two comes first. See Note [Lists].
+
+    Args:
+        members: who puts something there, as bits.
+    """
+
+    def __init__(self, members: int) -> None:
+        self.members = members
+        self._brings: dict[int, tuple[Hashable, ...]] = {}  # registration -> what it puts there
+        self._who: dict[Hashable, int] = {}  # the first of this -> registration
+        self._behind: dict[int, int] = {}  # registration -> who was seen behind it, as bits
+        self._before: dict[int, int] = {}
+
+    def agrees(self, mask: int, value: Hashable) -> bool:
+        """Whether a value is the one that belongs to an active set, as far as is known; it is known then."""
+        entries = () if value is None else value
+        mask &= self.members
+        if not isinstance(entries, tuple):
+            return False
+        if mask & (mask - 1) == 0 and mask:
+            index = mask.bit_length() - 1
+            if entries and self._who.setdefault(entries[0], index) != index:
+                return False
+            return bool(entries) and self._brings.setdefault(index, entries) == entries
+        order = self._read(entries)
+        if order is None or sum(1 << index for index in order) != mask:
+            return False
+        behind = 0
+        for index in reversed(order):
+            if behind & self._before.get(index, 0):
+                return False
+            for other in members_of(behind & ~self._behind.get(index, 0)):
+                self._before[other] = self._before.get(other, 0) | 1 << index
+            self._behind[index] = self._behind.get(index, 0) | behind
+            behind |= 1 << index
+        return True
+
+    def is_known(self, mask: int) -> bool:
+        """Whether it is known what the list is in an active set."""
+        mask &= self.members
+        return all(
+            index in self._brings
+            and mask & ~(self._behind.get(index, 0) | self._before.get(index, 0) | 1 << index) == 0
+            for index in members_of(mask)
+        )
+
+    def _read(self, value: tuple[Hashable, ...]) -> list[int] | None:
+        """Who stands in a list, in its order; None when that is not what they bring one by one."""
+        order, place = [], 0
+        while place < len(value):
+            index = self._who.get(value[place])
+            if index is None or index in order:
+                return None
+            brought = self._brings[index]
+            if value[place : place + len(brought)] != brought:
+                return None
+            order.append(index)
+            place += len(brought)
+        return order
+
+
+def combination(groups: Sequence[int], mask: int) -> int:
+    """Which groups have a member in force, as bits."""
+    combined = 0
+    for place, group in enumerate(groups):
+        if mask & group:
+            combined |= 1 << place
+    return combined
+
+
+def _subsets(mask: int) -> Iterator[int]:
+    subset = mask
+    while True:
+        yield subset
+        if not subset:
+            return
+        subset = subset - 1 & mask
+
+
+class _Visit:
+    """Goes to what can be reached in a neighbourhood, and gives active sets in the numbers of the whole."""
+
+    def __init__(
+        self, space: StateSpace[Any], indices: Sequence[int], order: Sequence[int], knowledge: Knowledge
+    ) -> None:
+        self._space = space
+        self._indices = indices
+        self._later = later_masks(len(indices), order)
+        self._lifetimes = lifetimes_in(space)
+        self._knowledge = knowledge
+
+    def sets(self) -> Iterator[tuple[int, Any]]:
+        """Each active set with a state of it."""
+        states = {0: self._space.empty()}
+        waiting = deque([0])
+        while waiting:
+            mask = waiting.popleft()
+            whole = self._whole(mask)
+            yield whole, states[mask]
+            for local, later in enumerate(self._later):
+                target = mask | 1 << local
+                if target not in states and not later & mask:
+                    state, is_accepted = self._register(whole, states[mask], local)
+                    if is_accepted:
+                        states[target] = state
+                        waiting.append(target)
+
+    def states(self) -> Iterator[tuple[int, Any]]:
+        """Each state with its active set."""
+        first = 0, self._space.empty()
+        known, waiting = {first}, deque([first])
+        while waiting:
+            mask, state = waiting.popleft()
+            whole = self._whole(mask)
+            yield whole, state
+            for local, later in enumerate(self._later):
+                if mask >> local & 1:
+                    if self._lifetimes.is_permanent(local):
+                        continue
+                    after = self._lifetimes.after_release(mask, local), self._space.release(state, local)
+                elif later & mask:
+                    continue
+                else:
+                    new, is_accepted = self._register(whole, state, local)
+                    after = mask | (1 << local if is_accepted else 0), new
+                if after not in known:
+                    known.add(after)
+                    waiting.append(after)
+
+    def _register(self, whole: int, state: Any, local: int) -> tuple[Any, bool]:
+        index = self._indices[local]
+        after, refusal = self._space.register(state, local)
+        self._knowledge.outcome(whole, index, refusal)
+        if refusal is not None:
+            self._knowledge.refused(index, self._space, state, after)
+        return after, refusal is None
+
+    def _whole(self, mask: int) -> int:
+        found = 0
+        for local in members_of(mask):
+            found |= 1 << self._indices[local]
+        return found
+
+
+def _renumbered(sequence: StepSequence, place: Mapping[int, int]) -> StepSequence:
+    return tuple(~place[~step] if step < 0 else place[step] for step in sequence)

@@ -1,0 +1,514 @@
+"""Partition registrations into independent parts, explore each by itself, and check that they are independent.
+
+See Note [Why parts may be explored by themselves].
+"""
+
+# Note [Why parts may be explored by themselves]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# Registrations whose state variables are disjoint do not meet, except through broadcasts (a fallback reaches every
+# operator). So a part is whatever shares variables, together with all broadcasts, and the sets to visit are a sum and
+# not a product.
+# That is a guess about the engine until it is checked: a space records every variable that was read or written on any
+# edge and by any look. All of them must lie in the variables of the part, in the shared variables that broadcasts
+# write, or be an operator that the part observes (a variable may be the name of an operator, as a value or as text).
+# Then nothing outside of the part can have changed what happened in it, and what was proved for the part holds in the
+# whole. If one variable lies elsewhere, the whole is explored in one go.
+#
+# Parts whose registrations are equal up to names form a class. One of them is explored. For each of the others a random
+# sequence is run and compared with the same sequence there: the same outcomes, the same returns to former states.
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar
+
+from dispatchlab.errors import RegistrationError
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.registration import Registration, operators_of
+from dispatchlab.model.sequence import StepSequence
+from dispatchlab.prover.compare_sequences import check_determinism
+from dispatchlab.prover.graph_walk import explore_graph, too_many
+from dispatchlab.prover.limits import Interrupted, Watch, count_edges, count_orders, later_masks
+from dispatchlab.prover.neighbourhoods import (
+    LEAST_EDGES,
+    MOST_EDGES,
+    MOST_REGISTRATIONS,
+    NotReduced,
+    explore_neighbourhoods,
+    plan_of,
+)
+from dispatchlab.prover.prng import SplitMix64
+from dispatchlab.prover.protocol import Footprints, Forkable, HasPlainStates, StateSpace, StateVariable, lifetimes_in
+from dispatchlab.prover.result import Conflict, Counterexample, Exploration, Flaw, Verdict
+from dispatchlab.prover.run_sequence import on_states
+
+_Item = TypeVar("_Item", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Registrations that meet nobody else.
+
+    Args:
+        indices: their numbers in the scenario, ascending, broadcasts included.
+        operators: the observed operators that they name.
+        order: the numbers within the part that keep an order.
+    """
+
+    indices: tuple[int, ...]
+    operators: tuple[OperatorName, ...]
+    order: tuple[int, ...]
+
+
+def explore_forkable(
+    engine: Forkable,
+    registrations: Sequence[Registration],
+    operators: Sequence[OperatorName],
+    *,
+    order: Sequence[int] = (),
+    seed: int = 0,
+    watch: Watch | None = None,
+    reduced: bool = True,
+    least: int = LEAST_EDGES,
+) -> Exploration:
+    """Explore an engine whose whole state is a value, in parts when it knows footprints.
+
+    Args:
+        engine: the engine.
+        registrations: the scenario.
+        operators: what is observed.
+        order: registrations that are registered in this order only; releases are free.
+        seed: of the sequences that are run to check determinism and renamings.
+        watch: bounds and progress.
+        reduced: whether to look for parts and neighbourhoods at all.
+        least: a part of fewer edges is not explored in neighbourhoods.
+
+    Returns:
+        One result for all parts, in the numbers of the scenario.
+
+    Raises:
+        Interrupted: by Ctrl-C, with what was covered.
+    """
+    exploration = _explored(engine, registrations, operators, order, seed, watch or Watch(), least if reduced else None)
+    return replace(exploration, reductions=tuple(_reductions(exploration)))
+
+
+def _reductions(exploration: Exploration) -> Iterator[str]:
+    if exploration.components > 1:
+        yield "partition"
+        if exploration.classes < exploration.components:
+            yield "patterns"
+    if exploration.neighbourhoods:
+        yield "neighbourhoods"
+
+
+def _explored(
+    engine: Forkable,
+    registrations: Sequence[Registration],
+    operators: Sequence[OperatorName],
+    order: Sequence[int],
+    seed: int,
+    watch: Watch,
+    least: int | None,
+) -> Exploration:
+    run = _Run(engine, registrations, operators, order, seed, watch, least)
+    whole = engine.space(registrations, operators)
+    parts = list(parts_of(whole, registrations, operators, order)) if least is not None else []
+    if len(parts) < 2 or not isinstance(whole, Footprints):
+        return run.whole()
+    return run.parts(whole, parts)
+
+
+def parts_of(
+    space: StateSpace[Any],
+    registrations: Sequence[Registration],
+    operators: Sequence[OperatorName],
+    order: Sequence[int] = (),
+) -> Iterator[Part]:
+    """The parts of a scenario, by the first registration of each; one part when the space knows no footprints."""
+    if not isinstance(space, Footprints):
+        yield Part(tuple(range(len(registrations))), tuple(operators), tuple(order))
+        return
+    broadcasts = [index for index in range(len(registrations)) if space.is_broadcast(index)]
+    named = [frozenset(operators_of(registration)) for registration in registrations]
+    unclaimed = set(operators).difference(*named) if named else set(operators)
+    observed, ordered = places_of(operators), places_of(order)
+    for group in _groups(space, len(registrations)) or [[]]:
+        indices = tuple(sorted([*group, *broadcasts]))
+        names = unclaimed.union(*(named[index] for index in indices))
+        unclaimed = set()
+        local = {index: at for at, index in enumerate(indices)}
+        yield Part(indices, among(observed, names), tuple(local[index] for index in among(ordered, indices)))
+
+
+def places_of(items: Iterable[_Item]) -> dict[_Item, int]:
+    """Where each item stands, for `among`."""
+    return {item: at for at, item in enumerate(items)}
+
+
+def among(places: Mapping[_Item, int], some: Iterable[_Item]) -> tuple[_Item, ...]:
+    """Those of some items that have a place, in the order of their places; as long as `some`, not as `places`."""
+    return tuple(sorted((item for item in some if item in places), key=places.__getitem__))
+
+
+def _groups(space: Footprints, count: int) -> list[list[int]]:
+    """Registrations that share variables, directly or through others, without the broadcasts."""
+    return groups_by((index for index in range(count) if not space.is_broadcast(index)), space.written_variables)
+
+
+def groups_by(indices: Iterable[int], shared: Callable[[int], Iterable[Hashable]]) -> list[list[int]]:
+    """Indices that share something, directly or through others; near-linear in what is shared.
+
+    Args:
+        indices: what to group, ascending.
+        shared: what each of them has.
+
+    Returns:
+        The groups by their first index, each ascending.
+    """
+    mine = list(indices)
+    leader = {index: index for index in mine}
+
+    def find(index: int) -> int:
+        while leader[index] != index:
+            leader[index] = index = leader[leader[index]]
+        return index
+
+    owner: dict[Hashable, int] = {}
+    for index in mine:
+        for resource in shared(index):
+            first, second = sorted((find(index), find(owner.setdefault(resource, index))))
+            leader[second] = first
+    groups: dict[int, list[int]] = {}
+    for index in mine:
+        groups.setdefault(find(index), []).append(index)
+    return list(groups.values())
+
+
+def sample_of(
+    space: StateSpace[Any],
+    registrations: Sequence[Registration],
+    operators: Sequence[OperatorName],
+    order: Sequence[int],
+    seed: int,
+    *,
+    most: int,
+) -> Part:
+    """One part of each pattern, and others at random as long as they have at most so many registrations, as one."""
+    assert isinstance(space, Footprints), "the space was explored in parts"
+    classes = classes_of(space, registrations, list(parts_of(space, registrations, operators, order)))
+    chosen, others = [members[0] for members in classes], [part for members in classes for part in members[1:]]
+    SplitMix64(seed).shuffle(others)
+    indices, names = ({each for part in chosen for each in getattr(part, field)} for field in ("indices", "operators"))
+    for part in others:
+        if len(indices.union(part.indices)) > most:  # all have the broadcasts
+            break
+        indices.update(part.indices)
+        names.update(part.operators)
+    local = {index: at for at, index in enumerate(sorted(indices))}
+    kept = tuple(local[index] for index in order if index in local)
+    return Part(tuple(local), among(places_of(operators), names), kept)
+
+
+def classes_of(space: Footprints, registrations: Sequence[Registration], parts: Sequence[Part]) -> list[list[Part]]:
+    """The parts of each pattern, which explore alike."""
+    classes: dict[Hashable, list[Part]] = {}
+    for part in parts:
+        observed = frozenset(part.operators)
+        named = [operators_of(registrations[index]) for index in part.indices]
+        looked_at = tuple(tuple(name in observed for name in names) for names in named)
+        pattern = space.pattern(part.indices), part.order, looked_at, len(observed)
+        classes.setdefault(pattern, []).append(part)
+    return list(classes.values())
+
+
+class _Run:
+    def __init__(
+        self,
+        engine: Forkable,
+        registrations: Sequence[Registration],
+        operators: Sequence[OperatorName],
+        order: Sequence[int],
+        seed: int,
+        watch: Watch,
+        least: int | None,
+    ) -> None:
+        self.engine = engine
+        self.registrations = registrations
+        self.operators = operators
+        self.order = order
+        self.seed = seed
+        self.watch = watch
+        self.least = least  # edges of a part that is explored in neighbourhoods; None for none
+        self.hidden: list[OperatorName] = []  # operators with state that is never observed
+        self.conflicts: list[Conflict] = []
+        self.never: list[int] = []
+        self.notes: dict[str, None] = {}
+        self.sum = Exploration(
+            Verdict.ORDER_INDEPENDENT, "graph", len(registrations), 0, 0, 0, count_orders(len(registrations), order)
+        )
+
+    def whole(self, *notes: str) -> Exploration:
+        """Everything in one go."""
+        everything = Part(tuple(range(len(self.registrations))), tuple(self.operators), tuple(self.order))
+        self.watch.total_edges = count_edges(len(self.registrations), self.order)
+        result = self._one(everything, self._space(everything), None)
+        quiet = self._hiding(result, [everything])
+        if quiet is not result:
+            result = replace(result, notes=(*quiet.notes, hidden_state_note(result, everything.operators)))
+        return replace(result, notes=(*notes, *result.notes))
+
+    def parts(self, whole: Footprints, parts: Sequence[Part]) -> Exploration:
+        """Part by part; the whole after all when a footprint leaves its part."""
+        classes = classes_of(whole, self.registrations, parts)
+        explored = [members[0] for members in classes]
+        self.watch.total_edges = sum(count_edges(len(part.indices), part.order) for part in explored)
+        self.sum = replace(self.sum, components=len(parts), classes=0)
+        try:
+            for members in classes:
+                if self.sum.verdict in (Verdict.INCOMPLETE, Verdict.CRASHED, Verdict.NONDETERMINISTIC):
+                    break
+                strays = self._explore_class(members)
+                if strays:
+                    return self.whole(
+                        "the parts of this scenario are not independent "
+                        f"({', '.join(sorted(map(str, strays)))}), so it was explored as one"
+                    )
+        except Interrupted as interrupted:
+            covered = interrupted.exploration
+            self._add(covered, covered, 1)
+            raise Interrupted(self._result()) from None
+        return self._result()
+
+    def _result(self) -> Exploration:
+        conflicts = () if self.sum.counterexample else tuple(dict.fromkeys(self.conflicts))
+        never = tuple(sorted(set(self.never))) if self.sum.verdict is Verdict.ORDER_INDEPENDENT else ()
+        if self.hidden and self.sum.counterexample is None:
+            self._note(hidden_state_note(self.sum, self.hidden))
+        return replace(
+            self.sum,
+            conflicts=tuple(sorted(conflicts, key=lambda conflict: (len(conflict.members), conflict.members))),
+            never_accepted=never,
+            notes=tuple(self.notes),
+            elapsed_s=self.watch.elapsed_s,
+        )
+
+    def _explore_class(self, members: Sequence[Part]) -> frozenset[StateVariable]:
+        """Explore the first part of a class and compare the others; the variables that lie outside of their part."""
+        first, *others = members
+        space = self._space(first)
+        result = self._one(first, space, self._shorter())
+        strays = strays_of(space, len(first.indices), first.operators)
+        if strays:
+            return strays
+        result = self._hiding(result, members)
+        self._add(result, result, 1)
+        alike = _signature(space, len(first.indices), first.order, self.seed) if others else ()
+        for other in others:
+            reason = self.watch.stop(0, 0, 0)
+            if reason is not None:
+                self._stop(reason)
+                break
+            twin = self._space(other)
+            if _signature(twin, len(other.indices), other.order, self.seed) == alike:
+                renamed = self._renamed(result, first, other, twin)
+                self._add(renamed, result, 0)
+            else:
+                own = self._hiding(self._one(other, twin, self._shorter()), [other])
+                self._add(own, own, 1)
+                self._note("parts that look alike behave differently, so they were explored one by one")
+            strays = strays_of(twin, len(other.indices), other.operators)
+            if strays:
+                return strays
+        return frozenset()
+
+    def _one(self, part: Part, space: StateSpace[Any], max_length: int | None) -> Exploration:
+        count = len(part.indices)
+        again = self._space(part)
+        unsure = check_determinism(on_states(space), on_states(again), count, seed=self.seed, order=part.order)
+        if unsure is not None and unsure.flaw is Flaw.NONDETERMINISTIC:
+            sequence = renumbered(unsure.actual_sequence, part.indices)
+            example = Counterexample(unsure.flaw, sequence, sequence, unsure.diff, unsure.why)
+            empty = replace(self.sum, sets=0, states=0, edges=0, notes=(), conflicts=(), never_accepted=())
+            return replace(empty, verdict=Verdict.NONDETERMINISTIC, counterexample=example)
+        least = self.least
+        note: tuple[str, ...] = ()
+        try:
+            result = None if least is None else self._in_neighbourhoods(part, space, max_length, least)
+            if result is None and least is not None:
+                result = self._walked(part, space, max_length, MOST_EDGES)
+                if result.notes == (too_many(MOST_EDGES),):  # a set has many states, and a neighbourhood fewer
+                    result = self._in_neighbourhoods(part, space, max_length, 0)
+        except NotReduced as why:
+            result, note = None, (f"explored without neighbourhoods: {why}",)
+        if result is None:
+            result = self._walked(part, space, max_length, None)
+        return replace(result, notes=(*note, *result.notes)) if note else result
+
+    def _walked(self, part: Part, space: StateSpace[Any], max_length: int | None, most: int | None) -> Exploration:
+        """What the walk of everything shows; it is settled unless it was too long."""
+        found = explore_graph(
+            space,
+            len(part.indices),
+            order=part.order,
+            watch=self.watch,
+            max_length=max_length,
+            max_edges=most,
+            numbers=part.indices,
+        )
+        if most is None or found.notes != (too_many(most),):
+            self.watch.settle(found)
+        return found
+
+    def _in_neighbourhoods(
+        self, part: Part, space: StateSpace[Any], max_length: int | None, least: int
+    ) -> Exploration | None:
+        """What the neighbourhoods of a part show; None when it is as well walked as a whole."""
+        count = len(part.indices)
+        plan = plan_of(space, count, part.operators, part.order, least=least)
+        if plan is None:
+            return None
+        if plan.largest > MOST_REGISTRATIONS:
+            self.watch.total_edges = None  # how many exclude one another is not known
+        elif self.watch.total_edges is not None:
+            self.watch.total_edges += plan.edges - count_edges(count, part.order)
+        return explore_neighbourhoods(
+            space,
+            plan,
+            count,
+            part.operators,
+            order=part.order,
+            seed=self.seed,
+            watch=self.watch,
+            max_length=max_length,
+            numbers=part.indices,
+        )
+
+    def _space(self, part: Part) -> StateSpace[Any]:
+        return self.engine.space([self.registrations[index] for index in part.indices], part.operators)
+
+    def _shorter(self) -> int | None:
+        """How long sequences may be to beat the counterexample that there is."""
+        example = self.sum.counterexample
+        return None if example is None else max(len(example.expected_sequence), len(example.actual_sequence)) - 1
+
+    def _add(self, more: Exploration, counts: Exploration, classes: int) -> None:
+        """Add a part to the sum."""
+        total = self.sum
+        verdict, example = total.verdict, total.counterexample
+        if more.counterexample is not None and (example is None or more.verdict is not Verdict.ORDER_DEPENDENT):
+            verdict, example = more.verdict, more.counterexample
+        elif more.counterexample is not None:
+            example = more.counterexample
+        elif example is None and more.verdict is not Verdict.ORDER_INDEPENDENT:
+            verdict = more.verdict
+        self.sum = replace(
+            total,
+            verdict=verdict,
+            counterexample=example,
+            sets=total.sets + counts.sets,
+            states=total.states + counts.states,
+            edges=total.edges + counts.edges,
+            neighbourhoods=total.neighbourhoods + counts.neighbourhoods,
+            classes=total.classes + classes,
+        )
+        self.conflicts += more.conflicts
+        self.never += more.never_accepted
+        if example is None:
+            self.notes |= dict.fromkeys(more.notes)
+
+    def _hiding(self, result: Exploration, parts: Sequence[Part]) -> Exploration:
+        """Keep whose state is hidden for one note on all parts, in place of a note on each."""
+        if result.verdict is not Verdict.ORDER_INDEPENDENT or result.states == result.sets:
+            return result
+        self.hidden += (name for part in parts for name in part.operators)
+        return replace(result, notes=tuple(note for note in result.notes if note != hidden_state_note(result, ())))
+
+    def _stop(self, reason: str) -> None:
+        if self.sum.counterexample is None:
+            self.sum = replace(self.sum, verdict=Verdict.INCOMPLETE)
+            self._note(reason)
+
+    def _note(self, note: str) -> None:
+        self.notes[note] = None
+
+    def _renamed(self, result: Exploration, first: Part, other: Part, space: StateSpace[Any]) -> Exploration:
+        """What was found for one part, in the numbers of another one of its class."""
+        number = dict(zip(first.indices, other.indices, strict=True))
+        place = {index: local for local, index in enumerate(other.indices)}
+        conflicts = []
+        for conflict in result.conflicts:
+            members = tuple(number[member] for member in conflict.members)
+            message = _message(space, [place[member] for member in members]) or conflict.message
+            conflicts.append(Conflict(members, conflict.kind, message, conflict.asymmetric))
+        never = tuple(number[index] for index in result.never_accepted)
+        return replace(result, counterexample=None, conflicts=tuple(conflicts), never_accepted=never)
+
+
+def hidden_state_note(result: Exploration, operators: Sequence[OperatorName]) -> str:
+    """What a reader should know of states that look alike."""
+    names = ", ".join(map(str, operators[:_NAMED]))
+    more = f" and {len(operators) - _NAMED:,} more" if len(operators) > _NAMED else ""
+    of = f" of {names}{more}" if operators else ""
+    return (
+        f"{result.states:,} states for {result.sets:,} sets: the engine keeps hidden state{of} that is never observed"
+    )
+
+
+_NAMED: Final = 3
+
+
+def strays_of(space: StateSpace[Any], count: int, operators: Sequence[OperatorName]) -> frozenset[StateVariable]:
+    """The variables that were touched outside of a part of `count` registrations that observes these operators."""
+    if not isinstance(space, Footprints):
+        return frozenset()
+    allowed: set[StateVariable] = {*space.shared_variables(), *operators, *map(str, operators)}
+    for index in range(count):
+        allowed |= space.written_variables(index)
+    return space.touched() - allowed
+
+
+def _signature(space: StateSpace[Any], count: int, order: Sequence[int], seed: int) -> tuple[object, ...]:
+    """What a random sequence does, without names: each outcome, and to which former state each step comes back."""
+    space = space.plain if isinstance(space, HasPlainStates) else space
+    random = SplitMix64(seed)
+    later, lifetimes = later_masks(count, order), lifetimes_in(space)
+    state, mask = space.empty(), 0
+    former, broken = [state], [len(space.violations(state))]
+    happened: list[object] = []
+    for _ in range(4 * count):
+        index = random.below(count)
+        kind = ""
+        if mask >> index & 1:
+            if lifetimes.is_permanent(index):
+                continue
+            try:
+                state = space.release(state, index)
+            except RegistrationError as error:
+                return *happened, index, error.kind
+            mask = lifetimes.after_release(mask, index)
+        elif not later[index] & mask:
+            state, refusal = space.register(state, index)
+            kind = "" if refusal is None else refusal.kind.value
+            mask |= 0 if refusal else 1 << index
+        place = next((at for at, one in enumerate(former) if one == state), len(former))
+        if place == len(former):
+            former.append(state)
+            broken.append(len(space.violations(state)))
+        happened.append((index, kind, place, broken[place]))
+    seen = space.observe(state)
+    return *happened, tuple((one.exists, one.dangling, one.schema is None) for one in seen)
+
+
+def _message(space: StateSpace[Any], members: Sequence[int]) -> str | None:
+    """What the engine says when the last of some registrations comes last."""
+    state, refusal = space.empty(), None
+    for index in members:
+        state, refusal = space.register(state, index)
+    return None if refusal is None else refusal.message
+
+
+def renumbered(sequence: StepSequence, numbers: Sequence[int]) -> StepSequence:
+    """A sequence over a part in the numbers of the scenario."""
+    return tuple(~numbers[~step] if step < 0 else numbers[step] for step in sequence)

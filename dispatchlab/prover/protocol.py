@@ -1,0 +1,183 @@
+"""What the explorer asks of an engine. The smallest protocols it needs; it never knows which engine it drives.
+
+`Engine` and `Sandbox` are what every engine has: register, release, look. An engine whose whole state is a value offers
+`Forkable` as well, and one that can say which parts of its state a registration touches offers `Footprints`; the
+explorer asks for these with `isinstance` and never guesses. One that can say what each part of its state depends on
+offers `Dependences`; what it says is checked wherever the explorer goes, see docs/proof.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
+
+from dispatchlab.errors import DispatchLabError
+from dispatchlab.model.dependence import Dependence
+from dispatchlab.model.lifetimes import EVERYTHING_IS_RELEASED, Lifetimes
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.registration import Registration
+from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
+
+
+class EngineCrashed(DispatchLabError):
+    """A sandbox died, as a live dispatcher in a worker process can.
+
+    Args:
+        text: what is known of its end, a sentence.
+    """
+
+    exit_code = 5
+
+    text: str
+
+    template = "{text}"
+
+
+class Handle(Protocol):
+    """A registration that is in force."""
+
+    def release(self) -> None:
+        """Undo it; a second release is harmless."""
+
+
+class Sandbox(Protocol):
+    """One isolated dispatcher, or one fresh namespace of a live one."""
+
+    def register(self, registration: Registration, /) -> Handle:
+        """Register, or raise a `RegistrationError`."""
+
+    def snapshot(self, operator: OperatorName, /) -> Snapshot:
+        """What can be seen of the operator now."""
+
+    def violations(self, operator: OperatorName, /) -> tuple[Violation, ...]:
+        """The invariants that do not hold now; empty for an operator that does not exist."""
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """A kind of dispatcher, of which any number of isolated instances can be had."""
+
+    @property
+    def name(self) -> str:
+        """`lab` or `torch`."""
+
+    @property
+    def semantics(self) -> str:
+        """Which dispatcher it behaves as: `strict`, `torch-2.13`, ..."""
+
+    def sandbox(self) -> AbstractContextManager[Sandbox]:
+        """A fresh one; leaving the context takes it down."""
+
+
+S = TypeVar("S", bound=Hashable)
+StateVariable: TypeAlias = Hashable
+
+
+class StateSpace(Protocol[S]):
+    """The registrations of one scenario on an engine whose whole state is a value.
+
+    Two equal states have the same future: equality of states is the complete key on which the explorer merges.
+    """
+
+    def empty(self) -> S:
+        """The state in which nothing is registered."""
+
+    def register(self, state: S, index: int, /) -> tuple[S, Refusal | None]:
+        """The state after registering `index`; when refused, the state that the attempt leaves behind."""
+
+    def release(self, state: S, index: int, /) -> S:
+        """The state after releasing `index`, which is registered in `state`."""
+
+    def observe(self, state: S, /) -> tuple[Snapshot, ...]:
+        """What can be seen of every operator under observation, in their order."""
+
+    def violations(self, state: S, /) -> tuple[Violation, ...]:
+        """The invariants that do not hold in `state`."""
+
+    def why(self, expected: S, actual: S, /) -> tuple[str, ...]:
+        """Why two states that should be alike differ, in the engine's terms; empty when it does not know."""
+
+
+@runtime_checkable
+class Forkable(Protocol):
+    """An engine whose state can be kept, compared and continued from."""
+
+    def space(self, registrations: Sequence[Registration], operators: Sequence[OperatorName], /) -> StateSpace[Any]:
+        """The states that these registrations can reach, observed on these operators."""
+
+
+@runtime_checkable
+class Footprints(Protocol):
+    """A state space that knows, and records, which variables of its state are read and written."""
+
+    def written_variables(self, index: int, /) -> frozenset[StateVariable]:
+        """The variables that registration `index` is expected to write; broadcasts write more, see `is_broadcast`."""
+
+    def is_broadcast(self, index: int, /) -> bool:
+        """Whether it reaches every operator there is, as a fallback does; it is part of every component then."""
+
+    def shared_variables(self) -> frozenset[StateVariable]:
+        """The variables that broadcasts write and everybody may read."""
+
+    def touched(self) -> frozenset[StateVariable]:
+        """The variables that were read or written since the space was made, observations included."""
+
+    def pattern(self, indices: Sequence[int], /) -> Hashable:
+        """The registrations with operators and debug texts renamed in order of appearance.
+
+        Equal patterns explore alike.
+        """
+
+
+@runtime_checkable
+class HasPlainStates(Protocol):
+    """A state space that is made for long walks, and has the same states in a form that a few steps make sooner."""
+
+    @property
+    def plain(self) -> StateSpace[Any]:
+        """The same states; what is touched counts for both."""
+
+
+@runtime_checkable
+class HasLifetimes(Protocol):
+    """A state space or a session with registrations that no step releases; without it every one can be released."""
+
+    def lifetimes(self) -> Lifetimes:
+        """How its registrations end."""
+
+
+def lifetimes_in(where: object) -> Lifetimes:
+    """How the registrations of a state space or a session end."""
+    return where.lifetimes() if isinstance(where, HasLifetimes) else EVERYTHING_IS_RELEASED
+
+
+@runtime_checkable
+class Dependences(Protocol):
+    """A state space that takes its state apart into variables, and declares what each of them depends on."""
+
+    def dependences(self) -> Mapping[StateVariable, Dependence] | str:
+        """What each variable depends on; or why that is not known, a sentence."""
+
+    def values(self, state: Any, /) -> Mapping[StateVariable, Hashable]:
+        """The values of the variables; one that is not there has none.
+
+        What is observed, and which invariants hold, follows from those that are not hidden, each variable by itself.
+        """
+
+    def deciders(self) -> Sequence[int]:
+        """For each registration, the registrations that may decide whether it is accepted, itself if it is at fault."""
+
+    def restricted(self, indices: Sequence[int], operators: Sequence[OperatorName], /) -> StateSpace[Any]:
+        """The states that some of the registrations can reach, with their numbers there, observed on these operators.
+
+        Values are equal to those of the whole.
+        """
+
+
+@runtime_checkable
+class Remembers(Protocol):
+    """Footprints that can be taken over from an earlier run; without it a walk that records them begins anew."""
+
+    def remember(self, touched: frozenset[StateVariable], /) -> None:
+        """Count variables as touched, as an earlier run of the same walk has found them."""

@@ -1,0 +1,234 @@
+"""Random walk: sampled steps where the state graph is too large."""
+
+# Note [Random walks]
+# ~~~~~~~~~~~~~~~~~~~
+# A random walk hardly ever stands twice on the same set, so it has nothing to compare. Here, a walk chooses a set S and
+# extras X, mixes all of +S, +X and -X at random so that the sequence ends at S, and compares that with S registered
+# from scratch in ascending order. Both few and many members are tried (15, 50 and 85 in a hundred). Whatever was
+# refused on the way is asked again after a direct way to the same set, and a direct way that is refused is compared
+# with the release and return of its last member. This finds needles of a few active and a few inactive registrations,
+# and state that sticks, but it proves nothing.
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil, factorial, log
+from typing import Final
+
+from dispatchlab.model.lifetimes import EVERYTHING_IS_RELEASED, Lifetimes
+from dispatchlab.prover.checker import Observations
+from dispatchlab.prover.driver import Run, Steps
+from dispatchlab.prover.prng import SplitMix64
+
+DEFAULT_SAMPLES: Final = 1_000
+_DENSITIES: Final = (15, 50, 85)
+_REFUSALS_ASKED_AGAIN: Final = 4
+
+
+def sequences_needed(depth: int, ordered: int, *, doubt: float = 0.05) -> int:
+    """How many random walks find a flaw with a confidence of 1 - `doubt`; an estimate and not a proof.
+
+    Args:
+        depth: how many registrations have to be active, inactive or in order for the flaw to show.
+        ordered: how many of them have to be in one certain order.
+        doubt: the chance to miss it.
+    """
+    return ceil((1 << depth) * factorial(ordered) * log(1 / doubt))
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Some of the random walks of a scenario, which can be taken anywhere.
+
+    Args:
+        state: of the random numbers, where they begin.
+        count: how many walks.
+    """
+
+    state: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """What random walks came by.
+
+    Args:
+        taken: how many walks.
+        ends: the sets in which they ended.
+        neighbours: registrations that were registered one right after the other.
+        refused: whether one was refused.
+    """
+
+    taken: int
+    ends: frozenset[int]
+    neighbours: frozenset[tuple[int, int]]
+    refused: bool
+
+
+class RandomWalks:
+    """Some random walks, each compared with a direct way to where it ended.
+
+    Args:
+        count: how many registrations there are.
+        samples: how many random walks.
+        seed: of them all; a printed seed replays.
+        order: registrations that are registered in this order only; releases are free.
+        lifetimes: how registrations end.
+    """
+
+    name = "sample"
+    looks_at_every_step = False
+    passes = None
+
+    def __init__(
+        self,
+        count: int,
+        *,
+        samples: int = DEFAULT_SAMPLES,
+        seed: int = 0,
+        order: Sequence[int] = (),
+        lifetimes: Lifetimes = EVERYTHING_IS_RELEASED,
+    ) -> None:
+        self.count = count
+        self._lifetimes = lifetimes
+        self.order = tuple(order)
+        self.seed = seed
+        self._samples = samples
+        self._random = SplitMix64(seed)
+        self._ends: set[int] = set()
+        self._neighbours: set[tuple[int, int]] = set()
+        self._walk = _Way()
+        self._refused = False
+        self._taken = 0
+
+    def runs(self) -> Iterator[Run]:
+        """A random walk, then what it is compared with."""
+        for _ in range(self._samples):
+            walk = self._walk = _Way()
+            yield Run(self._steps(walk, self._plan()))
+            for base, index in walk.refused[:_REFUSALS_ASKED_AGAIN]:
+                yield Run(self._steps(_Way(), [*self._direct(base), index]), continues=True)
+            direct = _Way()
+            yield Run(self._steps(direct, self._direct(walk.mask)), continues=True)
+            if direct.mask != walk.mask:
+                base, index = direct.refused[0]
+                others = [other for other in range(self.count) if (walk.mask & ~base) >> other & 1 and other != index]
+                if self._lifetimes.is_permanent(index):
+                    continue
+                back = [*walk.taken, *(~other for other in self._lifetimes.released(others)), ~index, index]
+                yield Run(self._steps(_Way(), back), continues=True)
+
+    def shares(self, count: int) -> Iterator[Share]:
+        """All walks, so many in each share; this object takes none of them then.
+
+        What a walk does is chosen before it is taken, so the numbers of the next one do not depend on it.
+        """
+        for begin in range(0, self._samples, count):
+            share = Share(self._random.state, min(count, self._samples - begin))
+            for _ in range(share.count):
+                self._plan()
+            yield share
+
+    def share(self, share: Share) -> RandomWalks:
+        """A walk that takes a share alone."""
+        walks = RandomWalks(
+            self.count, samples=share.count, seed=self.seed, order=self.order, lifetimes=self._lifetimes
+        )
+        walks._random = SplitMix64(share.state)
+        return walks
+
+    @property
+    def covered(self) -> Covered:
+        """What it came by so far."""
+        return Covered(self._taken, frozenset(self._ends), frozenset(self._neighbours), self._refused)
+
+    def add(self, covered: Covered) -> None:
+        """Count what a share came by."""
+        self._taken += covered.taken
+        self._ends |= covered.ends
+        self._neighbours |= covered.neighbours
+        self._refused |= covered.refused
+
+    def ended(self, run: Run) -> None:
+        """Count the random walk and where it came to."""
+        if not run.continues:
+            self._taken += 1
+            self._ends.add(self._walk.mask)
+
+    def sets(self, observations: Observations) -> int:
+        """Those that a random walk ended in."""
+        return len(self._ends)
+
+    def coverage(self, *, found: bool) -> list[str]:
+        """How much was done, and what that is worth when nothing was found."""
+        both = sum(1 for first, second in self._neighbours if first < second and (second, first) in self._neighbours)
+        depth = 0
+        while sequences_needed(depth + 1, 2) <= self._taken:
+            depth += 1
+        notes = [
+            f"{self._taken:,} random walks came to {len(self._ends):,} distinct sets; {both:,} of "
+            f"{self.count * (self.count - 1) // 2:,} pairs were registered next to one another both ways"
+        ]
+        if found:
+            return notes
+        if depth >= 2:
+            notes.append(
+                f"an estimate, not a proof: a flaw that needs {depth} registrations active or absent, 2 of them in one "
+                "order, would have shown with 95 % confidence "
+                f"(N >= 2^d * r! * ln(1/0.05) = {sequences_needed(depth, 2):,})"
+            )
+        if self._refused:
+            notes.append("these are the smallest conflicts that the walks met; smaller ones may exist")
+        return notes
+
+    def _steps(self, way: _Way, plan: Sequence[int]) -> Steps:
+        """A plan without the releases of what was refused."""
+        for step in plan:
+            if step < 0:
+                if way.mask >> ~step & 1:
+                    way.taken.append(step)
+                    yield step
+                    way.mask = self._lifetimes.after_release(way.mask, ~step)
+                continue
+            if way.taken and way.taken[-1] >= 0:
+                self._neighbours.add((way.taken[-1], step))
+            way.taken.append(step)
+            if (yield step):
+                way.mask |= 1 << step
+            else:
+                self._refused = True
+                way.refused.append((way.mask, step))
+
+    def _plan(self) -> list[int]:
+        """All of a set and some extras at random, and the release of each extra somewhere after it."""
+        random = self._random
+        density = _DENSITIES[random.below(len(_DENSITIES))]
+        members = {index for index in range(self.count) if random.chance(density)}
+        extras = [index for index in range(self.count) if index not in members and random.chance(50)]
+        plan = [*sorted(members), *extras]
+        random.shuffle(plan)
+        plan = self._keeping(plan)
+        for index in self._lifetimes.released(extras):
+            after = plan.index(index) + 1
+            plan.insert(after + random.below(len(plan) - after + 1), ~index)
+        return plan
+
+    def _direct(self, mask: int) -> list[int]:
+        members = (index for index in range(self.count) if mask >> index & 1)
+        return self._keeping(self._lifetimes.permanent_last(members))
+
+    def _keeping(self, indices: list[int]) -> list[int]:
+        """The same, with those that have an order in that order."""
+        ordered = iter([index for index in self.order if index in indices])
+        return [next(ordered) if index in self.order else index for index in indices]
+
+
+class _Way:
+    """Where a plan has come to: the steps that were taken, the set, and the refusals with the set they were met in."""
+
+    def __init__(self) -> None:
+        self.taken: list[int] = []
+        self.mask = 0
+        self.refused: list[tuple[int, int]] = []

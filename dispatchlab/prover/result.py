@@ -1,0 +1,206 @@
+"""Results of an exploration: the verdict, what it covers, the counterexample, and whether it was expected."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import assert_never
+
+from dispatchlab._short_repr import member_repr, short_repr
+from dispatchlab.model.sequence import StepSequence
+
+
+class Verdict(StrEnum):
+    """What is known after an exploration.
+
+    >>> from dispatchlab import Claim, Verdict, check_order
+    >>> check_order([Claim("test")]).verdict is Verdict.ORDER_INDEPENDENT
+    True
+    """
+
+    ORDER_INDEPENDENT = "order-independent"
+    NO_VIOLATION_FOUND = "no violation found"
+    ORDER_DEPENDENT = "order-dependent"
+    INCOMPLETE = "incomplete"
+    NONDETERMINISTIC = "nondeterministic"
+    CRASHED = "engine crashed"
+
+    __repr__ = member_repr
+
+
+class Expectation(StrEnum):
+    """What a scenario says will be found.
+
+    >>> from dispatchlab import Expectation
+    >>> Expectation("order-dependent")
+    Expectation.ORDER_DEPENDENT
+    """
+
+    ORDER_INDEPENDENT = "order-independent"
+    ORDER_DEPENDENT = "order-dependent"
+    REFUSED = "refused"
+
+    __repr__ = member_repr
+
+
+class Flaw(StrEnum):
+    """How two sequences that should agree disagree."""
+
+    NON_COMMUTING = "non-commuting"  # two orders of the same registrations
+    UNDO = "undo"  # a release left something behind
+    RESIDUE = "residue"  # a refusal left something behind
+    OUTCOME = "outcome"  # accepted after one sequence, refused (or refused otherwise) after the other
+    ASYMMETRY = "asymmetry"  # whether a set is accepted depends on the last registration
+    INVARIANT = "invariant"  # every sequence to this set breaks an invariant
+    RELEASE = "release"  # a release failed
+    CRASH = "crash"  # the engine crashed
+    NONDETERMINISTIC = "nondeterministic"  # the same sequence gave two results
+
+    __repr__ = member_repr
+
+
+@dataclass(frozen=True, slots=True)
+class Counterexample:
+    """Two sequences that should lead to the same and do not; each is as short as can be.
+
+    >>> from dispatchlab import DispatchKey, Impl, check_order, parse_name
+    >>> foo = parse_name("test::foo")
+    >>> two = check_order([Impl(foo, DispatchKey.CPU, debug="fn_1"), Impl(foo, DispatchKey.CPU, debug="fn_2")])
+    >>> two.counterexample.expected_sequence, two.counterexample.actual_sequence
+    ((0, 1), (1, 0))
+    >>> two.counterexample.why
+    ('both write the CPU kernel of test::foo: the newest wins',)
+
+    Args:
+        flaw: how they disagree.
+        expected_sequence: the sequence that sets what is expected; for `INVARIANT` the same as `actual_sequence`.
+        actual_sequence: the sequence that leads elsewhere.
+        diff: a unified diff of what is seen after them, or of their outcomes.
+        why: the reasons in the engine's terms, empty when it does not know.
+    """
+
+    flaw: Flaw
+    expected_sequence: StepSequence
+    actual_sequence: StepSequence
+    diff: str
+    why: tuple[str, ...] = ()
+
+    __repr__ = short_repr
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Registrations that exclude one another: without any one of them the others are accepted together.
+
+    Args:
+        members: the registrations, ascending.
+        kind: the error kind of the refusal.
+        message: what the engine says when the last of `members` comes last.
+        asymmetric: the facts of the error differ when another member comes last.
+    """
+
+    members: tuple[int, ...]
+    kind: str
+    message: str
+    asymmetric: bool = False
+
+    __repr__ = short_repr
+
+
+@dataclass(frozen=True, slots=True)
+class Exploration:
+    """The result of one exploration.
+
+    >>> from dispatchlab import DispatchKey, Impl, check_order, parse_name
+    >>> found = check_order([Impl(parse_name("test::foo"), key) for key in (DispatchKey.CPU, DispatchKey.CUDA)])
+    >>> found.exploration.orders
+    4
+
+    Args:
+        verdict: what is known.
+        walk: `graph`, `orders`, `sample`, `covering` or `program`.
+        registrations: how many there are.
+        sets: distinct active sets that were reached, summed over components.
+        states: distinct states, at least one for each set.
+        edges: registrations and releases that were tried, refused ones included.
+        orders: how many orders this stands for: all registration orders times all release orders.
+        components: how many independent parts there are; 1 when not factored.
+        classes: how many of these were different up to renaming.
+        conflicts: minimal conflicts.
+        never_accepted: registrations that were refused wherever they were tried.
+        counterexample: when violated, crashed or nondeterministic.
+        notes: what else a reader should know, a sentence each.
+        elapsed_s: seconds.
+        seed: the seed of a sampled walk or of passes.
+        passes: how many passes were walked.
+        modules: how many modules register, where the orders are those of their imports.
+        replayed: how many random sequences ran in fresh sandboxes after a proof, and showed what its states show.
+        neighbourhoods: how many neighbourhoods were explored in place of parts as a whole; sets, states and edges are
+            their sums then.
+        reductions: by what less was walked than every state of the whole: `partition`, `patterns`, `neighbourhoods`.
+    """
+
+    verdict: Verdict
+    walk: str
+    registrations: int
+    sets: int
+    states: int
+    edges: int
+    orders: int
+    components: int = 1
+    classes: int = 1
+    conflicts: tuple[Conflict, ...] = ()
+    never_accepted: tuple[int, ...] = ()
+    counterexample: Counterexample | None = None
+    notes: tuple[str, ...] = ()
+    elapsed_s: float = 0.0
+    seed: int | None = None
+    passes: int | None = None
+    modules: int | None = None
+    replayed: int = 0
+    neighbourhoods: int = 0
+    reductions: tuple[str, ...] = ()
+
+    __repr__ = short_repr
+
+
+def judge(
+    verdict: Verdict, expectation: Expectation, *, conflicts: int, require_proof: bool = False
+) -> tuple[bool, int]:
+    """Compare a verdict with what was expected.
+
+    Args:
+        verdict: what was found.
+        expectation: what the scenario says: `order-independent` is neither violation nor refusal, `refused` is refusals
+            and no violation, `order-dependent` is a violation.
+        conflicts: how many minimal conflicts and registrations that were never accepted there are.
+        require_proof: do not take "no violation found" for an answer.
+
+    Returns:
+        Whether it is as expected, and the exit code: 0 as expected, 1 not, 3 nothing is known for sure, 4 not
+        deterministic, 5 the engine died.
+    """
+    match verdict:
+        case Verdict.INCOMPLETE:
+            return False, 3
+        case Verdict.NONDETERMINISTIC:
+            return False, 4
+        case Verdict.CRASHED:
+            return False, 5
+        case Verdict.ORDER_INDEPENDENT | Verdict.NO_VIOLATION_FOUND | Verdict.ORDER_DEPENDENT:
+            pass
+        case _:
+            assert_never(verdict)
+    violated = verdict is Verdict.ORDER_DEPENDENT
+    match expectation:
+        case Expectation.ORDER_INDEPENDENT:
+            as_expected = not violated and conflicts == 0
+        case Expectation.REFUSED:
+            as_expected = not violated and conflicts > 0
+        case Expectation.ORDER_DEPENDENT:
+            as_expected = violated
+        case _:
+            assert_never(expectation)
+    if as_expected and require_proof and verdict is Verdict.NO_VIOLATION_FOUND:
+        return True, 3
+    return as_expected, 0 if as_expected else 1

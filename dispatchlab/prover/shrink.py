@@ -1,0 +1,235 @@
+"""Makes a counterexample short: tries all short sequences of few registrations, then leaves out what it can."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from time import perf_counter
+from typing import Final
+
+from dispatchlab.model.lifetimes import EVERYTHING_IS_RELEASED
+from dispatchlab.model.sequence import StepSequence
+from dispatchlab.prover.checker import Observations, Pair
+from dispatchlab.prover.compare_sequences import compare_sequences
+from dispatchlab.prover.limits import later_masks
+from dispatchlab.prover.protocol import EngineCrashed, lifetimes_in
+from dispatchlab.prover.result import Counterexample, Flaw
+from dispatchlab.prover.run_sequence import SequenceError, Sessions, run
+
+STEPS: Final = 200_000
+SECONDS: Final = 30.0
+_SHORT: Final = 64  # sequences that need no tricks, both together
+_FEW: Final = 6  # registrations of which all pairs are soon tried
+_LONGEST: Final = {1: 4, 2: 6, 3: 6, 4: 6}  # by the number of registrations, how long sequences get
+
+
+class _BudgetSpent(Exception):
+    """No steps are left, or no time."""
+
+
+def shrink(
+    sessions: Sessions,
+    count: int,
+    example: Counterexample,
+    *,
+    order: Sequence[int] = (),
+    steps: int = STEPS,
+    seconds: float = SECONDS,
+) -> Counterexample:
+    """The shortest pair of sequences that disagrees, as far as it can be found with a number of steps.
+
+    Args:
+        sessions: where to run sequences, each from scratch.
+        count: how many registrations there are.
+        example: the counterexample to shorten.
+        order: registrations that are registered in this order only.
+        steps: how many steps may be run; `example`, as short as it then is, is given back when they are spent.
+        seconds: how long they may take.
+    """
+    return _Shrink(sessions, count, order, steps, seconds).run(example)
+
+
+class _Shrink:
+    def __init__(self, sessions: Sessions, count: int, order: Sequence[int], steps: int, seconds: float) -> None:
+        self.sessions = sessions
+        self.order = order
+        self.later = later_masks(count, order)
+        self.left = steps
+        self.deadline = perf_counter() + seconds
+        self.lifetimes = EVERYTHING_IS_RELEASED  # until a session was opened
+
+    def run(self, example: Counterexample) -> Counterexample:
+        crash = example.flaw is Flaw.CRASH
+        try:
+            for size in _LONGEST:
+                if size == 2:
+                    example = self._without_the_past(example)
+                    if len(_members(example)) > _FEW:
+                        example = self._without_bystanders(example)
+                    if len(example.actual_sequence) <= _SHORT:
+                        example = self._without_detours(example)
+                longest = min(_LONGEST[size], len(example.expected_sequence) + len(example.actual_sequence))
+                for support in combinations(_members(example), size):
+                    short = self._search(support, longest)
+                    if short is not None and (short.flaw is Flaw.CRASH) == crash:
+                        return short
+            example = self._without_detours(self._without_bystanders(example))
+        except _BudgetSpent:
+            pass
+        return example
+
+    def _search(self, support: Sequence[int], longest: int) -> Counterexample | None:
+        """All sequences over a few registrations, shorter ones first, each in a fresh session."""
+        observations = Observations()
+        sequences: list[tuple[StepSequence, int]] = [((), 0)]
+        alone: Pair | None = None
+        for _ in range(longest):
+            longer: list[tuple[StepSequence, int]] = []
+            for sequence, mask in sequences:
+                for index in support:
+                    registers = not mask >> index & 1
+                    if registers and self.later[index] & mask:
+                        continue
+                    if not registers and self.lifetimes.is_permanent(index):
+                        continue
+                    extended = (*sequence, index if registers else ~index)
+                    after, pair = self._run(observations, extended, mask)
+                    if pair is not None and pair[0] != pair[1]:
+                        return self._compare(pair)
+                    alone = alone or pair
+                    longer.append((extended, after))
+            if alone is not None:
+                return self._compare(alone)
+            sequences = longer
+        return None
+
+    def _run(self, observations: Observations, sequence: StepSequence, mask: int) -> tuple[int, Pair | None]:
+        """Run a sequence whose last step starts in the set `mask`; the set after it, and the pair that disagrees."""
+        self._spend(len(sequence))
+        *before, last = sequence
+        try:
+            with self.sessions() as session:
+                self.lifetimes = lifetimes_in(session)
+                if not observations.sets:
+                    observations.observation(0, session.look(), (), 0)
+                for step in before:
+                    if step >= 0:
+                        session.register(step)
+                    else:
+                        session.release(~step)
+                if last < 0:
+                    if session.release(~last) is not None:
+                        return mask, (sequence, sequence)
+                    mask = self.lifetimes.after_release(mask, ~last)
+                else:
+                    refusal = session.register(last)
+                    pair = observations.outcome(mask, last, refusal, sequence, len(sequence))
+                    if pair is not None:
+                        return mask, pair
+                    if refusal is None:
+                        mask |= 1 << last
+                return mask, observations.observation(mask, session.look(), sequence, len(sequence))
+        except EngineCrashed:
+            return mask, (sequence, sequence)
+
+    def _without_the_past(self, example: Counterexample) -> Counterexample:
+        """Go straight to where the last few steps of a long sequence begin, and from there on as it does."""
+        if len(example.actual_sequence) + len(example.expected_sequence) <= _SHORT:
+            return example
+        sets = self._sets(example.actual_sequence)
+        straight = example.expected_sequence
+        if example.expected_sequence != example.actual_sequence:
+            on_the_way = self._sets(example.expected_sequence)
+            asks = example.flaw in (Flaw.OUTCOME, Flaw.ASYMMETRY)
+            straight = (*self._direct(on_the_way[-2]), straight[-1]) if asks else self._direct(on_the_way[-1])
+        kept = 1
+        while kept < len(example.actual_sequence):
+            sequence = (*self._direct(sets[-1 - kept]), *example.actual_sequence[-kept:])
+            shorter = self._still(example, (sequence if straight == example.actual_sequence else straight, sequence))
+            if shorter is not None:
+                return shorter
+            kept *= 2
+        return example
+
+    def _without_bystanders(self, example: Counterexample) -> Counterexample:
+        """Leave out one registration after the other, from both sequences, as long as they still disagree."""
+        for index in _members(example):
+            pair = _without(example.expected_sequence, index), _without(example.actual_sequence, index)
+            example = self._still(example, pair) or example
+        return example
+
+    def _without_detours(self, example: Counterexample) -> Counterexample:
+        """Leave out toggles of one registration that follow one another, two at a time, from the sequence at fault."""
+        at = 0
+        while at < len(example.actual_sequence):
+            sequence = example.actual_sequence
+            repeated = next((i for i in range(at + 1, len(sequence)) if sequence[i] == ~sequence[at]), None)
+            if repeated is not None:
+                sequence = (*sequence[:at], *sequence[at + 1 : repeated], *sequence[repeated + 1 :])
+                shorter = self._still(
+                    example,
+                    (
+                        sequence if example.expected_sequence == example.actual_sequence else example.expected_sequence,
+                        sequence,
+                    ),
+                )
+                if shorter is not None:
+                    example, at = shorter, 0
+                    continue
+            at += 1
+        return example
+
+    def _still(self, example: Counterexample, pair: Pair) -> Counterexample | None:
+        """How the sequences of a pair disagree, if they do and crash no more and no less than those that were found."""
+        try:
+            again = self._compare(pair)
+        except SequenceError:
+            return None
+        return again if again is not None and (again.flaw is Flaw.CRASH) == (example.flaw is Flaw.CRASH) else None
+
+    def _sets(self, sequence: StepSequence) -> list[int]:
+        """The active set before the sequence and after each of its steps, a bit mask each."""
+        self._spend(len(sequence))
+        sets = [0]
+        try:
+            with self.sessions() as session:
+                self.lifetimes = lifetimes_in(session)
+                for step, refusal in run(session, sequence):
+                    if refusal is not None:
+                        sets.append(sets[-1])
+                    elif step < 0:
+                        sets.append(self.lifetimes.after_release(sets[-1], ~step))
+                    else:
+                        sets.append(sets[-1] | 1 << step)
+        except EngineCrashed:
+            sets.append(sets[-1])
+        return sets
+
+    def _direct(self, mask: int) -> StepSequence:
+        """All of a set, registered in ascending order but for those that have an order of their own or may need one."""
+        members = self.lifetimes.permanent_last(index for index in range(mask.bit_length()) if mask >> index & 1)
+        ordered = iter([index for index in self.order if mask >> index & 1])
+        return tuple(next(ordered) if index in self.order else index for index in members)
+
+    def _compare(self, pair: Pair) -> Counterexample | None:
+        self._spend(len(pair[0]) + len(pair[1]))
+        return compare_sequences(self.sessions, *pair)
+
+    def _spend(self, steps: int) -> None:
+        self.left -= steps
+        if self.left < 0 or perf_counter() >= self.deadline:
+            raise _BudgetSpent
+
+
+def _members(example: Counterexample) -> list[int]:
+    return sorted(
+        {_index(step) for sequence in (example.expected_sequence, example.actual_sequence) for step in sequence}
+    )
+
+
+def _index(step: int) -> int:
+    return ~step if step < 0 else step
+
+
+def _without(sequence: StepSequence, index: int) -> StepSequence:
+    return tuple(step for step in sequence if _index(step) != index)

@@ -1,0 +1,222 @@
+"""Import PyTorch, and packages that register on it; every other module of `live` reaches torch through here.
+
+Importing this module does not import torch; the first call of `bindings` does.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Iterable
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from dispatchlab.errors import DispatchLabError
+
+
+class TorchMissingError(DispatchLabError):
+    """PyTorch cannot be imported here.
+
+    Args:
+        reason: the error of the import.
+    """
+
+    reason: str = "No module named 'torch'"
+
+    template = (
+        "the live engine needs PyTorch, which cannot be imported: {reason}. "
+        "Install it with: pip install 'dispatchlab[torch]'"
+    )
+
+
+class TorchBrokenError(TorchMissingError):
+    """PyTorch is installed, and importing it raises an exception.
+
+    Args:
+        reason: the exception, and where it was raised.
+    """
+
+    template = "the live engine needs PyTorch, which is installed; importing it raises {reason}"
+
+
+class ImportFailedError(DispatchLabError):
+    """A package of the user cannot be imported.
+
+    Args:
+        module: the package.
+        reason: the error of the import, where it was raised, and what to do.
+    """
+
+    module: str
+    reason: str
+
+    template = "{module} cannot be imported: {reason}"
+
+
+class ImportEndedError(ImportFailedError):
+    """Importing a package of the user ends the process: it crashes, or it exits.
+
+    Args:
+        module: the package.
+        reason: how it ends, after `it`.
+    """
+
+    exit_code = 5
+
+    template = "{module} cannot be imported: it {reason}"
+
+
+class ImportTimeoutError(ImportFailedError):
+    """Importing a package of the user does not end.
+
+    Args:
+        module: the package.
+        limit_s: how many seconds it was given.
+    """
+
+    exit_code = 124
+
+    def __init__(self, module: str, limit_s: float) -> None:
+        super().__init__(module, f"takes longer than {limit_s:g} s")
+        self.limit_s = limit_s
+
+    def __str__(self) -> str:
+        return (
+            f"{self.module} was not imported after {self.limit_s:g} s, so its process was ended; "
+            "if it needs longer, give it more with --import-timeout"
+        )
+
+
+def require_torch() -> None:
+    """Find PyTorch without importing it, which takes seconds.
+
+    Raises:
+        TorchMissingError: there is none.
+    """
+    if find_spec("torch") is None:
+        raise TorchMissingError
+
+
+@cache
+def torch() -> Any:
+    """The `torch` module.
+
+    Raises:
+        TorchMissingError: it cannot be imported.
+    """
+    try:
+        return import_module("torch")
+    except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and error.name == "torch":
+            raise TorchMissingError(str(error)) from error
+        first, newline, more = _reason(error).partition("\n")
+        raise TorchBrokenError(f"{first}{_raised_at(error)}{newline}{more}") from error
+
+
+@cache
+def bindings() -> Any:
+    """`torch._C`, where the lowest-level registration functions are."""
+    return torch()._C
+
+
+def is_torch_imported() -> bool:
+    """Whether somebody has imported torch as a whole; asking does not import it."""
+    module = sys.modules.get("torch")
+    return module is not None and hasattr(module, "library") and hasattr(module, "_C")
+
+
+_import_listeners: list[Callable[[str | None], None]] = []
+
+
+def report_imports(to: Callable[[str | None], None]) -> None:
+    """Call a function with each package before it is imported, and with None after it."""
+    _import_listeners.append(to)
+
+
+def forget_import_listeners() -> None:
+    """Call nobody any more: what a forked process imports is nothing to those who listen to its parent."""
+    _import_listeners.clear()
+
+
+def import_packages(names: Iterable[str]) -> None:
+    """Import packages of the user in this order, for what they register.
+
+    Raises:
+        ImportFailedError: one cannot be imported.
+        ImportEndedError: one calls `sys.exit`, or raises what no `except Exception` catches.
+    """
+    for name in names:
+        import_package(name)
+
+
+def import_package(name: str) -> None:
+    """Import one package of the user.
+
+    Raises:
+        ImportFailedError: it cannot be imported.
+        ImportEndedError: it calls `sys.exit`, or raises what no `except Exception` catches.
+    """
+    for listener in _import_listeners:
+        listener(name)
+    try:
+        import_module(name)
+    except KeyboardInterrupt:
+        raise
+    except SystemExit as ended:
+        raise ImportEndedError(name, f"calls sys.exit({'' if ended.code is None else repr(ended.code)})") from ended
+    except Exception as error:
+        first, newline, more = _reason(error).partition("\n")
+        raise ImportFailedError(name, f"{first}{_what_to_do(name, error)}{newline}{more}") from error
+    except BaseException as error:
+        raise ImportEndedError(name, f"raises {_reason(error)}") from error
+    finally:
+        for listener in _import_listeners:
+            listener(None)
+
+
+def _reason(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # an error of a package, whose text fails in its turn
+        return type(error).__name__
+
+
+def _what_to_do(name: str, error: Exception) -> str:
+    """What to do about a package that cannot be imported: install what is missing, or look where it raises."""
+    missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    if missing == name.partition(".")[0]:
+        return "; install it, or leave it out"
+    if missing is not None and f"{name}.".startswith(f"{missing}."):
+        return f"; {missing.rpartition('.')[0]} is installed and has no such module"
+    if missing is not None:
+        return f"{_raised_at(error)}; {name} needs it: install {missing.partition('.')[0]}"
+    return _raised_at(error)
+
+
+def _raised_at(error: BaseException) -> str:
+    """`, raised at FILE:LINE`: the last line outside of PyTorch and of Python's import; empty where there is none."""
+    from traceback import extract_tb
+
+    frames = [
+        frame
+        for frame in extract_tb(error.__traceback__)
+        if not frame.filename.startswith("<frozen importlib") and frame.filename not in (__file__, importlib.__file__)
+    ]
+    home = os.path.dirname(getattr(sys.modules.get("torch"), "__file__", None) or "") or None
+    outside = [frame for frame in frames if home is None or not frame.filename.startswith(home + os.sep)]
+    last = (outside or frames)[-1:]
+    return "".join(f", raised at {frame.filename}:{frame.lineno}" for frame in last)
+
+
+def semantics() -> str:
+    """The semantics of the installed dispatcher, such as `torch-2.13`; torch is not imported for it."""
+    from importlib.metadata import PackageNotFoundError, version  # which is slow to import
+
+    try:
+        found = version("torch")
+    except PackageNotFoundError:
+        found = str(torch().__version__)
+    return "torch-" + ".".join(found.split("+")[0].split(".")[:2])

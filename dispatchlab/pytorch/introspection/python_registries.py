@@ -1,0 +1,115 @@
+"""Read what Python registers in the running PyTorch, by the tables of `pytorch/bridge/registry_tables.py`.
+
+Nothing is imported that was not asked for. Where a version keeps a registry elsewhere, or keeps something else in it,
+the registry is reported as not found.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from contextlib import nullcontext
+from importlib import import_module
+
+from dispatchlab._gc_pause import collector_paused
+from dispatchlab.model.python_layer import IMPORTS, PYTHON_REGISTRIES, PythonRegistration
+from dispatchlab.model.python_layer_in_memory import PythonLayerInMemory, python_layer
+from dispatchlab.pytorch.bridge.call_sites import is_api_file
+from dispatchlab.pytorch.bridge.registry_tables import UNREADABLE, Entry, entries_of
+from dispatchlab.pytorch.bridge.reserved_namespaces import is_own
+from dispatchlab.pytorch.bridge.torch import torch
+from dispatchlab.pytorch.introspection.lowering_calls import LoweringCalls
+from dispatchlab.pytorch.introspection.package_paths import package_roots
+from dispatchlab.pytorch.introspection.python_sites import FunctionSites
+
+
+def read_python_layer(*, imports: Iterable[str] = (), all_known: bool = False) -> PythonLayerInMemory:
+    """Everything that the Python-side registries of this process have.
+
+    Args:
+        imports: modules to import one after the other; what comes with one says so.
+        all_known: import every module of `IMPORTS` that there is.
+
+    Returns:
+        The layer. A registry that is not found is named in `missing`; a module that nobody imported, and one that
+        cannot be imported here, in `not_imported`.
+    """
+    sites = FunctionSites(package_roots())
+    calls = LoweringCalls(sites) if all_known else None  # See Note [The line of a lowering that a factory made]
+    found, missing = _read_all(sites)
+    kept = {_slot(one): one for one in found}
+    failed: list[str] = []
+    for module in (*imports, *(IMPORTS if all_known else ())):
+        if module in sys.modules:
+            continue
+        try:
+            with nullcontext() if calls is None else calls.watched():
+                import_module(module)
+        except Exception as error:  # a build of PyTorch without this part
+            first = (str(error).splitlines() or [type(error).__name__])[0]
+            failed.append(f"{module} cannot be imported: {first[:_LONG]}")
+            continue
+        found, missing = _read_all(sites, calls=calls)
+        for one in found:
+            known = kept.get(_slot(one))
+            needs = module if known is None else known.needs
+            kept[_slot(one)] = one._replace(needs=needs)
+        gone = kept.keys() - {_slot(one) for one in found}
+        for slot in gone:
+            del kept[slot]
+    not_imported = [module for module in IMPORTS if module not in sys.modules]
+    return python_layer(str(torch().__version__), kept.values(), sorted(missing), not_imported, failed)
+
+
+_LONG = 200
+
+
+def read_whole_layer() -> PythonLayerInMemory:
+    """Everything, after every module of `IMPORTS` is imported."""
+    return read_python_layer(all_known=True)
+
+
+def read_operators(operators: Iterable[str]) -> PythonLayerInMemory:
+    """What the registries that are imported have for some operators alone."""
+    found, missing = _read_all(FunctionSites(package_roots()), frozenset(operators))
+    not_imported = [module for module in IMPORTS if module not in sys.modules]
+    return python_layer(str(torch().__version__), found, sorted(missing), not_imported)
+
+
+def _slot(one: PythonRegistration) -> tuple[object, ...]:
+    """What distinguishes one registration from another, whenever it is read."""
+    return one.registry, one.operator, one.key, one.function, one.site, one.active
+
+
+def _read_all(
+    sites: FunctionSites, only: frozenset[str] | None = None, calls: LoweringCalls | None = None
+) -> tuple[list[PythonRegistration], set[str]]:
+    """What all registries have now, and the names of those that are not found."""
+    found: list[PythonRegistration] = []
+    missing: set[str] = set()
+    with collector_paused():
+        for registry in PYTHON_REGISTRIES:
+            if registry.needs and registry.needs not in sys.modules:
+                continue
+            try:
+                found += [
+                    registration_of(registry.name, entry, sites, calls)
+                    for entry in entries_of(registry.name)
+                    if not is_own(entry.operator) and (only is None or entry.operator in only)
+                ]
+            except UNREADABLE:
+                missing.add(registry.name)
+    return found, missing
+
+
+def registration_of(
+    registry: str, entry: Entry, sites: FunctionSites, calls: LoweringCalls | None = None
+) -> PythonRegistration:
+    """An entry with the name of its function, and the line of that or of the call that registered it."""
+    function, site = sites.of(entry.value)
+    file, _, line = entry.source.rpartition(":")
+    if line.isdecimal() and not is_api_file(file):
+        site = sites.line(file, int(line)) or site
+    if calls is not None:
+        site = calls.site(entry.value) or site
+    return PythonRegistration(registry, entry.operator, entry.key, function, site, "", entry.active)

@@ -1,0 +1,188 @@
+"""The Python-side registries as they lie in memory: `PythonTables` finds what changed since it last looked.
+
+Reading a registry for people means naming every function in it, which takes a third of a second. Here the tables
+themselves are copied, and compared by identity, which takes a millisecond or two. See Note [Tables of Python].
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from operator import is_
+from typing import Any, NamedTuple
+
+from dispatchlab._gc_pause import collector_paused
+from dispatchlab.model.python_layer import EVERY_REGISTRY
+from dispatchlab.pytorch.bridge.registry_tables import UNREADABLE, Entry, Table, attributes, tables_of
+from dispatchlab.pytorch.bridge.reserved_namespaces import is_own
+from dispatchlab.pytorch.bridge.torch import torch
+
+# Note [Tables of Python]
+# ~~~~~~~~~~~~~~~~~~~~~~~
+# A registry is one dictionary from operators to functions, or one of a few words for each operator. Nobody is called
+# when one is written, and Python 3.11 has no watchers of dictionaries. So what a table had is kept as a copy, and two
+# are the same when they have the same keys and the same values, by identity. Most tables of operators are empty, which
+# is seen without a copy. The list of operators is kept, too; it is made anew when a namespace or a packet has grown.
+#
+# Left out is what PyTorch derives from other tables when it is asked, such as `export_decompositions`.
+
+
+class TableChange(NamedTuple):
+    """One entry of a table that is not as it was.
+
+    Args:
+        registry: the name of the registry.
+        operator: the operator.
+        key: what it is kept by besides.
+        before: what was there; None when nothing was.
+        after: what is there now; None when nothing is.
+    """
+
+    registry: str
+    operator: str
+    key: str
+    before: Entry | None
+    after: Entry | None
+
+
+class PythonTables:
+    """Remembers what the registries have; `changes` gives what changed since it last looked, and remembers that."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, dict[tuple[int, str, str], tuple[Table, dict[Any, Any]]]] = {}
+        self._operators = _Operators()
+        with collector_paused():
+            for registry in _REGISTRIES:
+                self._kept[registry] = {each.name: (each, dict(each.entries)) for each in self._tables(registry)}
+
+    def copy(self) -> PythonTables:
+        """Another one, which remembers the same."""
+        made = PythonTables.__new__(PythonTables)
+        made._kept = {registry: dict(tables) for registry, tables in self._kept.items()}
+        made._operators = self._operators.copy()
+        return made
+
+    def changes(self, registries: Collection[str] = ()) -> list[TableChange]:
+        """What is not as it was when this was last called; those of some registries alone, if they are named."""
+        with collector_paused():
+            return [change for registry in registries or _REGISTRIES for change in self._changes(registry)]
+
+    def _changes(self, registry: str) -> Iterator[TableChange]:
+        if registry in _OF_OVERLOADS and not self._operators.have_changed(registry):
+            return
+        kept = self._kept[registry]
+        gone = dict(kept)
+        changed = []
+        for table in self._tables(registry):
+            name = table.name
+            gone.pop(name, None)
+            had = kept.get(name)
+            if had is None or not _same(had[1], table.entries):
+                has = dict(table.entries)  # in one go: another thread may be writing it
+                changed.append((table._replace(entries=has), had or (table, {})))
+                kept[name] = table, has
+        for name, had in gone.items():
+            del kept[name]
+            changed.append((had[0]._replace(entries={}), had))
+        for table, (older, entries) in changed:
+            yield from _differences(table, older, entries)
+
+    def _tables(self, registry: str) -> list[Table]:
+        if registry in _OF_OVERLOADS:
+            tables = self._operators.tables(registry)
+            return [Table(registry, table, operator=operator) for operator, table in tables if table]
+        try:
+            return list(tables_of(registry))
+        except UNREADABLE:  # it is not imported, or not found in this version
+            return []
+
+
+def _same(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> bool:
+    return len(one) == len(other) and all(map(is_, one.values(), other.values())) and list(one) == list(other)
+
+
+def _differences(table: Table, older: Table, had: Mapping[Any, Any]) -> Iterator[TableChange]:
+    now = table.entries
+    for at in [*had, *(each for each in now if each not in had)]:
+        old, new = had.get(at, _NO_ENTRY), now.get(at, _NO_ENTRY)
+        if old is new:
+            continue
+        before = [] if old is _NO_ENTRY else list(older.entry(at, old))
+        after = [] if new is _NO_ENTRY else list(table.entry(at, new))
+        olds, news = ({(one.operator, one.key): one for one in some} for some in (before, after))
+        for slot in dict.fromkeys((*olds, *news)):
+            if not is_own(slot[0]):
+                yield TableChange(table.registry, *slot, olds.get(slot), news.get(slot))
+
+
+_NO_ENTRY = object()
+
+
+_OF_OVERLOADS = {name: attributes(name) for name in ("py_kernels", "mode_rules")}
+"""The registries of which every overload has a table, and the names that versions give it."""
+
+_REGISTRIES = (
+    *_OF_OVERLOADS,
+    *(one.name for one in EVERY_REGISTRY if not (one.is_derived or one.name in _OF_OVERLOADS)),
+)
+
+_known: list[PythonTables] = []
+
+
+def tables_now() -> PythonTables:
+    """What the registries have now; what was read once in this process is not read again."""
+    if _known:
+        _known[0].changes()
+    else:
+        _known.append(PythonTables())
+    return _known[0].copy()
+
+
+class _Operators:
+    """The overloads that there are, which is a list that grows, and their tables."""
+
+    def __init__(self) -> None:
+        self._sizes = (-1, -1)
+        self._packets: list[Any] = []
+        self._tables: dict[str, list[tuple[Any, Mapping[Any, Any]]]] = {}
+        self._seen: dict[str, tuple[list[int], list[Any]]] = {}
+
+    def copy(self) -> _Operators:
+        """Another one, which has seen the same."""
+        made = _Operators()
+        made._sizes, made._packets = self._sizes, self._packets
+        made._tables, made._seen = dict(self._tables), dict(self._seen)
+        return made
+
+    def have_changed(self, registry: str) -> bool:
+        """Whether any table has changed since the last call, or there are other tables."""
+        tables = [table for _, table in self.tables(registry)]
+        now = list(map(len, tables)), [value for table in tables if table for value in list(table.values())]
+        had = self._seen.get(registry)
+        self._seen[registry] = now
+        return had is None or had[0] != now[0] or not all(map(is_, had[1], now[1]))
+
+    def tables(self, registry: str) -> list[tuple[Any, Mapping[Any, Any]]]:
+        """The table of each overload."""
+        ops = sys.modules["torch._ops"]
+        spaces = [vars(each) for each in list(vars(torch().ops).values()) if isinstance(each, ops._OpNamespace)]
+        sizes = sum(map(len, spaces)), sum([len(vars(each)) for each in self._packets])
+        if sizes != self._sizes:
+            kind = ops.OpOverloadPacket
+            self._packets = [each for space in spaces for each in list(space.values()) if isinstance(each, kind)]
+            self._sizes = sizes[0], sum([len(vars(each)) for each in self._packets])
+            self._tables.clear()
+        found = self._tables.get(registry)
+        if found is None:
+            found = self._tables[registry] = list(self._read(_OF_OVERLOADS[registry]))
+        return found
+
+    def _read(self, names: Iterable[str]) -> Iterator[tuple[Any, Mapping[Any, Any]]]:
+        overload = sys.modules["torch._ops"].OpOverload
+        for packet in self._packets:
+            for each in list(vars(packet).values()):
+                if isinstance(each, overload):
+                    has = vars(each)
+                    table = next((has[name] for name in names if name in has), None)
+                    if table is not None:
+                        yield each, table

@@ -1,0 +1,186 @@
+"""Read the whole registry of the running PyTorch: every operator, kernel and fallback that there is now."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from dispatchlab._gc_pause import collector_paused
+from dispatchlab.model.dump_format import DumpError
+from dispatchlab.model.registration import TorchLibraryFunction
+from dispatchlab.pytorch.bridge.reserved_namespaces import FALLBACK_ROWS, is_own
+from dispatchlab.pytorch.bridge.torch import bindings, torch
+from dispatchlab.pytorch.introspection.called_functions import called_functions
+from dispatchlab.pytorch.introspection.package_paths import package_roots, without_root
+from dispatchlab.pytorch.introspection.queries import privateuse1_name
+from dispatchlab.pytorch.introspection.site_log import import_logged, log_of_imports, site_text
+from dispatchlab.records.model import (
+    RecordedFallback,
+    RecordedOperator,
+    Registry,
+    read_dump,
+    read_fallbacks,
+    registry_of,
+)
+
+
+def record_registry(imports: Iterable[str] = (), *, only: Collection[str] | None = None) -> Registry:
+    """Record everything that is registered in this process.
+
+    Args:
+        imports: packages to import first, for what they register.
+        only: record these operators alone, and all fallbacks; every operator when left out.
+
+    Returns:
+        The registry, without the operators that this package itself has made here. The debug texts of what Python
+        registered while packages were imported name the lines that did; see Note [Call sites].
+
+    Raises:
+        TorchMissingError: PyTorch cannot be imported.
+        ImportFailedError: one of `imports` cannot be.
+        DumpError: the fallbacks cannot be read.
+    """
+    version, imported = str(torch().__version__), tuple(imports)
+    import_logged(imported)
+    roots = package_roots()
+    with collector_paused():  # else it may take away an operator that nobody keeps while that is being read
+        names = _names()
+        if only is not None:
+            names = [name for name in names if name in only]
+        fallbacks = [_fallback(one, roots) for one in read_fallbacks(fallback_rows())]
+        operators, unreadable = _readable(names, roots)
+        found = registry_of(version, operators, fallbacks, imported)
+        return replace(found, privateuse1=privateuse1_name(), unreadable=tuple(unreadable))
+
+
+def record_with_python(imports: Iterable[str] = ()) -> Registry:
+    """Record everything that is registered in this process, and after that what Python registers besides.
+
+    The parts of PyTorch that fill the Python-side registries are imported in between. What they register with the
+    dispatcher is no part of the registry, which is that of a process that has not imported them.
+
+    Raises:
+        DispatchLabError: as for `record_registry`.
+    """
+    from dispatchlab.pytorch.introspection.python_registries import read_python_layer
+
+    registry = record_registry(imports)
+    return replace(registry, python=read_python_layer(all_known=True))
+
+
+def _readable(names: Iterable[str], roots: tuple[str, ...]) -> tuple[list[RecordedOperator], list[str]]:
+    """The operators whose dumps can be read, and a sentence for each of the others: one costs none of the others."""
+    operators: list[RecordedOperator] = []
+    unreadable: list[str] = []
+    for name in names:
+        try:
+            operators.append(_operator(name, roots))
+        except (DumpError, ValueError) as error:
+            line = str(error).splitlines()[0]
+            unreadable.append(f"{name} cannot be read and is left out: {line[:_LONG]}")
+    return operators, unreadable
+
+
+_LONG = 200
+
+
+class RegistryMoments(NamedTuple):
+    """A registry before packages are imported, after that, and after garbage was collected; what was called for it."""
+
+    before: Registry
+    after: Registry
+    kept: Registry
+    functions: Mapping[str, frozenset[TorchLibraryFunction]]
+
+
+def record_moments(imports: Iterable[str]) -> RegistryMoments:
+    """Record everything before packages are imported, after that, and after garbage was collected.
+
+    Raises:
+        DispatchLabError: as for `record_registry`.
+    """
+    imported = tuple(imports)
+    with collector_paused():  # else what nobody keeps may go unseen, or while it is being read
+        before = record_registry()
+        after = _sharing(record_registry(imported), before)
+        gc.collect()
+        kept = _sharing(record_registry(imported), after)
+        return RegistryMoments(before, after, kept, called_functions())
+
+
+def _sharing(registry: Registry, earlier: Registry) -> Registry:
+    """An equal registry that has the operators of an earlier one where they are equal, so that it costs little."""
+    known = {operator.name: operator for operator in earlier}
+    shared = tuple(
+        same if (same := known.get(operator.name)) == operator and same is not None else operator
+        for operator in registry
+    )
+    return replace(registry, operators=shared)
+
+
+def record_operators(names: Collection[str]) -> Registry:
+    """Record some operators of this process, with all fallbacks."""
+    return record_registry(only=frozenset(names))
+
+
+def all_dumps() -> dict[str, str]:
+    """The dump of every operator, without those that this package itself has made."""
+    dump = bindings()._dispatch_dump
+    return {name: dump(name) for name in _names()}
+
+
+class UntouchedOperator:
+    """An operator of our own that has no kernel, so that its table shows the backend fallbacks alone.
+
+    It is there until it is closed.
+    """
+
+    def __init__(self) -> None:
+        self._library = bindings()._dispatch_library("FRAGMENT", FALLBACK_ROWS, "")
+        self._library.define("untouched() -> ()", "")
+
+    def rows(self) -> str:
+        """The rows that the backend fallbacks fill now, as a table prints them."""
+        return str(bindings()._dispatch_dump_table(f"{FALLBACK_ROWS}::untouched"))
+
+    def close(self) -> None:
+        """Take the operator away; a second time is harmless."""
+        self._library.reset()
+
+
+def fallback_rows() -> str:
+    """The rows that the backend fallbacks fill, as a table prints them."""
+    operator = UntouchedOperator()
+    try:
+        return operator.rows()
+    finally:
+        operator.close()
+
+
+def _names() -> list[str]:
+    return [name for name in bindings()._dispatch_get_all_op_names() if not is_own(name)]
+
+
+def _operator(name: str, roots: tuple[str, ...]) -> RecordedOperator:
+    read, log = read_dump(bindings()._dispatch_dump(name)), log_of_imports()
+    if log is not None:
+        read = log.placed(read)
+    kernels = tuple(replace(kernel, debug=without_root(kernel.debug, roots)) for kernel in read.kernels)
+    return replace(read, debug=without_root(read.debug, roots), tags=tags_of(read), kernels=kernels)
+
+
+def _fallback(fallback: RecordedFallback, roots: tuple[str, ...]) -> RecordedFallback:
+    log = log_of_imports()
+    site = None if log is None else log.sites("", fallback.key, [fallback.debug])[0]
+    debug = fallback.debug if site is None else site_text(site, ())
+    return replace(fallback, debug=without_root(debug, roots))
+
+
+def tags_of(operator: RecordedOperator) -> frozenset[str]:
+    """The names of the tags of an operator, which no dump shows."""
+    if operator.is_dangling:
+        return frozenset()
+    found = bindings()._get_operation_overload(operator.name.qualified, operator.name.overload)
+    return frozenset() if found is None else frozenset(tag.name for tag in found[2])

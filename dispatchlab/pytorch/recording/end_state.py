@@ -1,0 +1,408 @@
+"""What imports leave behind: all that a later call can find, as texts that two processes compare.
+
+`Base` is made before the imports, and its `end_state` says what is not as it was.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import re
+import sys
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import BuiltinFunctionType, FunctionType, ModuleType, SimpleNamespace
+from typing import Any, Final
+
+from dispatchlab._gc_pause import collector_paused
+from dispatchlab.errors import DispatchLabError
+from dispatchlab.model.overloads import earlier_overloads, overloads_text
+from dispatchlab.model.printed_schema import parse_printed
+from dispatchlab.model.registration import Fallback
+from dispatchlab.pytorch.bridge.call_sites import CallSite
+from dispatchlab.pytorch.bridge.native_libraries import knows_torch
+from dispatchlab.pytorch.bridge.reserved_namespaces import IMPORT_ORDERS, is_own
+from dispatchlab.pytorch.bridge.torch import bindings, torch
+from dispatchlab.pytorch.introspection.function_content import Contents
+from dispatchlab.pytorch.introspection.package_paths import package_path, package_roots, without_roots
+from dispatchlab.pytorch.introspection.packets import fresh_overload_order, overload_order
+from dispatchlab.pytorch.introspection.python_tables import PythonTables, TableChange
+from dispatchlab.pytorch.introspection.registry_reader import all_dumps
+from dispatchlab.pytorch.recording.watch import RegistrationWatch, WatchedCall
+
+# Note [What imports leave behind]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# Two orders of imports give the same results if all that a later call can find is the same. That is
+#
+# - what dumps and tables show of each operator that was touched, and the table of one that nobody touched, which shows
+#   the fallbacks;
+# - the functions behind these, and the entries of Python's registries, with all values that they reach
+#   (Note [What a function can reach]);
+# - for each name, the overloads that a call of `torch.ops.ns.name` tries, in their order: those of the packet that
+#   Python keeps, where somebody looked it up, and what it keeps of a def that is gone;
+# - settings of the process that PyTorch's own kernels read, the environment, and what was replaced in modules that were
+#   there before.
+#
+# A dump of every operator is only read where a shared library was loaded, since C++ registers without a call.
+
+Texts = dict[str, str]
+
+_PYTHON_LINE: Final = re.compile(r"registered at [^ \n]+\.py:\d+")
+"""What a dump says of a def or a kernel of Python; its function is compared by itself."""
+
+_UNTOUCHED: Final = f"{IMPORT_ORDERS}::untouched"
+
+
+@dataclass(frozen=True, slots=True)
+class EndState:
+    """What imports left behind.
+
+    Args:
+        failures: what the import of a package raised, by package.
+        texts: what is found, by what it is of.
+        sites: the lines that registered, by operator.
+        written: files and folders that were written meanwhile.
+        is_cut: there are more values than were read.
+    """
+
+    failures: Mapping[str, str]
+    texts: Mapping[str, str]
+    sites: Mapping[str, tuple[str, ...]]
+    written: tuple[str, ...] = ()
+    is_cut: bool = False
+
+
+class Base:
+    """What there is before the imports.
+
+    >>> base = Base()
+    >>> with RegistrationWatch() as watch:
+    ...     import_packages(["my_package"])
+    >>> base.end_state({}, watch)
+    """
+
+    def __init__(self) -> None:
+        self._roots = package_roots()
+        self._dumps = all_dumps()
+        self._tables = PythonTables()
+        self._library = bindings()._dispatch_library("FRAGMENT", IMPORT_ORDERS, "")
+        self._library.define("untouched() -> ()", "")
+        self._untouched = self._table(_UNTOUCHED)
+        self._libraries = _shared_libraries()
+        self._modules = frozenset(sys.modules)
+        self._attributes = {name: dict(own) for name, own in (*_attributes(self._modules), *_namespaces())}
+        self._changed: list[TableChange] = []
+        self.searched: list[object] = []
+        """The functions that search for codecs, of which Python has no list."""
+        self._settings = dict(_settings())
+        self._fetched: dict[int, tuple[object, str]] = {}
+
+    def end_state(self, failures: Mapping[str, str], watch: RegistrationWatch, written: Iterable[str] = ()) -> EndState:
+        """What is not as it was.
+
+        Args:
+            failures: what the import of a package raised, by package.
+            watch: saw the calls that registered.
+            written: files and folders that were written meanwhile.
+        """
+        with collector_paused():
+            return replace(self._end_state(failures, watch), written=tuple(sorted(written)))
+
+    def fetched(self, original: Callable[..., Any], operator: Any, key: Any) -> object:
+        """Stands in for the function that hands out kernels, so that it is known later which one an object is."""
+        kernel = original(operator, key)
+        dump = bindings()._dispatch_dump(str(operator))
+        row = next((row for row in self._table(str(operator)).splitlines() if row.startswith(f"{key.name}: ")), "none")
+        others = f", {hash_of(without_roots(dump, self._roots))}" if "Python" in row else ""  # which function, it shows
+        text = f"the kernel of {operator} at {row}{others}"
+        self._fetched[id(kernel)] = kernel, text
+        return kernel
+
+    def searches(self, original: Callable[..., Any], function: Any) -> object:
+        """Stands in for the function that registers a search for codecs."""
+        self.searched.append(function)
+        return original(function)
+
+    def _end_state(self, failures: Mapping[str, str], watch: RegistrationWatch) -> EndState:
+        texts: Texts = {}
+        names = self._names(watch)
+        for name in names:
+            dump = bindings()._dispatch_dump(name)
+            if dump != self._dumps.get(name, ""):
+                texts[f"dump of {name}"] = _PYTHON_LINE.sub("Python", without_roots(dump, self._roots))
+                texts[f"table of {name}"] = self._table(name)
+        table = self._table(_UNTOUCHED)
+        if table != self._untouched:
+            texts["backend fallbacks"] = table
+        texts |= _overloads(names)
+        texts |= {name: text for name, text in _settings() if self._settings.get(name) != text}
+        contents = Contents(
+            [name for name, module in list(sys.modules.items()) if name not in self._modules and _is_of_user(module)],
+            {key: text for key, (_, text) in self._fetched.items()},
+        )
+        contents.read(sorted(self._roots_of_calls(watch), key=_first))
+        if "warn" in contents.names:
+            texts["process filters of warnings"] = str([filter_[:2] for filter_ in warnings.filters])
+        if contents.is_reflective:
+            texts["module tables"] = str([f"{one.registry} {one.operator}" for one in self._changed])
+            spaces = (vars(torch().ops).get(name) for name in sorted({name.partition("::")[0] for name in names}))
+            texts["module operators"] = str([list(vars(each)) for each in spaces if each is not None])
+        sites: dict[str, dict[str, None]] = {}
+        for call in watch.calls:
+            if not call.site.by_torch:
+                sites.setdefault(_subject(call), {})[_site(call.site, self._roots)] = None
+        found = {operator: tuple(lines) for operator, lines in sites.items()}
+        return EndState(failures, texts | contents.texts, found, is_cut=contents.is_cut)
+
+    def _names(self, watch: RegistrationWatch) -> list[str]:
+        """The operators that may not be as they were."""
+        known = bindings()._dispatch_get_all_op_names()
+        loaded = _shared_libraries()
+        if loaded is None or self._libraries is None or any(map(knows_torch, loaded - self._libraries)):
+            return sorted(name for name in {*known, *self._dumps} if not is_own(name))
+        bases = {_subject(call) for call in watch.calls}
+        return sorted(
+            name
+            for name in {*known, *(self._dumps.keys() - known)}
+            if not is_own(name) and (name not in self._dumps or name.partition(".")[0] in bases)
+        )
+
+    def _table(self, name: str) -> str:
+        text: str = bindings()._dispatch_dump_table(name)
+        return _PYTHON_LINE.sub("Python", without_roots(text, self._roots))
+
+    def _roots_of_calls(self, watch: RegistrationWatch) -> Iterator[tuple[str, object]]:
+        """The functions that are registered, each with what it is of."""
+        counts: dict[str, int] = {}
+        for kernel in watch.kernels:
+            key = kernel.registered.key or "CompositeImplicitAutograd"
+            if isinstance(kernel.registered, Fallback):
+                path = f"fallback at {key}"
+            else:
+                operator = kernel.registered.operator
+                overload = f".{operator.overload}" if operator.overload else ""
+                path = f"kernel of {kernel.namespace}::{operator.name}{overload} at {key}"
+            counts[path] = number = counts.get(path, 0) + 1
+            yield f"{path}{f' ({number})' if number > 1 else ''}", kernel.function
+        yield from ((f"search of codecs {number}", function) for number, function in enumerate(self.searched))
+        self._changed = self._tables.changes()
+        for change in self._changed:
+            where = f"{change.registry}{f' {change.key}' if change.key else ''} of {change.operator}"
+            yield where, "taken out" if change.after is None else change.after.value
+        for name, own in (*_attributes(self._modules), *_namespaces()):
+            before = self._attributes.get(name, {})
+            for attribute, value in own.items():
+                if before.get(attribute, _NOTHING) is not value and _is_shown(value, attribute):
+                    yield f"replaced {name}.{attribute}", value
+
+
+def hash_of(text: str) -> str:
+    """A short digest of a text."""
+    from hashlib import blake2b
+
+    return blake2b(text.encode(errors="surrogatepass"), digest_size=8).hexdigest()
+
+
+_NOTHING: Final = object()
+
+
+def _first(item: tuple[str, object]) -> str:
+    return item[0]
+
+
+def _subject(call: WatchedCall) -> str:
+    """The operator that a call is about, without its overload; the namespace of a claim; of a fallback the key."""
+    if call.operator:
+        return f"{call.namespace}::{call.operator.rpartition('::')[2].partition('.')[0]}"
+    made = (*call.made, *call.content)
+    return f"fallback at {made[0].key}" if made and isinstance(made[0], Fallback) else call.namespace
+
+
+def _site(site: CallSite, roots: tuple[str, ...]) -> str:
+    return " via ".join(package_path(line, roots) for line in (str(site), *site.via))
+
+
+def _is_of_user(module: object) -> bool:
+    """Whether a module is neither of PyTorch nor of the standard library."""
+    name = getattr(module, "__name__", None)
+    if isinstance(module, SimpleNamespace):
+        return True
+    if not isinstance(name, str) or not isinstance(module, ModuleType):
+        return False
+    top = name.partition(".")[0]
+    return top not in sys.stdlib_module_names and top not in ("torch", "dispatchlab", "numpy", "__main__")
+
+
+def _shared_libraries() -> frozenset[str] | None:
+    """The shared libraries that are loaded; None where that cannot be found out."""
+    try:
+        lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return None
+    return frozenset(line.split(maxsplit=5)[5] for line in lines if ".so" in line)
+
+
+def _overloads(names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The overloads that a call of each name tries, in their order, and what Python keeps of a def that is gone."""
+    ops, operator = sys.modules["torch._ops"], torch().ops
+    for base in sorted({name.partition(".")[0] for name in names}):
+        namespace, _, name = base.partition("::")
+        tried, fresh = overload_order(base), fresh_overload_order(base)
+        if set(tried) != set(fresh):
+            yield f"overloads of {base}", f"{_listed(tried)}; registered are {_listed(fresh)}"
+        elif len(tried) > 1:
+            yield from _competing(base, tried)
+        packet = vars(vars(operator).get(namespace, _NoPackets)).get(name)
+        for attribute, overload in list(vars(packet).items()) if isinstance(packet, ops.OpOverloadPacket) else ():
+            if isinstance(overload, ops.OpOverload):
+                schema = _schema(base, "" if attribute == "default" else attribute)
+                if schema != str(overload._schema):
+                    yield f"schema that torch.ops keeps of {base}.{attribute}", str(overload._schema)
+
+
+class _NoPackets:
+    """Stands for a namespace of `torch.ops` that nobody has looked up."""
+
+
+def _listed(overloads: Sequence[str]) -> str:
+    return ", ".join(each or "default" for each in overloads) or "none"
+
+
+def _schema(base: str, overload: str) -> str:
+    try:
+        return str(bindings()._get_schema(base, overload))
+    except RuntimeError:
+        return ""
+
+
+def _competing(base: str, tried: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The overloads that are tried before another where a call may go to either; all of them where that is unknown."""
+    try:
+        schemas = [parse_printed(_schema(base, overload)) for overload in tried]
+        texts = {str(each.name): overloads_text(earlier_overloads(schemas, each.name)) for each in schemas}
+    except (DispatchLabError, ValueError):
+        texts = {base: _listed(tried)}
+    yield from ((f"overloads before {name}", text) for name, text in texts.items() if text)
+
+
+def _settings() -> Iterator[tuple[str, str]]:
+    """What kernels read of the process beside their arguments."""
+    c, module = bindings(), torch()
+    for name in _SETTINGS:
+        function = getattr(c, name, None) or getattr(module, name, None)
+        if function is not None:
+            with suppress(RuntimeError, TypeError, AssertionError), warnings.catch_warnings(action="ignore"):
+                yield f"setting {name}", str(function())  # some are deprecated
+    yield "setting rng of torch", hash_of(str(module.get_rng_state().tolist()))
+    yield "setting rng of Python", hash_of(str(random.getstate()))
+    if "numpy" in sys.modules:
+        yield "setting rng of numpy", hash_of(str(sys.modules["numpy"].random.get_state()))
+    for backend in ("cudnn", "mkldnn", "mkl", "cuda", "mps", "opt_einsum"):
+        flags = getattr(module.backends, backend, None)
+        for flag in ("enabled", "deterministic", "benchmark", "allow_tf32", "strategy"):
+            with suppress(Exception):
+                value = getattr(flags, flag)
+                if isinstance(value, bool | str):
+                    yield f"setting torch.backends.{backend}.{flag}", str(value)
+    for name in _CONFIGS:
+        config = sys.modules.get(name)
+        with suppress(Exception):
+            for field, entry in list(getattr(config, "_config", {}).items()):
+                value = getattr(entry, "user_override", entry)
+                value = value.get(None) if isinstance(value, ContextVar) else value
+                if isinstance(value, bool | int | float | str | tuple | list | None):
+                    yield f"setting {name}.{field}", repr(value)[:200]
+    modes = sys.modules["torch.utils._python_dispatch"]._get_current_dispatch_mode_stack()
+    functions = sys.modules["torch.overrides"]._get_current_function_mode_stack()
+    yield "setting modes", ", ".join(f"{type(one).__module__}:{type(one).__qualname__}" for one in (*functions, *modes))
+    yield from ((f"environment {name}", value) for name, value in list(os.environ.items()))
+    for name, shown in _OF_PROCESS.items():
+        with suppress(Exception):
+            yield f"process {name}", str(shown())
+
+
+def _umask() -> int:
+    found = os.umask(0o77)
+    os.umask(found)
+    return found
+
+
+def _loaded(module: str) -> Any:
+    """A module that is loaded; raises KeyError otherwise."""
+    return sys.modules[module]
+
+
+_OF_PROCESS: Final[Mapping[str, Callable[[], object]]] = {
+    "mask of new files": _umask,
+    "thresholds of the garbage collector": gc.get_threshold,
+    "timeout of sockets": lambda: _loaded("socket").getdefaulttimeout(),
+    "limits": lambda: [
+        _loaded("resource").getrlimit(number)
+        for name, number in sorted(vars(_loaded("resource")).items())
+        if name.startswith("RLIMIT_")
+    ],
+    "errors of numpy": lambda: _loaded("numpy").geterr(),
+    "locale": lambda: _loaded("locale").setlocale(_loaded("locale").LC_ALL, None),
+    "context of decimal": lambda: _loaded("decimal").getcontext(),
+    "recursion limit": sys.getrecursionlimit,
+    "denormal numbers": lambda: (torch().full((8,), 1e-45) * 1).tolist(),
+    "folder": os.getcwd,
+}
+"""What kernels may ask the process for."""
+
+_SETTINGS: Final = (
+    *("_get_privateuse1_backend_name", "get_default_dtype", "get_default_device", "is_grad_enabled"),
+    *("is_inference_mode_enabled", "are_deterministic_algorithms_enabled", "get_num_threads", "initial_seed"),
+    *("is_deterministic_algorithms_warn_only_enabled", "get_float32_matmul_precision", "is_autocast_enabled"),
+    *("is_autocast_cpu_enabled", "get_autocast_cpu_dtype", "get_autocast_gpu_dtype", "is_autocast_cache_enabled"),
+    *("_dispatch_tls_local_include_set", "_dispatch_tls_local_exclude_set", "_is_torch_function_enabled"),
+    *("is_anomaly_enabled", "_get_warnAlways", "_get_deterministic_fill_uninitialized_memory"),
+    *("_is_multithreading_enabled", "_get_linalg_preferred_backend", "is_flush_denormal"),
+)
+_CONFIGS: Final = (
+    *("torch._dynamo.config", "torch._inductor.config", "torch._functorch.config", "torch.fx.experimental._config"),
+    *("torch.compiler.config", "torch._export.config"),
+)
+
+
+def _attributes(modules: Collection[str]) -> Iterator[tuple[str, Mapping[str, object]]]:
+    """The attributes of modules, and of the classes of those of PyTorch that a package may be tempted to change."""
+    for name in sorted(modules):
+        module = sys.modules.get(name)
+        if not isinstance(module, ModuleType) or name.partition(".")[0] in ("dispatchlab", "__main__"):
+            continue
+        own = dict(vars(module))
+        yield name, own
+        if name == "torch" or name.startswith(_WITH_CLASSES):
+            for kind in own.values():
+                if isinstance(kind, type) and kind.__module__ == name:
+                    yield f"{name}.{kind.__qualname__}", dict(vars(kind))
+
+
+_WITH_CLASSES: Final = (
+    *("torch.library", "torch._library", "torch._ops", "torch._tensor", "torch.autograd", "torch._subclasses"),
+    *("torch.overrides", "torch.utils._python_dispatch", "torch._decomp", "torch._C", "torch.nn.parameter"),
+)
+
+
+def _is_shown(value: object, name: str) -> bool:
+    """Whether an attribute that was set is compared: functions, classes and plain values, of the packages or not."""
+    if ((name.startswith("__") and name.endswith("__")) or "cache" in name) and not isinstance(value, FunctionType):
+        return False
+    if isinstance(value, FunctionType | BuiltinFunctionType | type | bool | int | float | str):
+        return True
+    return isinstance(value, ModuleType | SimpleNamespace) and not name.startswith("_") and _is_of_user(value)
+
+
+def _namespaces() -> Iterator[tuple[str, Mapping[str, object]]]:
+    """What namespaces of `torch.ops` have that is no operator."""
+    ops = sys.modules["torch._ops"]
+    for name, space in list(vars(torch().ops).items()):
+        if isinstance(space, ops._OpNamespace):
+            own = {key: each for key, each in vars(space).items() if isinstance(each, FunctionType | type | int | str)}
+            yield f"torch.ops.{name}", {key: each for key, each in own.items() if key not in ("name", "__name__")}

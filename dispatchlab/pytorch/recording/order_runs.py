@@ -1,0 +1,276 @@
+"""Import packages in other orders, each in a process that is forked from this one before anything was imported."""
+
+from __future__ import annotations
+
+import atexit
+import codecs
+import os
+import pickle
+import random
+import select
+import signal
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+from dispatchlab.pytorch.bridge.torch import (
+    ImportEndedError,
+    ImportFailedError,
+    bindings,
+    forget_import_listeners,
+    import_package,
+)
+from dispatchlab.pytorch.recording.end_state import Base, EndState
+from dispatchlab.pytorch.recording.watch import RegistrationWatch
+from dispatchlab.pytorch.recording.wrapped_functions import WrappedFunctions
+
+Order: TypeAlias = tuple[str, ...]
+"""Modules, in the order in which they are imported."""
+
+# Note [Processes for orders]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# Importing PyTorch takes seconds, and importing a package often less than one. So a process that has PyTorch and none
+# of the packages forks a server, and the server forks a process for each order. The server does nothing but fork, so it
+# is the same for each of them. What they write goes nowhere. All of them are in the process group of the worker, which
+# is killed with whoever started it.
+
+_READ: Final = 2**16
+_LOOK_EVERY_S: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class OrderRun:
+    """One order, run.
+
+    Args:
+        order: the order.
+        state: what it left behind; None when its process ended over it.
+        ended: how its process ended, after `it`; empty when it did not.
+    """
+
+    order: Order
+    state: EndState | None
+    ended: str = ""
+
+
+class OrderServer:
+    """Runs orders of imports in processes of their own, from the inside of a `with` block on.
+
+    Args:
+        limit_s: the bound on the seconds of one order.
+        jobs: how many orders run at once.
+
+    >>> with OrderServer(limit_s=300, jobs=2) as server:
+    ...     runs = server.run([("a", "b"), ("b", "a")])
+    """
+
+    def __init__(self, *, limit_s: float, jobs: int) -> None:
+        self._limit_s, self._jobs = limit_s, jobs
+        self._base = Base()
+        self._pid = 0
+
+    def __enter__(self) -> OrderServer:
+        asked, self._requests = os.pipe()
+        self._answers, answered = os.pipe()
+        self._pid = os.fork()
+        if not self._pid:
+            try:
+                _leave_behind()
+                os.close(self._requests)
+                os.close(self._answers)
+                self._serve(asked, answered)
+            finally:
+                os._exit(0)
+        os.close(asked)
+        os.close(answered)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        os.close(self._requests)
+        os.close(self._answers)
+        with suppress(OSError):
+            os.kill(self._pid, signal.SIGKILL)
+        with suppress(OSError):
+            os.waitpid(self._pid, 0)
+
+    def run(self, orders: Sequence[Order]) -> list[OrderRun]:
+        """Run some orders.
+
+        Returns:
+            A run for each order, in the order of `orders`.
+        """
+        if not orders:
+            return []
+        _write(self._requests, pickle.dumps(tuple(orders)))
+        content = _read_all(self._answers)
+        if content is None:
+            return [OrderRun(order, None, "ended the server of orders") for order in orders]
+        runs: list[OrderRun] = pickle.loads(content)  # our own process wrote it
+        return runs
+
+    def _serve(self, requests: int, answers: int) -> None:
+        while (content := _read_all(requests)) is not None:
+            orders: tuple[Order, ...] = pickle.loads(content)
+            found = dict(self._each(orders))
+            _write(answers, pickle.dumps([found[order] for order in orders]))
+
+    def _each(self, orders: Iterable[Order]) -> Iterator[tuple[Order, OrderRun]]:
+        waiting, running = list(reversed(tuple(dict.fromkeys(orders)))), dict[int, _Running]()
+        while waiting or running:
+            while waiting and len(running) < self._jobs:
+                one = self._forked(waiting.pop())
+                running[one.pipe] = one
+            now = time.monotonic()
+            left = max(0.0, min(one.deadline for one in running.values()) - now)
+            ready, _, _ = select.select(list(running), [], [], min(left, _LOOK_EVERY_S))
+            ended = [] if ready else [pipe for pipe, one in running.items() if one.has_ended]
+            for pipe in ready:
+                part = os.read(pipe, _READ)
+                running[pipe].content.append(part)
+                ended += [] if part else [pipe]
+            for pipe in ended:
+                one = running.pop(pipe)
+                yield one.order, one.run()
+            for one in [one for one in running.values() if one.deadline <= time.monotonic()]:
+                del running[one.pipe]
+                os.kill(one.pid, signal.SIGKILL)
+                one.run()
+                yield one.order, OrderRun(one.order, None, f"takes longer than {self._limit_s:g} s")
+
+    def _forked(self, order: Order) -> _Running:
+        inward, outward = os.pipe()
+        pid = os.fork()
+        if pid:
+            os.close(outward)
+            return _Running(order, pid, inward, time.monotonic() + self._limit_s * max(1, len(order)), [])
+        try:
+            os.close(inward)
+            content = pickle.dumps(imported(order, self._base))
+            with os.fdopen(outward, "wb") as file:
+                file.write(content)
+        finally:
+            os._exit(0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """An order whose process has not ended."""
+
+    order: Order
+    pid: int
+    pipe: int
+    deadline: float
+    content: list[bytes]
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process has ended, though one that it started may still hold the pipe."""
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+    def run(self) -> OrderRun:
+        """What came of it, once its pipe has ended or it was killed."""
+        os.close(self.pipe)
+        _, status = os.waitpid(self.pid, 0)
+        content = b"".join(self.content)
+        if os.WIFSIGNALED(status):
+            number = os.WTERMSIG(status)
+            name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+            return OrderRun(self.order, None, f"is ended by {name}")
+        try:
+            run: OrderRun = pickle.loads(content)
+        except (EOFError, pickle.UnpicklingError):
+            return OrderRun(self.order, None, f"ends its process with exit code {os.WEXITSTATUS(status)}")
+        return run
+
+
+def imported(order: Order, base: Base) -> OrderRun:
+    """Import modules in this order in this very process, and look.
+
+    Args:
+        order: the modules.
+        base: what there was before.
+    """
+    failures: dict[str, str] = {}
+    written: dict[str, bool] = {}
+    random.seed(0)  # which a fork makes new
+    sys.addaudithook(partial(_note_write, written))
+    wrapped = WrappedFunctions()
+    wrapped.wrap(codecs, "register", base.searches)
+    wrapped.wrap(bindings(), "_dispatch_get_computed_kernel_for_dispatch_key", base.fetched)
+    try:
+        with RegistrationWatch() as watch:
+            for module in order:
+                try:
+                    import_package(module)
+                except ImportEndedError as ended:
+                    return OrderRun(order, None, ended.reason)
+                except ImportFailedError as error:
+                    failures[module] = error.reason.strip().partition("\n")[0]
+    finally:
+        wrapped.put_back()
+    lasting = [path for path, was_there in list(written.items()) if was_there or os.path.lexists(path)]
+    return OrderRun(order, base.end_state(failures, watch, lasting))
+
+
+def _note_write(written: dict[str, bool], event: str, arguments: tuple[Any, ...]) -> None:
+    """Note a file that is written or removed, and whether it was there: the next order of imports finds it."""
+    if event == "open":
+        mode, flags = str(arguments[1] or ""), arguments[2]
+        if not (flags & _WRITING or set(mode) & {"w", "a", "x", "+"}):
+            return
+    elif event not in _CHANGES:
+        return
+    path = arguments[0]
+    text = os.fsdecode(path) if isinstance(path, str | bytes) else ""
+    if not text or "__pycache__" in text or text.startswith(("/dev/", "/proc/")):
+        return
+    was_there = os.path.lexists(text)
+    if not (was_there and event == "os.mkdir"):  # which fails then
+        written.setdefault(text, was_there)
+
+
+_STARTS: Final = ("subprocess.Popen", "os.system", "os.posix_spawn", "os.exec", "os.spawn")
+"""Programs that are started may write files, too."""
+
+_CHANGES: Final = frozenset(
+    {"os.mkdir", "os.rmdir", "os.remove", "os.rename", "os.link", "os.symlink", "os.truncate", *_STARTS}
+)
+_WRITING: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+
+
+def _leave_behind() -> None:
+    """Leave what belongs to the process that forked this one: its messages, signals, output and last wishes."""
+    forget_import_listeners()
+    atexit._clear()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nothing, descriptor)
+    sys.stdout, sys.stderr = os.fdopen(os.dup(1), "w"), os.fdopen(os.dup(2), "w")
+
+
+def _write(descriptor: int, content: bytes) -> None:
+    view = memoryview(len(content).to_bytes(8, "little") + content)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _read_all(descriptor: int) -> bytes | None:
+    """One message; None when the other side has gone."""
+
+    def read(size: int) -> bytes | None:
+        parts: list[bytes] = []
+        while size:
+            part = os.read(descriptor, min(size, _READ))
+            if not part:
+                return None
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
+
+    size = read(8)
+    return None if size is None else read(int.from_bytes(size, "little"))

@@ -1,0 +1,713 @@
+"""Record what importing packages registers as a scenario, each registration with its call site.
+
+Python registrations are watched as they are made; those of C++, which make no call that could be watched, are found by
+comparing dumps before and after. Run it in a process that has not imported the packages.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from dispatchlab.errors import DispatchLabError, ParseError
+from dispatchlab.model.cpp_signature import cpp_signature, is_symint_schema
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.printed_schema import parse_printed, parse_printed_inferred
+from dispatchlab.model.python_layer import PythonRegistration, WriteEffect
+from dispatchlab.model.registration import (
+    Block,
+    BlockKind,
+    Claim,
+    Def,
+    Fallback,
+    Impl,
+    Kernel,
+    KernelFlags,
+    KernelForm,
+    Registration,
+    TorchLibraryCall,
+    TorchLibraryFunction,
+)
+from dispatchlab.model.schema import clone_with_name
+from dispatchlab.prover.program import Module
+from dispatchlab.pytorch.bridge.call_sites import CallSite
+from dispatchlab.pytorch.bridge.torch import import_packages, semantics, torch
+from dispatchlab.pytorch.introspection.package_paths import package_path, package_roots, without_root
+from dispatchlab.pytorch.introspection.registry_reader import all_dumps, fallback_rows, tags_of
+from dispatchlab.pytorch.introspection.site_log import running_ownership, site_text
+from dispatchlab.pytorch.recording.dispatcher_reads import (
+    FALLBACK,
+    MODULE,
+    Dependence,
+    DispatcherRead,
+    ModuleWrite,
+    dependences,
+    in_either_order,
+)
+from dispatchlab.pytorch.recording.module_watch import PYTHON_LINE, ModuleWatch, python_event
+from dispatchlab.pytorch.recording.module_watch import native as native_event
+from dispatchlab.pytorch.recording.order_check import check_orders
+from dispatchlab.pytorch.recording.order_runs import OrderServer
+from dispatchlab.pytorch.recording.python_watch import PythonWatch
+from dispatchlab.pytorch.recording.read_watch import ReadWatch
+from dispatchlab.pytorch.recording.replaced_functions import ReplacedFunctions
+from dispatchlab.pytorch.recording.watch import Registered, RegistrationWatch, WatchedCall
+from dispatchlab.records.builds import bundled_for
+from dispatchlab.records.model import RecordedFallback, RecordedKernel, RecordedOperator, read_dump, read_fallbacks
+from dispatchlab.scenario.import_orders import ImportOrders
+from dispatchlab.scenario.scenario import SEMANTICS, Scenario, operators_named_by, registration_names
+from dispatchlab.scenario.write import UnwritableError, scenario_text
+
+
+@dataclass(frozen=True, slots=True)
+class PackageRecord:
+    """What was recorded.
+
+    Args:
+        text: the scenario, as the text of a file.
+        torch: the version of the PyTorch that they were imported into.
+        registry: the bundled registry of that version; None when there is none.
+        registrations: how many registrations the packages made.
+        foundations: the operators of others that kernels of the packages are for, by name; their defs come first.
+        sites: the lines of Python that made them, sorted, as `file:line`, or `file:line via file:line` with the helpers
+            that a line called; C++ not counted.
+        operators: how many operators got a def.
+        dangling: operators with kernels and no def, by name.
+        kernels: how many kernels were registered, those of C++ and backend fallbacks included.
+        shown: how many different source lines the dumps of PyTorch name for the same.
+        native: how many defs and kernels C++ registered.
+        others: how many registrations come from packages that were not asked for, by package.
+        by_torch: how many calls PyTorch made for itself, which are left out.
+        unreadable: what could not be read or written and is left out, a sentence each.
+        in_python: what they register in Python beside the dispatch tables.
+        refused: what they were refused there, since PyTorch itself has such an entry, in every order.
+        orders: the orders in which they were imported; None where that was one alone.
+        reads: what they asked of the dispatcher and of the registries of Python, and of other packages.
+        dependences: those of the reads whose answer another module writes, before it or after it as imports come.
+    """
+
+    text: str
+    torch: str
+    registry: str | None
+    registrations: int
+    foundations: tuple[str, ...]
+    sites: tuple[str, ...]
+    operators: int
+    dangling: tuple[str, ...]
+    kernels: int
+    shown: int
+    native: int
+    others: Mapping[str, int]
+    by_torch: int
+    unreadable: tuple[str, ...]
+    in_python: tuple[PythonRegistration, ...] = ()
+    refused: tuple[PythonRegistration, ...] = ()
+    orders: ImportOrders | None = None
+    reads: tuple[DispatcherRead, ...] = ()
+    dependences: tuple[Dependence, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OrderBudget:
+    """How many orders of imports are run, and how.
+
+    Args:
+        most: run all orders up to so many; of more, this many are chosen.
+        limit_s: the bound on the seconds of an import.
+        jobs: how many orders run at once.
+    """
+
+    most: int
+    limit_s: float
+    jobs: int
+
+
+def record_packages(packages: Sequence[str], orders: OrderBudget | None = None) -> PackageRecord:
+    """Import packages and record what they register.
+
+    Args:
+        packages: the modules, imported in this order.
+        orders: how to import them in other orders, too; None for this one alone.
+
+    Raises:
+        ImportFailedError: one cannot be imported.
+    """
+    if orders is None:
+        return _record(packages, _watch_imports(packages), None)
+    with OrderServer(limit_s=orders.limit_s, jobs=orders.jobs) as server:
+        return _record(packages, _watch_imports(packages), server, orders.most)
+
+
+def _record(
+    packages: Sequence[str], watched: _WatchedImports, server: OrderServer | None, most: int = 0
+) -> PackageRecord:
+    reader = _Reader(watched.roots)
+    by_python = Counter(_registered_at(watched.kept))
+    added = _added(watched.before, watched.after, by_python, reader)
+    native: list[Registered] = list(_added_fallbacks(watched, by_python))
+    native += [registration for operator in added for registration in reader.registrations(operator)]
+    refused = _Refused([call for call in watched.lasting if not call.site.by_torch], native, watched.before)
+    calls = [call for call in watched.kept if not call.site.by_torch]
+    written = [(registration, call) for call in refused.written for registration in reader.call(call)]
+    registrations = (*native, *(registration for registration, _ in written))
+    needed = tuple(_foundations(registrations, {**watched.after, **watched.before}, reader))
+    touched = {_qualified(call, made) for call in calls for made in call.made if not isinstance(made, Fallback)}
+    touched |= {operator.name for operator in added}
+    in_python = _in_python(watched, refused)
+    asked = _dependences(watched, native, in_python)
+    scenario = Scenario(
+        claim=f"What importing {' and then '.join(packages)} registers does not depend on its order.",
+        registrations=(),
+        operators=(),
+        namespace=_namespace(touched),
+        semantics=model if (model := semantics()) in SEMANTICS else None,
+        registry=bundled_for(watched.torch),
+        packages=tuple(packages),
+        python=in_python,
+    )
+    events: dict[int, object] = {id(made): native_event(_operator(made), _key(made), made.debug) for made in native}
+    events |= {id(registration): id(call) for registration, call in written}
+    modules_of = partial(_modules_of, watched, events)
+    if server is not None:
+        entries = [module.name for module in modules_of((*needed, *registrations))]
+        imports = check_orders(server, packages, entries, watched.modules.imports, most)
+        if not imports.of:  # See Note [What a record stands on]
+            imports = replace(imports, open=(*imports.open, *dict.fromkeys(map(str, asked))))
+        scenario = replace(scenario, imports=imports)
+    text, left_out = _written(scenario, (*needed, *registrations), modules_of)
+    dumps = {name: dump for name in map(str, touched) if (dump := reader.dump(name, watched.after.get(name)))}
+    made = [*native, *(made for call in calls for made in call.made)]
+    return PackageRecord(
+        text=text,
+        torch=watched.torch,
+        registry=scenario.registry,
+        registrations=len(registrations),
+        foundations=tuple(str(definition.operator) for definition in needed),
+        sites=tuple(sorted({_chain(call.site, watched.roots) for call in _with_parts(calls)})),
+        operators=sum(isinstance(registration, Def) for registration in made),
+        dangling=tuple(sorted(name for name, dump in dumps.items() if dump.is_dangling)),
+        kernels=sum(isinstance(registration, Impl | Fallback) for registration in made),
+        shown=len(_shown(watched.before, watched.after, touched, reader)),
+        native=len(native),
+        others=_others(calls, packages),
+        by_torch=len(watched.kept) - len(calls),
+        unreadable=(
+            *watched.calls.unreadable,
+            *reader.unreadable,
+            *left_out,
+            *(
+                f"{_call_text(call)} at {_chain(call.site, watched.roots)} is refused in any order"
+                for call in refused.always
+            ),
+        ),
+        in_python=in_python,
+        refused=tuple(watched.python.refused_by_torch),
+        orders=scenario.imports,
+        reads=watched.reads.reads,
+        dependences=asked,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _WatchedImports:
+    """What was seen of importing packages.
+
+    Args:
+        torch: the version of PyTorch.
+        roots: the folders in which packages are found.
+        before: the dumps of all operators, by name.
+        after: those when the packages were imported.
+        calls: the calls that registered.
+        python: what was registered in Python beside the dispatch tables.
+        modules: what each module body did, in program order.
+        fallbacks: the backend fallbacks that there were before.
+        replaced: the functions of PyTorch that they replaced.
+        reads: what was asked.
+    """
+
+    torch: str
+    roots: tuple[str, ...]
+    before: Mapping[str, str]
+    after: Mapping[str, str]
+    calls: RegistrationWatch
+    python: PythonWatch
+    modules: ModuleWatch
+    fallbacks: Collection[RecordedFallback]
+    replaced: Collection[PythonRegistration]
+    reads: ReadWatch
+
+    @property
+    def lasting(self) -> list[WatchedCall]:
+        """The calls that were not taken back."""
+        return [call for call in self.calls.calls if not call.released]
+
+    @property
+    def kept(self) -> list[WatchedCall]:
+        """Those of them that PyTorch accepted."""
+        return [call for call in self.lasting if not call.refused]
+
+
+def _watch_imports(packages: Sequence[str]) -> _WatchedImports:
+    version = str(torch().__version__)
+    roots = package_roots()
+    before, fallbacks = all_dumps(), read_fallbacks(fallback_rows())
+    modules, functions = ModuleWatch(packages, roots), ReplacedFunctions(roots)
+    python = PythonWatch(roots, modules.wrote)
+    reads = ReadWatch(modules.running, roots, packages, lambda: python.modules, modules.registered)
+    with RegistrationWatch(modules.registered) as calls, python, modules:
+        gc.freeze()  # nothing of PyTorch's is a library of theirs, and to look through it takes a quarter of a second
+        with reads:
+            import_packages(packages)
+        gc.collect()  # See Note [Libraries that the garbage collector ends]
+        gc.unfreeze()
+        replaced = tuple(functions.found())  # before the watches put back what they have wrapped
+    return _WatchedImports(version, roots, before, all_dumps(), calls, python, modules, fallbacks, replaced, reads)
+
+
+_NOTHING_IN_PYTHON = (None, TorchLibraryFunction.DEFINE, TorchLibraryFunction.IMPL)
+"""The functions of torch.library that leave nothing in its registries of Python; None is the bindings."""
+
+
+def _dependences(
+    watched: _WatchedImports, native: Sequence[Registered], in_python: Sequence[PythonRegistration]
+) -> tuple[Dependence, ...]:
+    events: dict[ModuleWrite, list[object]] = {}
+    for write, event in _writes(watched, native, in_python):
+        events.setdefault(write, []).extend(() if event is None else (event,))
+    return in_either_order(dependences(watched.reads.reads, events), events, watched.modules)
+
+
+def _writes(
+    watched: _WatchedImports, native: Sequence[Registered], in_python: Sequence[PythonRegistration]
+) -> Iterator[tuple[ModuleWrite, object]]:
+    """Everything that the modules write, for a while or refused as well, with what stands for it in `ModuleWatch`."""
+    owners = watched.modules.owners()
+    for call in (each for each in watched.calls.calls if not each.site.by_torch):
+        module, site = owners.get(id(call), call.site.module), package_path(str(call.site), watched.roots)
+        for one in (*call.made, *call.content):
+            about, key = (FALLBACK, str(one.key)) if isinstance(one, Fallback) else (str(_qualified(call, one)), "")
+            yield ModuleWrite(about, key, module, site), id(call)
+        for registry in ("torch_library", "custom_ops") if call.function not in _NOTHING_IN_PYTHON else ():
+            name = f"{call.namespace}::{call.operator.rpartition('::')[2]}"
+            yield ModuleWrite(f"{registry} {name}", "", module, site), id(call)
+    for made in native:
+        event = native_event(_operator(made), _key(made), made.debug)
+        site, module = made.debug.removeprefix("registered at "), owners.get(event, "")
+        about, key = (FALLBACK, str(made.key)) if isinstance(made, Fallback) else (str(made.operator), "")
+        yield ModuleWrite(about, key, module, site), event
+    for entry, number in zip(in_python, watched.python.numbers, strict=False):  # what comes last has no number
+        module = owners.get(python_event(number), "")
+        yield ModuleWrite(f"{entry.registry} {entry.operator}", "", module, entry.site), python_event(number)
+    for each in watched.python.modules:
+        path = package_path(str(each.__file__), watched.roots)
+        yield ModuleWrite(f"{MODULE}{each.__name__}", "", each.__name__, path), None
+    yield from ((write, None) for write in watched.reads.renames)
+
+
+def _in_python(watched: _WatchedImports, refused: _Refused) -> tuple[PythonRegistration, ...]:
+    """What is registered in Python beside the dispatch tables, and the calls that cannot be explored."""
+    called = {str(OperatorName(call.namespace, call.operator)) for call in watched.kept if call.function is not None}
+    released = [call for call in watched.calls.calls if call.released and not call.site.by_torch]
+    return (
+        *watched.python.found(called),
+        *watched.replaced,
+        *(_not_written(call, watched.roots, "refused") for call in refused.unwritten),
+        *dict.fromkeys(
+            _not_written(call, watched.roots, "removed") for call in released if call.collected or refused.meets(call)
+        ),
+    )
+
+
+def _modules_of(
+    watched: _WatchedImports, events: Mapping[int, object], registrations: Sequence[Registration]
+) -> tuple[Module, ...]:
+    """The modules, with the numbers of what they register.
+
+    Args:
+        watched: what was seen.
+        events: what stands for a registration where the modules were watched, by its `id`.
+        registrations: the registrations of the scenario.
+    """
+    numbers: dict[object, list[int]] = {}
+    for number, registration in enumerate(registrations):
+        if id(registration) in events:
+            numbers.setdefault(events[id(registration)], []).append(number)
+    for number, write in enumerate(watched.python.numbers, len(registrations)):
+        numbers[python_event(write)] = [number]
+    return watched.modules.modules(numbers)
+
+
+# Note [Calls that are refused]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# A package may catch the error of a call that PyTorch refuses. In another order of imports it may be another call that
+# is refused, so it is not enough to record what was accepted:
+#
+# - where a call of another module, or C++, is about the same operator or namespace, the refused call is a registration
+#   like any other, and an engine refuses it again in the orders in which PyTorch does;
+# - where PyTorch has the operator itself, which is no part of the record, nobody can say what would come of another
+#   order. Such a call is listed as a refused registration of torch.library, which is not explored;
+# - where no other module has to do with it, it is refused in any order, and so is a second def by one module. It is
+#   reported, and the record does not have it.
+
+
+class _Refused:
+    """What becomes of the calls that were refused. See Note [Calls that are refused].
+
+    Attributes:
+        written: all calls that are registrations of the record, in order, with those that were accepted.
+        unwritten: those that may depend on order and cannot be explored.
+        always: those that are refused in any order.
+    """
+
+    def __init__(self, calls: Sequence[WatchedCall], native: Sequence[Registered], before: Mapping[str, str]) -> None:
+        self.written: list[WatchedCall] = []
+        self.unwritten: list[WatchedCall] = []
+        self.always: list[WatchedCall] = []
+        modules = self._modules = dict[str, set[str]]()
+        for one in native:
+            modules.setdefault(f"_ {one.key}" if isinstance(one, Fallback) else _base(one.operator), set()).add("")
+        for call in calls:
+            for about in _about(call):
+                modules.setdefault(about, set()).add(call.site.module)
+        own: dict[str, frozenset[OperatorName]] = {}
+        for call in calls:
+            own[call.site.module] = own.get(call.site.module, frozenset()) | (
+                frozenset() if call.refused else _defs(call)
+            )
+        known = {name.partition(".")[0] for name in before}
+        for call in calls:
+            names = _about(call)
+            if not call.refused:
+                self.written.append(call)
+            elif (_defs(call) & own.get(call.site.module, frozenset())) or not any(
+                modules[each] - {call.site.module} for each in names
+            ):
+                self.always.append(call)
+            elif names & known:
+                self.unwritten.append(call)
+            else:
+                self.written.append(call)
+
+    def meets(self, call: WatchedCall) -> bool:
+        """Whether another module has to do with what this call is about. See Note [Calls that are taken back]."""
+        return any(self._modules.get(each, set()) - {call.site.module} for each in _about(call))
+
+
+# Note [Calls that are taken back]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# What an import registers and releases again is no registration of the record. Yet it may depend on order: where the
+# module of another registration comes first, a def or a claim that was only there for a while is refused, and PyTorch
+# keeps the function of a released kernel for calls under a mode. No rule of an engine makes a registration that is
+# released before the next module begins, so such a call is listed as a registration of torch.library that was removed,
+# which is not explored, and nothing is proved. Where no other module has to do with it, it is left out, unless the
+# garbage collector released it, which another order may find in another place.
+
+
+def _base(operator: OperatorName) -> str:
+    return f"{operator.namespace}::{operator.name}"
+
+
+def _about(call: WatchedCall) -> frozenset[str]:
+    """What a call is about: operators without their overloads, a namespace that it claims, the key of a fallback."""
+    if call.claims:
+        return frozenset((call.namespace,))
+    found = {f"_ {one.key}" for one in (*call.made, *call.content) if isinstance(one, Fallback)}
+    if call.operator:
+        found.add(f"{call.namespace}::{call.operator.rpartition('::')[2].partition('.')[0]}")
+    return frozenset(found)
+
+
+def _defs(call: WatchedCall) -> frozenset[OperatorName]:
+    """The operators that a call defines, or would."""
+    return frozenset(_qualified(call, one) for one in (*call.made, *call.content) if isinstance(one, Def))
+
+
+def _call_text(call: WatchedCall) -> str:
+    name = f"{call.namespace}::{call.operator.rpartition('::')[2]}" if call.operator else call.namespace
+    return f"{call.function or ('Library' if call.claims else 'a registration')} for {name}"
+
+
+def _not_written(call: WatchedCall, roots: tuple[str, ...], effect: WriteEffect) -> PythonRegistration:
+    name = f"{call.namespace}::{call.operator.rpartition('::')[2] or '*'}"  # a claim and a fallback have none
+    made = (*call.made, *call.content)
+    keys = " ".join(dict.fromkeys(str(one.key) for one in made if isinstance(one, Impl | Fallback) and one.key))
+    kind = "Library" if call.claims else "def" if any(isinstance(one, Def) for one in made) else "impl"
+    called = str(call.function or ("fallback" if any(isinstance(one, Fallback) for one in made) else kind))
+    return PythonRegistration("torch_library", name, keys, site=_chain(call.site, roots), call=called, effect=effect)
+
+
+class _Reader:
+    """Reads what PyTorch prints. What cannot be read is one finding about one operator, and costs nothing else."""
+
+    def __init__(self, roots: tuple[str, ...]) -> None:
+        self._roots = roots
+        self._found: dict[str, None] = {}
+
+    @property
+    def unreadable(self) -> tuple[str, ...]:
+        """What could not be read, a sentence each."""
+        return tuple(self._found)
+
+    def dump(self, name: str, text: str | None) -> RecordedOperator | None:
+        """An operator from its dump; None where there is none."""
+        try:
+            return None if text is None else read_dump(text)
+        except (DispatchLabError, ValueError) as error:
+            self._note(name, "its dump", error)
+            return None
+
+    def registrations(self, operator: RecordedOperator, *, def_only: bool = False) -> Iterator[Def | Impl]:
+        """The def and the kernels of an operator, of each key the oldest first."""
+        name = str(operator.name)
+        if operator.schema is not None:
+            try:
+                schema = parse_printed(operator.schema)
+            except ParseError as error:
+                self._note(name, f"its schema {_short(operator.schema)}", error)
+            else:
+                yield Def(schema, operator.alias, tags_of(operator), without_root(operator.debug, self._roots))
+        for kernel in () if def_only else reversed(operator.kernels):
+            yield Impl(operator.name, kernel.key, self._kernel(name, kernel), without_root(kernel.debug, self._roots))
+
+    def call(self, call: WatchedCall) -> Iterator[Registration]:
+        """The registration that a watched call made."""
+        try:
+            yield _registration(call, self._roots)
+        except (DispatchLabError, ValueError) as error:
+            self._note(f"{call.namespace}::{call.operator}", f"the call at {call.site}", error)
+
+    def _kernel(self, name: str, kernel: RecordedKernel) -> Kernel:
+        if kernel.flags is KernelFlags.FALLTHROUGH:
+            return Kernel(KernelForm.FALLTHROUGH)
+        if kernel.inferred is None:
+            return Kernel()
+        try:
+            inferred = parse_printed_inferred(kernel.inferred)
+        except ParseError as error:
+            self._note(name, f"the type {_short(kernel.inferred)} of its kernel for {kernel.key}", error)
+            return Kernel()
+        symint = is_symint_schema(inferred)
+        return Kernel(KernelForm.UNBOXED, inferred, cpp_signature(inferred), symint=symint)
+
+    def _note(self, name: str, what: str, error: Exception) -> None:
+        self._found[f"{name}: {what} cannot be read: {_short(str(error).splitlines()[0])}"] = None
+
+
+_LONG = 120
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONG else f"{text[:_LONG]}..."
+
+
+def _operator(one: Registered) -> object:
+    return "" if isinstance(one, Fallback) else one.operator
+
+
+def _key(one: Registered) -> DispatchKey | None:
+    return None if isinstance(one, Def) else one.key
+
+
+def _written(
+    scenario: Scenario,
+    registrations: tuple[Registration, ...],
+    modules_of: Callable[[Sequence[Registration]], tuple[Module, ...]],
+) -> tuple[str, list[str]]:
+    """The text of a scenario with all registrations that can be written, and a sentence for each that cannot."""
+
+    def text(some: tuple[Registration, ...]) -> str:
+        named = operators_named_by(some)
+        return scenario_text(replace(scenario, registrations=some, operators=named, modules=modules_of(some)))
+
+    try:
+        return text(registrations), []
+    except UnwritableError:
+        pass
+    kept: list[Registration] = []
+    left_out: list[str] = []
+    for registration in registrations:
+        try:
+            text((registration,))
+        except UnwritableError as error:
+            (name,) = registration_names((registration,))
+            left_out.append(f"{name} cannot be written as a part of a scenario: {_short(error.reason)}")
+        else:
+            kept.append(registration)
+    return text(tuple(kept)), left_out
+
+
+def _chain(site: CallSite, roots: tuple[str, ...]) -> str:
+    return " via ".join(package_path(at, roots) for at in (str(site), *site.via))
+
+
+def _with_parts(calls: Sequence[WatchedCall]) -> Iterator[WatchedCall]:
+    for call in calls:
+        yield call
+        yield from call.parts
+
+
+def _qualified(call: WatchedCall, one: Def | Impl) -> OperatorName:
+    return replace(one.operator, namespace=call.namespace)
+
+
+def _registered_at(calls: Sequence[WatchedCall]) -> Iterator[tuple[str, DispatchKey | None]]:
+    """The operator and the key of each registration; a def has the key None, and a fallback no operator."""
+    for call in calls:
+        for one in call.made:
+            match one:
+                case Def():
+                    yield str(_qualified(call, one)), None
+                case Impl():
+                    yield str(_qualified(call, one)), one.key or DispatchKey.CompositeImplicitAutograd
+                case Fallback():
+                    yield "", one.key
+
+
+def _added_fallbacks(
+    watched: _WatchedImports, by_python: Counter[tuple[str, DispatchKey | None]]
+) -> Iterator[Fallback]:
+    """The backend fallbacks of C++, without PyTorch's: those that libraries brought, and others that are there now."""
+    ownership, brought = running_ownership(), watched.modules.fallbacks
+    known = {*watched.fallbacks, *brought}
+    others = [one for one in read_fallbacks(fallback_rows()) if one not in known and not by_python["", one.key]]
+    for one in (*brought, *others):
+        if PYTHON_LINE.search(one.debug) is None and not ownership.is_own_fallback(one):
+            kernel = Kernel(KernelForm.FALLTHROUGH) if one.fallthrough else Kernel()
+            yield Fallback(one.key, kernel, without_root(one.debug, watched.roots))
+
+
+def _added(
+    before: Mapping[str, str],
+    after: Mapping[str, str],
+    watched: Counter[tuple[str, DispatchKey | None]],
+    reader: _Reader,
+) -> list[RecordedOperator]:
+    """Defs and kernels that are there now, were not before, and were not watched: those of C++, PyTorch's left out.
+
+    Python libraries that are older than the watch are left out, too.
+    """
+    ownership = running_ownership()
+    found = []
+    for name, text in after.items():
+        if before.get(name) == text:
+            continue
+        now = reader.dump(name, text)
+        if now is None:
+            continue
+        old = reader.dump(name, before.get(name)) or RecordedOperator(now.name)
+        had = Counter((kernel.key, kernel.debug) for kernel in old.kernels)
+        new: list[RecordedKernel] = []
+        for kernel in now.kernels:
+            if had[kernel.key, kernel.debug]:
+                had[kernel.key, kernel.debug] -= 1
+            elif watched[name, kernel.key]:
+                watched[name, kernel.key] -= 1
+            elif PYTHON_LINE.search(kernel.debug) is None and not ownership.is_own(name, kernel.key, kernel.debug):
+                new.append(kernel)
+        is_new = now.schema is not None and old.schema is None and not watched[name, None]
+        is_new = is_new and PYTHON_LINE.search(now.debug) is None and not ownership.is_own(name, None, now.debug)
+        if is_new or new:
+            found.append(_only_new(now, new, is_new=is_new))
+    return found
+
+
+def _only_new(now: RecordedOperator, new: Sequence[RecordedKernel], *, is_new: bool) -> RecordedOperator:
+    """The operator with its new kernels alone, those of one key newest first, and its schema if that is new."""
+    by_key: dict[DispatchKey, list[RecordedKernel]] = {}
+    for kernel in new:
+        by_key.setdefault(kernel.key, []).append(kernel)
+    kernels = tuple(replace(kernel, active=at == 0) for key in sorted(by_key) for at, kernel in enumerate(by_key[key]))
+    return replace(now, kernels=kernels) if is_new else RecordedOperator(now.name, kernels=kernels)
+
+
+def _foundations(registrations: Sequence[Registration], dumps: Mapping[str, str], reader: _Reader) -> Iterator[Def]:
+    """The defs of operators of others, which kernels of the packages are for."""
+    defined = {str(one.operator.within(_home(each))) for each in registrations for one in _defs_in(each)}
+    for name in operators_named_by(registrations):
+        operator = None if str(name) in defined else reader.dump(str(name), dumps.get(str(name)))
+        for definition in () if operator is None else reader.registrations(operator, def_only=True):
+            assert isinstance(definition, Def)
+            yield definition
+
+
+def _home(registration: Registration) -> str:
+    return registration.namespace or "" if isinstance(registration, Block) else ""
+
+
+def _defs_in(registration: Registration) -> Iterator[Def]:
+    members = registration.registrations if isinstance(registration, Block) else (registration,)
+    return (one for one in members if isinstance(one, Def))
+
+
+def _namespace(touched: set[OperatorName]) -> str:
+    """The namespace of most operators, which need not write it."""
+    counts = Counter(name.namespace for name in sorted(touched, key=str))
+    return counts.most_common(1)[0][0] if counts else "test"
+
+
+def _registration(call: WatchedCall, roots: tuple[str, ...]) -> Registration:
+    debug = site_text(call.site, roots)
+    if call.claims:
+        return Claim(call.namespace, debug)
+    if call.function is None:
+        return _plain(call, debug)
+    base, _, overload = call.operator.rpartition("::")[2].partition(".")
+    operator = OperatorName("", base, overload)
+    parts = tuple(
+        TorchLibraryCall(_function(part), operator, part.on, debug=site_text(part.site, roots)) for part in call.parts
+    )
+    made = tuple(replace(_in_block(one), debug=debug) for one in call.content or call.made)
+    made_by = TorchLibraryCall(call.function, operator, call.on, parts)
+    return Block(call.namespace, BlockKind.FRAGMENT, made, None, debug, made_by)
+
+
+def _function(part: WatchedCall) -> TorchLibraryFunction:
+    assert part.function is not None
+    return part.function
+
+
+def _plain(call: WatchedCall, debug: str) -> Registration:
+    (one,) = call.content or call.made
+    match one:
+        case Def(schema=schema):
+            assert not isinstance(schema, OperatorName)
+            return replace(one, schema=clone_with_name(schema, _qualified(call, one)), debug=debug)
+        case Impl():
+            return replace(one, operator=_qualified(call, one), debug=debug)
+        case Fallback():
+            return replace(one, debug=debug)
+
+
+def _in_block(one: Registered) -> Registered:
+    """The registration as it stands in its block, where a def needs no namespace."""
+    if isinstance(one, Def) and not isinstance(one.schema, OperatorName):
+        return replace(one, schema=clone_with_name(one.schema, one.operator.without_namespace))
+    return one
+
+
+def _shown(
+    before: Mapping[str, str], after: Mapping[str, str], touched: set[OperatorName], reader: _Reader
+) -> set[str]:
+    """The debug texts that PyTorch's dumps have for what is new."""
+    texts: set[str] = set()
+    for name in map(str, touched):
+        now = reader.dump(name, after.get(name))
+        if now is None:
+            continue
+        old = reader.dump(name, before.get(name)) or RecordedOperator(now.name)
+        texts |= {now.debug} - {old.debug, ""}
+        texts |= {kernel.debug for kernel in now.kernels} - {kernel.debug for kernel in old.kernels}
+    return texts
+
+
+def _others(calls: Sequence[WatchedCall], packages: Sequence[str]) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for call in calls:
+        module = call.site.module
+        if not any(module == package or module.startswith(f"{package}.") for package in packages):
+            counts[module.partition(".")[0] or "<unknown>"] += 1
+    return dict(sorted(counts.items()))

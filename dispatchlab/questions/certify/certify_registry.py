@@ -1,0 +1,671 @@
+"""Certify a registry: hold every operator to what was proved of its pattern, in several processes.
+
+The neighbourhoods of all patterns are explored first, each once; then every operator runs sequences of its own. See
+docs/proof.md, Note [Kernels that play the same part] and Note [What a certificate stands on].
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from hashlib import sha256
+from operator import attrgetter
+from time import perf_counter
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
+
+from dispatchlab._version import __version__
+from dispatchlab.engine.footprint import Footprint
+from dispatchlab.engine.lab_engine import LabEngine
+from dispatchlab.engine.lab_space import LabSpace
+from dispatchlab.engine.semantics import Semantics
+from dispatchlab.errors import DispatchLabError
+from dispatchlab.files.journal import Journal
+from dispatchlab.model.keys import SLOT_KEYS, DispatchKey
+from dispatchlab.model.registration import Def, Impl, Registration
+from dispatchlab.model.sequence import StepSequence
+from dispatchlab.processes.executor import TaskDied, TaskExecutor, completed
+from dispatchlab.prover.compare_sequences import compare_sequences
+from dispatchlab.prover.limits import Progress
+from dispatchlab.prover.prng import SplitMix64
+from dispatchlab.prover.run_sequence import on_sandboxes
+from dispatchlab.questions.certify.certificate import (
+    Cause,
+    Certificate,
+    Certification,
+    Certified,
+    OrderReason,
+    Owner,
+    Pattern,
+    is_of_custom_op,
+    overrides_of,
+    owner_of,
+    pattern_of,
+)
+from dispatchlab.questions.certify.operator_neighbourhoods import (
+    Explored,
+    KeySequence,
+    Neighbourhood,
+    Plan,
+    explore_neighbourhood,
+    plan_of,
+    stays,
+)
+from dispatchlab.questions.certify.slot_neighbourhoods import SlotPlan, look_at, reads_more, slot_plan
+from dispatchlab.questions.certify.stale_slots import order_with_stale_slot
+from dispatchlab.records.file import registry_bytes
+from dispatchlab.records.model import Recorded, RecordedFallback, RecordedOperator
+from dispatchlab.records.replay import fallback_registration, operator_registrations
+from dispatchlab.sources.executors import executor_for
+from dispatchlab.sources.find_sources import Difference
+from dispatchlab.sources.replay_on_lab import for_registry
+
+_OPERATORS_A_TASK = 32
+_SMALL = 4_000  # edges that are worth a task of their own
+_NEIGHBOURHOODS_A_TASK = 64
+_LOOKS_A_TASK = 40
+
+Walk: TypeAlias = Literal["auto", "graph"]
+
+A = TypeVar("A")
+R = TypeVar("R")
+
+
+class NothingToCertifyError(DispatchLabError):
+    """There is no operator, so a certificate would stand on nothing."""
+
+    registry: str
+    against: str = ""
+
+    def __str__(self) -> str:
+        if self.against:
+            return (
+                f"{self.registry} has no operator to certify: each is as in {self.against}, or as PyTorch made it for "
+                "itself when a part of it was first used; certify them all with --all"
+            )
+        return f"{self.registry} has no operator to certify: nothing was selected, or everything in it was refused"
+
+
+class ProverDiedError(DispatchLabError):
+    """A process that worked on the proof died, as one that needs too much memory does.
+
+    Args:
+        how: `signal SIGKILL` or `exit code 1`.
+    """
+
+    how: str
+
+    template = "a worker process of the proof ended with {how}: use --jobs 1, or select fewer operators with --operator"
+
+
+def certification_of(
+    recorded: Recorded,
+    *,
+    name: str,
+    semantics: str = "strict",
+    operators: Sequence[RecordedOperator] | None = None,
+    jobs: int = 1,
+    cluster: str | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    partial: bool = False,
+    against: str = "",
+    checkpoint: str | None = None,
+    walk: Walk = "auto",
+) -> Certification:
+    """The certificates of a registry.
+
+    Args:
+        recorded: the registry.
+        name: what to call it.
+        semantics: `strict` or `torch-2.13`, whose footprints the proof can use.
+        operators: which operators; all when left out.
+        jobs: how many processes work at once.
+        cluster: the address of a scheduler, whose workers do the work in place of this machine.
+        progress: is called with how far it has come.
+        partial: after Ctrl-C return what was done, with `interrupted` true.
+        against: the registry whose operators were left out, for the error where none is left.
+        checkpoint: a file for what is done, from which the same call goes on.
+        walk: `auto` proves by the strongest reduction that applies to a pattern; `graph` explores all orders of
+            whatever reaches the same window of slots.
+
+    Raises:
+        NothingToCertifyError: there is no operator.
+        ClusterError: there is no such cluster, or it is lost.
+        DispatchLabError: a record cannot be read.
+    """
+    started = perf_counter()
+    chosen = tuple(recorded) if operators is None else tuple(operators)
+    if not chosen:
+        raise NothingToCertifyError(name, against)
+    rules = for_registry(semantics, torch=recorded.torch)
+    fallbacks = tuple(one for one in recorded.fallbacks if one.key in rules.existing)
+    replaced = tuple(one for one in fallbacks if stays(rules, one.key, one.debug))
+    meter = _Meter(progress, started, sum(map(_cost_of_operator, chosen)))
+    proof = _Proof()
+    certificates: dict[str, Certificate] = {}
+    steps, interrupted = 0, False
+    patterns = sorted({pattern_of(operator) for operator in chosen})
+    try:
+        with (
+            _journal(checkpoint, recorded, chosen, semantics, walk) as journal,
+            _executor(jobs, cluster) as executor,
+        ):
+            subject = _Subject(semantics, fallbacks, recorded.torch)
+            run = _Run(subject, executor, meter.tick, journal)
+            proof.take(_dispatcher_of(subject), patterns, run, meter, by_slots=walk == "auto")
+            tasks = _operator_tasks(patterns, proof, chosen)
+            for task, done in run(_certify, tasks):
+                for certificate, count in done:
+                    certificates[certificate.operator] = certificate
+                    steps += count
+                meter.add(sum(_cost_of_operator(operator) for operator, *_ in task), is_known=run.is_known)
+    except KeyboardInterrupt:
+        if not partial:
+            raise
+        interrupted = True
+    return Certification(
+        registry=name,
+        semantics=semantics,
+        certificates=tuple(certificates[name] for each in chosen if (name := str(each.name)) in certificates),
+        patterns=len(patterns),
+        neighbourhoods=len(proof.known),
+        alike=len(proof.alike),
+        by_window=len(proof.plans),
+        largest=max((each.size for each in proof.known), default=0),
+        sets=sum(each.sets for each in proof.known.values()),
+        edges=sum(each.edges for each in proof.known.values()),
+        registrations=len(fallbacks)
+        - len(replaced)
+        + sum(len(each.kernels) + (not each.is_dangling) for each in chosen if str(each.name) in certificates),
+        steps=steps,
+        replayed=sum(each.replayed for each in proof.known.values()),
+        elapsed_s=perf_counter() - started,
+        selected=len(chosen),
+        interrupted=interrupted,
+        replaced=tuple(Owner(one.key, one.debug) for one in replaced),
+        unknown=tuple(Owner(one.key, one.debug) for one in recorded.fallbacks if one.key not in rules.existing),
+    )
+
+
+def without_known(certification: Certification, difference: Difference) -> Certification:
+    """A certification of what a recording adds to a registry, without what is found in that registry already.
+
+    Args:
+        certification: the certification of the operators that differ.
+        difference: these, and what they differ from.
+    """
+    own = {str(operator.name): operator for operator in difference.operators}
+    kept: list[Certificate] = []
+    known: list[str] = []
+    for certificate in certification.certificates:
+        operator = own[certificate.operator]
+        base = None if difference.base is None else difference.base.operator(certificate.operator)
+        reasons = tuple(reason for reason in certificate.reasons if not _is_by_custom_op(reason, operator))
+        fresh = tuple(reason for reason in reasons if base is None or not _is_in(reason, operator, base))
+        if not reasons and certificate.verdict is Certified.ORDER_DEPENDENT:
+            kept.append(replace(certificate, verdict=Certified.ORDER_INDEPENDENT, reasons=()))
+        elif fresh or not reasons:
+            kept.append(replace(certificate, reasons=fresh))
+        else:
+            known.append(certificate.operator)
+    return replace(
+        certification,
+        certificates=tuple(kept),
+        against=difference.against,
+        left_out=difference.left_out,
+        lazy=difference.lazy,
+        known=tuple(known),
+    )
+
+
+def _is_by_custom_op(reason: OrderReason, own: RecordedOperator) -> bool:
+    """Whether it is about two kernels that one call of `custom_op` registers, always in one order."""
+    return reason.cause is Cause.OVERRIDE and is_of_custom_op(own, reason.keys[0], own.kernels_at(reason.keys[0]))
+
+
+def _is_in(reason: OrderReason, own: RecordedOperator, base: RecordedOperator) -> bool:
+    """Whether it is an override that has the same kernels in the base."""
+    if reason.cause is not Cause.OVERRIDE:
+        return False
+    mine, theirs = (
+        [(kernel.inferred, kernel.flags, kernel.active) for kernel in operator.kernels_at(reason.keys[0])]
+        for operator in (own, base)
+    )
+    return mine == theirs
+
+
+class _Meter:
+    """Counts work in steps of an engine, as far as they are known beforehand."""
+
+    def __init__(self, progress: Callable[[Progress], None] | None, started: float, later: int) -> None:
+        self._progress, self._started = progress, started
+        self._done, self._total, self._sets, self._before = 0, later, 0, 0
+
+    def expect(self, steps: int) -> None:
+        self._total += steps
+
+    def add(self, steps: int, sets: int = 0, *, is_known: bool) -> None:
+        """Count work; `is_known` when an earlier run has done it."""
+        self._done += steps
+        self._before += steps if is_known else 0
+        self._sets += sets
+        self.tick()
+
+    def tick(self) -> None:
+        """Report how far the work has come, though nothing may have been added."""
+        if self._progress is not None:
+            elapsed = perf_counter() - self._started
+            self._progress(Progress(self._sets, self._sets, self._done, self._total, elapsed, self._before))
+
+
+def _cost(neighbourhood: Neighbourhood) -> int:
+    return neighbourhood.size << neighbourhood.size
+
+
+def _cost_of_operator(operator: RecordedOperator) -> int:
+    return 8 * (len(operator.kernels) + 1)
+
+
+@dataclass(slots=True)
+class _Proof:
+    """What is known of the patterns.
+
+    Args:
+        known: what each neighbourhood has shown.
+        alike: those that are equal to one of these, with what a sequence over each has shown.
+        plans: the patterns that were explored by whole windows.
+    """
+
+    known: dict[Neighbourhood, Explored] = field(default_factory=dict)
+    alike: dict[Neighbourhood, str] = field(default_factory=dict)
+    plans: dict[Pattern, Plan] = field(default_factory=dict)
+
+    def take(
+        self, dispatcher: Semantics, patterns: Sequence[Pattern], run: _Run, meter: _Meter, *, by_slots: bool
+    ) -> None:
+        """Explore all patterns, each in the way that proves it with the least."""
+        rest = [*patterns]
+        if by_slots:
+            plan = slot_plan(dispatcher, patterns)
+            unproved = self._by_slots(dispatcher, plan, run, meter)
+            rest = [pattern for pattern in patterns if pattern not in plan.wanted or pattern in unproved]
+            if unproved:
+                proved = frozenset().union(*(wanted for one, wanted in plan.wanted.items() if one not in unproved))
+                needed = {plan.alike.get(each, each) for each in proved}
+                self.known = {each: found for each, found in self.known.items() if each in needed}
+                self.alike = {each: found for each, found in self.alike.items() if each in proved}
+        for pattern in rest:
+            self.plans[pattern] = plan_of(dispatcher, pattern)
+            meter.tick()
+        self.known |= _explore(list(self.plans.values()), run, meter)
+
+    def _by_slots(self, dispatcher: Semantics, plan: SlotPlan, run: _Run, meter: _Meter) -> set[Pattern]:
+        meter.expect(sum(map(_cost, plan.explored)))
+        for task, done in run(_explore_some, _batches(plan.explored)):
+            self.known.update(zip(task, done, strict=True))
+            meter.add(sum(map(_cost, task)), sum(explored.sets for explored in done), is_known=run.is_known)
+        for looked_at, looks in run(_look_at_some, _batches(plan.alike, most=_LOOKS_A_TASK)):
+            self.alike.update(zip(looked_at, looks, strict=True))
+        return plan.unproved(dispatcher, self.known, self.alike)
+
+    def decided(self, pattern: Pattern) -> tuple[str, tuple[Explored, ...]]:
+        """Why a pattern is not decided, empty when it is; and what leaves its slots stale."""
+        plan = self.plans.get(pattern)
+        if plan is None:
+            return "", ()
+        trouble = plan.trouble_with(self.known)
+        return trouble, () if trouble else plan.stale_of(self.known)
+
+
+def _explore(plans: Sequence[Plan], run: _Run, meter: _Meter) -> dict[Neighbourhood, Explored]:
+    """Explore until no footprint leaves its neighbourhood; what is not needed in the end is left out."""
+    known: dict[Neighbourhood, Explored] = {}
+    open_plans = list(plans)
+    while open_plans:
+        wanted = frozenset().union(*(plan.to_explore() for plan in open_plans)) - known.keys()
+        meter.expect(sum(map(_cost, wanted)))
+        for task, done in run(_explore_some, _batches(wanted)):
+            known.update(zip(task, done, strict=True))
+            meter.add(sum(map(_cost, task)), sum(explored.sets for explored in done), is_known=run.is_known)
+        open_plans = [plan for plan in open_plans if plan.grow(known)]
+    needed = frozenset().union(*(plan.to_explore() for plan in plans))
+    return {neighbourhood: known[neighbourhood] for neighbourhood in sorted(needed, key=attrgetter("rank"))}
+
+
+def _batches(
+    wanted: Iterable[Neighbourhood], *, most: int = _NEIGHBOURHOODS_A_TASK
+) -> Iterator[tuple[Neighbourhood, ...]]:
+    """The largest first, each alone; small ones together, `most` at most."""
+    batch: list[Neighbourhood] = []
+    cost = 0
+    for neighbourhood in sorted(wanted, key=attrgetter("rank"), reverse=True):
+        batch.append(neighbourhood)
+        cost += _cost(neighbourhood)
+        if cost >= _SMALL or len(batch) >= most:
+            yield tuple(batch)
+            batch, cost = [], 0
+    if batch:
+        yield tuple(batch)
+
+
+_OperatorTask: TypeAlias = tuple[RecordedOperator, int, str, tuple[Explored, ...], bool]
+
+
+def _operator_tasks(
+    patterns: Sequence[Pattern], proof: _Proof, operators: Sequence[RecordedOperator]
+) -> list[tuple[_OperatorTask, ...]]:
+    decided = {pattern: (number, *proof.decided(pattern)) for number, pattern in enumerate(patterns)}
+    tasks: list[_OperatorTask] = []
+    seen: set[Pattern] = set()
+    for operator in operators:
+        pattern = pattern_of(operator)
+        tasks.append((operator, *decided[pattern], pattern not in seen))
+        seen.add(pattern)
+    return [tuple(tasks[at : at + _OPERATORS_A_TASK]) for at in range(0, len(tasks), _OPERATORS_A_TASK)]
+
+
+# -- one operator
+
+_STALE = "stale slot"
+
+
+def certify_operator(
+    semantics: Semantics,
+    operator: RecordedOperator,
+    number: int,
+    trouble: str,
+    stale: Sequence[Explored],
+    footprint: Footprint | None = None,
+) -> tuple[Certificate, int]:
+    """The certificate of an operator, and how many steps were run for it.
+
+    Args:
+        semantics: the dispatcher, with the fallbacks of the registry.
+        operator: the operator.
+        number: of its pattern.
+        trouble: why its pattern is not decided.
+        stale: what leaves slots behind in its pattern.
+        footprint: records what its refreshes read, which is looked at, too.
+    """
+    name = str(operator.name)
+    if trouble:
+        return Certificate(name, Certified.NOT_DECIDED, number, (), trouble), 0
+    bench = _Bench(semantics, operator, footprint)
+    slots = frozenset().union(*(each.stale for each in stale))
+    wrong = bench.both_ways() or bench.random_sequence(slots) or bench.reads()
+    if wrong:
+        return Certificate(name, Certified.NOT_DECIDED, number, (), wrong), bench.steps
+    reasons = [*bench.overrides()]
+    for each in stale:
+        reason = bench.stale(each)
+        if reason is None:
+            text = "a counterexample of its pattern does not show on the operator itself"
+            return Certificate(name, Certified.NOT_DECIDED, number, (), text), bench.steps
+        reasons.append(reason)
+    verdict = Certified.ORDER_DEPENDENT if reasons else Certified.ORDER_INDEPENDENT
+    return Certificate(name, verdict, number, tuple(reasons)), bench.steps
+
+
+class _Bench:
+    """Runs sequences on one operator with the fallbacks of the registry in force."""
+
+    def __init__(self, semantics: Semantics, operator: RecordedOperator, footprint: Footprint | None) -> None:
+        self.operator = operator
+        self.semantics = semantics
+        self.steps = 0
+        self.registrations: tuple[Def | Impl, ...] = operator_registrations(operator)
+        if footprint is not None:
+            footprint.forget()
+        self.footprint = footprint
+        watched = self.semantics if footprint is None else footprint.watched
+        self.space = LabSpace(self.registrations, [operator.name], watched)
+        self.engine = LabEngine(self.semantics)
+
+    def both_ways(self) -> str:
+        """Whether everything is accepted with the def first and with the def last; a sentence when not."""
+        forward = range(len(self.registrations))
+        for sequence in (forward, [*forward[1:], *forward[:1]]):
+            state = self.space.empty()
+            for index in sequence:
+                state, refusal = self.space.register(state, index)
+                self.steps += 1
+                if refusal is not None:
+                    return f"a registration was refused: {refusal.message}"
+        return ""
+
+    def random_sequence(self, may_be_stale: frozenset[int]) -> str:
+        """Whether a random sequence keeps to what was proved of the pattern; a sentence when not."""
+        count = len(self.registrations)
+        newer = _newer_of(self.registrations)
+        random, state, mask = SplitMix64(count), self.space.empty(), 0
+        allowed = {str(SLOT_KEYS[slot]) for slot in may_be_stale}
+        for _ in range(3 * count):
+            index = random.below(count)
+            if mask >> index & 1:
+                state = self.space.release(state, index)
+            elif mask & newer[index]:
+                continue
+            else:
+                state, refusal = self.space.register(state, index)
+                if refusal is not None:
+                    return f"a registration was refused: {refusal.message}"
+            mask ^= 1 << index
+            self.steps += 1
+            for violation in self.space.violations(state):
+                if violation.rule != _STALE or not allowed.issuperset(violation.keys):
+                    return f"a sequence over the whole operator breaks what its pattern keeps: {violation}"
+        return ""
+
+    def reads(self) -> str:
+        """Whether a refresh looked at what decides about none of its slots; a sentence when it did."""
+        if self.footprint is not None and (self.footprint.strays or reads_more(self.semantics, self.footprint.reads)):
+            return next(iter(sorted(self.footprint.strays)), "a refresh reads keys that decide about none of its slots")
+        return ""
+
+    def overrides(self) -> Iterable[OrderReason]:
+        """Each key with several kernels, with two sequences that end differently."""
+        for key, kernels in overrides_of(self.operator):
+            numbers = [at for at, one in enumerate(self.registrations) if isinstance(one, Impl) and one.key is key]
+            pair = numbers[-2:]
+            if not self._tell((pair[0], pair[1]), (pair[1], pair[0])):
+                continue
+            owners = tuple(Owner(key, self.registrations[at].debug) for at in pair)
+            winner, *losers = map(owner_of, kernels)
+            yield OrderReason(Cause.OVERRIDE, (key,), owners, (0, 1), (1, 0), winner, tuple(losers))
+
+    def stale(self, explored: Explored) -> OrderReason | None:
+        """Slots that stay stale, with two sequences of this operator that show it; None when they do not."""
+        sequences = [self._sequence(sequence) for sequence in explored.sequences]
+        if not self._tell(sequences[0], sequences[1]):
+            return None
+        pattern, in_force = pattern_of(self.operator), False
+        for slot in sorted(explored.stale):
+            order = order_with_stale_slot(self.semantics, pattern, slot)
+            in_force = order is not None and self._ends_stale(order, slot)
+            if in_force:
+                break
+        keys = tuple(SLOT_KEYS[slot] for slot in sorted(explored.stale))
+        return self._reason(keys, sequences[0], sequences[1], in_force=in_force)
+
+    def _ends_stale(self, order: Sequence[DispatchKey], slot: int) -> bool:
+        state = self.space.empty()
+        kernels = tuple((key, False) for key in order)
+        for index in self._sequence(kernels if self.operator.is_dangling else ((None, False), *kernels)):
+            state, _ = self.space.register(state, index)
+            self.steps += 1
+        return any(str(SLOT_KEYS[slot]) in violation.keys for violation in self.space.violations(state))
+
+    def _sequence(self, keys: KeySequence) -> StepSequence:
+        """A sequence in keys as one of this operator: the kernels of a key in their order, its def for None."""
+        at: dict[DispatchKey | None, list[int]] = {}
+        for number, one in enumerate(self.registrations):
+            at.setdefault(one.key if isinstance(one, Impl) else None, []).append(number)
+        sequence: list[int] = []
+        for key, released in keys:
+            sequence += [~number for number in at[key]] if released else at[key]
+        return tuple(sequence)
+
+    def _tell(self, expected: Sequence[int], actual: Sequence[int]) -> bool:
+        self.steps += len(expected) + len(actual)
+        sessions = on_sandboxes(self.engine, self.registrations, [self.operator.name])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of kernels that are overridden: that is what is shown
+            return compare_sequences(sessions, tuple(expected), tuple(actual)) is not None
+
+    def _reason(
+        self, keys: tuple[DispatchKey, ...], expected: Sequence[int], actual: Sequence[int], *, in_force: bool
+    ) -> OrderReason:
+        numbers = sorted({~step if step < 0 else step for step in (*expected, *actual)})
+        index = {number: at for at, number in enumerate(numbers)}
+        owners = tuple(
+            Owner(one.key if isinstance(one, Impl) else None, one.debug)
+            for one in (self.registrations[number] for number in numbers)
+        )
+        sequences = [
+            tuple(~index[~step] if step < 0 else index[step] for step in sequence) for sequence in (expected, actual)
+        ]
+        return OrderReason(Cause.STALE, keys, owners, sequences[0], sequences[1], in_force=in_force)
+
+
+def _newer_of(registrations: Sequence[Registration]) -> list[int]:
+    """For each registration the kernels that came after it at its key, as a mask."""
+    masks = []
+    for at, one in enumerate(registrations):
+        newer = 0
+        for other in range(at + 1, len(registrations)):
+            later = registrations[other]
+            if isinstance(one, Impl) and isinstance(later, Impl) and one.key is later.key:
+                newer |= 1 << other
+        masks.append(newer)
+    return masks
+
+
+# -- processes
+
+
+@contextmanager
+def _journal(
+    path: str | None, recorded: Recorded, chosen: Sequence[RecordedOperator], semantics: str, walk: Walk
+) -> Iterator[Journal | None]:
+    """The journal of a checkpoint."""
+    if path is None:
+        yield None
+        return
+    names = sha256("\n".join(str(operator.name) for operator in chosen).encode()).hexdigest()
+    run = {
+        "the command": "certify",
+        "the version of dispatchlab": __version__,
+        "--semantics": semantics,
+        "--walk": walk,
+        "the registry": sha256(registry_bytes(recorded)).hexdigest(),
+        "the choice of operators": names,
+    }
+    with Journal(path, run) as journal:
+        yield journal
+
+
+def _executor(jobs: int, cluster: str | None) -> AbstractContextManager[TaskExecutor | None]:
+    """Where tasks run; what runs is ended at once when the work is stopped."""
+    return nullcontext() if jobs < 2 and cluster is None else executor_for(jobs, cluster)
+
+
+class _Subject(NamedTuple):
+    """The dispatcher of the operators: its semantics, and the registry's fallbacks and PyTorch."""
+
+    semantics: str
+    fallbacks: tuple[RecordedFallback, ...]
+    torch: str
+
+
+@lru_cache(maxsize=2)
+def _dispatcher_of(subject: _Subject) -> Semantics:
+    """The same for every task in a process, which makes it once."""
+    return replace(
+        for_registry(subject.semantics, torch=subject.torch),
+        fallbacks=tuple(map(fallback_registration, subject.fallbacks)),
+    )
+
+
+@lru_cache(maxsize=2)
+def _footprint_of(subject: _Subject) -> Footprint:
+    """What refreshes read on whole operators, for all tasks in a process."""
+    return Footprint(_dispatcher_of(subject))
+
+
+def _explore_some(task: tuple[_Subject, tuple[Neighbourhood, ...]]) -> list[Explored]:
+    subject, some = task
+    dispatcher = _dispatcher_of(subject)
+    return [explore_neighbourhood(dispatcher, each) for each in some]
+
+
+def _look_at_some(task: tuple[_Subject, tuple[Neighbourhood, ...]]) -> list[str]:
+    subject, some = task
+    dispatcher = _dispatcher_of(subject)
+    return [look_at(dispatcher, each) for each in some]
+
+
+def _certify(task: tuple[_Subject, tuple[_OperatorTask, ...]]) -> list[tuple[Certificate, int]]:
+    subject, some = task
+    dispatcher = _dispatcher_of(subject)
+    certificates = []
+    for operator, number, trouble, stale, is_first in some:
+        footprint = _footprint_of(subject) if is_first else None
+        certificates.append(certify_operator(dispatcher, operator, number, trouble, stale, footprint))
+    return certificates
+
+
+class _Run:
+    """Runs tasks; gives each with its result, in no promised order.
+
+    Args:
+        subject: what every task is given besides.
+        executor: where they run; None for here.
+        tick: is called now and then while they are waited for.
+        journal: has what an earlier run has done, by the number of the call and of the task, which are the same in
+            every run, and keeps what this one does.
+    """
+
+    def __init__(
+        self, subject: _Subject, executor: TaskExecutor | None, tick: Callable[[], None], journal: Journal | None
+    ) -> None:
+        self._subject, self._executor, self._tick, self._journal = subject, executor, tick, journal
+        self._calls = 0
+        self.is_known = False  # whether what it gave last was known from the journal
+
+    def __call__(self, work: Callable[[tuple[_Subject, A]], R], tasks: Iterable[A]) -> Iterator[tuple[A, R]]:
+        journal = self._journal
+        if journal is None:
+            yield from ((task, result) for _, task, result in self._worked(work, tasks))
+            return
+        name = f"{work.__name__} {self._calls}"
+        self._calls += 1
+        todo: list[A] = []
+        numbers: list[int] = []
+        for number, task in enumerate(tasks):
+            known = journal.records(f"{name} {number}")
+            if known:
+                self.is_known = True
+                yield task, known[-1]
+            else:
+                todo.append(task)
+                numbers.append(number)
+        self.is_known = False
+        for at, task, result in self._worked(work, todo):
+            journal.add(f"{name} {numbers[at]}", result)
+            yield task, result
+
+    def _worked(self, work: Callable[[tuple[_Subject, A]], R], tasks: Iterable[A]) -> Iterator[tuple[int, A, R]]:
+        if self._executor is None:
+            for number, task in enumerate(tasks):
+                yield number, task, work((self._subject, task))
+            return
+        for number, (_, task), future in completed(
+            self._executor, work, ((self._subject, task) for task in tasks), tick=self._tick
+        ):
+            try:
+                result = future.result()
+            except TaskDied as died:
+                raise ProverDiedError(died.how) from None
+            yield number, task, result

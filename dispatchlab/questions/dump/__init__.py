@@ -1,0 +1,17 @@
+"""What the dispatcher holds for an operator: dumps, tables with their reasons, listings, versions side by side.
+
+- `across_versions`: one operator in every bundled version of PyTorch: its schema, its kernels, and what its slots hold.
+- `across_versions_blocks`: operators across versions as blocks and as JSON: a row for each stretch of versions that
+  agree.
+- `inspect_operators`: inspect operators of a scenario, a registry or the installed PyTorch, with the reasons behind
+  their tables.
+- `listing_blocks`: registries as blocks and as JSON: listings and counts.
+- `operator_blocks`: an operator as blocks: what it is, what is stale, its kernels with the keys that run them, and who
+  lost.
+- `operator_text`: the plain text of operators: the dump with its table, what Python registers, and the steps that were
+  refused.
+- `python_layer_blocks`: what Python has registered for an operator as blocks, and how much each registry has.
+- `python_layer_json`: what Python has registered, as JSON; a field is never renamed or dropped within a version.
+- `table_groups`: the dispatch table of an operator grouped by kernel: which keys run it and why, where it lost, and
+  what is stale.
+"""

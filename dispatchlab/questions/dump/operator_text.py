@@ -1,0 +1,75 @@
+"""The plain text of operators: the dump with its table, what Python registers, and the steps that were refused."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from itertools import groupby
+
+from dispatchlab.escape import printable
+from dispatchlab.model.dump_format import parse_table, row_text
+from dispatchlab.model.python_layer import REGISTRY_NAMED, PythonRegistry
+from dispatchlab.model.python_view import PythonRow
+from dispatchlab.model.sequence import Step, format_sequence
+from dispatchlab.model.snapshot import Refusal, Snapshot
+
+NO_LINE = "(no line known)"
+
+
+def operator_text(snapshot: Snapshot, *, keys: Collection[str] = ()) -> str:
+    """The dump of an operator, an empty line, and its table; below, the overloads that are tried before it.
+
+    Args:
+        snapshot: the operator.
+        keys: the rows of the table that are shown; all of them when there are none.
+    """
+    overloads = f"\n{snapshot.overloads}" if snapshot.overloads else ""
+    return f"{snapshot.dump}\n{only_rows(snapshot.table, keys)}{overloads}"
+
+
+def only_rows(table: str, keys: Collection[str]) -> str:
+    """The rows of a table that are about `keys`; all of them when there are none."""
+    if not keys:
+        return table
+    return "".join(row_text(key, str(entry)) for key, entry in parse_table(table).items() if key.name in keys)
+
+
+def python_text(rows: Sequence[PythonRow]) -> str:
+    """What each registry of Python holds and when it applies, then a line for each registration."""
+    lines = []
+    for registry, title, some in by_registry(rows):
+        lines.append(f"{title}, {registry.applies}")
+        for row in some:
+            one = row.registration
+            key = f"{one.key}: " if one.key else ""
+            over = "".join(f"; in place of {' '.join(filter(None, each))}" for each in row.overrides)
+            marks = "".join(f" [{mark}]" for mark in python_marks(row))
+            lines.append(f"  {key}{one.function} at {one.site or NO_LINE}{marks}{over}")
+    return "".join(f"{printable(line)}\n" for line in lines)
+
+
+def by_registry(rows: Sequence[PythonRow]) -> Iterator[tuple[PythonRegistry, str, list[PythonRow]]]:
+    """Each registry with its title, which names the import that fills it, and its rows."""
+    for name, some in groupby(rows, key=lambda row: row.registration.registry):
+        registry = REGISTRY_NAMED[name]
+        yield registry, f"{registry.title}{f' (import {registry.needs})' if registry.needs else ''}", list(some)
+
+
+def python_marks(row: PythonRow) -> Iterator[str]:
+    """What is unusual about a registration."""
+    one = row.registration
+    if not one.active:
+        yield "overridden"
+    if one.needs != one.described.needs:
+        yield f"import {one.needs}"
+
+
+def refused_step_text(step: Step, registration: str, refusal: Refusal) -> str:
+    """A line about a step that the dispatcher refused.
+
+    Args:
+        step: the step.
+        registration: what it registers or releases, in words.
+        refusal: why it was refused.
+    """
+    verb = "could not be released" if step < 0 else "was refused"
+    return f"{format_sequence((step,))} {registration} {verb}: {refusal.kind}: {refusal.message}"

@@ -1,0 +1,69 @@
+"""What Python has registered for an operator as blocks, and how much each registry has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from dispatchlab.model.python_layer import PYTHON_REGISTRIES, PythonLayer, unread_registries
+from dispatchlab.model.python_view import PythonRow
+from dispatchlab.questions.dump.operator_text import NO_LINE, by_registry, python_marks
+from dispatchlab.questions.dump.python_layer_json import layer_counts, layer_value
+from dispatchlab.views.blocks import Block, Line, Section, between, source, warn
+from dispatchlab.views.formatting import counted
+from dispatchlab.views.view import View
+
+
+def python_screen(rows: Sequence[PythonRow], *, name: str | None = None) -> Iterator[Block]:
+    """The registrations for a terminal, with a title for each registry.
+
+    Args:
+        rows: the registrations.
+        name: the operator, when nothing before has named it.
+    """
+    if name is not None:
+        yield Line(name, "strong")
+    for registry, title, some in by_registry(rows):
+        lines = tuple(line for row in some for line in _row(row))
+        yield Section(title, (Line(registry.applies, "quiet", indent=2, hang=0), *lines))
+
+
+def _row(row: PythonRow) -> Iterator[Line]:
+    one = row.registration
+    key = f"{one.key}: " if one.key else ""
+    marks = tuple(warn(f" [{mark}]") for mark in python_marks(row))
+    yield Line((f"{key}{one.function} ", source(one.site or NO_LINE, "quiet"), *marks), indent=2, hang=4)
+    for over in row.overrides:
+        where = (source(over.site, "quiet"),) if over.site else ()
+        yield Line(between((warn(f"in place of {over.what}"), *where), " "), indent=4, hang=4)
+
+
+def layer_view(layer: PythonLayer, *, source: str) -> View[object]:
+    """How much each registry has: a line for each.
+
+    Args:
+        layer: what Python has registered.
+        source: where it comes from.
+    """
+    width = max(len(registry.name) for registry in PYTHON_REGISTRIES) + 2
+    lines = [Line(text, label=name, width=width) for name, text in _counts(layer)]
+    return View(layer_value(layer, source=source), lines=lambda _: lines)
+
+
+def _counts(layer: PythonLayer) -> Iterator[tuple[str, str]]:
+    """The name of each registry, and what it has."""
+    registrations, operators = layer_counts(layer)
+    unread = unread_registries(layer)
+    for registry in PYTHON_REGISTRIES:
+        if registry.name in layer.missing:
+            counts = f"not found here, looked for at {registry.home}"
+        elif registry.needs in layer.not_imported:
+            counts = f"not there before {registry.needs} is imported"
+        elif registry.name in unread:
+            counts = "not in this recording, which was made before it was read"
+        else:
+            by_import = {needs: count for (name, needs), count in registrations.items() if name == registry.name}
+            several, made = operators[registry.name], sum(by_import.values())
+            counts = f"{several:>5,} operator{'' if several == 1 else 's'}, {counted(made, 'registration')}"
+            late = {needs: count for needs, count in by_import.items() if needs != registry.needs}
+            counts += "".join(f", {count:,} of them with {needs}" for needs, count in sorted(late.items()))
+        yield registry.name, counts

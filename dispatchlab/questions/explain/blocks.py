@@ -1,0 +1,336 @@
+"""Explanations of calls as blocks, and as JSON (docs/json.md): which kernel runs, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from dispatchlab.escape import printable
+from dispatchlab.model.key_set import DispatchKeySet, functionality_bit
+from dispatchlab.model.keys import AUTOCAST_KEYS, FUNCTIONALITY_KEYS
+from dispatchlab.model.operator_view import OUTRANKED
+from dispatchlab.model.profile import CALLS, model_for, other_keys_of_calls
+from dispatchlab.questions.explain.explain_operator import ExplainedOperator
+from dispatchlab.questions.explain.mode_facts import MODES
+from dispatchlab.questions.explain.result import (
+    ArgumentKeys,
+    CallExplanation,
+    Chosen,
+    Hop,
+    Implementation,
+    LeftOut,
+    ModeExplanation,
+    ThreadKeys,
+    by_priority,
+)
+from dispatchlab.views.as_json import as_json, fields_of
+from dispatchlab.views.blocks import (
+    REASON_MOODS,
+    Block,
+    Frame,
+    Inline,
+    Line,
+    Mood,
+    Section,
+    Span,
+    bad,
+    quiet,
+    source,
+    strong,
+    warn,
+)
+from dispatchlab.views.text import text_of
+from dispatchlab.views.view import View
+
+
+def explanation_view(explained: ExplainedOperator) -> View[ExplainedOperator]:
+    """How an explanation is shown."""
+    return View(explained, lines=_lines, screen=_screen, torch=explained.inspection.build)
+
+
+def explanation_text(call: CallExplanation, *, no_answer: str = "", under: ModeExplanation | None = None) -> str:
+    """An explanation as plain text; what is no answer says so first."""
+    return text_of(call_blocks(call, no_answer=no_answer, under=under))
+
+
+# -- what all formats show
+
+
+def set_text(keys: DispatchKeySet) -> str:
+    """A set, highest priority first."""
+    return ", ".join(map(str, by_priority(keys))) or "(empty)"
+
+
+def functionalities_text(keys: DispatchKeySet) -> str:
+    """The functionalities of a set, highest priority first: what it excludes, whatever the backend.
+
+    The autocast keys are one when all ten are there.
+    """
+    names = [str(key) for key in reversed(FUNCTIONALITY_KEYS[1:]) if keys.bits & functionality_bit(key)]
+    autocast = [name for name in names if name.startswith("Autocast")]
+    if len(autocast) == len(AUTOCAST_KEYS):
+        first = names.index(autocast[0])
+        names[first : first + len(AUTOCAST_KEYS)] = ["Autocast*"]
+    return ", ".join(names) or "(empty)"
+
+
+def argument_text(argument: ArgumentKeys) -> str:
+    """`self (Tensor), cuda: AutogradCUDA, CUDA`."""
+    note = f" ({argument.note})" if argument.note else ""
+    return f"{argument.name} ({argument.type}), {printable(argument.given)}: {set_text(argument.keys)}{note}"
+
+
+def left_out_text(left: LeftOut) -> str:
+    """`BackendSelect, fallthrough: fn [backend fallback]`."""
+    whose = f": {printable(left.debug)} [{left.reason}]" if left.debug else ""
+    return f"{left.key}, {left.why}{whose}"
+
+
+def _thread_sets(thread: ThreadKeys) -> Iterator[tuple[str, DispatchKeySet, str]]:
+    """The four sets with their titles; what is excluded is excluded for every backend."""
+    yield "global include", thread.global_included, set_text(thread.global_included)
+    yield "global exclude", thread.global_excluded, functionalities_text(thread.global_excluded)
+    yield "local include", thread.local_included, set_text(thread.local_included)
+    yield "local exclude", thread.local_excluded, functionalities_text(thread.local_excluded)
+
+
+def _mode_title(under: ModeExplanation) -> str:
+    """`under FakeTensorMode, with the Python dispatcher off`; `inside of torch.func.vmap`."""
+    facts = MODES[under.mode]
+    title = facts.title.format(option=facts.option(under.option).title)
+    if under.mode == "dtensor" or under.steps:
+        return title
+    return f"{title}, with the Python dispatcher {'on' if facts.python_dispatcher else 'off'}"
+
+
+def _mode_parts(under: ModeExplanation) -> Iterator[tuple[str, str, Implementation]]:
+    """What runs under a mode: `runs`, `then`, `symbolic` or `later`, when it runs, and the implementation."""
+    chains = [("then", "", under.chain), ("symbolic", "when a size is symbolic", under.symbolic)]
+    if under.later is not None:
+        chains.append(("later", under.later.when, under.later.chain))
+    for title, when, chain in chains:
+        for number, runs in enumerate(chain):
+            if title == "symbolic" and runs in under.chain:
+                continue
+            after = chain[number - 1].gives_up if number else ""
+            yield title if when or number else "runs", ", ".join(part for part in (when, after) if part), runs
+
+
+def _implementation_text(runs: Implementation) -> str:
+    """`the fake-tensor rule torch._subclasses.fake_impls:nonzero at torch/_subclasses/fake_impls.py:1249`."""
+    site = f" at {runs.site}" if runs.site else ""
+    return f"{runs.kind}{f', {runs.function}' if runs.function else ''}{site}"
+
+
+# -- plain text
+
+
+def _lines(explained: ExplainedOperator) -> Iterator[Block]:
+    return call_blocks(explained.explanation, no_answer=explained.no_answer, under=explained.under)
+
+
+def call_blocks(call: CallExplanation, *, no_answer: str = "", under: ModeExplanation | None = None) -> Iterator[Block]:
+    """Every fact of an explanation, a line each."""
+    if no_answer:
+        yield from (Line(no_answer), Line())
+    yield Line(call.schema)
+    arguments = [argument_text(argument) for argument in call.arguments] or ["none that decides the dispatch"]
+    yield Section("arguments", _indented(arguments))
+    yield Line("the thread")
+    yield from _indented(f"{title}: {text}" for title, _, text in _thread_sets(call.thread))
+    for number, hop in enumerate(call.hops, 1):
+        yield Section(f"{number}. {hop.kind} -> {hop.key}", _indented(_hop_texts(hop)))
+    yield from (Line(), Line(call.end))
+    if under is not None:
+        yield Section(_mode_title(under), tuple(_mode_lines(under)))
+
+
+def _indented(texts: Iterable[str]) -> tuple[Block, ...]:
+    return tuple(Line(text, indent=2) for text in texts)
+
+
+def _hop_texts(hop: Hop) -> Iterator[str]:
+    yield hop.why
+    yield f"set: {set_text(hop.start)}"
+    yield from (f"left out: {left_out_text(left)}" for left in hop.left_out)
+    if hop.left_out:
+        yield f"what remains: {set_text(hop.keys)}"
+    kernel = hop.kernel
+    if kernel is not None:
+        place = f", at {kernel.source}" if kernel.source else ""
+        yield f"kernel: {'fallthrough ' if kernel.fallthrough else ''}{kernel.debug} [{kernel.reason}]{place}"
+    if hop.refusal is not None:
+        yield f"nothing can run: {hop.refusal}"
+    if kernel is None:
+        return
+    if kernel.stale is not None:
+        yield f"the slot is stale: it should hold {kernel.stale}"
+    verb = "lost" if kernel.stale is None else "should have lost"
+    for lost in kernel.beaten:
+        why = "the kernel above comes first" if lost.why == OUTRANKED else lost.why
+        yield f"{verb}: {lost.debug} [{lost.reason}], at {lost.source}: {why}"
+
+
+def _mode_lines(under: ModeExplanation) -> Iterator[Line]:
+    for title, when, runs in _mode_parts(under):
+        first = {"runs": title, "then": f"{title}, {when}"}.get(title, when)
+        yield Line(f"{first}: {_implementation_text(runs)}", indent=2)
+        yield Line(f"{runs.where}: {runs.why}", indent=4)
+    if under.unsure:
+        yield Line(under.unsure, "warn", indent=2)
+    yield from _after_the_parts(under)
+
+
+def _after_the_parts(under: ModeExplanation) -> Iterator[Line]:
+    """Each hop of a transform in a line, and what holds for every call in the mode."""
+    for number, step in enumerate(under.steps, 1):
+        yield Line((strong(f"{number}. {step.key}:"), f" {step.why}"), indent=2, hang=3)
+    for note in under.notes:
+        yield Line(note, "quiet", indent=2)
+
+
+# -- a terminal: the keys whose kernels run first, then why
+
+_WIDTH = 11
+
+
+def _screen(explained: ExplainedOperator) -> Iterator[Block]:
+    call, under = explained.explanation, explained.under
+    refused = any(hop.refusal is not None for hop in call.hops)
+    mood: Mood = "warn" if explained.no_answer or not call.known else "bad" if refused else "good"
+    name, bracket, rest = call.schema.partition("(")
+    lead = [
+        *([Line(explained.no_answer, "warn")] if explained.no_answer else []),
+        Line((strong(name), bracket + rest), hang=0),
+        Line(tuple(_path(call)), indent=2, hang=0),
+        Line(call.end, "emphasis" if call.known else "warn", indent=2),
+    ]
+    if under is not None:
+        lead.append(Line((strong("runs: "), Span(_implementation_text(under.runs), mood)), indent=2))
+    yield Frame(tuple(lead), mood)
+    if under is not None:
+        yield Section(_mode_title(under), tuple(_mode_fields(under)))
+    yield Section("key sets", tuple(_key_sets(call)))
+    for number, hop in enumerate(call.hops, 1):
+        yield Section(f"{number}. {hop.kind} -> {hop.key}", tuple(_hop_fields(hop)), mood=_mood(hop))
+
+
+def _path(call: CallExplanation) -> Iterator[Inline]:
+    """The keys whose kernels run, in their order."""
+    for number, hop in enumerate(call.hops):
+        yield quiet(" -> " if number else "")
+        yield Span(str(hop.key), _mood(hop), "name")
+        if hop.refusal is not None:
+            yield bad(" (no kernel runs)")
+
+
+def _mood(hop: Hop) -> Mood:
+    if hop.refusal is not None:
+        return "bad"
+    return "kernel" if hop.kernel is None else REASON_MOODS.get(hop.kernel.reason, "kernel")
+
+
+def _field(title: Inline, content: Inline, mood: Mood = "") -> Line:
+    return Line(content, mood, indent=2, label=quiet(title) if isinstance(title, str) else title, width=_WIDTH)
+
+
+def _mode_fields(under: ModeExplanation) -> Iterator[Line]:
+    for title, when, runs in _mode_parts(under):
+        yield _field(title, _implementation_text(runs))
+        yield _field("", f"({f'{when}; ' if when else ''}{runs.where}: {runs.why})", "quiet")
+    if under.unsure:
+        yield Line(under.unsure, "warn", indent=2)
+    yield from _after_the_parts(under)
+
+
+def _key_sets(call: CallExplanation) -> Iterator[Line]:
+    for argument in call.arguments:
+        note = f" ({argument.note})" if argument.note else ""
+        about = f" ({argument.type}), {argument.given}: {set_text(argument.keys)}"
+        yield Line((strong(argument.name), about, quiet(note)), indent=2)
+    if not call.arguments:
+        yield Line("no argument decides the dispatch", "quiet", indent=2)
+    for title, keys, text in _thread_sets(call.thread):
+        if keys:
+            yield Line((quiet(f"{title} of the thread: "), text), indent=2)
+
+
+def _hop_fields(hop: Hop) -> Iterator[Line]:
+    kernel = hop.kernel
+    if hop.refusal is not None:
+        yield _field("refused", bad(f"nothing can run: {hop.refusal}"))
+    if kernel is not None:
+        yield _field("kernel", _kernel(hop, kernel))
+        if kernel.stale is not None:
+            yield _field(bad("stale"), (bad("the slot is stale: it should hold "), source(kernel.stale, "bad")))
+    yield _field("key set", set_text(hop.start))
+    yield _field("", f"({hop.why})", "quiet")
+    for number, left in enumerate(hop.left_out):
+        whose = (": ", source(left.debug, "quiet"), quiet(f" [{left.reason}]")) if left.debug else ()
+        yield _field("" if number else "left out", (f"{left.key}, {left.why}", *whose))
+    if hop.left_out:
+        yield _field("remaining", strong(set_text(hop.keys)))
+    if kernel is None:
+        return
+    title = "beat" if kernel.stale is None else "should beat"
+    for number, lost in enumerate(kernel.beaten):
+        why = "" if lost.why == OUTRANKED else f" since {lost.why}"
+        place = "" if lost.source == str(hop.key) else f" at {lost.source}"
+        yield Line(
+            (source(lost.debug, "quiet"), quiet(f" [{lost.reason}]{place}{why}")),
+            indent=2,
+            label=quiet("" if number else title),
+            width=_WIDTH + (title != "beat"),
+        )
+
+
+def _kernel(hop: Hop, kernel: Chosen) -> Inline:
+    place = f" at {kernel.source}" if kernel.source not in ("", str(hop.key)) else ""
+    reason = Span(f" [{kernel.reason}]", REASON_MOODS.get(kernel.reason, ""))
+    return (warn("fallthrough " if kernel.fallthrough else ""), source(kernel.debug), reason, place)
+
+
+_KEYS_SHOWN = 4
+
+
+def explanation_notes(explained: ExplainedOperator) -> Iterator[str]:
+    """What a reader should know about the source of an explanation, a line each."""
+    inspection = explained.inspection
+    if inspection.bare and explained.explanation.hops[-1].refusal is not None:
+        yield f"{inspection.semantics} starts without PyTorch's backend fallbacks: --semantics torch-2.13 has them"
+    model = model_for(inspection.build or inspection.semantics)
+    if others := other_keys_of_calls(model):
+        more = f" and {len(others) - _KEYS_SHOWN} more" if len(others) > _KEYS_SHOWN else ""
+        shown = ", ".join(others[:_KEYS_SHOWN]) + more
+        yield f"key sets are those of {CALLS}; in {model} these keys are others, or stand elsewhere: {shown}"
+
+
+# -- JSON
+
+
+@as_json.register
+def _(value: ExplainedOperator) -> dict[str, object]:
+    inspection = value.inspection
+    return {
+        "source": inspection.source,
+        "engine": value.engine,
+        "semantics": inspection.semantics,
+        "no_answer": value.no_answer or None,
+        "privateuse1": inspection.privateuse1 or None,
+        **fields_of(value.explanation),
+        "mode": as_json(value.under),
+    }
+
+
+@as_json.register
+def _(value: ModeExplanation) -> dict[str, object]:
+    return fields_of(value, without=("call",), python_dispatcher=MODES[value.mode].python_dispatcher)
+
+
+@as_json.register
+def _(value: ThreadKeys) -> dict[str, object]:
+    return {title.replace(" ", "_"): as_json(keys) for title, keys, _ in _thread_sets(value)}
+
+
+@as_json.register
+def _(value: Hop) -> dict[str, object]:
+    return fields_of(value, without=("start",), set=value.start, assumed=False)

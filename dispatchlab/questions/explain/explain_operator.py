@@ -1,0 +1,173 @@
+"""Explain a call of an operator of any source, and find out whether the source can answer for its backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from dispatchlab.errors import DispatchLabError
+from dispatchlab.model.dump_format import Provenance
+from dispatchlab.model.profile import version_of
+from dispatchlab.questions.dump.inspect_operators import Inspection, inspect_operator
+from dispatchlab.questions.explain.argument_specs import ArgumentSpec, Described, describe_arguments
+from dispatchlab.questions.explain.hops import explain, schema_of, thread_keys
+from dispatchlab.questions.explain.mode_facts import MODES
+from dispatchlab.questions.explain.result import CallExplanation, ModeExplanation
+from dispatchlab.records.builds import backend_named, default_registry, has_kernels_for, no_answer
+from dispatchlab.sources.engines import EngineName
+from dispatchlab.sources.find_sources import LIVE, named_key
+
+if TYPE_CHECKING:
+    from dispatchlab.model.python_layer import Compiler, Decompositions, Mode, PythonLayer
+
+
+class NoPythonRecordError(DispatchLabError):
+    """A call is to be explained under a mode, and the source does not say what Python registers."""
+
+    source: str
+    missing: str
+
+    template = "{source} {missing}, so nothing can be said of a mode: record it anew, or use --from live"
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedOperator:
+    """A call, explained, and where the operator was looked at.
+
+    Args:
+        inspection: the operator and its source.
+        explanation: what the source shows.
+        no_answer: a sentence, when the source has no kernels for the backend of the call, so that what it shows is no
+            answer; else empty.
+        under: what runs under the mode that was asked for; None when none was.
+        engine: whose dispatcher was asked.
+    """
+
+    inspection: Inspection
+    explanation: CallExplanation
+    no_answer: str = ""
+    under: ModeExplanation | None = None
+    engine: EngineName = "lab"
+
+
+def explain_operator(
+    operator: str,
+    arguments: Sequence[ArgumentSpec],
+    *,
+    source: str | None = None,
+    engine: EngineName = "lab",
+    semantics: str | None = None,
+    imports: tuple[str, ...] = (),
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    mode: Mode | None = None,
+    compiler: Compiler = "inductor",
+    decompositions: Decompositions = "none",
+    report: Callable[[str], None] | None = None,
+) -> ExplainedOperator:
+    """Explain a call.
+
+    Args:
+        operator: a name, or a name without overload when that is unique.
+        arguments: as `describe_arguments` reads them.
+        source: a scenario, a registry or `live`; when left out the bundled registry that has the kernels of the call.
+        engine: see `inspect_operator`.
+        semantics: see `inspect_operator`.
+        imports: modules that the live PyTorch imports first.
+        include: the names of keys that a guard includes.
+        exclude: the names of keys that a guard excludes.
+        mode: the mode of Python that the call is made under; the hops up to it take the place of those without it.
+        compiler: the backend of torch.compile, for the mode `compile`.
+        decompositions: the table of decompositions, for the mode `make_fx`.
+        report: see `inspect_operator`.
+
+    Raises:
+        DispatchLabError: there is no such operator, or the source, an argument or a key cannot be used.
+    """
+    chosen = source is None and engine == "lab"
+    if chosen:
+        source, reason = default_registry()
+    option = compiler if mode == "compile" else decompositions if mode == "make_fx" else ""
+    if mode is not None and (source == LIVE or engine == "torch"):
+        facts = MODES[mode]
+        needed = (*facts.imports, *facts.option(option).imports)
+        imports = (*imports, *(module for module in needed if module not in imports))
+    python = mode is not None
+    inspection = inspect_operator(
+        operator, source=source, engine=engine, semantics=semantics, imports=imports, python=python, report=report
+    )
+    described = _described(inspection, arguments)
+    if chosen:
+        keys = [described.options.backend, *(key for argument in described.arguments for key in argument.keys)]
+        known, reason = default_registry(keys)
+        if known != source:
+            inspection = inspect_operator(operator, source=known, semantics=semantics, python=python, report=report)
+            described = _described(inspection, arguments)
+        if report is not None:
+            report(f"note: {reason}")
+    view = inspection.only_view
+    included, excluded = (
+        tuple(named_key(name, inspection.privateuse1) for name in names) for names in (include, exclude)
+    )
+    if mode is None:
+        under, explanation = None, explain(view, described, thread_keys(included, excluded))
+    else:
+        from dispatchlab.questions.explain.modes import RULES_OF, explain_under  # costs start-up, and few ask for it
+
+        facts = MODES[mode]
+        registries = tuple(dict.fromkeys((*facts.registries, *facts.option(option).registries)))
+        layer = _python_layer(inspection, registries)
+        under = explain_under(
+            mode,
+            view,
+            described,
+            () if layer is None else layer.of(view.name),
+            include=included,
+            exclude=excluded,
+            compiler=compiler,
+            decompositions=decompositions,
+            version=(version_of(layer.torch) if layer else None) or RULES_OF,
+        )
+        explanation = under.call
+    lacks = unanswered(explanation, source=inspection.source, build=inspection.build, imports=inspection.imports)
+    if lacks:
+        explanation = replace(explanation, end=f"in {inspection.source}: {explanation.end}")
+    return ExplainedOperator(inspection, explanation, lacks, under, engine)
+
+
+def _python_layer(inspection: Inspection, registries: tuple[str, ...]) -> PythonLayer | None:
+    """What Python registers, with all registries that a mode needs; None where it needs none and there is no record."""
+    layer = inspection.python
+    if layer is None and registries:
+        raise NoPythonRecordError(inspection.source, "has no record of what Python registers")
+    missing = [] if layer is None else [name for name in registries if name in layer.missing]
+    if missing:
+        raise NoPythonRecordError(inspection.source, f"lacks what Python keeps in {', '.join(missing)}")
+    return layer
+
+
+def _described(inspection: Inspection, arguments: Sequence[ArgumentSpec]) -> Described:
+    return describe_arguments(schema_of(inspection.only_view), arguments, privateuse1=inspection.privateuse1)
+
+
+def unanswered(explanation: CallExplanation, *, source: str, build: str, imports: Sequence[str]) -> str:
+    """Why what a source shows of a call is no answer: it has no kernels for the backend; empty where it has.
+
+    Args:
+        explanation: what it shows.
+        source: what it is called.
+        build: the version of the PyTorch that was recorded or runs; empty for none.
+        imports: the packages that it had imported.
+    """
+    for hop in explanation.hops:
+        backend = backend_named(hop.key)
+        if backend is None or has_kernels_for(build, imports, backend):
+            continue
+        # A kernel for the backend itself, or for autograd, runs wherever it is registered; any other gives way to one.
+        if hop.kernel is None or hop.kernel.reason not in _STAYS:
+            return no_answer(source, build, backend)
+    return ""
+
+
+_STAYS = (Provenance.KERNEL, Provenance.AUTOGRAD, Provenance.FALLBACK)

@@ -1,0 +1,435 @@
+"""Follow a call without running it: the key set of each hop, its kernel, and what lost to it.
+
+The first hop is exact: it is what calls compute. What a kernel redispatches to is up to the kernel: the hops after the
+first follow `kernel_rules`, and end at a kernel whose code is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from dispatchlab.call.dispatch_table import masks
+from dispatchlab.call.local_key_set import DEFAULT_EXCLUDED, DEFAULT_INCLUDED, masks_of
+from dispatchlab.call.tensor_keys import UNDEFINED_TENSOR_KEYS
+from dispatchlab.call.transform_rules import (
+    FRONT_AND_BACK,
+    FUNCTIONALIZE,
+    GRAD,
+    VMAP,
+    TransformKeys,
+    batch_refused,
+    slices_refused,
+)
+from dispatchlab.errors import DispatchLabError, ErrorKind
+from dispatchlab.model.dump_format import Provenance, parse_entry
+from dispatchlab.model.key_set import FUNCTIONALITY_BITS, DispatchKeySet
+from dispatchlab.model.keys import PER_BACKEND_FUNCTIONALITIES, RUNTIME_KEYS, DispatchKey
+from dispatchlab.model.operator_view import NO_KERNEL, OperatorView, TableRow
+from dispatchlab.model.printed_schema import parse_printed
+from dispatchlab.model.schema import FunctionSchema
+from dispatchlab.model.slot_set import keys_of, slots_of, slots_of_key
+from dispatchlab.questions.explain.argument_specs import Described
+from dispatchlab.questions.explain.kernel_rules import (
+    AUTOGRAD,
+    BUILTIN,
+    OF_TRANSFORMS,
+    Does,
+    KernelRule,
+    is_builtin_fallback,
+    rule_of,
+)
+from dispatchlab.questions.explain.result import ArgumentKeys, CallExplanation, Chosen, Hop, LeftOut, ThreadKeys
+
+
+class NotCallableError(DispatchLabError):
+    """An operator that has no schema cannot be called."""
+
+    operator: str
+
+    def __str__(self) -> str:
+        if self.operator.startswith("higher_order::"):
+            return (
+                f"{self.operator} is a higher-order operator, which has no schema and no dispatch table: "
+                f"`dispatchlab dump {self.operator}` shows the rule for each key and mode"
+            )
+        return f"{self.operator} has kernels and no def, so it cannot be called: define it with a schema first"
+
+
+def thread_keys(include: tuple[DispatchKey, ...] = (), exclude: tuple[DispatchKey, ...] = ()) -> ThreadKeys:
+    """The sets of a thread with guards for these keys; an alias key stands for its runtime keys."""
+    return ThreadKeys(DEFAULT_INCLUDED, DEFAULT_EXCLUDED, _expanded(include), _expanded(exclude))
+
+
+def _expanded(keys: tuple[DispatchKey, ...]) -> DispatchKeySet:
+    return DispatchKeySet.of(*(row for key in keys for row in (keys_of(slots_of_key(key)) if key.is_alias else (key,))))
+
+
+def schema_of(view: OperatorView) -> FunctionSchema:
+    """The schema of an operator.
+
+    Raises:
+        NotCallableError: it has none.
+        ParseError: it is one that cannot be read.
+    """
+    if view.schema is None:
+        raise NotCallableError(view.name)
+    return parse_printed(view.schema)
+
+
+def explain(
+    view: OperatorView, described: Described, thread: ThreadKeys, transforms: Sequence[TransformKeys] = ()
+) -> CallExplanation:
+    """Follow a call from its arguments to the kernel that ends it.
+
+    Args:
+        view: the operator, with its table.
+        described: its arguments, as they are outside of the transforms.
+        thread: what the thread includes and excludes.
+        transforms: the transforms that the call is made in, the outermost first. Each tensor belongs to all of them.
+
+    Raises:
+        NotCallableError: the operator has no schema.
+    """
+    schema = schema_of(view)
+    table = _Table.of(view)
+    current = start = _inside_of(transforms, described, thread)
+    hops = [_first_hop(table, start)]
+    while not isinstance(after := _after(hops[-1], current, view, schema), _End):
+        if isinstance(after, _Anew):
+            current = after.caller
+            hops.append(replace(_first_hop(table, current), why=after.why))
+        else:
+            hops.append(_hop(table, "redispatch", after.why, after.keys, (), start=after.keys))
+    end = after.why
+    if hops[-1].refusal is ErrorKind.MISSING_KERNEL:
+        end += f", as {view.name} has no kernel for {hops[-1].key}; {_kernels_there(view)}"
+    if hops[-1].refusal is not None and hops[-1].kernel is None and view.violations:
+        end += f", reported as a broken invariant, since those are checked first: {view.violations[0]}"
+    arguments = start.described
+    return CallExplanation(
+        view.name, str(schema), arguments.arguments, arguments.keys, start.thread, tuple(hops), end, known=after.known
+    )
+
+
+def _kernels_there(view: OperatorView) -> str:
+    keys = tuple(dict.fromkeys(row.key for row in view.kernels if row.active and "fallthrough" not in row.flags))
+    return f"it has kernels for {', '.join(keys)}" if keys else "it has no kernels at all"
+
+
+# -- the table that calls use
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """What each slot holds now, and the keys that calls skip."""
+
+    held: Mapping[DispatchKey, Chosen]
+    skipped: frozenset[DispatchKey]
+
+    @classmethod
+    def of(cls, view: OperatorView) -> _Table:
+        held = {DispatchKey[row.key]: chosen for row in view.table if (chosen := _chosen(row)) is not None}
+        fallthroughs = {key for key, chosen in held.items() if chosen.fallthrough}
+        return cls(held, frozenset(fallthroughs.union(DispatchKey[key] for key in view.skipped)))
+
+    def skipped_from(self, base: DispatchKeySet) -> DispatchKeySet:
+        """The final set: without the keys at which the operator falls through."""
+        return DispatchKeySet(masks(slots_of(self.skipped)).applied(base.bits))
+
+
+def _chosen(row: TableRow) -> Chosen | None:
+    if row.stale is None:
+        return None if row.reason is None else Chosen(row.debug, row.reason, row.source, row.fallthrough, row.beaten)
+    if row.stale == NO_KERNEL:
+        return None
+    held = parse_entry(row.stale)
+    return Chosen(held.debug, held.provenance, "", held.fallthrough, row.beaten, row.text or NO_KERNEL)
+
+
+# -- the hops
+
+
+def _first_hop(table: _Table, caller: _Caller) -> Hop:
+    """The hop of a new call."""
+    arguments, thread = caller.described.keys, caller.thread
+    everything = arguments | thread.included
+    applied = masks_of(thread.included, thread.excluded)
+    base = DispatchKeySet((arguments.bits | applied.included) & applied.kept)
+    keys = table.skipped_from(base)
+    left_out = [*_excluded(everything, base, thread), *_fallthroughs(table, base, keys)]
+    left_out.sort(key=lambda left: -left.key.slot)
+    why = "the keys of the arguments and those that the thread includes, without those that it excludes"
+    return _hop(table, "call", why, keys, tuple(left_out), start=everything)
+
+
+def _excluded(everything: DispatchKeySet, base: DispatchKeySet, thread: ThreadKeys) -> Iterator[LeftOut]:
+    for key in _gone(everything, base):
+        by_guard = thread.local_excluded.bits & DispatchKeySet.of(key.functionality).bits
+        yield LeftOut(key, "excluded by a guard" if by_guard else "excluded by every thread")
+
+
+def _fallthroughs(table: _Table, base: DispatchKeySet, keys: DispatchKeySet) -> Iterator[LeftOut]:
+    backend = base.highest_backend()
+    for key in _gone(base, keys):
+        # Which fallthrough counts is up to the highest backend of the call alone.
+        if key.functionality in PER_BACKEND_FUNCTIONALITIES and key.backend != (backend or 0):
+            continue
+        chosen = table.held.get(key)
+        if chosen is None or not chosen.fallthrough:
+            yield LeftOut(key, "fallthrough", reason=Provenance.FALLBACK)
+        else:
+            yield LeftOut(key, "fallthrough", chosen.debug, chosen.reason)
+
+
+def _gone(before: DispatchKeySet, after: DispatchKeySet) -> list[DispatchKey]:
+    return [key for key in before if not after.bits & DispatchKeySet.of(key.functionality).bits]
+
+
+def _hop(
+    table: _Table, kind: str, why: str, keys: DispatchKeySet, left_out: tuple[LeftOut, ...], *, start: DispatchKeySet
+) -> Hop:
+    kernel = table.held.get(RUNTIME_KEYS[keys.slot()])
+    refusal = None
+    if kernel is None:
+        nothing = keys.highest() == DispatchKey.Undefined
+        refusal = ErrorKind.NO_TENSOR_ARGUMENTS if nothing else ErrorKind.MISSING_KERNEL
+    elif kernel.reason is Provenance.AMBIGUOUS:
+        refusal = ErrorKind.AMBIGUOUS_AUTOGRADOTHER
+    elif kernel.fallthrough:
+        refusal = ErrorKind.FALLTHROUGH_EXECUTED
+    elif keys.highest() == DispatchKey.Meta and is_builtin_fallback(DispatchKey.Meta, kernel):
+        refusal = ErrorKind.MISSING_KERNEL  # all that the builtin fallback does is to raise this
+    return Hop(kind, why, start, left_out, keys, keys.highest(), kernel, refusal)
+
+
+# -- who calls
+
+
+@dataclass(frozen=True, slots=True)
+class _Caller:
+    """What a call depends on.
+
+    Args:
+        described: the arguments.
+        thread: what the thread includes and excludes.
+        transform: the innermost transform; None outside of all.
+        outer: the caller when the transform is left; None outside of all.
+    """
+
+    described: Described
+    thread: ThreadKeys
+    transform: TransformKeys | None = None
+    outer: _Caller | None = None
+
+    def has_tensors(self) -> bool:
+        """Whether an argument is a tensor, or a list of tensors that may be empty."""
+        return any(
+            "Tensor[" in argument.type or ("Tensor" in argument.type and argument.keys)
+            for argument in self.described.arguments
+        )
+
+
+def _inside_of(transforms: Sequence[TransformKeys], described: Described, thread: ThreadKeys) -> _Caller:
+    caller = _Caller(described, thread)
+    active = replace(thread, local_included=thread.local_included | FRONT_AND_BACK)
+    for transform in transforms:
+        inside = replace(
+            caller.described,
+            arguments=tuple(_inside(argument, transform) for argument in caller.described.arguments),
+            requires_grad=transform is GRAD,
+        )
+        caller = _Caller(inside, active, transform, caller)
+    return caller
+
+
+def _inside(argument: ArgumentKeys, transform: TransformKeys) -> ArgumentKeys:
+    """An argument that belongs to a transform; None for a tensor stays what it is."""
+    if "Tensor" not in argument.type or not argument.keys or argument.keys == UNDEFINED_TENSOR_KEYS:
+        return argument
+    return replace(argument, keys=transform.tensor_keys(argument.keys))
+
+
+def _enter(caller: _Caller, transform: TransformKeys) -> _Anew:
+    thread = caller.thread
+    inside = replace(
+        thread,
+        local_included=thread.local_included | transform.also_included,
+        local_excluded=transform.excluded(thread.local_excluded),
+    )
+    return _Anew(
+        replace(caller, thread=inside),
+        f"its fallback enters {transform.name}, where only the keys of that are left in, and calls the operator anew",
+    )
+
+
+def _leave(caller: _Caller, transform: TransformKeys, outer: _Caller) -> _Anew | _End:
+    checked = transform is FUNCTIONALIZE or (transform is VMAP and outer.transform is None)
+    if checked and any(argument.keys.has(transform.of_tensor) for argument in caller.described.arguments):
+        return _End(
+            f"the call fails: {transform.of_tensor} falls through, so a tensor of {transform.name} gets out of it, "
+            "and PyTorch asserts that none does"
+        )
+    where = "outside of all transforms" if outer.transform is None else f"in {outer.transform.name}, the next one"
+    return _Anew(
+        outer,
+        f"its fallback leaves {transform.name}: it calls the operator anew, {where}, with the tensors that those of "
+        f"{transform.name} stand for",
+    )
+
+
+# -- what comes after a kernel
+
+
+@dataclass(frozen=True, slots=True)
+class _Anew:
+    """A new call of the operator, and why it is made."""
+
+    caller: _Caller
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Next:
+    """The set that a kernel redispatches with, and why."""
+
+    keys: DispatchKeySet
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """Why there is no further hop, and whether that is known: an unknown kernel may redispatch."""
+
+    why: str
+    known: bool = True
+
+
+def _after(hop: Hop, caller: _Caller, view: OperatorView, schema: FunctionSchema) -> _Next | _Anew | _End:
+    """The next set, the new call, or why there is neither. See Note [The hop after a kernel]."""
+    kernel, key = hop.kernel, hop.key
+    if hop.refusal is not None or kernel is None:
+        return _End(f"the call fails: {hop.refusal}")
+    if kernel.reason is Provenance.MATH:
+        return _End("a composite kernel: it redispatches no further, and what it calls dispatches anew")
+    rule = rule_of(key, kernel, view.by_rule, view.name)
+    in_transform = _after_in_transform(hop, rule, caller, schema)
+    if in_transform is not None:
+        return in_transform
+    if key.functionality <= DispatchKey.NestedTensor:
+        if kernel.reason is Provenance.FALLBACK:
+            return _End(f"the {kernel.reason} of {key}: it serves every operator that has no kernel there")
+        if kernel.reason in (Provenance.DEFAULT_BACKEND, Provenance.CATCH_ALL):
+            return _End("a kernel for all backends: it redispatches no further, and what it calls dispatches anew")
+        return _End("a backend kernel: it does the work and redispatches no further")
+    if rule.does is Does.SLICES and not caller.has_tensors():
+        return _called_without(key, caller, _CALLS_ANEW)
+    if rule.outside:
+        return _End(f"the builtin fallback of {key} {rule.outside}")
+    below = _below(key, hop.keys)
+    match rule.does:
+        case Does.WORKS:
+            return _End(f"the kernel of {view.name} for {key} does the work, and redispatches no further")
+        case Does.ASKS_SUBCLASS:
+            return _after_python(key, below, caller)
+        case Does.FUNCTIONALIZES:
+            if any(result.alias is not None for result in schema.returns):
+                refused = "the builtin fallback of Functionalize refuses an operator whose results alias its arguments"
+                return _End(refused)
+            return _called_without(key, caller, _CALLS_ANEW)
+        case Does.CASTS:
+            why = "the kernel casts what has to be cast, and calls the operator anew, without {key}"
+            return _called_without(key, caller, why)
+        case Does.RECORDS:
+            records = "records the call in the autograd graph"
+            if not caller.described.requires_grad:
+                records = "has nothing to record, as no argument requires grad"
+            elif rule.where == BUILTIN:
+                records = "knows no formula, and marks the results so that backward warns"
+            why = f"the autograd kernel {records}, and redispatches with keys & full_after(AutogradOther)"
+            return _Next(below, why)
+        case Does.SELECTS_BACKEND if _is_factory(schema):
+            return _selected(caller)
+        case Does.REDISPATCHES | Does.SELECTS_BACKEND if below.bits & FUNCTIONALITY_BITS or rule.where == BUILTIN:
+            return _Next(below, f"the kernel redispatches with keys & full_after({key.functionality})")
+    if not (hop.keys & DispatchKeySet.full_after(key)).bits & FUNCTIONALITY_BITS:
+        return _End(f"nothing is left below {key}, so its kernel does the work")
+    return _End(
+        "what comes next is not known: this kernel is none of PyTorch's own, and nothing shows what it calls; "
+        f"{below.highest()} is next only if it redispatches below {key}",
+        known=False,
+    )
+
+
+_CALLS_ANEW = "the builtin fallback calls the operator anew, without {key}"
+
+
+def _called_without(key: DispatchKey, caller: _Caller, why: str) -> _Anew:
+    """A new call in which a guard excludes a key besides."""
+    thread = caller.thread
+    inside = replace(thread, local_excluded=thread.local_excluded.add(key))
+    return _Anew(replace(caller, thread=inside), why.format(key=key))
+
+
+def _after_python(key: DispatchKey, below: DispatchKeySet, caller: _Caller) -> _Next | _End:
+    """What comes after the builtin fallback of Python, which asks the subclass of an argument."""
+    if not caller.has_tensors():
+        return _End("the builtin fallback of Python fails where no argument is a tensor and no mode is active")
+    if any(argument.keys.has(key) for argument in caller.described.arguments):
+        return _End("the subclass decides: its __torch_dispatch__ is called with the operator", known=False)
+    why = "no argument and no mode has a __torch_dispatch__, so the builtin fallback redispatches below Python"
+    return _Next(below, why)
+
+
+def _after_in_transform(hop: Hop, rule: KernelRule, caller: _Caller, schema: FunctionSchema) -> _Anew | _End | None:
+    """What comes after a kernel that is there for transforms alone; None for every other kernel."""
+    transform, outer, key = caller.transform, caller.outer, hop.key
+    if transform is None or outer is None:
+        return None
+    inside = replace(caller, described=outer.described)
+    match rule.does:
+        case Does.ENTERS:
+            return _enter(caller, transform)
+        case Does.LEAVES:
+            return _leave(caller, transform, outer)
+        case Does.SLICES if key == DispatchKey.FuncTorchBatched:
+            refused = batch_refused(schema) if caller.has_tensors() else slices_refused(schema)
+            if refused:
+                return _End(f"the slow fallback of vmap refuses the operator: {refused}")
+            slices = "for each slice of the batch, and stacks what they give" if caller.has_tensors() else "as it is"
+            why = f"no batching rule is registered, so the slow fallback of vmap calls the operator anew {slices}"
+            return _called_without(key, inside, why)
+        case Does.FUNCTIONALIZES if not any(part.alias is not None for part in (*schema.arguments, *schema.returns)):
+            why = (
+                "the operator writes nothing and makes no view, so the builtin fallback of Functionalize calls it anew "
+                "with the values of the functional tensors"
+            )
+            return _called_without(key, inside, why)
+    if key not in OF_TRANSFORMS:
+        return None
+    if rule.where == BUILTIN:
+        return _End(f"the builtin fallback of {key} refuses an operator that writes an argument or returns a view")
+    return _End(f"what the kernel at {key} calls dispatches anew, and leaves {transform.name} in its turn")
+
+
+def _below(key: DispatchKey, keys: DispatchKeySet) -> DispatchKeySet:
+    """What a kernel redispatches with: an autograd kernel goes below all autograd keys."""
+    return keys & DispatchKeySet.full_after(DispatchKey.AutogradOther if key.functionality in AUTOGRAD else key)
+
+
+def _is_factory(schema: FunctionSchema) -> bool:
+    """Whether an operator takes the options of a tensor that it makes."""
+    return {"dtype", "layout", "device"} <= {argument.name for argument in schema.arguments}
+
+
+def _selected(caller: _Caller) -> _Next:
+    options, thread = caller.described.options, caller.thread
+    keys = DispatchKeySet.of(options.backend)
+    why = f"BackendSelect chooses {options.backend} for {options.given}"
+    tensors = [argument for argument in caller.described.arguments if "Tensor" in argument.type]
+    if not tensors:
+        return _Next(keys, f"{why}, and redispatches with that key alone")
+    for tensor in tensors:
+        keys |= tensor.keys
+    below = _below(DispatchKey.BackendSelect, (keys | thread.included) - thread.excluded)
+    return _Next(below, f"{why}, adds the keys of the tensors, and redispatches below itself")

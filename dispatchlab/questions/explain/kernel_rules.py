@@ -1,0 +1,305 @@
+"""What the kernels at a key do, by where they are registered: one table, which every question about a hop reads.
+
+Source: tools/autograd/gen_variable_type.py, tools/autograd/gen_inplace_or_view_type.py, torchgen/gen.py
+(BackendSelect), torchgen/gen_functionalization_type.py, aten/src/ATen/autocast_mode.cpp, aten/src/ATen/functorch
+(BatchRules*.cpp, PyTorchOperatorHacks.cpp, DynamicLayer.cpp), torch/_functorch/predispatch.py
+(`lazy_load_decompositions`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from dispatchlab._short_repr import member_repr
+from dispatchlab.engine.builtin_fallbacks import is_builtin
+from dispatchlab.model.dump_format import Provenance
+from dispatchlab.model.keys import AUTOCAST_KEYS, DispatchKey
+from dispatchlab.questions.explain.result import Chosen, ImplementedBy
+
+# Note [The hop after a kernel]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# Nothing in a registry says what a kernel does, but PyTorch's own kernels are generated and follow rules by key. An
+# autograd kernel redispatches with `ks & after_autograd_keyset`, which is everything below AutogradOther, from whatever
+# autograd key it was reached by; one for ADInplaceOrView with everything below that, and one that traces with
+# everything below Tracer. `custom_op` makes kernels of the first two kinds. BackendSelect computes a new set from
+# dtype, layout and device: the thread's sets and the keys of tensors enter into it only when there are tensors. The
+# fallbacks for Conjugate, Negative, ZeroTensor, Tracer and PythonTLSSnapshot redispatch to everything below themselves;
+# that of Functionalize calls anew. A composite kernel does not redispatch at all: it calls other operators, and a
+# Python key hands over to code that nobody has seen.
+#
+# Where a kernel comes from shows in its debug text: the file in the source tree of PyTorch, whatever the machine that
+# built it, or the module of `torch` that registered it. The layers of the lab follow the same rules. Every other
+# kernel above the backends may do anything: an autograd kernel of a package often calls another operator, and never
+# the kernel that the package registered for the CPU. So the explanation ends there, and says that it does.
+
+
+class Does(Enum):
+    """What a kernel does with the call."""
+
+    UNKNOWN = auto()
+    WORKS = auto()
+    REDISPATCHES = auto()
+    RECORDS = auto()
+    SELECTS_BACKEND = auto()
+    CALLS_OPERATORS = auto()
+    CASTS = auto()
+    FUNCTIONALIZES = auto()
+    SLICES = auto()
+    ASKS_SUBCLASS = auto()
+    ENTERS = auto()
+    LEAVES = auto()
+
+    __repr__ = member_repr
+
+    @property
+    def goes_on_by(self) -> str:
+        """How it hands its operator on to a lower key: `redispatch` or `call`; empty when that is not known."""
+        if self in (Does.UNKNOWN, Does.WORKS):
+            return ""
+        return "redispatch" if self in (Does.REDISPATCHES, Does.RECORDS, Does.SELECTS_BACKEND) else "call"
+
+
+BUILTIN = "builtin fallback"
+"""Where the backend fallback that PyTorch has at a key is registered, in whatever file of its version."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRule:
+    """What the kernels at a key do that are registered in one place.
+
+    Args:
+        where: `BUILTIN`, or a pattern for the text of such kernels in tables; empty for all that are left at the key.
+        does: what they do with the call.
+        kind: what they are to the mode that is about the key.
+        why: what happens there in this mode; empty where that depends on the operator.
+        outside: of a builtin fallback that needs a mode: what it does, and when it fails.
+        operators: the only ones that it is about; empty for all.
+    """
+
+    where: str
+    does: Does
+    kind: ImplementedBy = ImplementedBy.KERNEL
+    why: str = ""
+    outside: str = ""
+    operators: tuple[str, ...] = ()
+
+
+def _files(*files: str) -> str:
+    """A pattern for what is registered in these files, whose folders are patterns, too."""
+    return rf"(?:^|[ /])(?:{'|'.join(files)}):\d+"
+
+
+def _functorch(file: str) -> str:
+    return _files(rf"aten/src/ATen/functorch/{file}\.cpp")
+
+
+REGISTERED_BY_VMAP = tuple(
+    f"aten::{name}"
+    for name in (
+        *("mse_loss_backward", "smooth_l1_loss_backward", "huber_loss_backward", "nll_loss_forward"),
+        *("nll_loss2d_forward", "nll_loss_backward", "nll_loss2d_backward", "addr"),
+    )
+)
+"""The operators of aten that the first call of `vmap` registers decompositions of."""
+BY_VMAP = "registered by torch.func.vmap when it is first called"
+
+_MANUAL = r"torch/csrc/autograd/VariableTypeManual\.cpp"
+_CUSTOM_OPS = r"torch/_library/custom_ops\.py"
+
+_RANDOMNESS = (
+    "vmap refuses it with randomness='error', the default; with 'same' or 'different' it draws once for the whole "
+    "batch or for each element"
+)
+_RECORDED_BY_OTHERS = (
+    "whoever registered it decides what is recorded; torch.func refuses a torch.autograd.Function that C++ defines or "
+    "that has no setup_context"
+)
+_TAKEN_APART = "it is composite, and registered to be taken apart: each operator that it calls has its own rule"
+_WHOLE_BATCH = "a batching rule does the whole batch at once"
+_CAST_BY_OTHERS = "whoever registered it casts what it wants"
+
+AUTOGRAD = (DispatchKey.AutogradFunctionality, DispatchKey.AutogradOther, DispatchKey.AutogradNestedTensor)
+FRONT, BACK = DispatchKey.FuncTorchDynamicLayerFrontMode, DispatchKey.FuncTorchDynamicLayerBackMode
+BATCHED = (DispatchKey.FuncTorchBatched, DispatchKey.BatchedNestedTensor)
+OF_TRANSFORMS = (FRONT, DispatchKey.FuncTorchVmapMode, *BATCHED, DispatchKey.Functionalize)
+"""The keys whose kernels, while a transform is active, belong to it."""
+
+KERNEL_RULES: Mapping[tuple[DispatchKey, ...], tuple[KernelRule, ...]] = {
+    AUTOGRAD: (
+        KernelRule(
+            BUILTIN,
+            Does.RECORDS,
+            ImplementedBy.AUTOGRAD_FALLBACK,
+            "it has no autograd kernel: a gradient stops here, with a warning",
+        ),
+        KernelRule(_files(_MANUAL), Does.WORKS, ImplementedBy.AUTOGRAD, operators=("aten::detach_",)),
+        KernelRule(
+            _files(r"torch/csrc/autograd/generated/VariableType(?:_\d+|Everything)?\.cpp", _MANUAL),
+            Does.RECORDS,
+            ImplementedBy.AUTOGRAD,
+            "the autograd kernel records the call on the graph of this grad",
+        ),
+        KernelRule(_files(_CUSTOM_OPS), Does.RECORDS, ImplementedBy.AUTOGRAD, _RECORDED_BY_OTHERS),
+        KernelRule("", Does.UNKNOWN, ImplementedBy.AUTOGRAD, _RECORDED_BY_OTHERS),
+    ),
+    (DispatchKey.ADInplaceOrView,): (
+        KernelRule(_files(_MANUAL), Does.WORKS, operators=("aten::_fw_primal", "aten::_make_dual")),
+        KernelRule(
+            _files(r"torch/csrc/autograd/generated/ADInplaceOrViewType(?:_\d+|Everything)?\.cpp", _MANUAL, _CUSTOM_OPS),
+            Does.REDISPATCHES,
+        ),
+    ),
+    (DispatchKey.Tracer,): (
+        KernelRule(_files(r"torch/csrc/autograd/generated/TraceType(?:_\d+|Everything)?\.cpp"), Does.REDISPATCHES),
+    ),
+    (DispatchKey.BackendSelect,): (
+        KernelRule(_files(r"aten/src/ATen/RegisterBackendSelect\.cpp"), Does.SELECTS_BACKEND),
+    ),
+    (DispatchKey.Python,): (KernelRule(BUILTIN, Does.ASKS_SUBCLASS),),
+    (DispatchKey.PythonDispatcher,): (
+        KernelRule(
+            BUILTIN,
+            Does.CALLS_OPERATORS,
+            outside="calls the Python dispatcher of the thread, and fails where there is none",
+        ),
+    ),
+    AUTOCAST_KEYS: (
+        KernelRule(_files(_CUSTOM_OPS, r"torch/library\.py"), Does.CASTS, ImplementedBy.AUTOCAST, _CAST_BY_OTHERS),
+        KernelRule(_files(r"aten/src/ATen/autocast_mode\.cpp"), Does.CASTS, ImplementedBy.AUTOCAST),
+        KernelRule(_files(r"aten/src/ATen/cudnn/AutocastRNN\.cpp"), Does.UNKNOWN, ImplementedBy.AUTOCAST),
+        KernelRule("", Does.UNKNOWN, ImplementedBy.AUTOCAST, _CAST_BY_OTHERS),
+    ),
+    (FRONT,): (
+        KernelRule(BUILTIN, Does.ENTERS, outside="enters the transform of functorch, and fails where none is active"),
+        KernelRule(_functorch(r"\w+"), Does.CALLS_OPERATORS, ImplementedBy.ALL_TRANSFORMS),
+        KernelRule("", Does.UNKNOWN, ImplementedBy.ALL_TRANSFORMS),
+    ),
+    (BACK,): (
+        KernelRule(BUILTIN, Does.LEAVES, outside="leaves the transform of functorch, and fails where none is active"),
+        KernelRule(_functorch("DynamicLayer"), Does.LEAVES),
+    ),
+    (DispatchKey.FuncTorchGradWrapper,): (
+        KernelRule(
+            BUILTIN,
+            Does.CALLS_OPERATORS,
+            outside="unwraps tensors of a functorch transform that is over, and fails without them",
+        ),
+    ),
+    (DispatchKey.FuncTorchVmapMode,): (
+        KernelRule(
+            _functorch("VmapModeRegistrations"),
+            Does.CALLS_OPERATORS,
+            ImplementedBy.UNSUPPORTED,
+            "vmap has no rule for this random operator, and its kernel raises",
+        ),
+        KernelRule(
+            _functorch("BatchRulesDecompositions"),
+            Does.CALLS_OPERATORS,
+            ImplementedBy.BATCHED_DECOMPOSITION,
+            "it draws random numbers, and is taken apart before its arguments are looked at; what it draws with: "
+            f"{_RANDOMNESS}",
+        ),
+        KernelRule(
+            _functorch(r"BatchRules\w*"),
+            Does.CALLS_OPERATORS,
+            ImplementedBy.RANDOM_RULE,
+            f"it draws random numbers: {_RANDOMNESS}",
+        ),
+        KernelRule("", Does.UNKNOWN, why="its key is in every call inside of vmap, whatever is batched"),
+    ),
+    BATCHED: (
+        KernelRule(
+            BUILTIN,
+            Does.SLICES,
+            ImplementedBy.SLOW_FALLBACK,
+            "there is no batching rule: it is called once for each element of the batch, with a warning",
+            outside="calls the operator for each element of a batch, and fails outside of vmap",
+        ),
+        KernelRule(
+            f"{BY_VMAP}|" + _files(r"(?:predispatch|vmap)\.py"),
+            Does.UNKNOWN,
+            ImplementedBy.DECOMPOSITION,
+            "vmap registers decompositions of Python for a few operators when it is first called",
+        ),
+        KernelRule(
+            _functorch("BatchRulesDynamic"),
+            Does.CALLS_OPERATORS,
+            ImplementedBy.UNSUPPORTED,
+            "what it gives depends on the data of each element: its kernel raises",
+        ),
+        KernelRule(
+            _functorch("BatchRulesDecompositions"),
+            Does.CALLS_OPERATORS,
+            ImplementedBy.BATCHED_DECOMPOSITION,
+            _TAKEN_APART,
+        ),
+        KernelRule(rf"\[{Provenance.BATCHED}\]$", Does.UNKNOWN, ImplementedBy.BATCHED_DECOMPOSITION, _TAKEN_APART),
+        KernelRule(_functorch(r"\w+"), Does.CALLS_OPERATORS, ImplementedBy.BATCHING_RULE, _WHOLE_BATCH),
+        KernelRule("", Does.UNKNOWN, ImplementedBy.BATCHING_RULE, _WHOLE_BATCH),
+    ),
+    (DispatchKey.Batched,): (
+        KernelRule(
+            BUILTIN,
+            Does.CALLS_OPERATORS,
+            outside="calls the operator for each element of a batch, and fails where no argument is batched",
+        ),
+        KernelRule(_files(r"aten/src/ATen/LegacyBatchingRegistrations\.cpp"), Does.CALLS_OPERATORS),
+    ),
+    (DispatchKey.Functionalize,): (
+        KernelRule(
+            BUILTIN,
+            Does.FUNCTIONALIZES,
+            ImplementedBy.FUNCTIONALIZE_FALLBACK,
+            "it writes nothing and makes no view: it is called with the values of the functional tensors",
+        ),
+        KernelRule(
+            _files(r"aten/src/ATen/(?:RegisterFunctionalization(?:_\d+|Everything)?|FunctionalizeFallbackKernel)\.cpp"),
+            Does.UNKNOWN,
+            ImplementedBy.FUNCTIONALIZATION,
+        ),
+        KernelRule(
+            "",
+            Does.UNKNOWN,
+            ImplementedBy.FUNCTIONALIZATION,
+            "whoever registered it takes care of the functional tensors",
+        ),
+    ),
+}
+"""What is known of the kernels above the backends; of those at one key the first rule that fits holds.
+
+AutogradFunctionality stands for the autograd keys of all backends. What the lab or `custom_op` registers does as the
+first kernels do that PyTorch registers at the key itself.
+"""
+
+_FOLLOWED = (Does.RECORDS, Does.REDISPATCHES, Does.SELECTS_BACKEND, Does.CASTS)
+_RULES_OF = {key: rules for keys, rules in KERNEL_RULES.items() for key in keys}
+_UNKNOWN, _REDISPATCHES = KernelRule("", Does.UNKNOWN), KernelRule(BUILTIN, Does.REDISPATCHES)
+
+
+def rule_of(key: DispatchKey, kernel: Chosen, by_rule: Container[str] = (), operator: str = "") -> KernelRule:
+    """What a kernel does.
+
+    Args:
+        key: where it is.
+        kernel: the kernel.
+        by_rule: the keys whose kernels are known to do as PyTorch's do there.
+        operator: whose kernel it is; the rules for one operator alone are passed over where that is not known.
+    """
+    rules = _RULES_OF.get(key.functionality, ())
+    if is_builtin_fallback(key, kernel):
+        return next((rule for rule in rules if rule.where == BUILTIN), _REDISPATCHES)
+    follows, text = str(key) in by_rule, f"{kernel.debug} [{kernel.reason}]"
+    for rule in rules:
+        if rule.where == BUILTIN or (rule.operators and operator not in rule.operators):
+            continue
+        if (follows and rule.does in _FOLLOWED) or re.search(rule.where, text):
+            return rule
+    return _UNKNOWN
+
+
+def is_builtin_fallback(key: DispatchKey, kernel: Chosen) -> bool:
+    """Whether a kernel is the backend fallback that PyTorch has at a key."""
+    return kernel.reason == Provenance.FALLBACK and is_builtin(key, kernel.debug)

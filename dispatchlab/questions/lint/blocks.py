@@ -1,0 +1,253 @@
+"""Findings of lint as blocks: by cause, the most harmful first; in a page every finding by itself, too."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+
+from dispatchlab.questions.lint.debug_text import sites_in
+from dispatchlab.questions.lint.rule import LEVELS, Finding, FindingGroup, Identity, Level, LintReport
+from dispatchlab.questions.lint.rules import rule_named
+from dispatchlab.sources.find_sources import LIVE
+from dispatchlab.views.as_json import as_json, fields_of
+from dispatchlab.views.blocks import (
+    Block,
+    Cell,
+    Facts,
+    Folded,
+    Frame,
+    Line,
+    Mood,
+    Page,
+    Row,
+    Section,
+    Span,
+    Stack,
+    Table,
+    Verdict,
+    mark,
+    quiet,
+    source,
+    strong,
+)
+from dispatchlab.views.formatting import counted
+from dispatchlab.views.source_locations import short_debug
+from dispatchlab.views.view import View
+
+SHOWN = 20
+"""How many findings of a source are shown, findings of one cause counted once, unless all are requested."""
+
+_OTHERS = 3
+_FEW = 50
+_MOODS: dict[Level, Mood] = {Level.ERROR: "bad", Level.WARNING: "warn", Level.INFORMATION: ""}
+_TITLES = {Level.ERROR: "errors", Level.WARNING: "warnings", Level.INFORMATION: "information"}
+
+_Reports = Mapping[str, Sequence[LintReport]]
+
+
+def lint_view(reports: Sequence[LintReport], *, complete: bool = False) -> View[_Reports]:
+    """How findings are shown.
+
+    Args:
+        reports: the findings of each source.
+        complete: show every finding, and every operator of a cause.
+    """
+    lines, screen = partial(_lines, complete=complete), partial(_screen, complete=complete)
+    return View({"sources": reports}, lines=lines, screen=screen, page=_page, indent=1, whole=complete)
+
+
+@as_json.register
+def _(value: Finding) -> dict[str, object]:
+    return {"code": value.code, "rule": rule_named(value.code).name, **fields_of(value, without=("code",))}
+
+
+@as_json.register
+def _(value: Identity) -> str:
+    return str(value)
+
+
+@as_json.register
+def _(value: LintReport) -> dict[str, object]:
+    rules = {code: _rule_fields(code) for code in sorted({finding.code for finding in value.findings})}
+    return fields_of(value, groups=value.groups, rules=rules)
+
+
+@as_json.register
+def _(value: FindingGroup) -> dict[str, object]:
+    return {
+        "code": value.code,
+        "level": value.level,
+        "cause": value.first.cause,
+        "message": value.first.message,
+        "mend": value.first.mend,
+        "operators": [finding.operator for finding in value.findings],
+    }
+
+
+def _rule_fields(code: str) -> dict[str, str]:
+    rule = rule_named(code)
+    return {"name": rule.name, "what": rule.what, "why": rule.why, "mend": rule.mend, "unknown": rule.unknown}
+
+
+# -- lines and a terminal: by cause, and how many there are of each rule and what was left out
+
+
+def _lines(found: _Reports, *, complete: bool) -> Iterator[Block]:
+    for number, report in enumerate(found["sources"]):
+        if number:
+            yield Line()
+        groups = _groups(report, complete=complete)
+        for group in groups:
+            yield Line(f"{group.level}: {group.first}")
+            yield from _details(group, complete=complete)
+        if groups:
+            yield Line()
+        yield from _summary(report, complete=complete)
+
+
+def _screen(found: _Reports, *, complete: bool) -> Iterator[Block]:
+    for number, report in enumerate(found["sources"]):
+        if number:
+            yield Line()
+        first, *rest = _summary(report, complete=complete)
+        yield Frame((Line(first.content, "strong"), *rest), "bad" if report.exit_code else "good")
+        for group in _groups(report, complete=complete):
+            finding = group.first
+            key = "" if finding.key is None else f" {finding.key}"
+            level = Span(f"{group.level} {group.code} {rule_named(group.code).name}", _MOODS[group.level] or "strong")
+            yield Line()
+            yield Line((level, strong(f" {finding.operator}{key}")), hang=4)
+            yield Line(finding.message, indent=2)
+            yield from _details(group, complete=complete)
+
+
+def _groups(report: LintReport, *, complete: bool) -> tuple[FindingGroup, ...]:
+    return report.groups if complete else report.groups[:SHOWN]
+
+
+def _details(group: FindingGroup, *, complete: bool) -> Iterator[Line]:
+    """The operators with the same cause, and what fixes it."""
+    others = group.findings[1:]
+    if others:
+        shown = others if complete else others[:_OTHERS]
+        more = f", and {len(others) - len(shown):,} more" if len(others) > len(shown) else ""
+        shared = Counter(site for finding in group.findings for site in set(_sites(finding)))
+        names = ", ".join(f"{finding.operator}{_site(finding, shared)}" for finding in shown)
+        yield Line(f"{names}{more}", indent=2, label=quiet("the same: "))
+    if group.first.mend:
+        yield Line(group.first.mend, indent=2, label=quiet("to fix it: "))
+
+
+def _site(finding: Finding, shared: Mapping[tuple[str, int], int]) -> str:
+    """The line to look at: the first of the callers that is not that of other findings, too."""
+    sites = _sites(finding)
+    site = next((site for site in sites if shared[site] == 1), next(iter(sites), None))
+    return "" if site is None else f" ({site[0]}:{site[1]})"
+
+
+def _sites(finding: Finding) -> tuple[tuple[str, int], ...]:
+    """The lines of the first registration that takes part and has any, its callers first."""
+    return next((sites for debug in finding.owners if (sites := tuple(sites_in(debug)))), ())
+
+
+def _summary(report: LintReport, *, complete: bool) -> Iterator[Line]:
+    """How many findings there are and of which rules; what was left out and why."""
+    levels = [(level, sum(finding.level is level for finding in report.findings)) for level in LEVELS]
+    by_level = ", ".join(
+        counted(count, level, level if level is Level.INFORMATION else "") for level, count in levels if count
+    )
+    what = f"{counted(len(report.findings), 'finding')} in {counted(report.operators, 'operator')}"
+    yield Line(f"{report.source}: {what}{f' ({by_level})' if by_level else ''}")
+    for text in _summary_rows(report, complete=complete):
+        yield Line(text, indent=2)
+
+
+def _summary_rows(report: LintReport, *, complete: bool) -> Iterator[str]:
+    for code, count in report.counts().items():
+        if count:
+            yield f"{code} {rule_named(code).name}: {count:,}"
+    hidden = report.groups[SHOWN:]
+    if hidden and not complete:
+        findings = counted(sum(len(group.findings) for group in hidden), "finding")
+        yield f"{len(hidden):,} more causes with {findings} are not shown; --all shows them"
+    if report.known:
+        yield f"{report.known:,} more were there before"
+    if report.own:
+        yield f"{counted(report.own, 'operator')} that PyTorch registered for itself left out"
+    for package, count in report.others.items():
+        how = f"lint them with --import {package}" if report.source == LIVE else f"lint a record of {package}"
+        yield f"{counted(count, 'finding')} about operators of {package} left out: {how}"
+    if report.accepted:
+        yield f"{report.accepted:,} more are accepted by the baseline"
+    if report.outdated:
+        shown = ", ".join(map(str, report.outdated[:3])) + (", ..." if len(report.outdated) > 3 else "")
+        yield f"{len(report.outdated):,} of the baseline are not found any more: {shown}"
+    for code, why in report.not_checked.items():
+        yield f"{code} {rule_named(code).name} was not checked: {why}"
+
+
+# -- a page: findings by cause, every finding by itself, and what their rules are about
+
+
+def _page(found: _Reports) -> Page:
+    reports = found["sources"]
+    findings = [finding for report in reports for finding in report.findings]
+    is_bad = any(report.exit_code for report in reports)
+    text = "likely mistakes" if is_bad else "nothing but information" if findings else "nothing found"
+    counts = ((_TITLES[level], sum(finding.level is level for finding in findings)) for level in LEVELS)
+    facts = Facts((*counts, ("operators", sum(report.operators for report in reports))))
+    alone = len(reports) == 1
+    sections = [section for at, report in enumerate(reports) for section in _sections(report, at, alone=alone)]
+    lead = (Verdict(text, "bad" if is_bad else "good"), facts)
+    return Page("lint", ", ".join(report.source for report in reports), lead, (*sections, *_rules(findings)))
+
+
+def _sections(report: LintReport, at: int, *, alone: bool) -> Iterator[Section]:
+    of = "" if alone else f" in {report.source}"
+    heads: tuple[str, ...] = ("such as", "operators", "level", "rule", "what was found, and how to fix it")
+    errors = frozenset(number for number, group in enumerate(report.groups) if group.level is Level.ERROR)
+    causes = Table(f"Causes{of}, the most harmful first", heads, tuple(map(_group, report.groups)), errors)
+    yield Section(f"Causes{of}", (causes,), f"s{at}-causes")
+    heads = ("operator", "key", "rule", "level", "what was found", "registered at")
+    findings = Table(f"Findings{of}", heads, tuple(map(_finding, report.findings)))
+    number = len(report.findings)
+    folded = Folded(counted(number, "finding"), (findings,), is_open=number <= _FEW)
+    yield Section(f"Findings{of}", (folded,), f"s{at}-findings")
+    yield Section(f"Summary{of}", (Frame(tuple(_summary(report, complete=True))),), f"s{at}-summary")
+
+
+def _group(group: FindingGroup) -> Row:
+    first = group.first
+    found = (short_debug(first.message), *([quiet(f"To fix it: {first.mend}")] if first.mend else ()))
+    return (
+        Cell(first.operator, "name"),
+        len(group.findings),
+        Cell(mark(str(group.level), _MOODS[group.level]), "name", LEVELS.index(group.level)),
+        Cell(f"{group.code} {rule_named(group.code).name}", "name"),
+        Cell(Stack(found), "prose"),
+    )
+
+
+def _finding(finding: Finding) -> Row:
+    return (
+        Cell(finding.operator, "name"),
+        Cell("" if finding.key is None else str(finding.key), "name"),
+        Cell(finding.code, "name"),
+        Cell(str(finding.level), "name", LEVELS.index(finding.level)),
+        short_debug(finding.message),
+        Cell(Stack(tuple(map(source, finding.owners))), "code"),
+    )
+
+
+def _rules(findings: Sequence[Finding]) -> Iterator[Section]:
+    rules = [(code, rule_named(code)) for code in sorted({finding.code for finding in findings})]
+    if rules:
+        folded = (
+            Folded(
+                f"{code} {rule.name}",
+                (Line(rule.what), Line((strong("Why: "), rule.why)), Line((strong("To fix it: "), rule.mend))),
+            )
+            for code, rule in rules
+        )
+        yield Section("Rules", tuple(folded), "rules")

@@ -1,0 +1,86 @@
+"""The files of a checkout, found by the paths of debug texts: those start at a package, or at a folder of a build."""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from pathlib import Path
+
+from dispatchlab.questions.lint.debug_text import is_absolute
+
+# Note [Paths that a forge resolves]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# A debug text names a file as the process saw it: `pkg/ops.py`, below a folder of `sys.path`, which may be the `src` of
+# a checkout, an editable installation or site-packages; or a whole path, for C++ that of the machine that built it. A
+# forge wants the path from the root of the checkout. So the file is looked for there: at the path itself, below the
+# folders in which packages are usually kept, and then anywhere, by the longest end of the path that exactly one file
+# has. One component alone is no end, for every package has an `ops.py`.
+
+_SOURCE_FOLDERS = ("", "src", "lib", "python", "source")
+_SKIPPED = frozenset(("__pycache__", "build", "dist", "node_modules", "site-packages", "venv"))
+_MOST_FILES = 200_000
+
+
+class Checkout:
+    """A folder under version control, or what is taken for one.
+
+    Args:
+        root: the folder that paths are relative to.
+    """
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.root = Path(root).resolve()
+
+    def find(self, path: str) -> str | None:
+        """The path of a file from the root, with slashes; None when the checkout does not have it.
+
+        See Note [Paths that a forge resolves].
+        """
+        path = path.replace("\\", "/")
+        if is_absolute(path):
+            try:
+                inside = Path(path).resolve().relative_to(self.root)
+            except (OSError, ValueError):
+                return self._by_end(path)
+            return inside.as_posix() if (self.root / inside).is_file() else None
+        for folder in _SOURCE_FOLDERS:
+            if (self.root / folder / path).is_file():
+                return f"{folder}/{path}" if folder else path
+        return self._by_end(path)
+
+    def _by_end(self, path: str) -> str | None:
+        parts = [part for part in path.split("/") if part not in ("", ".", "..")]
+        for start in range(len(parts) - 1):
+            found = self._by_name.get(parts[-1], ())
+            end = "/" + "/".join(parts[start:])
+            fitting = [one for one in found if f"/{one}".endswith(end)]
+            if fitting:
+                return fitting[0] if len(fitting) == 1 else None
+        return None
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[str]]:
+        """The files of the checkout by their last component; hidden folders and those of builds are left out."""
+        found: dict[str, list[str]] = {}
+        count = 0
+        for folder, folders, files in os.walk(self.root):
+            folders[:] = sorted(
+                name
+                for name in folders
+                if not name.startswith(".")
+                and name not in _SKIPPED
+                and not os.path.exists(os.path.join(folder, name, "pyvenv.cfg"))
+            )
+            inside = Path(folder).relative_to(self.root)
+            for name in files:
+                found.setdefault(name, []).append((inside / name).as_posix())
+            count += len(files)
+            if count > _MOST_FILES:
+                break
+        return found
+
+
+def checkout_of(folder: str | os.PathLike[str]) -> Checkout:
+    """The checkout that a folder is in: the nearest folder above with a `.git`, else the folder itself."""
+    here = Path(folder).resolve()
+    return Checkout(next((one for one in (here, *here.parents) if (one / ".git").exists()), here))

@@ -1,0 +1,282 @@
+"""Rules about a CompositeImplicitAutograd kernel beside others: DL003, DL004, DL005, DL008, DL015."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from dispatchlab.model.keys import BACKENDS, DispatchKey
+from dispatchlab.model.slot_set import BACKENDS_OF_AUTOGRAD, FORGOTTEN_BACKENDS, keys_of
+from dispatchlab.questions.lint.debug_text import Packages, kernel_at, owner
+from dispatchlab.questions.lint.kernel_rules import BACKEND_KEYS, COMPOSITE, maps_tensors
+from dispatchlab.questions.lint.rule import Found, Level, Rule, Subject, example
+from dispatchlab.records.backend_coverage import Way
+from dispatchlab.records.model import RecordedOperator
+
+
+def _with_composite(operators: Iterable[RecordedOperator]) -> Iterator[tuple[RecordedOperator, frozenset[DispatchKey]]]:
+    for operator in operators:
+        keys = frozenset(kernel.key for kernel in operator.kernels)
+        if COMPOSITE in keys:
+            yield operator, keys
+
+
+def _debugs(operator: RecordedOperator, *keys: DispatchKey) -> tuple[str, ...]:
+    """The debug texts of the kernels at these keys, in this order."""
+    return tuple(kernel.debug for key in keys for kernel in operator.kernels_at(key))
+
+
+def _ambiguous(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
+    other = DispatchKey.AutogradOther
+    backends = frozenset(keys_of(BACKENDS_OF_AUTOGRAD[other]))
+    functionalities = {DispatchKey.Quantized, DispatchKey.Sparse, DispatchKey.SparseCsr}
+    for operator, keys in _with_composite(operators):
+        if subject.slot(operator, other).way is not Way.AMBIGUOUS:
+            continue
+        mine = sorted(keys & (backends | functionalities))
+        yield Found(
+            str(operator.name),
+            other,
+            f"it has a composite kernel from {kernel_at(operator, COMPOSITE)} and one for {mine[0]} from "
+            f"{kernel_at(operator, mine[0])}, whose gradients share AutogradOther: a call that needs it raises",
+            _debugs(operator, *mine, COMPOSITE),
+            mend=f'lib.impl("{_local(operator)}", fn, "AutogradOther"), or CompositeExplicitAutograd for the composite '
+            "kernel",
+        )
+
+
+def _local(operator: RecordedOperator) -> str:
+    return str(operator.name).partition("::")[2]
+
+
+AMBIGUOUS = Rule(
+    code="DL003",
+    name="ambiguous-autogradother",
+    level=Level.WARNING,
+    what="AutogradOther is ambiguous between the composite kernel and that of a backend.",
+    why=(
+        "Backends without an autograd key of their own (FPGA, Vulkan, Metal, MkldnnCPU, and the Quantized, Sparse and "
+        "SparseCsr ones by their tensors' keys) share AutogradOther. With a composite kernel besides, both could be "
+        "meant there, and PyTorch raises, but only when somebody calls the operator with such a tensor."
+    ),
+    mend=(
+        "Register the composite kernel as CompositeExplicitAutograd if it is not differentiable by its parts, or give "
+        "AutogradOther a kernel of its own."
+    ),
+    unknown="Whether anybody ever calls the operator with a tensor of such a backend and autograd.",
+    bad=example(("CompositeImplicitAutograd", "my_package/composite.py:3"), ("FPGA", "my_package/fpga.py:5")),
+    good=example(("CompositeExplicitAutograd", "my_package/composite.py:3"), ("FPGA", "my_package/fpga.py:5")),
+    check=_ambiguous,
+)
+
+
+def _disabled(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
+    for operator, keys in _with_composite(operators):
+        if not maps_tensors(operator) or is_given_with_def(subject, operator):
+            continue
+        for autograd, bits in BACKENDS_OF_AUTOGRAD.items():
+            mine = [key for key in keys_of(bits) if key in keys]
+            if autograd in (DispatchKey.AutogradOther, DispatchKey.AutogradMeta) or not mine:
+                continue
+            filled = subject.slot(operator, autograd)
+            if filled.way not in (Way.FALLBACK, Way.MISSING):
+                continue
+            left = "the backend fallback" if filled.way is Way.FALLBACK else "nothing"
+            yield Found(
+                str(operator.name),
+                mine[0],
+                f"the kernel from {kernel_at(operator, mine[0])} silently takes {autograd} from the composite one of "
+                f"{kernel_at(operator, COMPOSITE)}, and {left} is there now: what its parts recorded for gradients "
+                "is gone",
+                _debugs(operator, *mine, COMPOSITE),
+                cause=str(autograd),
+                mend=f'torch.library.register_autograd("{operator.name}", backward, setup_context=...), or drop the '
+                f"{mine[0]} kernel",
+            )
+
+
+DISABLED = Rule(
+    code="DL004",
+    name="disabled-composite",
+    level=Level.WARNING,
+    what="A backend kernel disables the decomposition of an operator, and nothing replaces it for gradients.",
+    why=(
+        "The parts of a composite kernel record their gradients, so that the operator needs no formula. A kernel for "
+        "one backend takes both the slot of the backend and that of its autograd key away from it; without an autograd "
+        "formula the gradients of that backend are silently gone, or a warning reports it at the first backward."
+    ),
+    mend=(
+        "Register an autograd kernel for the operator (at Autograd, or with torch.library.register_autograd), or drop "
+        "the backend kernel and let the decomposition run."
+    ),
+    unknown=(
+        "Whether the parts record anything: an operator whose results are integers has no gradient to lose. A "
+        "composite kernel that was only given with the def is DL015's, since it may not be composite at all."
+    ),
+    bad=example(("CompositeImplicitAutograd", "my_package/composite.py:3"), ("PrivateUse1", "my_backend/scale.py:5")),
+    good=example(
+        ("CompositeImplicitAutograd", "my_package/composite.py:3"),
+        ("PrivateUse1", "my_backend/scale.py:5"),
+        ("AutogradPrivateUse1", "my_backend/scale.py:9"),
+    ),
+    check=_disabled,
+)
+
+
+def _meta(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
+    packages = Packages(subject.recorded)
+    for operator, keys in _with_composite(operators):
+        if is_given_with_def(subject, operator) or not keys.isdisjoint(BACKEND_KEYS):
+            continue  # with a kernel for a backend it is traced as one operator, and needs the Meta kernel
+        for key in (DispatchKey.Meta, DispatchKey.Fake):
+            if key not in keys:
+                continue
+            kernels = [*operator.kernels_at(key), *operator.kernels_at(COMPOSITE)]
+            fixed = packages.are_one(operator, [(kernel.key, kernel.debug) for kernel in kernels])
+            yield Found(
+                str(operator.name),
+                key,
+                f"tensors on the meta device run the {key} kernel from {kernel_at(operator, key)}, and tracers the "
+                f"parts of the composite one from {kernel_at(operator, COMPOSITE)}: two sources for one shape",
+                tuple(kernel.debug for kernel in kernels),
+                Level.INFORMATION if fixed else Level.WARNING,
+                mend=f"drop the {key} kernel, or register the composite one as CompositeExplicitAutograd",
+            )
+
+
+META = Rule(
+    code="DL005",
+    name="meta-on-composite",
+    level=Level.WARNING,
+    what="A composite operator has a Meta or fake kernel.",
+    why=(
+        "A composite kernel runs on meta and fake tensors as it is, because its parts do, and tracers decompose it. A "
+        "Meta kernel runs in its place for tensors on the meta device alone, so the two can disagree and nobody sees "
+        "it; without an autograd kernel AutogradMeta has the fallback. torch.library refuses the pair in one order of "
+        "registration and accepts it in the other. Within one package it is information."
+    ),
+    mend="Remove the Meta kernel (or register_fake), or register the composite kernel as CompositeExplicitAutograd.",
+    unknown=(
+        "Whether the two agree: no kernel is run. The Meta kernel may be there for speed. An operator with a kernel "
+        "for a backend as well is not reported, since tracers do not decompose it there."
+    ),
+    bad=example(("CompositeImplicitAutograd", "my_package/composite.py:3"), ("Meta", "other_package/meta.py:5")),
+    good=example(("CompositeExplicitAutograd", "my_package/composite.py:3"), ("Meta", "other_package/meta.py:5")),
+    check=_meta,
+)
+
+
+def _not_suppressed(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
+    for operator, keys in _with_composite(operators):
+        for backend in FORGOTTEN_BACKENDS:
+            key = DispatchKey[backend]
+            autograd = DispatchKey[f"Autograd{backend}"]
+            if key not in keys or subject.slot(operator, autograd).source is not COMPOSITE:
+                continue
+            assert backend in BACKENDS
+            yield Found(
+                str(operator.name),
+                key,
+                f"the kernel from {kernel_at(operator, key)} does not suppress the composite one from "
+                f"{kernel_at(operator, COMPOSITE)} at {autograd}, as that of any other backend would: calls with "
+                "gradients decompose and never reach it",
+                _debugs(operator, key, COMPOSITE),
+                cause=str(key),
+                mend=f'lib.impl("{_local(operator)}", fn, "{autograd}"), where fn goes on to {key}',
+            )
+
+
+NOT_SUPPRESSED = Rule(
+    code="DL008",
+    name="composite-not-suppressed",
+    level=Level.WARNING,
+    what="A HIP, VE or MTIA kernel leaves the composite kernel in the autograd slot of its backend.",
+    why=(
+        "A backend kernel takes the composite one away from the autograd slot of its backend, so that calls with "
+        "gradients reach it. PyTorch's table of which backend belongs to which autograd key has no entry for HIP, VE "
+        "and MTIA: there the composite kernel stays and the backend kernel only runs without gradients."
+    ),
+    mend=(
+        "Register a kernel at AutogradMTIA (AutogradHIP, AutogradVE) as well, one that goes on to the backend, or make "
+        "the composite kernel CompositeExplicitAutograd."
+    ),
+    unknown=(
+        "Whether the composite kernel calls operators that the backend has: then calls with gradients still run there, "
+        "in parts."
+    ),
+    bad=example(("CompositeImplicitAutograd", "my_package/composite.py:3"), ("MTIA", "my_package/mtia.py:5")),
+    good=example(
+        ("CompositeImplicitAutograd", "my_package/composite.py:3"),
+        ("MTIA", "my_package/mtia.py:5"),
+        ("AutogradMTIA", "my_package/mtia.py:9"),
+    ),
+    check=_not_suppressed,
+)
+
+
+# Note [Kernels given with a def]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# `m.def("op(Tensor x) -> Tensor", fn)` registers `fn` without a key, which means CompositeImplicitAutograd: "made of
+# other operators". Who writes it often means "the kernel". A dump does not tell it from an explicit key, but its two
+# debug texts are those of one TORCH_LIBRARY block, where a composite kernel that is meant usually has a block of its
+# own. A Python library has one debug text for everything, so Python is known by the call that registered, if that is
+# known. Neither shows an accident, for a def with a composite kernel is right. A kernel for a backend, or for Meta,
+# beside it does: who gives an operator its own kernel for one backend has no need of one that works for all.
+
+
+def is_given_with_def(subject: Subject, operator: RecordedOperator) -> bool:
+    """Whether its composite kernel has no key of its own, and others have. See Note [Kernels given with a def]."""
+    composite = operator.active_at(COMPOSITE)
+    if composite is None or operator.is_dangling:
+        return False
+    in_cpp = bool(composite.debug) and composite.debug == operator.debug and ".py:" not in composite.debug
+    if not in_cpp and composite.debug not in subject.calls_of(operator).without_key:
+        return False
+    return _contradiction(operator) is not None
+
+
+def _contradiction(operator: RecordedOperator) -> DispatchKey | None:
+    """The key of a kernel that no composite operator needs."""
+    keys = (*(DispatchKey[name] for name in BACKENDS), DispatchKey.Fake)
+    return next((key for key in keys if operator.active_at(key) is not None), None)
+
+
+def _given_with_def(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
+    for operator, _ in _with_composite(operators):
+        key = _contradiction(operator)
+        if key is None or not is_given_with_def(subject, operator):
+            continue
+        yield Found(
+            str(operator.name),
+            COMPOSITE,
+            f"the kernel of its def ({owner(operator.debug)}) names no key, which means CompositeImplicitAutograd, "
+            f"made of other operators; the one for {key} from {kernel_at(operator, key)} suggests that it is not",
+            _debugs(operator, COMPOSITE, key),
+            mend=f'm.def("{_local(operator)}(...)"), and the kernel with a key: m.impl("{_local(operator)}", '
+            "torch::dispatch(c10::DispatchKey::CPU, fn))",
+        )
+
+
+GIVEN_WITH_DEF = Rule(
+    code="DL015",
+    name="kernel-given-with-def",
+    level=Level.WARNING,
+    what="A kernel was registered without a key, which makes it composite, beside a kernel for a backend.",
+    why=(
+        "A kernel without a key is CompositeImplicitAutograd: it fills the slots of every backend that has no kernel, "
+        "and of their autograd keys, and tracers run it on tensors without data. A kernel that reads memory crashes "
+        "or raises there, and with gradients it runs as if it recorded them, without any warning."
+    ),
+    mend=(
+        "Define the operator without a kernel, and register the kernel at its key: CPU, or CompositeExplicitAutograd "
+        "if it works on every backend and has no gradient of its own. If it is composite, remove the backend kernel, "
+        "or name the key CompositeImplicitAutograd."
+    ),
+    unknown=(
+        "What the kernel does: it may be composite and the backend's a faster twin. In C++ a def with a kernel is "
+        "recognised by one debug text for both; in Python only where the call that registered is known. One that has "
+        "no kernel for a backend beside it is not reported."
+    ),
+    bad=example(("", "my_package/scale.cpp:3"), ("CUDA", "my_package/scale_cuda.cpp:5")),
+    good=example(("CPU", "my_package/scale.cpp:3"), ("CUDA", "my_package/scale_cuda.cpp:5")),
+    check=_given_with_def,
+)

@@ -1,0 +1,232 @@
+"""Rules about kernels that an operator lacks: DL006 for tracers, DL010 for gradients, DL011 for every device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from dispatchlab.errors import ParseError
+from dispatchlab.model.keys import BACKENDS, DispatchKey
+from dispatchlab.model.schema import FunctionSchema
+from dispatchlab.questions.lint.debug_text import kernel_at, owner
+from dispatchlab.questions.lint.rule import Found, Level, Rule, Subject, example
+from dispatchlab.records.backend_coverage import Way
+from dispatchlab.records.model import RecordedKernel, RecordedOperator
+from dispatchlab.records.replay import schema_of
+
+COMPOSITE = DispatchKey.CompositeImplicitAutograd
+_EXPLICIT = (DispatchKey.CompositeExplicitAutograd, DispatchKey.CompositeExplicitAutogradNonFunctional)
+BACKEND_KEYS = tuple(DispatchKey[name] for name in BACKENDS if name != "Meta")
+_FAKE = (DispatchKey.Meta, DispatchKey.Fake)
+_EMPTY = (Way.FALLBACK, Way.MISSING)
+
+# Note [What fake tensors run]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# `FakeTensorMode` takes, in this order: the decomposition of an operator with a CompositeImplicitAutograd kernel; a
+# fake kernel of `register_fake`; what the Meta slot of the table has, which may be a CompositeExplicitAutograd kernel;
+# for an operator that writes its arguments and returns nothing, nothing; for the namespaces below, the real kernel on
+# zeros. Else it raises. It is asked below Autograd: an operator with an Autograd kernel of its own is traced through
+# that kernel, which may call other operators and never come back to this one. A dump does not show what it does, unless
+# it is the kernel of `register_autograd`, which always comes back.
+
+_RUN_ON_ZEROS = frozenset(("aten", "debugprims", "prims", "quantized", "torchaudio", "torchtext", "vision", "xla"))
+
+
+def _parsed(operator: RecordedOperator) -> FunctionSchema | None:
+    if operator.schema is None:
+        return None
+    try:
+        return schema_of(operator.schema)
+    except ParseError:
+        return None
+
+
+def maps_tensors(operator: RecordedOperator) -> bool:
+    """Whether it takes a tensor and returns one that was not given: else it has no gradient and no shape of its own."""
+    schema = _parsed(operator)
+    if schema is None or not any("Tensor" in str(one.type) for one in schema.arguments):
+        return False
+    returned = [one for one in schema.returns if "Tensor" in str(one.type)]
+    return any(one.alias is None or not one.alias.is_write for one in returned)
+
+
+def _own(operator: RecordedOperator, prefix: str) -> Iterator[RecordedKernel]:
+    """The kernels at keys with this prefix that do something."""
+    return (kernel for kernel in operator.kernels if kernel.key.name.startswith(prefix) and not kernel.is_fallthrough)
+
+
+def _backend_kernel(operator: RecordedOperator, keys: Iterable[DispatchKey]) -> RecordedKernel | None:
+    found = (operator.active_at(key) for key in keys)
+    return next((kernel for kernel in found if kernel is not None and not kernel.is_fallthrough), None)
+
+
+def _no_meta(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
+    for operator in operators:
+        if operator.name.namespace in _RUN_ON_ZEROS or not maps_tensors(operator):
+            continue
+        calls = subject.calls_of(operator)
+        if calls.is_custom_op and not calls.has_fake:
+            yield _custom_op_without_fake(operator)
+            continue
+        kernel = _backend_kernel(operator, BACKEND_KEYS)
+        if kernel is None or calls.has_fake or operator.active_at(COMPOSITE) is not None:
+            continue
+        if any(subject.slot(operator, key).way not in _EMPTY for key in _FAKE):
+            continue
+        before = [] if calls.has_formula else [*_own(operator, "Autograd")]
+        if before or [*_own(operator, "BackendSelect"), *_own(operator, "Python")]:
+            continue  # See Note [What fake tensors run]
+        yield Found(
+            str(operator.name),
+            kernel.key,
+            f"it has a kernel for {kernel.key} from {owner(kernel.debug)} and none that gives a shape without running "
+            "(a Meta kernel): torch.compile and torch.export fail at it",
+            (kernel.debug,),
+            mend=f'torch.library.register_fake("{operator.name}")(fn), where fn returns an empty result of its shape',
+        )
+
+
+def _custom_op_without_fake(operator: RecordedOperator) -> Found:
+    return Found(
+        str(operator.name),
+        DispatchKey.Meta,
+        f"custom_op made it at {owner(operator.debug)} and nobody called register_fake for it: torch.compile and "
+        "torch.export fail at it",
+        (operator.debug,),
+        cause="custom_op",
+        mend=f'torch.library.register_fake("{operator.name}")(fn), where fn returns an empty result of its shape',
+    )
+
+
+NO_META = Rule(
+    code="DL006",
+    name="no-meta-kernel",
+    level=Level.WARNING,
+    what="An operator has a kernel for a backend, and nothing from which a tracer learns the shape of its result.",
+    why=(
+        "torch.compile, torch.export and every other tracer run operators on tensors without data. Without a Meta "
+        "kernel (register_fake makes one), and without a kernel that stands in for it, they raise at the operator or "
+        "break the graph there."
+    ),
+    mend=(
+        "Register one with torch.library.register_fake, or in C++ in TORCH_LIBRARY_IMPL(namespace, Meta, m). It "
+        "returns an empty tensor with the shape, type and device of the result."
+    ),
+    unknown=(
+        "What a kernel does. An operator with an Autograd kernel of its own is not reported: the kernel may be made of "
+        "other operators, which are traced in its place. Nor is one with a CompositeExplicitAutograd kernel, which "
+        "runs on tensors without data and may or may not bear it, one that only returns what it was given (out= "
+        "and in-place variants), and one of the namespaces whose kernels PyTorch runs on zeros (aten, prims, "
+        "quantized, ...). It does not see rules of torch dispatch modes, unless their registration was watched, or a "
+        "fake kernel in a Python module that is imported later."
+    ),
+    bad=example(("CPU", "my_package/cpu.py:3")),
+    good=example(("CPU", "my_package/cpu.py:3"), ("Meta", "my_package/meta.py:7")),
+    check=_no_meta,
+)
+
+
+def _no_formula(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
+    for operator in operators:
+        if not maps_tensors(operator) or operator.active_at(COMPOSITE) is not None:
+            continue
+        calls = subject.calls_of(operator)
+        if calls.is_custom_op:
+            if not calls.has_formula:
+                yield _found_without_formula(
+                    operator, DispatchKey.Autograd, operator.debug, "backward through it raises"
+                )
+            continue
+        kernel = _backend_kernel(operator, (*BACKEND_KEYS, *_EXPLICIT))
+        if kernel is None:
+            continue
+        backend = kernel.key if kernel.key in BACKEND_KEYS else DispatchKey.CPU
+        if subject.slot(operator, DispatchKey[f"Autograd{backend}"]).way in _EMPTY:
+            trouble = "nothing records it for gradients, only what its kernel calls"
+            yield _found_without_formula(operator, kernel.key, kernel.debug, trouble)
+
+
+def _found_without_formula(operator: RecordedOperator, key: DispatchKey, debug: str, trouble: str) -> Found:
+    return Found(
+        str(operator.name),
+        key,
+        f"it has no autograd formula ({owner(debug)}): {trouble}",
+        (debug,),
+        cause=trouble,
+        mend=f'torch.library.register_autograd("{operator.name}", backward, setup_context=...), if it has a gradient',
+    )
+
+
+NO_FORMULA = Rule(
+    code="DL010",
+    name="no-autograd-formula",
+    level=Level.INFORMATION,
+    what="An operator returns a tensor and has no autograd formula.",
+    why=(
+        "Its autograd slots have the fallback, which records nothing for the operator: a kernel over other operators "
+        "leaves what these record, one that reads memory leaves nothing, and backward warns that no autograd kernel "
+        "was registered. The operators of custom_op raise in backward."
+    ),
+    mend=(
+        "Register a formula with torch.library.register_autograd. An operator that is not differentiable needs none; a "
+        "fallthrough at Autograd says so and stops the warning."
+    ),
+    unknown=(
+        "Whether the operator is differentiable: one that hashes, counts, sorts indices or packs weights is not, and "
+        "nothing that is registered says so. Hence this is information, and no defect."
+    ),
+    bad=example(("CPU", "my_package/cpu.py:3")),
+    good=example(("CPU", "my_package/cpu.py:3"), ("Autograd", "my_package/autograd.py:5")),
+    check=_no_formula,
+)
+
+
+_WRAPPERS = ("ADInplaceOrView", "Autocast", "Batched", "Conjugate", "FuncTorch", "Functionalize", "Negative", "Tracer")
+_AROUND = ("VmapMode", "ZeroTensor", *_WRAPPERS)
+
+
+def _meta_alone(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
+    for operator in operators:
+        fake = _backend_kernel(operator, _FAKE)
+        if operator.is_dangling or fake is None:
+            continue
+        around = (*_AROUND, "Autograd") if subject.calls_of(operator).has_formula else _AROUND
+        others = [
+            kernel
+            for kernel in operator.kernels
+            if kernel.key not in _FAKE and not kernel.is_fallthrough and not kernel.key.name.startswith(around)
+        ]
+        if others:
+            continue
+        yield Found(
+            str(operator.name),
+            fake.key,
+            f"the {fake.key} kernel from {kernel_at(operator, fake.key)} is all it has here: it can be traced, and "
+            "every call with data raises",
+            (fake.debug,),
+            mend=f'torch.library.register_kernel("{operator.name}", "cpu")(fn), or load the extension with its kernels',
+        )
+
+
+META_ALONE = Rule(
+    code="DL011",
+    name="meta-alone",
+    level=Level.WARNING,
+    what="An operator has a Meta or fake kernel and no other: it can be traced and never run.",
+    why=(
+        "torch.compile and torch.export accept the operator, and the program that they make raises when it runs. It "
+        "happens when the extension with the kernels did not load, when it was built for another device, or when "
+        "kernels were removed and their fake kernels forgotten."
+    ),
+    mend=(
+        "Import the extension before the operators are used and report when it cannot be loaded, register a kernel "
+        "with torch.library.register_kernel, or define the operator only where its kernels are."
+    ),
+    unknown=(
+        "What another build or another machine registers. It reports what is registered here: an operator for CUDA "
+        "alone is reported by a build without CUDA. An operator with an Autograd kernel is not reported, since that "
+        "kernel may be made of other operators, unless register_autograd was seen to make it."
+    ),
+    bad=example(("Meta", "my_package/meta.py:3")),
+    good=example(("Meta", "my_package/meta.py:3"), ("CUDA", "my_package/cuda.py:5")),
+    check=_meta_alone,
+)

@@ -1,0 +1,251 @@
+"""Rules about what the order of imports decides: DL002 for kernels that override others, DL009 for stale slots, and
+DL017 for overloads that take the same call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from dispatchlab.errors import ParseError
+from dispatchlab.model.overloads import example_call
+from dispatchlab.questions.certify.certificate import Cause, OrderReason, is_of_custom_op, overrides_of
+from dispatchlab.questions.lint.debug_text import Packages, file_in, owner
+from dispatchlab.questions.lint.rule import Found, Level, Rule, Subject, example
+from dispatchlab.records.model import RecordedOperator
+from dispatchlab.records.replay import schema_of
+
+if TYPE_CHECKING:
+    from dispatchlab.model.python_layer import PythonRegistration
+
+_KEYS_SHOWN = 4
+
+
+def _shadows(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
+    packages = Packages(subject.recorded)
+    for operator in operators:
+        for key, kernels in overrides_of(operator):
+            debugs = tuple(kernel.debug for kernel in kernels)
+            by_torch = all(packages.is_torch(operator, key, debug) for debug in debugs)
+            if by_torch or is_of_custom_op(operator, key, kernels):
+                continue
+            winner, *losers = kernels
+            them = " and of ".join(owner(kernel.debug) for kernel in losers)
+            fixed = packages.are_one(operator, [(key, debug) for debug in debugs])
+            which = "which never runs" if fixed else "because it came later: another order of imports, another kernel"
+            yield Found(
+                str(operator.name),
+                key,
+                f"the kernel from {owner(winner.debug)} overrides that of {them}, {which}",
+                debugs,
+                Level.INFORMATION if fixed else Level.WARNING,
+                cause=" over ".join(dict.fromkeys(file_in(debug) for debug in debugs)),
+                mend="remove one of the two, or, after importing the other, "
+                f'lib.impl("{_local(operator)}", fn, "{key}", allow_override=True)',
+            )
+    yield from _overwritten(subject.python)
+
+
+def _overwritten(registrations: Iterable[PythonRegistration]) -> Iterator[Found]:
+    """The entries of registries of Python that took the place of another one."""
+    from dispatchlab.model.python_layer import Second, by_slot  # costs start-up, and few have any
+
+    made = [one for one in registrations if not one.effect]  # what is refused or removed takes no place
+    for (_, operator, key), (*losers, winner) in by_slot(made).items():
+        rule = winner.rule
+        if not losers or (rule is not None and rule.second is Second.SAME):
+            continue
+        sites = [f"registered at {one.site or one.function}" for one in (winner, *losers)]
+        fixed = len({site.partition("/")[0] for site in sites}) == 1
+        which = "which never runs" if fixed else "because it came later: another order of imports, another function"
+        where = f"{winner.registry}{f' {key}' if key else ''}"
+        them = " and of ".join(dict.fromkeys(map(owner, sites[1:])))
+        yield Found(
+            operator,
+            None,
+            f"the entry in {where} from {owner(sites[0])} took the place of that of {them}, {which}",
+            tuple(sites),
+            Level.INFORMATION if fixed else Level.WARNING,
+            cause=" over ".join(dict.fromkeys(map(file_in, sites))),
+            mend="remove one of the two, or import the package that is to win after the other one",
+        )
+
+
+def _local(operator: RecordedOperator) -> str:
+    return str(operator.name).partition("::")[2]
+
+
+SHADOWS = Rule(
+    code="DL002",
+    name="shadowed-kernel",
+    level=Level.WARNING,
+    what=(
+        "Two kernels of one operator are registered at one key, or two functions in one entry of a registry of Python; "
+        "the newest is the one that runs."
+    ),
+    why=(
+        "Which one is newest is decided by the order of imports, which nobody writes down. The other kernel is dead "
+        "code that looks alive, and comes back when the package of the newer one is not imported. Within one package "
+        "the order is that of its own code, and the finding is information."
+    ),
+    mend=(
+        "If the override is meant, register it where it is certain to come later (after importing the package that it "
+        "replaces) and pass allow_override=True to say so. Else choose another key, or remove one of the two."
+    ),
+    unknown=(
+        "Whether the override is meant: a dump does not show allow_override. PyTorch's overrides of its own kernels "
+        "are not reported, since it always imports both in one order, nor the two ADInplaceOrView kernels that "
+        "custom_op registers by itself. Kernels of C++ belong to a package as far as the path of their build shows it. "
+        "Registries of Python are known from records of several packages alone, and what a package writes over within "
+        "itself is not seen there."
+    ),
+    bad=example(("CPU", "first_package/cpu.py:7"), ("CPU", "second_package/cpu.py:9")),
+    good=example(("CPU", "first_package/cpu.py:7"), ("CUDA", "second_package/cpu.py:9")),
+    check=_shadows,
+)
+
+
+def _order(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
+    assert subject.order_of is not None
+    chosen = list(operators)
+    by_name = {str(operator.name): operator for operator in chosen}
+    packages = Packages(subject.recorded)
+    for name, reasons in subject.order_of(chosen).items():
+        for reason in reasons:
+            if reason.cause is Cause.STALE and name in by_name:
+                yield _stale(by_name[name], reason, packages)
+
+
+def _stale(operator: RecordedOperator, reason: OrderReason, packages: Packages) -> Found:
+    keys = ", ".join(map(str, reason.keys[:_KEYS_SHOWN]))
+    more = f" and {len(reason.keys) - _KEYS_SHOWN} more" if len(reason.keys) > _KEYS_SHOWN else ""
+    kernels = [one for one in reason.registrations if one.key is not None]
+    them = " and ".join(f"{one.key} from {owner(one.debug)}" for one in kernels)
+    debugs = tuple(one.debug for one in kernels)
+    when = "" if reason.in_force else ", while not everything is imported"
+    fixed = packages.are_one(operator, [(one.key, one.debug) for one in kernels])
+    return Found(
+        str(operator.name),
+        reason.keys[0],
+        f"what calls use at {keys}{more} depends on which of {them} came first{when}; no dump shows it",
+        debugs,
+        Level.INFORMATION if fixed else Level.WARNING,
+        cause=" and ".join(str(one.key) for one in kernels),
+        mend=f'lib.impl("{_local(operator)}", fn, "{reason.keys[0]}"), or drop one of the two',
+    )
+
+
+ORDER = Rule(
+    code="DL009",
+    name="order-matters",
+    level=Level.WARNING,
+    what="What calls use depends on the order of registrations, although every dump is the same.",
+    why=(
+        "PyTorch refreshes too few slots when some kernels come or go: CompositeExplicitAutograd after "
+        "CompositeImplicitAutograd leaves 34 slots stale, Quantized, Sparse and NestedTensor kernels leave "
+        "AutogradOther or AutogradNestedTensor stale. Calls then run another kernel than `_dispatch_dump_table` "
+        "prints, and results differ between two orders of import. Within one package the order is that of its own "
+        "code, and the finding is information."
+    ),
+    mend=(
+        "Register the composite kernel last, or give the slot a kernel of its own (an AutogradOther or "
+        "AutogradNestedTensor kernel), or do not combine the two kernels. `dispatchlab permute` on a scenario with "
+        "these registrations shows the two orders."
+    ),
+    unknown=(
+        "In which order this process registered them, and so what its slots hold now. It reports that two orders "
+        "differ in the model of the PyTorch that was recorded, or of the newest for a scenario that names none."
+    ),
+    bad=example(
+        ("CompositeImplicitAutograd", "my_package/composite.py:3"),
+        ("CompositeExplicitAutograd", "my_package/explicit.py:5"),
+        head="semantics: torch-2.13",
+    ),
+    good=example(
+        ("CPU", "my_package/cpu.py:3"),
+        ("CompositeExplicitAutograd", "my_package/explicit.py:5"),
+        head="semantics: torch-2.13",
+    ),
+    check=_order,
+    needs="it needs an engine that tries other orders",
+    can_run=lambda subject: subject.order_of is not None,
+)
+
+
+def _competing(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
+    chosen = {str(operator.name): operator for operator in operators}
+    names = {operator.name.qualified for operator in chosen.values()}
+    overloads: dict[str, list[str]] = {}
+    for text in subject.recorded.names:
+        qualified = text.partition("::")[0] + "::" + text.partition("::")[2].partition(".")[0]
+        if qualified in names:
+            overloads.setdefault(qualified, []).append(text)
+    packages = Packages(subject.recorded)
+    for operator in chosen.values():
+        for text in overloads[operator.name.qualified]:
+            if text == str(operator.name) or (text in chosen and text < str(operator.name)):
+                continue
+            other = chosen.get(text) or subject.recorded.operator(text)
+            if other is not None:
+                yield from _taken_by_both(operator, other, packages)
+
+
+def _taken_by_both(one: RecordedOperator, other: RecordedOperator, packages: Packages) -> Iterator[Found]:
+    debugs = one.debug, other.debug
+    if one.schema is None or other.schema is None or len(set(map(file_in, debugs))) == 1:
+        return
+    if all(packages.is_torch(each, None, each.debug) for each in (one, other)):
+        return
+    try:
+        call = example_call(schema_of(one.schema), schema_of(other.schema))
+    except ParseError:
+        return
+    if call is None:
+        return
+    fixed = packages.are_one(one, [(None, debug) for debug in debugs])
+    which = "which of the two is tried first is decided by" + (" its own code" if fixed else " the order of imports")
+    yield Found(
+        str(one.name),
+        None,
+        f"{one.name.qualified}{call} fits it ({owner(one.debug)}) and {other.name} ({owner(other.debug)}): {which}",
+        debugs,
+        Level.INFORMATION if fixed else Level.WARNING,
+        cause=" and ".join(dict.fromkeys(map(file_in, debugs))),
+        mend=f"call torch.ops.{str(one.name).replace('::', '.')} by its whole name, or give one of the two an argument "
+        "without a default that the other does not take",
+    )
+
+
+COMPETING = Rule(
+    code="DL017",
+    name="overloads-of-one-call",
+    level=Level.WARNING,
+    what="Two overloads of one name, defined in different places, take the same call.",
+    why=(
+        "`torch.ops.ns.name(...)` tries the overloads of the name in the order in which they were defined, and the "
+        "first that takes the arguments runs. An int is a float as well, and what has a default can be left out, so "
+        "that two overloads that look different take the same call. Which of them runs is then decided by the order of "
+        "imports, and no dump shows it. Within one package the order is that of its own code, and the finding is "
+        "information."
+    ),
+    mend=(
+        "Tell the overloads apart by an argument that has to be given, or by its name behind a `*`. Where both are "
+        "meant, call one of them by its whole name, `torch.ops.ns.name.overload`."
+    ),
+    unknown=(
+        "Whether anybody makes such a call, and through which name. Overloads of one file are not reported, since it "
+        "defines them in one order, nor PyTorch's own. The message has one call of many; where only an error of one of "
+        "the two tells them apart, it is a call that raises when that one is tried first."
+    ),
+    bad=(
+        "semantics: torch-2.13\nregistrations:\n  - def: scale.int(Tensor x, int n=1) -> Tensor\n"
+        "    debug: first_package/ops.py:3\n  - def: scale.float(Tensor x, float s=1.) -> Tensor\n"
+        "    debug: second_package/ops.py:5"
+    ),
+    good=(
+        "semantics: torch-2.13\nregistrations:\n  - def: scale.int(Tensor x, int n) -> Tensor\n"
+        "    debug: first_package/ops.py:3\n  - def: scale.mode(Tensor x, str mode) -> Tensor\n"
+        "    debug: second_package/ops.py:5"
+    ),
+    check=_competing,
+)

@@ -1,0 +1,289 @@
+"""A lint rule: a code, a page, and a function from a registry to findings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol
+
+from dispatchlab._short_repr import member_repr
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.questions.certify.certificate import OrderReason
+from dispatchlab.questions.lint.debug_text import file_in
+from dispatchlab.questions.lint.provenance import NOTHING_KNOWN, OperatorCalls
+from dispatchlab.records.backend_coverage import Filled, FillOf
+from dispatchlab.records.model import Recorded, RecordedOperator
+
+if TYPE_CHECKING:
+    from dispatchlab.model.python_layer import PythonLayer, PythonRegistration
+
+
+class Level(StrEnum):
+    """How much harm a finding does, the worst first."""
+
+    ERROR = "error"  # something that was registered cannot be used
+    WARNING = "warning"  # calls fail, or do something else than what was written, under some circumstances
+    INFORMATION = "information"  # nothing fails; whether it is meant, only its author knows
+
+    __repr__ = member_repr
+
+
+LEVELS = tuple(Level)
+"""The levels, the worst first."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Identity:
+    """What stays the same of a finding when lines move.
+
+    Args:
+        code: the code of the rule.
+        operator: the operator.
+        key: the dispatch key; empty when it is about the operator as a whole.
+        files: the files of the registrations that take part, so that another package is another finding.
+    """
+
+    code: str
+    operator: str
+    key: str = ""
+    files: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return " ".join(part for part in (self.code, self.operator, self.key) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong with one operator.
+
+    Args:
+        code: the code of the rule, `DL001`.
+        operator: the operator.
+        key: the dispatch key that it is about; None when it is about the operator as a whole.
+        message: what was found, whose it is and why it matters, in a sentence.
+        owners: the debug texts of the registrations that take part, the one to change first.
+        level: how much harm it does.
+        cause: what findings that one change fixes have in common; empty when the rule and the namespace say it.
+        mend: the call that fixes it, or what to do.
+    """
+
+    code: str
+    operator: str
+    key: DispatchKey | None
+    message: str
+    owners: tuple[str, ...] = ()
+    level: Level = Level.WARNING
+    cause: str = ""
+    mend: str = ""
+
+    @property
+    def identity(self) -> Identity:
+        """See `Identity`."""
+        files = tuple(dict.fromkeys(file_in(debug) for debug in self.owners))
+        return Identity(self.code, self.operator, "" if self.key is None else str(self.key), files)
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the operator."""
+        return self.operator.partition("::")[0]
+
+    def __str__(self) -> str:
+        return f"{self.operator}: {self.code}{'' if self.key is None else f' {self.key}'}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class FindingGroup:
+    """Findings of one rule with one cause, in one namespace: what a reader looks at as one.
+
+    Args:
+        findings: by operator; never empty.
+    """
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def first(self) -> Finding:
+        """The finding that speaks for all."""
+        return self.findings[0]
+
+    @property
+    def code(self) -> str:
+        """The code of the rule."""
+        return self.first.code
+
+    @property
+    def level(self) -> Level:
+        """How much harm each of them does."""
+        return self.first.level
+
+
+def grouped(findings: Iterable[Finding]) -> tuple[FindingGroup, ...]:
+    """Findings by cause, the most harmful first: by level, and within a level those of most operators."""
+    groups: dict[tuple[str, Level, str, str], list[Finding]] = {}
+    for finding in findings:
+        groups.setdefault((finding.code, finding.level, finding.namespace, finding.cause), []).append(finding)
+    ranked = sorted(groups.items(), key=lambda item: (LEVELS.index(item[0][1]), -len(item[1]), item[0]))
+    return tuple(FindingGroup(tuple(found)) for _, found in ranked)
+
+
+@dataclass(frozen=True, slots=True)
+class LintReport:
+    """What was found in one source.
+
+    Args:
+        source: what was looked at, as it was named.
+        operators: how many operators that is.
+        checked: the codes of the rules that ran.
+        findings: by operator, and of one operator by code.
+        known: how many findings were left out because the registry that it is compared with has them, too.
+        own: how many operators were left out because PyTorch alone has registered them.
+        others: how many findings were left out because other packages registered what they are about, by package.
+        accepted: how many were left out because a baseline accepts them.
+        outdated: accepted findings that are not found any more.
+        not_checked: code of a rule that could not run here -> why, a clause.
+    """
+
+    source: str
+    operators: int
+    checked: tuple[str, ...]
+    findings: tuple[Finding, ...]
+    known: int = 0
+    own: int = 0
+    others: Mapping[str, int] = field(default_factory=dict)
+    accepted: int = 0
+    outdated: tuple[Identity, ...] = ()
+    not_checked: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def exit_code(self) -> int:
+        """1 when something was found that is more than information, else 0."""
+        return 1 if any(finding.level is not Level.INFORMATION for finding in self.findings) else 0
+
+    @property
+    def groups(self) -> tuple[FindingGroup, ...]:
+        """The findings by cause, the most harmful first."""
+        return grouped(self.findings)
+
+    def counts(self) -> dict[str, int]:
+        """How many findings each rule that ran has."""
+        counts = dict.fromkeys(self.checked, 0)
+        for finding in self.findings:
+            counts[finding.code] += 1
+        return counts
+
+
+class OrderOf(Protocol):
+    """Finds out for which operators the order of registrations matters."""
+
+    def __call__(self, operators: Sequence[RecordedOperator], /) -> Mapping[str, tuple[OrderReason, ...]]:
+        """The reasons, by operator; an operator without any may be left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What rules look at.
+
+    Args:
+        recorded: the registry.
+        fill: what a dispatcher puts into a slot of one of its operators.
+        order_of: see `OrderOf`; None where no engine is at hand.
+        earlier: the same registry at an earlier moment, or what it should still contain; None when there is none.
+        python: what packages register in Python, the newest of each slot last.
+        calls: operator -> the calls that registered it, as far as they are known; a dump does not say.
+        beneath: what PyTorch itself has in Python, of a record that is laid over its registry; None where nobody knows.
+    """
+
+    recorded: Recorded
+    fill: FillOf
+    order_of: OrderOf | None = None
+    earlier: Recorded | None = None
+    calls: Mapping[str, OperatorCalls] = field(default_factory=dict)
+    python: tuple[PythonRegistration, ...] = ()
+    beneath: PythonLayer | None = None
+
+    def calls_of(self, operator: RecordedOperator) -> OperatorCalls:
+        """The calls that registered an operator; nothing is known when they were not watched."""
+        return self.calls.get(str(operator.name), NOTHING_KNOWN)
+
+    def slot(self, operator: RecordedOperator, key: DispatchKey) -> Filled:
+        """What a slot of an operator holds."""
+        return self.fill(operator, key)
+
+
+class Check(Protocol):
+    """The function of a rule."""
+
+    def __call__(self, subject: Subject, operators: Iterable[RecordedOperator], /) -> Iterator[Found]:
+        """What is wrong with some operators of a registry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A finding without its code; without a level it has that of its rule."""
+
+    operator: str
+    key: DispatchKey | None
+    message: str
+    owners: tuple[str, ...] = ()
+    level: Level | None = None
+    cause: str = ""
+    mend: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule.
+
+    Args:
+        code: `DL001`; never used again for another rule.
+        name: a few words with dashes, for people who select rules.
+        level: how much harm its findings do, unless one says otherwise.
+        what: what it finds.
+        why: why that matters.
+        mend: how to fix it.
+        unknown: what it cannot know, so that a finding may be meant, or a defect is not found.
+        bad: registrations that it finds, as a scenario has them.
+        good: registrations next to these that it does not.
+        check: the function.
+        needs: why it may not be able to run, a clause; empty when it always can.
+        can_run: whether it can.
+    """
+
+    code: str
+    name: str
+    level: Level
+    what: str
+    why: str
+    mend: str
+    unknown: str
+    bad: str
+    good: str
+    check: Check
+    needs: str = ""
+    can_run: Callable[[Subject], bool] = lambda subject: True
+
+    def page(self) -> str:
+        """Its page of documentation, as Markdown."""
+        return (
+            f"# {self.code}: {self.name}\n\n{self.what}\n\nLevel: {self.level}.\n\n"
+            f"## Why it matters\n\n{self.why}\n\n## How to fix it\n\n{self.mend}\n\n"
+            f"## What it cannot know\n\n{self.unknown}\n\n"
+            f"## Found\n\n```yaml\n{self.bad}\n```\n\n## Not found\n\n```yaml\n{self.good}\n```\n"
+        )
+
+
+def example(*kernels: tuple[str, str], operator: str = "scale", defined: bool = True, head: str = "") -> str:
+    """Registrations for a page, as a scenario has them.
+
+    Args:
+        kernels: the key and the debug text of each; without a key it is empty.
+        operator: what the kernels are registered for.
+        defined: whether there is the def of `scale`.
+        head: lines before them.
+    """
+    lines = [*head.splitlines(), "registrations:"]
+    lines += ["  - def: scale(Tensor x, float s) -> Tensor"] if defined else []
+    for key, debug in kernels:
+        lines += [f"  - impl: {operator}", *([f"    dispatch: {key}"] if key else []), f"    debug: {debug}"]
+    return "\n".join(lines)

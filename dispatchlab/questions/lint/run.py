@@ -1,0 +1,299 @@
+"""Run rules on a registry, or on a source: load its registry at the moments that rules compare."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dispatchlab.errors import DispatchLabError
+from dispatchlab.model.profile import model_for
+from dispatchlab.questions.certify.certificate import OrderReason, pattern_of
+from dispatchlab.questions.certify.certify_registry import certification_of
+from dispatchlab.questions.certify.stale_slots import patterns_with_stale_slots
+from dispatchlab.questions.coverage.coverage_on_lab import Fill
+from dispatchlab.questions.lint.debug_text import imported_packages, package_among
+from dispatchlab.questions.lint.provenance import OperatorCalls, calls_in
+from dispatchlab.questions.lint.rule import Finding, Identity, LintReport, Rule, Subject
+from dispatchlab.records.model import Recorded, RecordedOperator, registry_of
+from dispatchlab.records.overlay import Overlay
+from dispatchlab.records.ownership import ownership_of
+from dispatchlab.scenario.load import load_scenario
+from dispatchlab.sources.find_sources import (
+    LIVE,
+    chosen,
+    is_scenario_source,
+    recorded_from,
+    report_renamed,
+    report_unreadable,
+)
+from dispatchlab.sources.replay_on_lab import for_registry
+
+if TYPE_CHECKING:
+    from dispatchlab.model.python_layer import PythonLayer, PythonRegistration
+
+
+class NothingToLintError(DispatchLabError):
+    """No rule would look at any operator, so that there is nothing to report about.
+
+    Args:
+        source: what was to be looked at.
+        reason: why there is nothing, a clause.
+    """
+
+    source: str
+    reason: str
+
+    template = "{source}: there is nothing to check: {reason}"
+
+
+def lint(
+    subject: Subject,
+    rules: Sequence[Rule],
+    *,
+    source: str,
+    base: Subject | None = None,
+    operators: Sequence[RecordedOperator] | None = None,
+    accepted: Collection[Identity] = (),
+    imports: Sequence[str] = (),
+    without_own: bool = False,
+    must_differ: bool = False,
+) -> LintReport:
+    """What is wrong with a registry.
+
+    Args:
+        subject: the registry.
+        rules: which rules to run.
+        source: what to call it.
+        base: what was there before; what is found in it, too, is left out, and so are operators that are equal in both.
+        operators: which operators to look at; all when left out.
+        accepted: the identities of findings that a baseline accepts.
+        imports: the packages that are linted; what other packages registered meanwhile is left out.
+        without_own: leave out the operators that PyTorch alone has registered, all of which it brings by itself.
+        must_differ: the base is what there was before the imports, which have to register something.
+
+    Raises:
+        NothingToLintError: there is no operator, no rule that can run, or nothing that the imports registered.
+        RegistryFileError: the registry is in a file that is damaged.
+    """
+    chosen = list(subject.recorded) if operators is None else list(operators)
+    if not chosen and not subject.python and not (subject.earlier is not None and subject.earlier.names):
+        raise NothingToLintError(source, "it has no operator")
+    looked_at = chosen
+    if base is not None and _same_fallbacks(subject.recorded, base.recorded):
+        looked_at = _changed(chosen, base.recorded)
+    own: list[RecordedOperator] = []
+    if without_own:
+        ownership = ownership_of(subject.recorded)
+        own = [operator for operator in looked_at if ownership.is_own_operator(operator)]
+        left_out = {operator.name for operator in own}
+        looked_at = [operator for operator in looked_at if operator.name not in left_out]
+    names = None
+    if operators is not None:
+        names = {*(str(operator.name) for operator in chosen), *(one.operator for one in subject.python)}
+    runnable = [rule for rule in rules if rule.can_run(subject)]
+    if not runnable:
+        raise NothingToLintError(
+            source, "; ".join(f"{rule.code} {rule.name} cannot run: {rule.needs}" for rule in rules)
+        )
+    found = _run(subject, runnable, looked_at, names)
+    if must_differ and not looked_at and not found:
+        raise NothingToLintError(
+            source,
+            f"importing {', '.join(imports)} registers no operator and no kernel; name the module that registers, such "
+            f"as {imports[0]}.ops",
+        )
+    known = 0
+    if base is not None and found:
+        concerned = {finding.operator for finding in found}
+        before = _of(base.recorded, concerned)
+        old = _owned(_run(base, [rule for rule in runnable if rule.can_run(base)], before, None))
+        fresh = [finding for finding in found if _owner_of(finding) not in old]
+        known, found = len(found) - len(fresh), fresh
+    others: Counter[str] = Counter()
+    if imports:
+        found, others = _without_others(found, imported_packages(looked_at), imports)
+    kept = [finding for finding in found if finding.identity not in accepted]
+    identities = {finding.identity for finding in found}
+    return LintReport(
+        source,
+        len(chosen),
+        tuple(rule.code for rule in runnable),
+        tuple(kept),
+        known=known,
+        own=len(own),
+        others=dict(sorted(others.items())),
+        accepted=len(found) - len(kept),
+        outdated=tuple(sorted(set(accepted) - identities)),
+        not_checked={rule.code: rule.needs for rule in rules if rule not in runnable},
+    )
+
+
+def _run(
+    subject: Subject, rules: Sequence[Rule], operators: Sequence[RecordedOperator], names: Collection[str] | None
+) -> list[Finding]:
+    found = {
+        Finding(rule.code, one.operator, one.key, one.message, one.owners, one.level or rule.level, one.cause, one.mend)
+        for rule in rules
+        for one in rule.check(subject, operators)
+        if names is None or one.operator in names
+    }
+    return sorted(found, key=lambda finding: (finding.operator, finding.code, finding.identity, finding.message))
+
+
+def _without_others(
+    findings: Sequence[Finding], packages: frozenset[str], imports: Sequence[str]
+) -> tuple[list[Finding], Counter[str]]:
+    """The findings that are about registrations of these imports, and how many are about those of other packages."""
+    mine = {name.partition(".")[0] for name in imports}
+    kept: list[Finding] = []
+    others: Counter[str] = Counter()
+    for finding in findings:
+        owners = [package_among(packages | mine, debug) for debug in finding.owners]
+        foreign = [owner for owner in owners if owner is not None and owner not in mine]
+        if foreign and len(foreign) == len(owners):
+            others[foreign[0]] += 1
+        else:
+            kept.append(finding)
+    return kept, others
+
+
+def _changed(operators: Sequence[RecordedOperator], base: Recorded) -> list[RecordedOperator]:
+    """The operators that are not the same in `base`."""
+    before = {str(operator.name): operator for operator in _of(base, [str(one.name) for one in operators])}
+    return [operator for operator in operators if before.get(str(operator.name)) != operator]
+
+
+_FEW = 100
+
+
+def _of(recorded: Recorded, names: Collection[str]) -> list[RecordedOperator]:
+    """The operators of these names that there are; a few are read one by one."""
+    if len(names) <= _FEW:
+        return [found for name in names if (found := recorded.operator(name)) is not None]
+    wanted = frozenset(names)
+    return [operator for operator in recorded if str(operator.name) in wanted]
+
+
+def _same_fallbacks(one: Recorded, other: Recorded) -> bool:
+    return {fallback.key for fallback in one.fallbacks} == {fallback.key for fallback in other.fallbacks}
+
+
+_Owned = tuple[Identity, tuple[str, ...]]
+
+
+def _owner_of(finding: Finding) -> _Owned:
+    return finding.identity, finding.owners
+
+
+def _owned(findings: Sequence[Finding]) -> set[_Owned]:
+    return {_owner_of(finding) for finding in findings}
+
+
+def lint_source(
+    source: str,
+    rules: Sequence[Rule],
+    *,
+    operators: Sequence[str] = (),
+    imports: Sequence[str] = (),
+    against: str | None = None,
+    accepted: Collection[Identity] = (),
+    report: Callable[[str], None] | None = None,
+) -> LintReport:
+    """Run rules on one source.
+
+    Args:
+        source: a registry, a scenario or `live`.
+        rules: which rules to run.
+        operators: names and globs; all operators when there are none.
+        imports: modules to import first, for `live` alone; the findings are theirs.
+        against: a source whose findings are left out.
+        accepted: the identities of findings that a baseline accepts.
+        report: see `recorded_from`.
+
+    Raises:
+        DispatchLabError: the source or an operator cannot be used.
+    """
+    base, recorded, earlier, calls = _moments(source, imports, against, report)
+    looked_at: tuple[RecordedOperator, ...] | None = tuple(chosen(recorded, operators)) if operators else None
+    if isinstance(recorded, Overlay):
+        if base is None:  # what the registry beneath has is not of the packages
+            base = recorded.beneath
+            earlier = registry_of(base.torch, _of(base, recorded.over.names), base.fallbacks)  # no other one can go
+        looked_at = looked_at or tuple(recorded.over)
+        imports = recorded.over.imports  # the packages of the record, which may have imported others
+    asked = {str(operator.name) for operator in looked_at} if looked_at is not None and operators else None
+    python = tuple(one for one in _python(source) if asked is None or one.operator in asked)
+    return lint(
+        replace(_subject(recorded, earlier, calls), python=python, beneath=_beneath(recorded) if python else None),
+        rules,
+        source=source,
+        base=None if base is None else _subject(base, None),
+        operators=looked_at,
+        accepted=accepted,
+        imports=imports if not operators else (),
+        without_own=(bool(imports) or isinstance(recorded, Overlay)) and not operators,
+        must_differ=bool(imports) and not operators and against is None,
+    )
+
+
+def _moments(
+    source: str, imports: Sequence[str], against: str | None, report: Callable[[str], None] | None
+) -> tuple[Recorded | None, Recorded, Recorded | None, Mapping[str, OperatorCalls]]:
+    """What was there before, what is there, what should be there, and the calls that registered it.
+
+    Of a live process these are before the imports, after garbage was collected, and after the imports.
+    """
+    base = None if against is None else recorded_from(against, report=report)
+    if source != LIVE:
+        return base, recorded_from(source, imports=imports, report=report), base, _calls(source)
+    from dispatchlab.pytorch.registry import live_moments
+
+    found = live_moments(imports)
+    report_unreadable(found.kept, report)
+    report_renamed(found.kept.privateuse1, report)
+    before = found.before if base is None and imports else base
+    calls = {name: OperatorCalls(functions) for name, functions in found.functions.items()}
+    return before, found.kept, found.after, calls
+
+
+def _subject(recorded: Recorded, earlier: Recorded | None, calls: Mapping[str, OperatorCalls] | None = None) -> Subject:
+    fill = Fill(for_registry(model_for(recorded.torch)), recorded.fallbacks)
+    return Subject(recorded, fill, _Order(recorded), earlier, calls or {})
+
+
+def _calls(source: str) -> Mapping[str, OperatorCalls]:
+    """The calls that a scenario is made of; a registry does not have them."""
+    return calls_in(load_scenario(source).registrations) if is_scenario_source(source) else {}
+
+
+def _python(source: str) -> tuple[PythonRegistration, ...]:
+    """What a record lists of what its packages register in Python."""
+    return load_scenario(source).python if is_scenario_source(source) else ()
+
+
+def _beneath(recorded: Recorded) -> PythonLayer | None:
+    """What Python has registered in the PyTorch that a record is laid over."""
+    from dispatchlab.records.file import python_layer_of  # costs start-up, and few records have any of it
+
+    return python_layer_of(recorded.beneath) if isinstance(recorded, Overlay) else None
+
+
+class _Order:
+    """Certifies the operators of which the order can matter under PyTorch's refreshes; the others need no look.
+
+    They are those of the PyTorch that was recorded, or of the newest for a scenario that names none.
+    """
+
+    def __init__(self, recorded: Recorded) -> None:
+        self._recorded = recorded
+
+    def __call__(self, operators: Sequence[RecordedOperator]) -> Mapping[str, tuple[OrderReason, ...]]:
+        model = model_for(self._recorded.torch)
+        patterns = patterns_with_stale_slots(for_registry(model), {pattern_of(operator) for operator in operators})
+        concerned = [operator for operator in operators if pattern_of(operator) in patterns]
+        if not concerned:
+            return {}
+        found = certification_of(self._recorded, name="", semantics=model, operators=concerned)
+        return {each.operator: each.reasons for each in found.certificates}

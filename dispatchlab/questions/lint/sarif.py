@@ -1,0 +1,162 @@
+"""Findings of lint as SARIF 2.1.0, which forges and editors read.
+
+Format: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from urllib.parse import quote
+
+from dispatchlab._version import __version__
+from dispatchlab.questions.lint.checkout import Checkout
+from dispatchlab.questions.lint.debug_text import is_absolute, sites_in
+from dispatchlab.questions.lint.rule import Finding, Level, LintReport, Rule
+from dispatchlab.questions.lint.rules import RULES
+from dispatchlab.views.as_json import plain_json_text
+
+_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+_INDEX = {rule.code: at for at, rule in enumerate(RULES)}
+_LEVELS = {Level.ERROR: "error", Level.WARNING: "warning", Level.INFORMATION: "note"}
+_ROOT, _ELSEWHERE = "%SRCROOT%", "PACKAGES"
+_SHOWN = 5
+_RELATED = 10
+
+# Note [Locations of findings]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# GitHub refuses a result without a physical location, and shows one whose path is not in the repository without its
+# source. So a path is that of the file in the checkout, relative to %SRCROOT%, wherever there is one; the path of a
+# file of another package is relative to PACKAGES, whose folder only the machine knows that ran it. A finding whose
+# registrations name no file is placed in the file that was linted, in a file of the package that was imported, or
+# in the one that declares the project: the first of these that the checkout has.
+#
+# Findings of one rule with one cause at one line are one result: 59 registrations of a loop are one annotation.
+
+
+def sarif(reports: Sequence[LintReport], checkout: Checkout, *, imports: Sequence[str] = ()) -> str:
+    """One run for each source, with every rule and where each finding comes from.
+
+    Args:
+        reports: what was found, by source.
+        checkout: what paths are relative to.
+        imports: the packages that were imported for it.
+    """
+    runs = [_run(report, checkout, imports) for report in reports]
+    return plain_json_text({"$schema": _SCHEMA, "version": "2.1.0", "runs": runs}, indent=1)
+
+
+def _run(report: LintReport, checkout: Checkout, imports: Sequence[str]) -> dict[str, object]:
+    driver = {"name": "dispatchlab", "version": __version__, "rules": [_rule(rule) for rule in RULES]}
+    name = "/".join(("dispatchlab", _name_of(report.source, checkout), *imports))
+    return {
+        "tool": {"driver": driver},
+        "automationDetails": {"id": f"{name}/"},
+        "columnKind": "unicodeCodePoints",
+        "originalUriBaseIds": {
+            _ROOT: {"uri": f"{checkout.root.as_uri()}/", "description": {"text": "The root of the checkout."}},
+            _ELSEWHERE: {"description": {"text": "The folder in which packages are installed."}},
+        },
+        "results": [_result(group, _otherwise(report, checkout, imports), checkout) for group in _by_line(report)],
+    }
+
+
+def _name_of(source: str, checkout: Checkout) -> str:
+    return checkout.find(source) or Path(source).name
+
+
+def _rule(rule: Rule) -> dict[str, object]:
+    return {
+        "id": rule.code,
+        "name": "".join(word.capitalize() for word in rule.name.split("-")),
+        "shortDescription": {"text": rule.what},
+        "fullDescription": {"text": rule.why},
+        "help": {"text": f"{rule.mend}\n\nWhat it cannot know: {rule.unknown}", "markdown": rule.page()},
+        "defaultConfiguration": {"level": _LEVELS[rule.level]},
+    }
+
+
+def _by_line(report: LintReport) -> Iterator[list[Finding]]:
+    """The findings that are one result, the most harmful first. See Note [Locations of findings]."""
+    for group in report.groups:
+        ordered = sorted(group.findings, key=lambda finding: (_line(finding), finding.identity))
+        for line, found in groupby(ordered, key=_line):
+            together = list(found)
+            yield from [together] if line else [[each] for each in together]
+
+
+def _line(finding: Finding) -> tuple[tuple[str, int], ...]:
+    return tuple(site for debug in finding.owners[:1] for site in sites_in(debug))[:1]
+
+
+def _result(findings: Sequence[Finding], otherwise: dict[str, object] | None, checkout: Checkout) -> dict[str, object]:
+    first = findings[0]
+    key = "" if first.key is None else f" {first.key}"
+    names = [{"fullyQualifiedName": _name(finding), "kind": "function"} for finding in findings]
+    places = list(dict.fromkeys(site for finding in findings for debug in finding.owners for site in sites_in(debug)))
+    physical = [_place(path, line, checkout) for path, line in places]
+    location: dict[str, object] = {"logicalLocations": names}
+    if physical or otherwise is not None:
+        location["physicalLocation"] = physical[0] if physical else otherwise
+    mend = f"\n\nTo mend it: {first.mend}" if first.mend else ""
+    result: dict[str, object] = {
+        "ruleId": first.code,
+        "ruleIndex": _INDEX[first.code],
+        "level": _LEVELS[first.level],
+        "message": {"text": f"{first.operator}{key}: {first.message}{_others(findings)}{mend}"},
+        "locations": [location],
+        "partialFingerprints": {"dispatchlab/v2": _fingerprint(first)},
+    }
+    if physical[1:]:
+        result["relatedLocations"] = [
+            {"id": number, "physicalLocation": place} for number, place in enumerate(physical[1 : _RELATED + 1], 1)
+        ]
+    return result
+
+
+def _name(finding: Finding) -> str:
+    return finding.operator if finding.key is None else f"{finding.operator} {finding.key}"
+
+
+def _others(findings: Sequence[Finding]) -> str:
+    others = [finding.operator for finding in findings[1:]]
+    if not others:
+        return ""
+    more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
+    return f". The same line does so to {', '.join(others[:_SHOWN])}{more}"
+
+
+def _fingerprint(finding: Finding) -> str:
+    """What stays the same when lines move."""
+    identity = finding.identity
+    return "/".join((identity.code, identity.operator, identity.key, *identity.files))
+
+
+def _place(path: str, line: int, checkout: Checkout) -> dict[str, object]:
+    found = checkout.find(path)
+    if found is not None:
+        return {"artifactLocation": _artifact(found), "region": {"startLine": line}}
+    path = path.replace("\\", "/")
+    if is_absolute(path):
+        whole = path if path.startswith("/") else f"/{path}"
+        return {"artifactLocation": {"uri": f"file://{quote(whole)}"}, "region": {"startLine": line}}
+    return {"artifactLocation": {"uri": quote(path), "uriBaseId": _ELSEWHERE}, "region": {"startLine": line}}
+
+
+def _artifact(path: str) -> dict[str, object]:
+    return {"uri": quote(path), "uriBaseId": _ROOT}
+
+
+def _otherwise(report: LintReport, checkout: Checkout, imports: Sequence[str]) -> dict[str, object] | None:
+    """Where a finding is placed that names no file. See Note [Locations of findings]."""
+    packages = [f"{'/'.join(parts)}{end}" for name in imports for parts in (name.split("."),) for end in _MODULE]
+    for path in (report.source, *packages, *_PROJECT):
+        found = checkout.find(path)
+        if found is not None:
+            return {"artifactLocation": _artifact(found), "region": {"startLine": 1}}
+    return None
+
+
+_MODULE = ("/__init__.py", ".py")
+_PROJECT = ("pyproject.toml", "setup.py", "setup.cfg", "README.md")

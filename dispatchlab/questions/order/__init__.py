@@ -1,0 +1,20 @@
+"""Whether order matters: a scenario explored on an engine, with its counterexample, its report and its golden file.
+
+- `blocks`: the report on a scenario as blocks: on a terminal the verdict, what it stands for, what differs and why.
+- `conformance`: conformance: hold the live engine to its model step by step.
+- `counterexamples`: counterexamples after they were found: run again, explained by a model, cut down to a scenario,
+  kept in a file.
+- `golden`: the golden file of a scenario: what was found about it, and its operators with all in force.
+- `json_view`: reports and operators as JSON for programs. A field is never renamed or dropped within a version.
+- `page`: the page of `permute`: what was explored, what was found, the picture of states, and the table of each state.
+- `report`: the report on one scenario: what was explored, what was found, and whether that is what the scenario
+  expects.
+- `report_text`: the plain text of a report. This is the contract: golden files hold it, programs may diff it.
+- `run_scenario`: run a scenario, with all that its report shows.
+- `run_scenarios`: run scenarios, one after the other or at once, and keep the outcomes that a checkpoint has.
+- `scenario_tasks`: scenarios as tasks: each in a process of its own, on this machine or a cluster, or one in shares.
+- `stand_ins`: stand-ins for what PyTorch cannot register: boxed kernels for those of C++, its own classes for those of
+  packages.
+- `state_graph`: the state graph of a few registrations, as a value to draw.
+- `state_picture`: the state graph as a picture, a package with a map of its own.
+"""

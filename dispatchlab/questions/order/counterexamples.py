@@ -1,0 +1,277 @@
+"""Counterexamples after they were found: run again, explained by a model, cut down to a scenario, kept in a file."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from time import perf_counter
+from typing import Any
+
+from dispatchlab.engine.lab_engine import LabEngine
+from dispatchlab.engine.semantics import SEMANTICS as MODELLED
+from dispatchlab.errors import DispatchLabError
+from dispatchlab.files.file_kinds import FileKind
+from dispatchlab.model.sequence import StepSequence, format_sequence
+from dispatchlab.model.snapshot import TABLES
+from dispatchlab.prover.compare_sequences import compare_sequences, reasons_of
+from dispatchlab.prover.program import modules_of
+from dispatchlab.prover.protocol import Engine, Forkable, StateSpace
+from dispatchlab.prover.result import Counterexample, Expectation, Exploration, Flaw, Verdict
+from dispatchlab.prover.run_sequence import on_sandboxes
+from dispatchlab.questions.order.report import Report
+from dispatchlab.scenario.replay_file import Replay, make_replay, replay_text, resolve
+from dispatchlab.scenario.scenario import SEMANTICS, Scenario, operators_named_by
+from dispatchlab.scenario.write import scenario_text
+
+PROGRAM_SUFFIX = ".py"
+SCENARIO_SUFFIXES = (".scenario.yaml", ".scenario.yml")
+
+_PROGRAM = '''\
+"""Two sequences that should lead to the same and do not; found by dispatchlab."""
+
+from difflib import unified_diff
+
+from dispatchlab import Dispatcher, RegistrationError
+from dispatchlab.model.kernel_identity import distinguished
+from dispatchlab.scenario import parse_scenario
+
+SCENARIO = parse_scenario({scenario})
+REGISTRATIONS = distinguished(SCENARIO.registrations)  # kernels with one debug text are marked
+
+
+def after(*steps: int) -> list[str]:
+    """What is seen after registering i for each i, and releasing i for each ~i."""
+    dispatcher, held, seen = Dispatcher.for_scenario("{semantics}"), {{}}, []
+    for step in steps:
+        if step < 0:
+            held.pop(~step).release()
+            continue
+        try:
+            held[step] = dispatcher.register(REGISTRATIONS[step])
+        except RegistrationError as error:
+            seen.append(f"{{step}} is refused: {{error}}")
+    for operator in filter(dispatcher.find_op, SCENARIO.operators):
+        seen += dispatcher.dump(operator).splitlines() + dispatcher.dump_slots(operator).splitlines()
+        seen += map(str, dispatcher.violations(operator))
+    return seen
+
+
+expected = after({expected})
+actual = after({actual})
+print(*unified_diff(expected, actual, "expected", "actual", lineterm=""), sep="\\n")
+'''
+
+
+class OneSequenceError(DispatchLabError):
+    """A program compares two sequences, and the counterexample has one."""
+
+    template = "a program compares two sequences, and here one fails by itself: save it as a replay or a scenario"
+
+
+def model_of(engine: Engine) -> LabEngine | None:
+    """The lab engine that behaves as this one should; None for an engine that nobody has a model of, or is one."""
+    if isinstance(engine, LabEngine) or engine.semantics not in MODELLED:
+        return None
+    return LabEngine(engine.semantics)
+
+
+def explained(engine: Engine, scenario: Scenario, found: Exploration) -> Exploration:
+    """Ask the model for the reasons that an engine does not know, if the sequences disagree there too."""
+    counterexample, model = found.counterexample, model_of(engine)
+    if counterexample is None or counterexample.why or model is None or found.verdict is not Verdict.ORDER_DEPENDENT:
+        return found
+    sessions = on_sandboxes(model, scenario.registrations, scenario.operators)
+    same = compare_sequences(sessions, counterexample.expected_sequence, counterexample.actual_sequence)
+    if same is None or same.flaw is not counterexample.flaw:
+        return found
+    reasons = _why(model.space(scenario.registrations, scenario.operators), counterexample)
+    return replace(found, counterexample=replace(counterexample, why=reasons))
+
+
+def replayed(engine: Engine, scenario: Scenario, saved: Replay) -> Exploration:
+    """Run the two sequences of a saved counterexample again."""
+    started = perf_counter()
+    expected, actual = resolve(saved, scenario)
+    sessions = on_sandboxes(engine, scenario.registrations, scenario.operators)
+    counterexample = compare_sequences(sessions, expected, actual)
+    if counterexample is not None and isinstance(engine, Forkable) and counterexample.flaw is not Flaw.CRASH:
+        space = engine.space(scenario.registrations, scenario.operators)
+        counterexample = replace(counterexample, why=_why(space, counterexample))
+    sequences = {expected, actual}
+    if counterexample is None:
+        verdict = Verdict.NO_VIOLATION_FOUND
+        notes = [f"{format_sequence(expected)} and {format_sequence(actual)} lead to the same"]
+    else:
+        verdict = Verdict.CRASHED if counterexample.flaw is Flaw.CRASH else Verdict.ORDER_DEPENDENT
+        notes = []
+    if not all(_keeps(sequence, scenario.order) for sequence in sequences):
+        order = " ".join(map(str, scenario.order))
+        notes.append(f"the scenario keeps the order {order}, and a sequence of the replay does not: search again")
+    sets = len({active for sequence in sequences for active in _sets(sequence)})
+    return Exploration(
+        verdict=verdict,
+        walk="replay",
+        registrations=len(scenario.registrations),
+        sets=sets,
+        states=sets,
+        edges=sum(map(len, sequences)),
+        orders=len(sequences),
+        counterexample=counterexample,
+        notes=tuple(notes),
+        elapsed_s=perf_counter() - started,
+        seed=saved.seed,
+    )
+
+
+def _why(space: StateSpace[Any], counterexample: Counterexample) -> tuple[str, ...]:
+    return () if counterexample.flaw in (Flaw.ASYMMETRY, Flaw.RELEASE) else reasons_of(space, counterexample)
+
+
+def _sets(sequence: StepSequence) -> set[frozenset[int]]:
+    active: frozenset[int] = frozenset()
+    reached = {active}
+    for step in sequence:
+        active = active - {~step} if step < 0 else active | {step}
+        reached.add(active)
+    return reached
+
+
+def _keeps(sequence: StepSequence, order: Sequence[int]) -> bool:
+    """Whether registrations are registered in this order only."""
+    place = {index: at for at, index in enumerate(order)}
+    active: set[int] = set()
+    for step in sequence:
+        if step < 0:
+            active.discard(~step)
+        elif step in place and any(place.get(other, -1) > place[step] for other in active):
+            return False
+        else:
+            active.add(step)
+    return True
+
+
+# -- kept in a file
+
+
+def kept_text(scenario: Scenario, report: Report, path: str) -> str | None:
+    """The counterexample in the form that the name of its file asks for."""
+    counterexample = report.exploration.counterexample
+    if counterexample is None:
+        return None
+    kind = kept_kind(path)
+    if kind is FileKind.PROGRAM:
+        return program_of(scenario, report)
+    if kind is FileKind.SCENARIO:
+        return cut_text(scenario, counterexample, report.semantics)
+    saved = make_replay(
+        scenario,
+        counterexample.expected_sequence,
+        counterexample.actual_sequence,
+        engine=report.engine,
+        semantics=report.semantics,
+        seed=report.exploration.seed,
+        folder=os.path.dirname(path),
+    )
+    return replay_text(saved)
+
+
+def kept_kind(path: str) -> FileKind:
+    """The kind of file in which a counterexample is kept under this name."""
+    if path.endswith(PROGRAM_SUFFIX):
+        return FileKind.PROGRAM
+    return FileKind.SCENARIO if path.endswith(SCENARIO_SUFFIXES) else FileKind.REPLAY
+
+
+def program_of(scenario: Scenario, report: Report) -> str | None:
+    """A program for what runs the engine: torch alone for the live one, this package for the lab."""
+    counterexample = report.exploration.counterexample
+    if counterexample is None:
+        return None
+    if report.engine != "torch":
+        return program_text(scenario, counterexample, report.semantics)
+    from dispatchlab.pytorch.program import program_text as torch_program
+
+    if counterexample.expected_sequence == counterexample.actual_sequence:
+        raise OneSequenceError
+    return torch_program(
+        scenario.registrations,
+        counterexample.expected_sequence,
+        counterexample.actual_sequence,
+        keys=_slots_in(counterexample),
+    )
+
+
+def _slots_in(counterexample: Counterexample) -> tuple[str, ...]:
+    """The first keys whose slots differ, by the diff."""
+    slots = counterexample.diff.partition(f", {TABLES[1]}\n")[2]
+    return tuple(dict.fromkeys(re.findall(r"^[+](\w+): ", slots, re.MULTILINE)))[:2]
+
+
+def cut(
+    scenario: Scenario, counterexample: Counterexample, semantics: str
+) -> tuple[Scenario, StepSequence, StepSequence]:
+    """The scenario with the registrations of a counterexample alone, and its two sequences in the new numbers.
+
+    Args:
+        scenario: the scenario.
+        counterexample: what was found.
+        semantics: those of the engine; named in the scenario where a file can name them.
+    """
+    members = sorted(
+        {max(step, ~step) for step in (*counterexample.expected_sequence, *counterexample.actual_sequence)}
+    )
+    number = {member: new for new, member in enumerate(members)}
+    registrations = tuple(scenario.registrations[member] for member in members)
+    named = operators_named_by(registrations)
+    program, modules = scenario.program, scenario.modules
+    if program is not None:
+        kept = program.restricted_to(members)
+        is_program = all(
+            kept.allows(tuple(number.get(step, step) for step in sequence))
+            for sequence in (counterexample.expected_sequence, counterexample.actual_sequence)
+        )
+        modules = modules_of(modules, members) if is_program else ()  # else it is of --free
+    small = replace(
+        scenario,
+        claim=f"{scenario.claim.rstrip('.')}: the order of these matters.",
+        registrations=registrations,
+        operators=tuple(name for name in scenario.operators if name in named) or scenario.operators,
+        semantics=semantics if semantics in SEMANTICS else scenario.semantics,
+        order=tuple(number[index] for index in scenario.order if index in number),
+        modules=modules,
+        expect=Expectation.ORDER_DEPENDENT,
+    )
+
+    def renumbered(sequence: StepSequence) -> StepSequence:
+        return tuple(number[step] if step >= 0 else ~number[~step] for step in sequence)
+
+    return small, renumbered(counterexample.expected_sequence), renumbered(counterexample.actual_sequence)
+
+
+def cut_text(scenario: Scenario, counterexample: Counterexample, semantics: str) -> str:
+    """The cut scenario as the text of a file.
+
+    Raises:
+        UnwritableError: a registration cannot be written.
+    """
+    return scenario_text(cut(scenario, counterexample, semantics)[0])
+
+
+def program_text(scenario: Scenario, counterexample: Counterexample, semantics: str) -> str:
+    """A Python program that runs both sequences on the lab engine and prints how they differ.
+
+    Raises:
+        UnwritableError: a registration cannot be written.
+    """
+    small, expected, actual = cut(scenario, counterexample, semantics)
+    text = scenario_text(small)
+    quoted = f'"""\\\n{text}"""' if "\\" not in text and '"""' not in text else repr(text)
+    return _PROGRAM.format(
+        scenario=quoted, semantics=small.semantics or "strict", expected=_steps(expected), actual=_steps(actual)
+    )
+
+
+def _steps(sequence: StepSequence) -> str:
+    return ", ".join(f"~{~step}" if step < 0 else str(step) for step in sequence)

@@ -1,0 +1,39 @@
+"""The golden file of a scenario: what was found about it, and its operators with all in force."""
+
+from __future__ import annotations
+
+import warnings
+
+from dispatchlab.engine.lab_engine import LabEngine
+from dispatchlab.model.snapshot import Snapshot
+from dispatchlab.prover.explore import explore
+from dispatchlab.prover.program_walk import explore_program
+from dispatchlab.prover.protocol import Engine
+from dispatchlab.prover.run_sequence import on_sandboxes
+from dispatchlab.questions.order.report import Report, report_of
+from dispatchlab.questions.order.report_text import golden_text
+from dispatchlab.scenario.explored import explored
+from dispatchlab.scenario.scenario import Scenario
+
+
+def golden(scenario: Scenario) -> tuple[Report, str]:
+    """Explore a scenario on the lab engine: the report, and what its golden file holds."""
+    engine, scenario = LabEngine(scenario.semantics or "strict"), explored(scenario)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of kernels that are overridden: scenarios are about that
+        about = scenario.registrations, scenario.operators
+        program = scenario.program
+        if program is None:
+            found = explore(engine, *about, order=scenario.order)
+        else:
+            found = explore_program(engine, *about, program)
+        report, operators = report_of(scenario, engine, found), _all_in_force(engine, scenario)
+    return report, golden_text(report, operators, keys=[str(key) for key in scenario.keys])
+
+
+def _all_in_force(engine: Engine, scenario: Scenario) -> list[Snapshot]:
+    """The operators with all in force that is accepted in the file's order."""
+    with on_sandboxes(engine, scenario.registrations, scenario.operators)() as session:
+        for index in range(len(scenario.registrations)):
+            session.register(index)
+        return list(session.look()[0])

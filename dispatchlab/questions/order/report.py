@@ -1,0 +1,177 @@
+"""The report on one scenario: what was explored, what was found, and whether that is what the scenario expects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from dispatchlab.engine.lab_engine import LabEngine
+from dispatchlab.model.registration import Block, PythonImpl, describe
+from dispatchlab.prover.protocol import Engine
+from dispatchlab.prover.result import Expectation, Exploration, Verdict, judge
+from dispatchlab.scenario.import_orders import ImportOrders
+from dispatchlab.scenario.scenario import Scenario
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One scenario and what was found about it.
+
+    Args:
+        scenario: the path of its file, as it was given.
+        claim: its sentence.
+        engine: the engine that was explored.
+        semantics: the semantics of that engine.
+        registrations: one line for each registration that says what it is, in the order of the file.
+        expected: what the scenario says will be found.
+        exploration: what was found.
+        as_expected: whether that is what was expected.
+        exit_code: what this scenario alone would end with.
+        unexplored: how many registrations of Python the scenario has that were not explored; see
+            Note [The layers of a verdict].
+        in_python: how many registrations of Python were explored.
+        imports: of a record, the orders in which its packages were imported; None where that is not known.
+        is_record: whether it has what packages register when they are imported.
+        by_imports: whether the verdict is that of the orders which were run.
+        torch_model: what PyTorch's model says of a scenario that names no semantics, where it says something else.
+        overwritten: how many of these a later one has taken the place of, so that their order matters.
+    """
+
+    scenario: str
+    claim: str
+    engine: str
+    semantics: str
+    registrations: tuple[str, ...]
+    expected: Expectation
+    exploration: Exploration
+    as_expected: bool
+    exit_code: int
+    unexplored: int = 0
+    overwritten: int = 0
+    in_python: int = 0
+    imports: ImportOrders | None = None
+    is_record: bool = False
+    by_imports: bool = False
+    torch_model: str = ""
+
+    @property
+    def verdict_text(self) -> str:
+        """The verdict, the layer that it is about where another one is not explored, and what it stands on."""
+        return f"{self.exploration.verdict}{self.about_text}"
+
+    @property
+    def about_text(self) -> str:
+        """What stands behind the verdict: see `layers_text` and `standing`."""
+        standing = "; ".join(self.standing)
+        return f"{self.layers_text}{f' ({standing})' if standing else ''}"
+
+    @property
+    def standing(self) -> tuple[str, ...]:
+        """What the verdict stands on: the model where it is not PyTorch's, and of a record the orders that were run."""
+        parts = []
+        if self.semantics == "strict":
+            parts.append("strict, an idealised dispatcher")
+            if self.torch_model:
+                parts.append(self.torch_model)
+        if self.is_record:
+            parts += [] if self.semantics == "strict" else [self.semantics]
+            parts.append("1 import order ran" if self.imports is None else self.imports.text)
+        return tuple(parts)
+
+    @property
+    def layers_text(self) -> str:
+        """Which layers the verdict is about, where it is about Python, too, or one is not explored; else nothing."""
+        if self.by_imports:
+            return ""
+        layers = " in the C++ layer and the Python layer" if self.in_python else " in the C++ layer"
+        if not self.unexplored:
+            return layers if self.in_python and self.exploration.counterexample is None else ""
+        number = f"{self.unexplored:,} registration{'' if self.unexplored == 1 else 's'} of Python"
+        over = f", of which {self.overwritten:,} overwritten by a later one" if self.overwritten else ""
+        return f"{layers}; {number} not explored{over}"
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """The layers that the verdict is about."""
+        return ("cxx", "python") if self.in_python else ("cxx",)
+
+
+# Note [The layers of a verdict]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# What a package keeps in the Python-side registries of PyTorch, a decomposition or a lowering, is explored like what
+# reaches the dispatcher, where the rule of the registry is known and when it comes, on an engine that can register it.
+# The rest stays in the field `python` of the scenario: there, order may well matter. So a scenario with such
+# registrations is never order-independent as a whole: its verdict is "no violation found" at best, names the layers
+# that it is about, and is no proof for --require-proof. A violation is one all the same.
+
+
+def report_of(scenario: Scenario, engine: Engine, found: Exploration, *, require_proof: bool = False) -> Report:
+    """Compare what was found with what the scenario expects. See Note [The layers of a verdict]."""
+    calls = sum(isinstance(each, Block) and each.made_by is not None for each in scenario.registrations)
+    if calls and isinstance(engine, LabEngine) and not engine.knows_torch_library:
+        some = "1 call registers" if calls == 1 else f"{calls:,} calls register"
+        note = (
+            f"the rules of torch.library are not known for {engine.semantics}: {some} what the scenario says, in any "
+            "order, and PyTorch may refuse some"
+        )
+        verdict = Verdict.NO_VIOLATION_FOUND if found.verdict is Verdict.ORDER_INDEPENDENT else found.verdict
+        found = replace(found, verdict=verdict, notes=(*found.notes, note))
+    if scenario.python and found.verdict is Verdict.ORDER_INDEPENDENT:
+        found = replace(found, verdict=Verdict.NO_VIOLATION_FOUND)
+    by_imports = False
+    if scenario.packages:
+        is_of_orders = found.walk == "program" and isinstance(engine, LabEngine)
+        is_own = is_of_orders and engine.semantics == scenario.semantics
+        before, found = found.verdict, _with_imports(scenario, found, is_own=is_own)
+        by_imports = found.verdict is not before and scenario.imports is not None
+    written = [one for one in scenario.python if one.effect != "used"]
+    refusals = len(found.conflicts) + len(found.never_accepted)
+    as_expected, code = judge(found.verdict, scenario.expect, conflicts=refusals, require_proof=require_proof)
+    return Report(
+        scenario=scenario.file,
+        claim=scenario.claim,
+        engine=engine.name,
+        semantics=engine.semantics,
+        registrations=tuple(map(describe, scenario.registrations)),
+        expected=scenario.expect,
+        exploration=found,
+        as_expected=as_expected,
+        exit_code=code,
+        unexplored=len(scenario.python),
+        overwritten=len(written) - len({one.slot for one in written}),
+        in_python=sum(isinstance(one, PythonImpl) for one in scenario.registrations),
+        imports=scenario.imports,
+        is_record=bool(scenario.packages),
+        by_imports=by_imports,
+    )
+
+
+def _with_imports(scenario: Scenario, found: Exploration, *, is_own: bool) -> Exploration:
+    """The verdict on a record, with what its orders of imports showed. See Note [What a record stands on].
+
+    Args:
+        scenario: the record.
+        found: what an exploration of its registrations found.
+        is_own: whether that was about the orders of imports, and about the PyTorch that ran them. The orders that ran
+            prove nothing of single registrations and releases, or of another PyTorch.
+    """
+    imports, verdict, notes = scenario.imports, found.verdict, found.notes
+    if verdict not in (Verdict.ORDER_INDEPENDENT, Verdict.NO_VIOLATION_FOUND):
+        return found
+    packages = " ".join(scenario.packages)
+    if imports is None:
+        verdict = Verdict.NO_VIOLATION_FOUND
+        notes += (
+            f"{packages} ran in one order of imports, and may register something else in another one: record again "
+            "without --once",
+        )
+    elif any(finding.certain for finding in imports.findings):
+        verdict = Verdict.ORDER_DEPENDENT
+    elif imports.findings or imports.open:
+        verdict = Verdict.NO_VIOLATION_FOUND
+        notes += tuple(imports.open)
+    elif len(scenario.modules) == imports.of == imports.ran == 1:
+        verdict = Verdict.NO_VIOLATION_FOUND
+        notes += (f"there is nothing to permute: one module registers when {packages} is imported",)
+    elif imports.are_all and is_own:
+        verdict = Verdict.ORDER_INDEPENDENT
+    return replace(found, verdict=verdict, notes=notes)

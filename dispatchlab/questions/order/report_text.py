@@ -1,0 +1,250 @@
+"""The plain text of a report. This is the contract: golden files hold it, programs may diff it.
+
+Every view shows the same facts; nothing is only in colours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from dispatchlab.model.dump_format import parse_table, row_text
+from dispatchlab.model.operator_view import NO_KERNEL
+from dispatchlab.model.sequence import Step, StepSequence, format_sequence
+from dispatchlab.model.snapshot import NOTHING_REGISTERED, TABLES, Snapshot
+from dispatchlab.prover.result import Conflict, Counterexample, Exploration, Flaw, Verdict
+from dispatchlab.questions.dump.operator_text import operator_text
+from dispatchlab.questions.order.report import Report
+from dispatchlab.scenario.import_orders import ImportOrders
+from dispatchlab.views.blocks import Block, Code, Difference, Line
+from dispatchlab.views.formatting import readable, seconds
+from dispatchlab.views.text import text_of
+
+FLAWS = {
+    Flaw.NON_COMMUTING: "two orders of the same registrations lead to different states",
+    Flaw.UNDO: "a release left something behind",
+    Flaw.RESIDUE: "a refusal left something behind",
+    Flaw.OUTCOME: "the outcome of a registration depends on the order",
+    Flaw.ASYMMETRY: "whether a set is accepted depends on the last registration",
+    Flaw.INVARIANT: "every sequence to this set breaks an invariant",
+    Flaw.RELEASE: "a release failed",
+    Flaw.CRASH: "the engine crashed",
+    Flaw.NONDETERMINISTIC: "the same sequence gave two results",
+}
+"""What each flaw means, in a sentence."""
+
+
+def golden_text(report: Report, operators: Iterable[Snapshot], *, keys: Collection[str] = ()) -> str:
+    """What a golden file holds: the findings, and the operators with all that can be registered in force.
+
+    Args:
+        report: the run; nothing that differs from one run to the next is taken from it.
+        operators: what is seen after registering in the order of the file.
+        keys: the rows of the tables that are shown; all of them when there are none.
+    """
+    found = report.exploration
+    text = text_of(
+        (
+            Line(f"claim: {report.claim}"),
+            Line(f"semantics: {report.semantics}"),
+            Line(f"expected: {report.expected}"),
+            *_findings(_with_keys(found, keys), report),
+        )
+    )
+    return text + "".join(f"\n{_with_python(snapshot, keys)}" for snapshot in operators)
+
+
+def _with_keys(found: Exploration, keys: Collection[str]) -> Exploration:
+    """The same with the rows of these keys alone in the tables of its diff."""
+    counterexample = found.counterexample
+    if counterexample is None or not keys:
+        return found
+    kept: list[str] = []
+    in_table = False
+    for line in counterexample.diff.splitlines(keepends=True):
+        if line.startswith(("--- ", "+++ ")):
+            in_table = line.rstrip().endswith(tuple(f", {title}" for title in TABLES))
+        elif in_table and line[1:].partition(":")[0] not in keys:
+            continue
+        kept.append(line)
+    return replace(found, counterexample=replace(counterexample, diff="".join(kept)))
+
+
+def conflict_text(conflict: Conflict, found: Exploration) -> str:
+    """Who excludes whom, and what the engine says to it; whoever is refused alone may be accepted after others."""
+    members = [str(member) for member in conflict.members]
+    if len(members) == 1:
+        always = conflict.members[0] in found.never_accepted or not _is_done(found)
+        who = f"{members[0]} is always refused" if always else f"{members[0]} is refused unless others come before it"
+    elif len(members) == 2:
+        who = f"{members[0]} and {members[1]} exclude one another"
+    else:
+        who = f"{', '.join(members[:-1])} and {members[-1]} exclude one another"
+    blame = "; the last registration decides the error" if conflict.asymmetric else ""
+    return f"{who} ({conflict.kind}{blame}): {conflict.message}"
+
+
+def _is_done(found: Exploration) -> bool:
+    """Whether every registration was tried wherever it can be."""
+    return found.verdict in (Verdict.ORDER_INDEPENDENT, Verdict.NO_VIOLATION_FOUND)
+
+
+def step_text(step: Step, registrations: Sequence[str]) -> str:
+    """A step and what it registers or releases: `+1 impl test::foo CPU (fn_cpu)`."""
+    index = ~step if step < 0 else step
+    return f"{'-' if step < 0 else '+'}{index} {registrations[index]}"
+
+
+def reasons(counterexample: Counterexample) -> tuple[str, ...]:
+    """Why the two sequences disagree, as far as the engine knows; for an outcome, what the engine answered says it."""
+    if counterexample.why:
+        return counterexample.why
+    answered = counterexample.flaw in (Flaw.OUTCOME, Flaw.ASYMMETRY, Flaw.RELEASE)
+    return ("see the engine's error",) if answered else ("the engine does not know",)
+
+
+def counts(found: Exploration) -> Iterator[tuple[str, str]]:
+    """How much was done, as titled numbers."""
+    yield "sets", f"{found.sets:,}"
+    yield "states", f"{found.states:,}"
+    yield "edges", f"{found.edges:,}"
+    yield "orders", readable(found.orders)
+    if found.modules is not None:
+        yield "modules", f"{found.modules:,}"
+    if found.components > 1:
+        patterns = "pattern" if found.classes == 1 else "patterns"
+        classes = f" of {found.classes:,} {patterns}" if found.classes != found.components else ""
+        yield "components", f"{found.components:,}{classes}"
+    if found.seed is not None:
+        yield "seed", str(found.seed)
+    if found.passes is not None:
+        yield "passes", f"{found.passes:,}"
+
+
+def replayed_text(found: Exploration) -> str:
+    """What was held against a proof: the sequences that ran in fresh sandboxes."""
+    return f"{found.replayed:,} random sequences in fresh sandboxes, which show what the states show"
+
+
+def reductions_text(found: Exploration) -> str:
+    """By what less was walked than every state of the whole: `partition, neighbourhoods (17)`."""
+    names = [f"{one} ({found.neighbourhoods:,})" if one == "neighbourhoods" else one for one in found.reductions]
+    return ", ".join(names) or "none"
+
+
+def never_accepted_text(found: Exploration, registrations: Sequence[str]) -> tuple[str, ...]:
+    """The registrations that were accepted nowhere, one a line."""
+    return tuple(f"{index} {registrations[index]}" for index in found.never_accepted)
+
+
+def report_lines(report: Report) -> Iterator[Block]:
+    """Everything about one run: the request, the findings, and the time."""
+    found = report.exploration
+    if report.scenario:
+        yield Line(f"scenario: {report.scenario}")
+    yield Line(f"claim: {report.claim}")
+    yield Line(f"engine: {report.engine}, {report.semantics}")
+    yield Line(f"registrations: {found.registrations:,}")
+    yield Line(f"expected: {report.expected}")
+    yield from _findings(found, report)
+    for note in found.notes:
+        first, *more = note.splitlines()
+        yield Line(f"note: {first}")
+        yield Code("\n".join(more), indent=2)
+    if found.replayed:
+        yield Line(f"replayed: {replayed_text(found)}")
+    yield Line(f"walk: {found.walk}")
+    if found.walk == "graph":
+        yield Line(f"reductions: {reductions_text(found)}")
+    yield Line(f"elapsed: {seconds(found.elapsed_s)}")
+    yield Line(f"as expected: {'yes' if report.as_expected else 'no'}")
+
+
+def _findings(found: Exploration, report: Report) -> Iterator[Block]:
+    registrations = report.registrations
+    yield Line(f"verdict: {found.verdict}{report.about_text}")
+    for title, number in counts(found):
+        yield Line(f"{title}: {number}")
+    if found.counterexample is None or found.conflicts:
+        yield from _listed("conflicts", [conflict_text(conflict, found) for conflict in found.conflicts])
+    if found.verdict in (Verdict.ORDER_INDEPENDENT, Verdict.NO_VIOLATION_FOUND):
+        yield from _listed("never accepted", never_accepted_text(found, registrations))
+    if found.counterexample is not None:
+        yield from _counterexample(found.counterexample, registrations)
+    yield from import_lines(report.imports)
+
+
+def import_lines(imports: ImportOrders | None) -> Iterator[Block]:
+    """What differs between orders of imports: what, both orders with what is there, the lines that register it."""
+    for finding in () if imports is None else imports.findings:
+        verb = "depends" if finding.certain else "may depend"
+        yield Line(f"{verb} on the order of imports: {finding.what}")
+        for order, text in ((finding.expected, finding.before), (finding.actual, finding.after)):
+            first, *more = text.splitlines() or ["nothing"]
+            yield Line(f"after {', '.join(order)}: {first}", indent=2)
+            yield Code("\n".join(more), indent=4)
+        yield from (Line(f"registered at {site}", indent=2) for site in finding.sites)
+
+
+def _listed(title: str, texts: Sequence[str]) -> Iterator[Block]:
+    yield Line(f"{title}:{'' if texts else ' none'}")
+    yield from (Code(text, indent=2) for text in texts)
+
+
+def _counterexample(counterexample: Counterexample, registrations: Sequence[str]) -> Iterator[Block]:
+    yield Line(f"counterexample: {counterexample.flaw}, {FLAWS[counterexample.flaw]}")
+    yield from _sequence("expected", counterexample.expected_sequence, registrations)
+    if counterexample.actual_sequence != counterexample.expected_sequence:
+        yield from _sequence("actual", counterexample.actual_sequence, registrations)
+    yield from _listed("why", reasons(counterexample))
+    if counterexample.diff:
+        yield Line("diff:")
+        yield Difference(counterexample.diff, indent=2)
+
+
+def _sequence(title: str, sequence: StepSequence, registrations: Sequence[str]) -> Iterator[Line]:
+    yield Line(f"{title} sequence: {format_sequence(sequence)}")
+    yield from (Line(step_text(step, registrations), indent=2) for step in sequence)
+
+
+def _with_python(snapshot: Snapshot, keys: Collection[str]) -> str:
+    """An operator with what Python keeps for it."""
+    if not snapshot.python:
+        return _with_slots(snapshot, keys)
+    text = _with_slots(snapshot, keys) if snapshot.exists else f"name: {snapshot.operator}\n"
+    return f"{text}\nPython:\n{snapshot.python}"
+
+
+def _with_slots(snapshot: Snapshot, keys: Collection[str]) -> str:
+    if not snapshot.exists:
+        return f"name: {snapshot.operator}\n{NOTHING_REGISTERED} it\n"
+    text = operator_text(snapshot, keys=keys)
+    if snapshot.slots is None or snapshot.slots == snapshot.table:
+        return text
+    table, held = parse_table(snapshot.table), parse_table(snapshot.slots)
+    rows = [row_text(key, str(entry)) for key, entry in held.items() if table.get(key) != entry]
+    rows += [row_text(key, NO_KERNEL) for key in table if key not in held]
+    shown = [row for row in rows if not keys or row.partition(":")[0] in keys]
+    if not shown:
+        return text
+    return f"{text}\nslots that calls use, where they differ from the table:\n{''.join(shown)}"
+
+
+def line_of(report: Report) -> str:
+    """One run in a line, for those that are as expected among many."""
+    found = report.exploration
+    refused = f", {len(found.conflicts):,} refused" if found.conflicts else ""
+    return f"{report.scenario}: {report.verdict_text}, as expected ({found.sets:,} sets{refused})"
+
+
+def summary(reports: int, *, as_expected: int, unreadable: int = 0, not_explored: int = 0) -> str:
+    """The line that ends the reports of several scenarios."""
+    total = reports + unreadable + not_explored
+    parts = [f"{as_expected:,} as expected"]
+    if reports > as_expected:
+        parts.append(f"{reports - as_expected:,} not")
+    if unreadable:
+        parts.append(f"{unreadable:,} could not be read")
+    if not_explored:
+        parts.append(f"{not_explored:,} not explored")
+    return f"{total:,} scenario{'' if total == 1 else 's'}: {', '.join(parts)}"

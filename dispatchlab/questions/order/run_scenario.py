@@ -1,0 +1,696 @@
+"""Run a scenario, with all that its report shows."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from time import perf_counter
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
+
+from dispatchlab._version import __version__
+from dispatchlab.engine.lab_engine import LabEngine
+from dispatchlab.engine.semantics import SEMANTICS, semantics_named, unknown_keys
+from dispatchlab.errors import DispatchLabError, RegistrationError
+from dispatchlab.files.bounded_read import ReadError, read_file
+from dispatchlab.files.journal import Journal
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.operator_view import OperatorView
+from dispatchlab.model.profile import bundled_profiles, read_profile
+from dispatchlab.model.registration import Block, Fallback, PythonImpl, Registration
+from dispatchlab.model.short_names import short_names
+from dispatchlab.processes.deadline import Deadline, DeadlineReached
+from dispatchlab.processes.memory import default_memory_bound
+from dispatchlab.prover.explore import TakeShares, explore
+from dispatchlab.prover.limits import Interrupted, Progress, count_orders
+from dispatchlab.prover.partition import parts_of
+from dispatchlab.prover.protocol import Engine, Forkable
+from dispatchlab.prover.result import Expectation, Exploration, Verdict, judge
+from dispatchlab.prover.walk_log import WalkLog
+from dispatchlab.prover.walk_options import WalkOptions
+from dispatchlab.questions.order.conformance import conform, sentence
+from dispatchlab.questions.order.counterexamples import explained, kept_text, model_of, program_of, replayed
+from dispatchlab.questions.order.report import Report, report_of
+from dispatchlab.questions.order.stand_ins import class_note, stand_in_note, with_known_classes, with_stand_ins
+from dispatchlab.scenario.explored import explored
+from dispatchlab.scenario.load import MAX_BYTES, load_scenario
+from dispatchlab.scenario.replay_file import Replay, check_scenario, load_replay, staleness
+from dispatchlab.scenario.scenario import Scenario, operators_named_by
+from dispatchlab.sources.engines import EngineName, engine_for
+
+if TYPE_CHECKING:
+    from dispatchlab.prover.program import Program
+    from dispatchlab.questions.order.state_graph import PartOfGraph, StateGraph
+
+LIVE_TIMEOUT_S: Final = 120.0
+"""The bound on the time of one scenario on the live engine, where no other is given."""
+
+_SLACK_S: Final = 1.0
+
+_OPTION: Final = {"imports": "--import"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions(WalkOptions):
+    """How to run a scenario; each field, those of the walk among them, is an option of `permute`."""
+
+    engine: EngineName | None = None
+    semantics: str | None = None
+    free: bool = False
+    require_proof: bool = False
+    allow_import: bool = False
+    conform: bool = False
+    every_table: bool = False
+    imports: tuple[str, ...] = ()
+    replay: str | None = None
+    save: str | None = None
+    graph: str | None = None
+    pictures: Literal["all", "violations"] | None = None
+    checkpoint: str | None = None
+
+    @property
+    def what(self) -> dict[str, str]:
+        """What makes a run the same as another, by the names of its options; bounds may change from one to the next."""
+        bounds = {"timeout_s", "max_states", "max_memory", "checkpoint", "pictures"}
+        values = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in bounds}
+        return {
+            _OPTION.get(name, f"--{name.replace('_', '-')}"): " ".join(value)
+            if isinstance(value, tuple)
+            else str(value)
+            for name, value in values.items()
+            if value not in (None, False, ())
+        }
+
+    @property
+    def walk_options(self) -> WalkOptions:
+        """The options that the explorer knows, without the others."""
+        return WalkOptions(**{field.name: getattr(self, field.name) for field in fields(WalkOptions)})
+
+
+class FreeOptionError(DispatchLabError):
+    """An option is about single registrations, and the scenario has modules, which run in program order."""
+
+    option: str
+
+    template = "{option} is about single registrations, and this scenario has modules: add --free"
+
+
+class NothingToExploreError(DispatchLabError):
+    """A verdict would stand on nothing.
+
+    Args:
+        reason: what is missing, a sentence.
+    """
+
+    scenario: Scenario
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.scenario.file or self.scenario.claim}: there is nothing to explore: {self.reason}"
+
+
+def check_subject(scenario: Scenario, options: RunOptions) -> None:
+    """Refuse what would give a verdict on nothing.
+
+    Raises:
+        NothingToExploreError: nothing is registered, no operator that is observed can change, or no pair is sampled.
+    """
+    if not scenario.registrations:
+        if scenario.python:
+            number = f"{len(scenario.python):,} registration{'' if len(scenario.python) == 1 else 's'}"
+            raise NothingToExploreError(scenario, f"it has {number} of Python alone, which cannot be explored here")
+        raise NothingToExploreError(scenario, "it has no registrations")
+    named = operators_named_by(scenario.registrations)
+    if scenario.operators and named and not set(named) & set(scenario.operators) and not _has_fallback(scenario):
+        observed, others = _few(scenario.operators), _few(named)
+        raise NothingToExploreError(
+            scenario, f"what is observed is {observed}, and the registrations are about {others}; name one of these"
+        )
+    if options.walk == "sample" and len(scenario.registrations) < _PAIR:
+        raise NothingToExploreError(scenario, "it has one registration, so there are no pairs to sample")
+
+
+def _few(operators: Sequence[OperatorName]) -> str:
+    more = f" and {len(operators) - _SHOWN:,} more" if len(operators) > _SHOWN else ""
+    return f"{', '.join(map(str, operators[:_SHOWN]))}{more}"
+
+
+def _has_fallback(scenario: Scenario) -> bool:
+    """Whether something reaches operators that it does not name."""
+    return any(
+        isinstance(inner, Fallback)
+        for one in scenario.registrations
+        for inner in (one.registrations if isinstance(one, Block) else (one,))
+    )
+
+
+_PAIR: Final = 2
+_SHOWN: Final = 3
+
+
+class NoModelError(DispatchLabError):
+    """There is nothing to hold an engine to."""
+
+    engine: str
+    semantics: str
+
+    def __str__(self) -> str:
+        if self.engine == "lab":
+            return "--conform compares the live engine with its model: use it with --engine torch"
+        return (
+            f"--conform: there is no model of {self.semantics}: `dispatchlab profile -o FILE` measures one, and "
+            f"--semantics FILE names it; there are {', '.join(SEMANTICS)}"
+        )
+
+
+class IncompleteModelError(DispatchLabError):
+    """The model that an engine should be held to leaves out dispatch keys that this package does not know.
+
+    Args:
+        semantics: the file of the model.
+        unknown: these keys.
+    """
+
+    semantics: str
+    unknown: tuple[str, ...]
+
+    def __str__(self) -> str:
+        more = f" and {len(self.unknown) - _SHOWN} more" if len(self.unknown) > _SHOWN else ""
+        return (
+            f"--conform: {self.semantics} has dispatch keys that dispatchlab does not know, "
+            f"{', '.join(self.unknown[:_SHOWN])}{more}; a model leaves them out, and never agrees with what has them"
+        )
+
+
+def _check_model(semantics: str) -> None:
+    """Refuse a model that cannot agree with any engine.
+
+    Raises:
+        UnknownSemanticsError: there are no such semantics.
+        ProfileError: the file is no profile.
+        IncompleteModelError: it has keys that this package does not know.
+    """
+    semantics_named(semantics)
+    if semantics not in SEMANTICS and semantics.endswith(".json"):
+        unknown = unknown_keys(read_profile(semantics))
+        if unknown:
+            raise IncompleteModelError(semantics, unknown)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one scenario.
+
+    Args:
+        report: the findings.
+        saved: the text of the file that keeps the counterexample; None without one.
+        not_saved: why there is no such file, when one was asked for.
+        program: a program that shows a violation of the live engine, when nothing was to be saved and there can be one.
+        graph: the states, when a picture of them was asked for.
+        not_drawn: why there is no picture, when one was asked for.
+        names: a short name for each registration.
+        operators: the operators with everything registered in the order of the file, when a picture was asked for.
+        notes: what else a reader should know, a line each.
+        interrupted: somebody pressed Ctrl-C, and the report is what was covered until then.
+    """
+
+    report: Report
+    saved: str | None = None
+    not_saved: str | None = None
+    program: str | None = None
+    graph: StateGraph | None = None
+    not_drawn: str | None = None
+    names: tuple[str, ...] = ()
+    operators: tuple[OperatorView, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+    interrupted: bool = False
+
+
+@runtime_checkable
+class Explores(Protocol):
+    """An engine that walks by itself, as one in another process does."""
+
+    def explore(
+        self,
+        registrations: Sequence[Registration],
+        operators: Sequence[OperatorName],
+        options: WalkOptions,
+        /,
+        *,
+        order: Sequence[int],
+        program: Program | None,
+        progress: Callable[[Progress], None] | None,
+    ) -> Exploration:
+        """Find out whether the order of registrations matters."""
+
+
+@runtime_checkable
+class Starts(Protocol):
+    """An engine that takes long to start; its start is bounded by itself."""
+
+    def start(self) -> None:
+        """Start it; harmless when it has started."""
+
+
+def run_scenario(
+    source: str | Scenario,
+    options: RunOptions,
+    *,
+    progress: Callable[[Progress], None] | None = None,
+    cancelled: Callable[[], bool] | None = None,
+    shares: TakeShares | None = None,
+) -> Outcome:
+    """Explore a scenario or replay a counterexample, and compare with what the scenario expects.
+
+    Args:
+        source: the scenario, or the path of its file.
+        options: how to run it.
+        progress: is called about ten times a second with how far it has come.
+        cancelled: is asked about ten times a second whether to stop.
+        shares: takes shares of random walks elsewhere.
+
+    Raises:
+        DispatchLabError: the scenario or an option cannot be used.
+    """
+    limit = _deadline(options)
+    subject = _load(source, options, limit)
+    bounded = _with_default_bounds(options, subject)
+    if subject.is_live:
+        progress = _stoppable(progress, cancelled)
+        if options.conform and options.semantics is not None:
+            _check_model(options.semantics)
+    with warnings.catch_warnings(), _engine(subject, options) as engine:
+        warnings.simplefilter("ignore")  # of kernels that are overridden: here that is what is looked for
+        if options.conform and not (
+            subject.is_live and (options.semantics is not None or model_of(engine) is not None)
+        ):
+            raise NoModelError(engine.name, engine.semantics)
+        run, stand_in_notes = _as_engine_takes_it(subject, options)
+        exploration, interrupted = _found(engine, run, bounded, subject.saved, limit, progress, cancelled, shares)
+        report = report_of(subject.scenario, engine, exploration, require_proof=options.require_proof)
+        if bounded.timeout_s != options.timeout_s and exploration.verdict is Verdict.INCOMPLETE and not interrupted:
+            report = _noted(report, "that is the default bound with --engine torch; --timeout SECONDS sets another")
+        for note in stand_in_notes:
+            report = _noted(report, note)
+        if subject.has_default_semantics(options) and not interrupted:
+            report = replace(report, torch_model=_torch_model(exploration, run, bounded, limit))
+        if options.conform and not interrupted:
+            report, interrupted = _conforming(report, engine, run, bounded, progress)
+        names = short_names(subject.scenario.registrations)
+        outcome = Outcome(report, names=names, notes=_subject_notes(subject, engine, options), interrupted=interrupted)
+        outcome = _with_counterexample(outcome, subject, run, options)
+        return outcome if interrupted else _with_pictures(outcome, subject.scenario, engine, options)
+
+
+class _Subject(NamedTuple):
+    """What is run: a scenario, on the engine of a name, and the counterexample that is replayed on it."""
+
+    scenario: Scenario
+    saved: Replay | None
+    engine: EngineName
+
+    @property
+    def is_live(self) -> bool:
+        return self.engine == "torch"
+
+    def has_default_semantics(self, options: RunOptions) -> bool:
+        """Whether nobody said whose dispatcher it is about, so that it is the idealised one."""
+        return not self.is_live and options.semantics is None and self.semantics is None and self.saved is None
+
+    @property
+    def semantics(self) -> str | None:
+        """What the files say of the semantics."""
+        return self.scenario.semantics if self.saved is None else self.saved.semantics
+
+
+def _load(source: str | Scenario, options: RunOptions, limit: Deadline) -> _Subject:
+    """Read the scenario and the replay file, and refuse what cannot be run."""
+    try:
+        with limit.running():
+            scenario = load_scenario(source, allow_import=options.allow_import) if isinstance(source, str) else source
+            saved = None if options.replay is None else load_replay(options.replay)
+            name: EngineName = options.engine or ("torch" if saved is not None and saved.engine == "torch" else "lab")
+            scenario = explored(scenario, live=name == "torch")
+            check_subject(scenario, options)
+            if saved is not None:
+                check_scenario(saved, scenario)
+    except DeadlineReached:
+        assert options.timeout_s is not None
+        raise NotInTimeError(source if isinstance(source, str) else str(source.claim), options.timeout_s) from None
+    return _Subject(scenario, saved, name)
+
+
+def _with_default_bounds(options: RunOptions, subject: _Subject) -> RunOptions:
+    """The options with the bounds that hold where none was given."""
+    if options.max_memory is None:
+        options = replace(options, max_memory=default_memory_bound())
+    if subject.is_live and options.timeout_s is None:
+        options = replace(options, timeout_s=LIVE_TIMEOUT_S)
+    return options
+
+
+def _as_engine_takes_it(subject: _Subject, options: RunOptions) -> tuple[Scenario, tuple[str, ...]]:
+    """The scenario with stand-ins for what PyTorch cannot register, and a note on each kind of them."""
+    if not subject.is_live:
+        return subject.scenario, ()
+    registrations, kernels = with_stand_ins(subject.scenario.registrations)
+    notes = [stand_in_note(kernels)] if kernels else []
+    if not options.imports:
+        registrations, classes = with_known_classes(registrations)
+        notes += [class_note(classes)] if classes else []
+    return replace(subject.scenario, registrations=registrations), tuple(notes)
+
+
+def _subject_notes(subject: _Subject, engine: Engine, options: RunOptions) -> tuple[str, ...]:
+    """What a reader should know of the files: other semantics, and a replay that is older than its scenario."""
+    scenario, notes = subject.scenario, []
+    if subject.is_live and scenario.semantics not in (None, engine.semantics):
+        about = scenario.file or "the scenario"
+        notes.append(f"{about} is about the semantics {scenario.semantics}, and the engine is {engine.semantics}")
+    if subject.saved is not None:
+        reasons = staleness(subject.saved, scenario)
+        notes += [f"{options.replay} is older than the scenario: {reason}" for reason in reasons]
+    return tuple(notes)
+
+
+def _with_counterexample(outcome: Outcome, subject: _Subject, run: Scenario, options: RunOptions) -> Outcome:
+    """The outcome with the text of the replay file that was asked for, or else with a program on the live engine."""
+    if options.save is not None:
+        try:
+            return replace(outcome, saved=kept_text(subject.scenario, outcome.report, options.save))
+        except DispatchLabError as error:
+            return replace(outcome, not_saved=f"{options.save} was not written: {error}")
+    if subject.is_live:
+        with suppress(DispatchLabError):
+            return replace(outcome, program=program_of(run, outcome.report))
+    return outcome
+
+
+def _with_pictures(outcome: Outcome, scenario: Scenario, engine: Engine, options: RunOptions) -> Outcome:
+    """The outcome with the picture of its states, where one is wanted."""
+    if not _is_drawn(options, outcome.report):
+        return outcome
+    if scenario.modules and not options.free:
+        return replace(outcome, not_drawn=str(FreeOptionError("--graph")))
+    return _with_graph(outcome, scenario, engine)
+
+
+def _torch_model(found: Exploration, scenario: Scenario, options: RunOptions, limit: Deadline) -> str:
+    """What the newest model of PyTorch says of a small scenario, a clause; empty where it agrees or time is up."""
+    if found.edges > _FEW_EDGES or options.walk != "auto" or found.verdict is Verdict.INCOMPLETE:
+        return ""
+    model = bundled_profiles()[-1]
+    try:
+        with limit.running():
+            other = _explored(LabEngine(model), scenario, replace(options, checkpoint=None), None, None, None)
+    except (Interrupted, KeyboardInterrupt):
+        if not limit.passed:
+            raise
+        return ""
+    depends = Verdict.ORDER_DEPENDENT
+    return f"{model}: {other.verdict}" if (other.verdict is depends) != (found.verdict is depends) else ""
+
+
+_FEW_EDGES: Final = 5_000
+"""What is held against another model takes no longer than that."""
+
+
+def _deadline(options: RunOptions) -> Deadline:
+    """The deadline for what does not look at the clock itself; a walk does, and says how far it came."""
+    return Deadline(None if options.timeout_s is None else options.timeout_s + _SLACK_S)
+
+
+def _found(
+    engine: Engine,
+    scenario: Scenario,
+    options: RunOptions,
+    saved: Replay | None,
+    limit: Deadline,
+    progress: Callable[[Progress], None] | None,
+    cancelled: Callable[[], bool] | None,
+    shares: TakeShares | None,
+) -> tuple[Exploration, bool]:
+    """What was found until the end, a bound or Ctrl-C; and whether it was Ctrl-C."""
+    found: Exploration | None = None
+    if isinstance(engine, Starts):
+        engine.start()
+    started = perf_counter()
+    try:
+        with limit.running():
+            if saved is not None:
+                found = replayed(engine, scenario, saved)
+            else:
+                found = _explored(engine, scenario, options, progress, cancelled, shares)
+            found = explained(engine, scenario, found)
+    except Interrupted as error:
+        if not limit.passed:
+            return error.exploration, True
+        others = (note for note in error.exploration.notes if note != "interrupted")
+        return replace(error.exploration, notes=(_bound_text(options), *others)), False
+    except KeyboardInterrupt:  # a worker passes a deadline on as Ctrl-C
+        if not limit.passed:
+            raise
+        if found is None:
+            count = len(scenario.registrations)
+            orders = count_orders(count, scenario.order)
+            notes = (_bound_text(options),)
+            took = perf_counter() - started
+            found = Exploration(Verdict.INCOMPLETE, options.walk, count, 0, 0, 0, orders, notes=notes, elapsed_s=took)
+    return found, False
+
+
+def _bound_text(options: RunOptions) -> str:
+    return f"stopped at the bound of {options.timeout_s:g} seconds"
+
+
+def _explored(
+    engine: Engine,
+    scenario: Scenario,
+    options: RunOptions,
+    progress: Callable[[Progress], None] | None,
+    cancelled: Callable[[], bool] | None,
+    shares: TakeShares | None,
+) -> Exploration:
+    program = None if options.free else scenario.program
+    if program is not None and options.passes is not None:
+        raise FreeOptionError("--passes")
+    about, order = (scenario.registrations, scenario.operators), scenario.order
+    if isinstance(engine, Explores):
+        return engine.explore(*about, options.walk_options, order=order, program=program, progress=progress)
+    if program is not None:
+        from dispatchlab.prover.program_walk import explore_program
+
+        walk = options.walk_options
+        return explore_program(engine, *about, program, walk, cancelled=cancelled, progress=progress)
+    take = partial(explore, engine, *about, options.walk_options, order=order, cancelled=cancelled, progress=progress)
+    if options.checkpoint is not None and options.walk in ("auto", "graph"):
+        with Journal(options.checkpoint, run_of(scenario.file, options, engine.semantics)) as journal:
+            return take(log=WalkLog(journal))
+    return take(shares=shares)
+
+
+def run_of(file: str, options: RunOptions, semantics: str = "") -> dict[str, str]:
+    """What a checkpoint says of the run that it is of."""
+    content = "no file"
+    if os.path.isfile(file):
+        with suppress(OSError, ReadError):  # whoever loads the scenario reports it
+            content = sha256(read_file(file, limit=MAX_BYTES, what="scenarios")).hexdigest()
+    run = {"the command": "permute", "the version of dispatchlab": __version__, file or "the scenario": content}
+    if options.engine == "torch":
+        with suppress(PackageNotFoundError):
+            run["the version of PyTorch"] = version("torch")
+    return run | options.what | ({"--semantics": semantics} if semantics else {})
+
+
+def _conforming(
+    report: Report, engine: Engine, scenario: Scenario, options: RunOptions, progress: Callable[[Progress], None] | None
+) -> tuple[Report, bool]:
+    """Compare an engine with its model and note the result in the report; where they differ, nothing is as expected.
+
+    Returns:
+        The report, and whether Ctrl-C ended the comparison.
+    """
+    limit = _deadline(options)
+    try:
+        with limit.running():
+            model = options.semantics or engine.semantics
+            together = conform(engine, model, scenario, options.walk_options, progress=progress)
+    except Interrupted as error:
+        return _noted(report, sentence(error.exploration)), not limit.passed
+    except KeyboardInterrupt:
+        if not limit.passed:
+            raise
+        return _noted(report, f"not compared with the model: {_bound_text(options)}"), False
+    report = _noted(report, sentence(together))
+    if together.verdict is Verdict.NO_VIOLATION_FOUND:
+        return report, False
+    _, code = judge(together.verdict, Expectation.ORDER_INDEPENDENT, conflicts=0, require_proof=False)
+    return replace(report, as_expected=False, exit_code=max(code, report.exit_code)), False
+
+
+def _noted(report: Report, note: str) -> Report:
+    return replace(report, exploration=replace(report.exploration, notes=(*report.exploration.notes, note)))
+
+
+def _modules_needed(scenario: Scenario) -> tuple[str, ...]:
+    """The parts of PyTorch that have the registries that are written: imported later, they would see our operators."""
+    found = (one.code.described.needs for one in scenario.registrations if isinstance(one, PythonImpl))
+    return tuple(dict.fromkeys(filter(None, found)))
+
+
+@contextmanager
+def _engine(subject: _Subject, options: RunOptions) -> Iterator[Engine]:
+    """The engine; each package that it imports first is given no more time than the scenario."""
+    imports = (*options.imports, *(_modules_needed(subject.scenario) if subject.is_live else ()))
+    with ExitStack() as limits:
+        if imports and options.timeout_s is not None:
+            from dispatchlab.pytorch.worker.process import import_limit
+
+            limits.enter_context(import_limit(options.timeout_s, unless_set=True))
+        # With --conform, semantics are those that the live engine is held to.
+        asked = None if subject.is_live and options.conform else options.semantics
+        with engine_for(
+            subject.engine, asked=asked, in_file=subject.semantics, imports=imports, every_table=options.every_table
+        ) as engine:
+            yield engine
+
+
+def _stoppable(
+    progress: Callable[[Progress], None] | None, cancelled: Callable[[], bool] | None
+) -> Callable[[Progress], None] | None:
+    """Progress that interrupts: the only thing that is heard here while a walk runs in another process."""
+    if cancelled is None:
+        return progress
+
+    def stop_or_report(value: Progress) -> None:
+        if progress is not None:
+            progress(value)
+        if cancelled():
+            raise KeyboardInterrupt
+
+    return stop_or_report
+
+
+def states_of(scenario: Scenario, report: Report) -> StateGraph | None:
+    """The states of a scenario that was explored on the lab engine; None where they are not drawn.
+
+    Args:
+        scenario: what was explored.
+        report: what was found about it.
+    """
+    scenario = explored(scenario)
+    if report.engine != "lab" or (scenario.modules and report.exploration.walk == "program"):
+        return None
+    with warnings.catch_warnings(), engine_for("lab", asked=report.semantics, in_file=None) as engine:
+        warnings.simplefilter("ignore")
+        outcome = Outcome(report, names=short_names(scenario.registrations))
+        return _with_graph(outcome, scenario, engine).graph
+
+
+def _is_drawn(options: RunOptions, report: Report) -> bool:
+    """Whether a picture is wanted, by itself or in a report."""
+    if options.graph is not None or options.pictures == "all":
+        return True
+    return options.pictures == "violations" and report.exploration.counterexample is not None
+
+
+def _with_graph(outcome: Outcome, scenario: Scenario, engine: Engine) -> Outcome:
+    from dispatchlab.questions.order.state_graph import NotDrawnError, state_graph
+
+    if not isinstance(engine, Forkable):
+        return replace(outcome, not_drawn=str(NotDrawnError(f"the states of the engine {engine.name} cannot be read")))
+    report = outcome.report
+    outcome = replace(outcome, operators=_all_registered(engine, scenario))
+    try:
+        graph = state_graph(
+            _parts_to_draw(engine, scenario, report.exploration),
+            report.registrations,
+            title=f"{scenario.claim} ({report.semantics}: {report.exploration.verdict})",
+            names=outcome.names,
+            counterexample=report.exploration.counterexample,
+        )
+    except NotDrawnError as error:
+        return replace(outcome, not_drawn=str(error))
+    return replace(outcome, graph=_counted(graph, report.exploration))
+
+
+def _all_registered(engine: Engine, scenario: Scenario) -> tuple[OperatorView, ...]:
+    """The operators after the registrations in the order of the file, without those that are refused."""
+    from dispatchlab.questions.dump.inspect_operators import view_in
+
+    with engine.sandbox() as sandbox:
+        held = []  # what nobody holds is released
+        for registration in scenario.registrations:
+            with suppress(RegistrationError):
+                held.append(sandbox.register(registration))
+        return tuple(view_in(sandbox, sandbox.snapshot(operator)) for operator in scenario.operators)
+
+
+def _parts_to_draw(engine: Forkable, scenario: Scenario, found: Exploration) -> tuple[PartOfGraph, ...]:
+    """The parts that were explored; the whole where it was not explored in parts."""
+    from dispatchlab.questions.order.state_graph import PartOfGraph
+
+    whole = engine.space(scenario.registrations, scenario.operators)
+    if found.components < 2:
+        return (PartOfGraph(whole, tuple(range(len(scenario.registrations))), scenario.order),)
+    return tuple(
+        PartOfGraph(
+            engine.space([scenario.registrations[index] for index in part.indices], part.operators),
+            part.indices,
+            part.order,
+        )
+        for part in parts_of(whole, scenario.registrations, scenario.operators, scenario.order)
+    )
+
+
+def _counted(graph: StateGraph, found: Exploration) -> StateGraph:
+    """The picture, with why the report counts other states than it has."""
+    if graph.is_cut or graph.states == found.states:
+        return graph
+    match found.verdict:
+        case _ if found.walk != "graph":
+            why = f"the walk {found.walk!r} does not count every state"
+        case _ if found.neighbourhoods:
+            why = "it adds up those of neighbourhoods"
+        case Verdict.ORDER_DEPENDENT | Verdict.NONDETERMINISTIC | Verdict.CRASHED:
+            why = "its walk ended at the counterexample"
+        case _:
+            why = "its walk was stopped"
+    note = f"{graph.states:,} states are drawn; the report counts {found.states:,}, since {why}"
+    return replace(graph, notes=(note, *graph.notes))
+
+
+class NotInTimeError(DispatchLabError):
+    """Time was up before anything was explored.
+
+    Args:
+        path: the scenario.
+        timeout_s: the bound.
+    """
+
+    exit_code = 3
+
+    path: str
+    timeout_s: float
+
+    template = "{path}: stopped at the bound of {timeout_s:g} seconds, before anything was explored"
+
+
+Finished: TypeAlias = tuple[str, Outcome | DispatchLabError]
+"""A file, and its outcome or the reason why there is none."""
+
+ProgressOf: TypeAlias = Callable[[str, Progress], None]
+"""Is called about ten times a second with a file and how far its exploration has come."""
+
+
+class Asked(NamedTuple):
+    """A scenario to run, and the files that it reads where the machine that runs it does not have them."""
+
+    path: str
+    options: RunOptions
+    files: tuple[tuple[str, bytes], ...] = ()

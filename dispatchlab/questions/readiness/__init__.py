@@ -1,0 +1,10 @@
+"""What is ready for PyTorch 2: what the operators of a package have, and which call closes a gap.
+
+- `blocks`: readiness for PyTorch 2 as blocks: the operators by what they have, and the gaps with the calls that close
+  them.
+- `cells_from_runs`: the cells of readiness that runs on inputs decide.
+- `operator_readiness`: readiness for PyTorch 2: what each operator of a package has of what its users expect, and which
+  call closes a gap.
+- `package_readiness`: the readiness of installed packages: their operators read in a process of its own, and a row for
+  each.
+"""

@@ -1,0 +1,678 @@
+"""Readiness for PyTorch 2: what each operator of a package has of what its users expect, and which call closes a gap.
+
+A cell is a pure function of facts: the kernels and tags of the operator, its schema, what Python registers for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import assert_never
+
+from dispatchlab._short_repr import member_repr
+from dispatchlab.model.function_parameters import FunctionParameter, refuses_all, refuses_defaults
+from dispatchlab.model.keys import AUTOCAST_KEYS, BACKENDS, DispatchKey
+from dispatchlab.model.python_layer import EVERY_OVERLOAD, PythonLayer, PythonRegistration
+from dispatchlab.model.registration import TorchLibraryFunction
+from dispatchlab.model.schema import Argument, FunctionSchema
+from dispatchlab.model.schema_types import TENSOR, ListType, OptionalType, Type
+from dispatchlab.records.backend_coverage import Filled, Way
+from dispatchlab.records.model import RecordedOperator
+
+# Note [What a cell may say]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~
+# "yes" is said of what is registered and what PyTorch does with it by its own rules, and "no" where those rules refuse
+# every call. What the code of a kernel does is seen by nobody here: whether a composite runs on tensors without data,
+# whether a kernel at Autograd gives a gradient, whether a schema names all that a kernel writes. Such a cell is
+# "unknown", and says why; a run decides, as `torch.library.opcheck` does with inputs.
+
+
+class Answer(StrEnum):
+    """What a cell says."""
+
+    YES = "yes"
+    NO = "no"
+    NOT_NEEDED = "not needed"
+    UNKNOWN = "unknown"
+
+    __repr__ = member_repr
+
+
+class Aspect(StrEnum):
+    """What a user of PyTorch 2 expects of an operator; a column."""
+
+    CPU = "cpu"
+    CUDA = "cuda"
+    BACKENDS = "backends"  # other ones
+    FAKE = "fake"
+    AUTOGRAD = "autograd"
+    FUNCTIONALIZE = "functionalize"
+    VMAP = "vmap"
+    AUTOCAST = "autocast"
+    DTENSOR = "dtensor"
+    EXPORT = "export"
+    INDUCTOR = "inductor"
+    SCHEMA = "schema"
+    TAGS = "tags"
+
+    __repr__ = member_repr
+
+
+COMPILED = (Aspect.FAKE, Aspect.FUNCTIONALIZE, Aspect.EXPORT, Aspect.INDUCTOR)
+"""What torch.compile and torch.export need; gaps there are found unless other columns are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What one operator has of one thing.
+
+    Args:
+        aspect: the column.
+        answer: what is said.
+        reason: through what, or because of what.
+        closes: the call that closes the gap; empty where there is none.
+        link: the documentation of that call.
+        by_run: whether a run on inputs decided it.
+    """
+
+    aspect: Aspect
+    answer: Answer
+    reason: str
+    closes: str = ""
+    link: str = ""
+    by_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One operator with its cells, in the order of `Aspect`."""
+
+    operator: str
+    cells: tuple[Cell, ...]
+
+    def cell(self, aspect: Aspect) -> Cell:
+        """The cell of a column."""
+        return next(cell for cell in self.cells if cell.aspect is aspect)
+
+    def answers(self, aspects: Iterable[Aspect]) -> frozenset[Answer]:
+        """What is said in some columns."""
+        return frozenset(self.cell(aspect).answer for aspect in aspects)
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """All operators of some packages.
+
+    Args:
+        packages: what was imported.
+        torch: the version of PyTorch.
+        rows: the operators, by name.
+        required: the columns where a gap is not as expected.
+        notes: what could not be read, a sentence each.
+    """
+
+    packages: tuple[str, ...]
+    torch: str
+    rows: tuple[Row, ...]
+    required: tuple[Aspect, ...] = COMPILED
+    notes: tuple[str, ...] = ()
+
+    @property
+    def with_gaps(self) -> tuple[Row, ...]:
+        """The operators with a "no" in a column that is required."""
+        return tuple(row for row in self.rows if Answer.NO in row.answers(self.required))
+
+    @property
+    def undecided(self) -> tuple[Row, ...]:
+        """Those without, that have an "unknown" there."""
+        gaps = self.with_gaps
+        return tuple(row for row in self.rows if row not in gaps and Answer.UNKNOWN in row.answers(self.required))
+
+    @property
+    def ready(self) -> int:
+        """How many operators have neither."""
+        return len(self.rows) - len(self.with_gaps) - len(self.undecided)
+
+    @property
+    def exit_code(self) -> int:
+        """1 when an operator has a gap in a column that is required."""
+        return 1 if self.with_gaps else 0
+
+
+_OTHERS = tuple(DispatchKey[name] for name in BACKENDS if name not in ("CPU", "CUDA", "Lazy", "Meta"))
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorFacts:
+    """What the cells of one operator are derived from.
+
+    Args:
+        operator: its kernels and tags.
+        schema: its schema.
+        python: what Python registers for it.
+        functions: the functions of `torch.library` that were called for it.
+        fill: what fills a slot of its table.
+        has_kernels_for: whether the build that was read has kernels of a backend.
+        without: the registries that could not be read.
+        refuses_backward: whether the backward that was registered raises, whatever it is given.
+        fake_parameters: those of its fake implementation; None when they are not known.
+        offered: the functions that this PyTorch has to register things; None when they are not known.
+    """
+
+    operator: RecordedOperator
+    schema: FunctionSchema
+    python: tuple[PythonRegistration, ...]
+    functions: frozenset[TorchLibraryFunction]
+    fill: Callable[[DispatchKey], Filled]
+    has_kernels_for: Callable[[str], bool]
+    without: frozenset[str] = frozenset()
+    refuses_backward: bool = False
+    fake_parameters: tuple[FunctionParameter, ...] | None = None
+    offered: frozenset[str] | None = None
+
+    @property
+    def name(self) -> str:
+        """The operator."""
+        return str(self.operator.name)
+
+    @property
+    def has_kernel(self) -> bool:
+        """Whether a kernel of some backend is there, by whatever way."""
+        keys = (DispatchKey.CPU, DispatchKey.CUDA, *_OTHERS)
+        return any(self.fill(key).way in (Way.DIRECT, Way.COMPOSITE) for key in keys)
+
+    @property
+    def is_custom_op(self) -> bool:
+        """Whether `torch.library.custom_op` made it, which registers at Meta and Autograd whatever it is given."""
+        return TorchLibraryFunction.CUSTOM_OP in self.functions
+
+    @property
+    def is_composite(self) -> bool:
+        """Whether calls decompose before autograd, so that nothing below sees the operator."""
+        return any(
+            self.fill(key).source is DispatchKey.CompositeImplicitAutograd
+            for key in (DispatchKey.AutogradCPU, DispatchKey.AutogradCUDA, DispatchKey.AutogradOther)
+        )
+
+    @property
+    def takes_tensors(self) -> bool:
+        """Whether an argument can be a tensor."""
+        return any(_has_tensor(argument.type) for argument in self.schema.arguments)
+
+    @property
+    def writes(self) -> tuple[Argument, ...]:
+        """The arguments that its schema says it writes to."""
+        return tuple(one for one in self.schema.arguments if one.alias is not None and one.alias.is_write)
+
+    @property
+    def aliases(self) -> bool:
+        """Whether its schema says that a result is an argument, or a view of one."""
+        return any(one.alias is not None for one in self.schema.returns)
+
+    def has(self, *registries: str) -> PythonRegistration | None:
+        """What the first of some registries has for it, or for all overloads of its name."""
+        return next((one for one in self.python if one.registry in registries and one.active), None)
+
+    def kernel_at(self, key: DispatchKey) -> bool:
+        """Whether a kernel that is no fallthrough is registered at the key itself."""
+        kernel = self.operator.active_at(key)
+        return kernel is not None and not kernel.is_fallthrough
+
+    def has_python_kernel(self, key: str) -> bool:
+        """Whether the Python dispatcher has a kernel at a key."""
+        return any(one.registry == "py_kernels" and one.key == key for one in self.python)
+
+
+def python_for(layer: PythonLayer | None, operator: str) -> tuple[PythonRegistration, ...]:
+    """What a layer has for an operator, and for all overloads of its name."""
+    if layer is None:
+        return ()
+    return (*layer.of(operator), *layer.of(f"{operator.partition('.')[0]}.{EVERY_OVERLOAD}"))
+
+
+def row_of(facts: OperatorFacts) -> Row:
+    """All cells of one operator."""
+    return Row(facts.name, tuple(cell_of(facts, aspect) for aspect in Aspect))
+
+
+def cell_of(facts: OperatorFacts, aspect: Aspect) -> Cell:
+    """One cell, which names no call that this PyTorch does not have. See Note [What a cell may say]."""
+    cell = _cell_of(facts, aspect)
+    function, called, _ = cell.closes.partition("(")
+    if facts.offered is None or not called or function in facts.offered:
+        return cell
+    return replace(cell, closes="", link="")
+
+
+def _cell_of(facts: OperatorFacts, aspect: Aspect) -> Cell:
+    match aspect:
+        case Aspect.CPU:
+            return _backend(facts, aspect, DispatchKey.CPU)
+        case Aspect.CUDA:
+            return _backend(facts, aspect, DispatchKey.CUDA)
+        case Aspect.BACKENDS:
+            return _other_backends(facts)
+        case Aspect.FAKE:
+            return _fake(facts)
+        case Aspect.AUTOGRAD:
+            return _autograd(facts)
+        case Aspect.FUNCTIONALIZE:
+            return _functionalize(facts)
+        case Aspect.VMAP:
+            return _vmap(facts)
+        case Aspect.AUTOCAST:
+            return _autocast(facts)
+        case Aspect.DTENSOR:
+            return _dtensor(facts)
+        case Aspect.EXPORT:
+            return _export(facts)
+        case Aspect.INDUCTOR:
+            return _inductor(facts)
+        case Aspect.SCHEMA:
+            return _schema(facts)
+        case Aspect.TAGS:
+            return _tags(facts)
+    assert_never(aspect)
+
+
+_LIBRARY = "https://docs.pytorch.org/docs/stable/library.html"
+_REGISTER_SHARDING = (
+    "https://docs.pytorch.org/docs/stable/distributed.tensor.html"
+    "#torch.distributed.tensor.experimental.register_sharding"
+)
+_BY_REGISTER_SHARDING = "register_sharding.<locals>"
+_FOR_ALL = "every backend runs its kernel at"
+_NO_KERNEL = "no kernel of a backend is registered here, so nothing could run"
+_NEVER_SEEN = "calls decompose by its kernel at CompositeImplicitAutograd"
+
+
+def _gap(facts: OperatorFacts, aspect: Aspect, reason: str, call: str) -> Cell:
+    """A "no" that a function of torch.library closes."""
+    function = call.partition("(")[0]
+    return Cell(aspect, Answer.NO, reason, call.replace("OP", f'"{facts.name}"'), f"{_LIBRARY}#{function}")
+
+
+def _has_tensor(type_: Type) -> bool:
+    match type_:
+        case OptionalType(element=element) | ListType(element=element):
+            return _has_tensor(element)
+    return type_ == TENSOR
+
+
+# -- backends
+
+
+def _backend(facts: OperatorFacts, aspect: Aspect, key: DispatchKey) -> Cell:
+    filled = facts.fill(key)
+    if not facts.takes_tensors and not facts.kernel_at(DispatchKey.BackendSelect):
+        return _without_tensors(facts, aspect)
+    match filled.way:
+        case Way.DIRECT if not filled.fallthrough:
+            return Cell(aspect, Answer.YES, f"its kernel at {key}")
+        case Way.COMPOSITE if not filled.fallthrough:
+            return Cell(aspect, Answer.UNKNOWN, f"{_FOR_ALL} {filled.source}: a run shows whether it can")
+        case Way.FALLBACK if not filled.fallthrough:
+            return Cell(aspect, Answer.UNKNOWN, f"the backend fallback of {key} runs, and what it does is its own")
+        case Way.AMBIGUOUS:
+            return Cell(aspect, Answer.NO, "two kernels could be meant, and a call raises")
+        case _ if filled.fallthrough:
+            return Cell(aspect, Answer.UNKNOWN, f"calls fall through {key} to a later key")
+    if not facts.has_kernels_for(str(key)):
+        return Cell(aspect, Answer.UNKNOWN, f"this PyTorch is built without {key}: read it with a build that has it")
+    return _gap(
+        facts, aspect, f"nothing is registered for {key}", f'torch.library.register_kernel(OP, "{aspect}", ...)'
+    )
+
+
+def _without_tensors(facts: OperatorFacts, aspect: Aspect) -> Cell:
+    """What calls with no tensor come to, which have no backend."""
+    if facts.fill(DispatchKey.Undefined).way in (Way.DIRECT, Way.COMPOSITE):
+        return Cell(aspect, Answer.NOT_NEEDED, "no argument is a tensor, and its kernel runs without a backend")
+    return Cell(aspect, Answer.UNKNOWN, "no argument is a tensor, so calls find a backend by a mode or not at all")
+
+
+def _other_backends(facts: OperatorFacts) -> Cell:
+    aspect = Aspect.BACKENDS
+    filled = {key: facts.fill(key) for key in _OTHERS}
+    runs = [key for key, one in filled.items() if one.way is Way.DIRECT and not one.fallthrough]
+    composite = {str(one.source) for one in filled.values() if one.way is Way.COMPOSITE and not one.fallthrough}
+    if not facts.takes_tensors and not facts.kernel_at(DispatchKey.BackendSelect):
+        return _without_tensors(facts, aspect)
+    if runs:
+        return Cell(aspect, Answer.YES, f"its kernels at {', '.join(map(str, runs))}")
+    if composite:
+        return Cell(aspect, Answer.UNKNOWN, f"{_FOR_ALL} {' and '.join(sorted(composite))}: a run shows whether it can")
+    without = [str(key) for key in _OTHERS if not facts.has_kernels_for(str(key))]
+    if without:
+        return Cell(
+            aspect, Answer.UNKNOWN, f"nothing is registered here, and this PyTorch is built without {without[0]}"
+        )
+    return _gap(
+        facts, aspect, "nothing is registered for another backend", 'torch.library.register_kernel(OP, "xpu", ...)'
+    )
+
+
+# -- tracing
+
+_UNSAFE_FALLBACK = frozenset(("debugprims", "prims", "aten", "xla", "vision", "torchtext", "torchaudio", "quantized"))
+"""The namespaces whose operators FakeTensorMode runs on zeros when nothing else answers."""
+
+
+def _fake(facts: OperatorFacts) -> Cell:
+    """As FakeTensorMode asks: a fake of torch.library, its own rules, a Meta kernel, then what it makes itself."""
+    aspect = Aspect.FAKE
+    if facts.is_composite:
+        return Cell(aspect, Answer.UNKNOWN, f"{_NEVER_SEEN}, which has to run on tensors without data: a run shows it")
+    if TorchLibraryFunction.REGISTER_FAKE in facts.functions:
+        return _fake_that_refuses(facts) or Cell(aspect, Answer.YES, "torch.library.register_fake")
+    if facts.is_custom_op:
+        return _trivial_fake(facts) or _no_fake(facts, "custom_op got no fake implementation")
+    rule = facts.has("fake_rules", "fake_checks")
+    if rule is not None:
+        return Cell(aspect, Answer.YES, f"a fake-tensor rule, {rule.function}")
+    if facts.has_python_kernel("Meta"):
+        return Cell(aspect, Answer.YES, "its Python kernel at Meta")
+    filled = facts.fill(DispatchKey.Meta)
+    if filled.way is Way.DIRECT and not filled.fallthrough:
+        return Cell(aspect, Answer.YES, "its kernel at Meta")
+    if filled.way is not Way.MISSING:
+        source = filled.source if filled.way is Way.COMPOSITE else "Meta"
+        return Cell(
+            aspect, Answer.UNKNOWN, f"its kernel at {source} has to run on tensors without data: a run shows it"
+        )
+    trivial = _trivial_fake(facts)
+    if trivial is not None:
+        return trivial
+    if facts.operator.name.namespace in _UNSAFE_FALLBACK:
+        return Cell(
+            aspect, Answer.UNKNOWN, "FakeTensorMode may run operators of this namespace on zeros: a run shows it"
+        )
+    return _no_fake(facts, "nothing is registered for Meta, and there is no fake implementation")
+
+
+def _fake_that_refuses(facts: OperatorFacts) -> Cell | None:
+    """A fake implementation that cannot take the calls of its schema. See Note [Defaults are left out]."""
+    if facts.fake_parameters is None:
+        return None
+    text = refuses_defaults(facts.fake_parameters, facts.schema)
+    if text:
+        return _no_fake(facts, f"its fake implementation raises where arguments have their defaults: {text}")
+    text = refuses_all(facts.fake_parameters, facts.schema)
+    if text:
+        return Cell(
+            Aspect.FAKE, Answer.UNKNOWN, f"its fake implementation does not take all arguments of the schema: {text}"
+        )
+    return None
+
+
+def _trivial_fake(facts: OperatorFacts) -> Cell | None:
+    if "out" in facts.operator.tags or "inplace" in facts.operator.tags:
+        return Cell(Aspect.FAKE, Answer.YES, "PyTorch makes it: the results are the arguments that are written")
+    if facts.writes and not facts.schema.returns:
+        return Cell(Aspect.FAKE, Answer.YES, "PyTorch makes it: the operator writes to arguments and returns nothing")
+    return None
+
+
+def _no_fake(facts: OperatorFacts, reason: str) -> Cell:
+    return _gap(facts, Aspect.FAKE, reason, "torch.library.register_fake(OP, ...)")
+
+
+def _functionalize(facts: OperatorFacts) -> Cell:
+    """As `torch.compile` makes an operator functional that writes."""
+    aspect = Aspect.FUNCTIONALIZE
+    if not facts.writes and not facts.aliases:
+        return Cell(aspect, Answer.NOT_NEEDED, "its schema says that it writes to no argument and returns none")
+    if facts.is_composite:
+        return Cell(aspect, Answer.UNKNOWN, f"{_NEVER_SEEN}, and what it calls is made functional by itself")
+    if facts.kernel_at(DispatchKey.Functionalize) or facts.has_python_kernel("Functionalize"):
+        return Cell(aspect, Answer.YES, "its kernel at Functionalize")
+    if not facts.writes:
+        return Cell(
+            aspect,
+            Answer.NO,
+            "its schema says that a result is a view of an argument, which functionalization refuses of operators "
+            "that are not PyTorch's",
+            "return a copy, and leave the alias out of the schema",
+            f"{_LIBRARY}#torch.library.define",
+        )
+    if not all(_is_written_tensor(argument.type) for argument in facts.writes):
+        return Cell(aspect, Answer.NO, "it writes to an argument that is no tensor and no list of tensors")
+    if {"out", "inplace"} & facts.operator.tags:
+        return Cell(aspect, Answer.YES, "auto_functionalized, as its tag says what it returns")
+    if any(one.alias is not None or one.type != TENSOR for one in facts.schema.returns):
+        return Cell(
+            aspect,
+            Answer.NO,
+            "it writes to an argument and returns something that is no new tensor, which auto_functionalized refuses",
+            "return nothing, or new tensors alone",
+            f"{_LIBRARY}#torch.library.custom_op",
+        )
+    return Cell(aspect, Answer.YES, "auto_functionalized, which torch.compile puts in its place")
+
+
+def _is_written_tensor(type_: Type) -> bool:
+    match type_:
+        case OptionalType(element=element):
+            return _is_written_tensor(element)
+        case ListType(element=OptionalType(element=element)) | ListType(element=element):
+            return element == TENSOR
+    return type_ == TENSOR
+
+
+def _traced(facts: OperatorFacts, aspect: Aspect) -> Cell | None:
+    """Why an operator cannot be traced into a graph, or why that is not known; None when it can be."""
+    for needed in (_fake(facts), _functionalize(facts)):
+        if needed.answer is Answer.NO:
+            return Cell(aspect, Answer.NO, f"{needed.aspect} is missing: {needed.reason}", needed.closes, needed.link)
+        if needed.answer is Answer.UNKNOWN:
+            return Cell(aspect, Answer.UNKNOWN, needed.reason)
+    if "__torch__" in str(facts.operator.schema):
+        return Cell(aspect, Answer.UNKNOWN, "an argument or result is an object of a class of its own")
+    return None
+
+
+def _export(facts: OperatorFacts) -> Cell:
+    aspect = Aspect.EXPORT
+    return _traced(facts, aspect) or Cell(
+        aspect, Answer.YES, f"the graph has a node of it; fake: {_fake(facts).reason}"
+    )
+
+
+def _inductor(facts: OperatorFacts) -> Cell:
+    aspect = Aspect.INDUCTOR
+    missing = _traced(facts, aspect)
+    if missing is not None:
+        return missing
+    if facts.takes_tensors and not facts.has_kernel:
+        return Cell(aspect, Answer.UNKNOWN, _NO_KERNEL)
+    if facts.schema.returns and not any(_has_tensor(one.type) for one in facts.schema.returns):
+        return Cell(aspect, Answer.UNKNOWN, "it returns no tensor, at which torch.compile may break the graph")
+    if facts.has("inductor_user_lowerings") is not None:
+        return Cell(aspect, Answer.YES, "a lowering of a user")
+    if facts.has("inductor_decompositions") is not None:
+        return Cell(aspect, Answer.UNKNOWN, "Inductor decomposes it, and what that calls is compiled")
+    if facts.has("inductor_fallbacks") is not None:
+        return Cell(aspect, Answer.YES, "a fallback that is registered: the kernel is called as the dispatcher does")
+    if facts.has("inductor_lowerings") is not None:
+        return Cell(aspect, Answer.YES, "its lowering")
+    return Cell(aspect, Answer.YES, "the fallback that Inductor makes: the kernel is called as the dispatcher does")
+
+
+# -- transforms
+
+
+def _autograd(facts: OperatorFacts) -> Cell:
+    aspect = Aspect.AUTOGRAD
+    returned = any(_has_tensor(one.type) for one in facts.schema.returns)
+    if not facts.takes_tensors:
+        return Cell(aspect, Answer.NOT_NEEDED, "no argument is a tensor")
+    if not returned and not facts.writes:
+        return Cell(aspect, Answer.NOT_NEEDED, "it returns no tensor, and writes to none")
+    if facts.is_composite:
+        return Cell(aspect, Answer.UNKNOWN, f"{_NEVER_SEEN}, and a gradient comes from the operators that it calls")
+    if facts.refuses_backward:
+        return Cell(aspect, Answer.NOT_NEEDED, "no gradient on purpose: its backward raises, whatever it is given")
+    if TorchLibraryFunction.REGISTER_AUTOGRAD in facts.functions:
+        return Cell(aspect, Answer.YES, "torch.library.register_autograd")
+    call = "torch.library.register_autograd(OP, backward, ...)"
+    if facts.is_custom_op:
+        if facts.writes:
+            return Cell(aspect, Answer.NO, "custom_op got no backward")
+        return _gap(facts, aspect, "custom_op got no backward, and one raises", call)
+    keys = (DispatchKey.AutogradCPU, DispatchKey.AutogradCUDA)
+    with_kernel = [key for key in keys if facts.fill(key).way in (Way.DIRECT, Way.COMPOSITE)]
+    if not with_kernel:
+        if facts.writes:
+            return Cell(
+                aspect, Answer.UNKNOWN, "nothing is registered for Autograd, and what its kernel calls may be recorded"
+            )
+        return _gap(
+            facts,
+            aspect,
+            "nothing is registered for Autograd: a backward through a result of a floating-point type warns that the "
+            "gradient may be wrong",
+            call,
+        )
+    filled = facts.fill(with_kernel[0])
+    if filled.fallthrough:
+        return Cell(aspect, Answer.NOT_NEEDED, "no gradient on purpose: its kernel at Autograd falls through")
+    return Cell(aspect, Answer.UNKNOWN, f"its kernel at {filled.source}, and what gradient it gives a run shows")
+
+
+def _vmap(facts: OperatorFacts) -> Cell:
+    aspect = Aspect.VMAP
+    if not facts.takes_tensors:
+        return Cell(aspect, Answer.NOT_NEEDED, "no argument is a tensor")
+    if facts.kernel_at(DispatchKey.FuncTorchBatched):
+        return Cell(aspect, Answer.YES, "its kernel at FuncTorchBatched, as torch.library.register_vmap registers")
+    filled = facts.fill(DispatchKey.FuncTorchBatched)
+    if filled.way is Way.COMPOSITE:
+        return Cell(aspect, Answer.UNKNOWN, f"{_NEVER_SEEN}, and what it calls needs batching rules")
+    call = "torch.library.register_vmap(OP, ...)"
+    if facts.writes or facts.aliases:
+        if _is_in_place(facts.schema):
+            return Cell(
+                aspect, Answer.UNKNOWN, "the fallback runs it for each slice where all that is written is batched"
+            )
+        return _gap(facts, aspect, "the fallback refuses operators that write or return views", call)
+    if not facts.schema.returns:
+        return _gap(facts, aspect, "the fallback refuses operators that return nothing", call)
+    if any(one.type != TENSOR for one in facts.schema.returns):
+        return _gap(facts, aspect, "the fallback refuses operators that return something else than tensors", call)
+    if any(_is_tensor_list(one.type) for one in facts.schema.arguments):
+        return _gap(facts, aspect, "the fallback refuses operators that take lists of tensors", call)
+    if not facts.has_kernel:
+        return Cell(aspect, Answer.UNKNOWN, _NO_KERNEL)
+    if filled.way is not Way.FALLBACK:
+        return Cell(aspect, Answer.UNKNOWN, "no batching rule is registered, and this PyTorch shows no fallback")
+    return Cell(aspect, Answer.YES, "the slow fallback, a call for each slice: torch.library.register_vmap is faster")
+
+
+def _is_tensor_list(type_: Type) -> bool:
+    match type_:
+        case OptionalType(element=element):
+            return _is_tensor_list(element)
+        case ListType():
+            return _has_tensor(type_)
+    return False
+
+
+def _is_in_place(schema: FunctionSchema) -> bool:
+    """Whether it writes to its first argument alone and returns that."""
+    if not schema.arguments or len(schema.returns) != 1:
+        return False
+    first, *others = schema.arguments
+    return (
+        first.alias is not None
+        and first.alias.is_write
+        and schema.returns[0].alias is not None
+        and all(one.alias is None for one in others)
+    )
+
+
+def _autocast(facts: OperatorFacts) -> Cell:
+    aspect = Aspect.AUTOCAST
+    if not facts.takes_tensors:
+        return Cell(aspect, Answer.NOT_NEEDED, "no argument is a tensor")
+    keys = [key for key in AUTOCAST_KEYS if facts.kernel_at(key)]
+    if keys:
+        return Cell(aspect, Answer.YES, f"its kernel at {', '.join(map(str, keys))}")
+    if facts.is_composite:
+        return Cell(aspect, Answer.NOT_NEEDED, f"{_NEVER_SEEN}, and autocast sees what it calls")
+    return _gap(
+        facts,
+        aspect,
+        "autocast does not cast its arguments",
+        'torch.library.register_autocast(OP, "cuda", torch.float16)',
+    )
+
+
+def _dtensor(facts: OperatorFacts) -> Cell:
+    aspect = Aspect.DTENSOR
+    if not facts.takes_tensors:
+        return Cell(aspect, Answer.NOT_NEEDED, "no argument is a tensor")
+    rule = facts.has("dtensor_rules", "dtensor_handlers")
+    # NB: `register_sharding` goes by the returns of the schema, and DTensor by the tensors in a list
+    returns_list = any(_is_tensor_list(one.type) for one in facts.schema.returns)
+    refused = "torch.distributed.tensor.experimental.register_sharding takes no operator that returns a list"
+    if rule is not None and returns_list and _BY_REGISTER_SHARDING in rule.function:
+        return Cell(aspect, Answer.NO, f"its sharding rule refuses every call: {refused}")
+    if rule is not None:
+        return Cell(aspect, Answer.YES, f"its sharding rule, {rule.function}")
+    if {"dtensor_rules", "dtensor_handlers"} & facts.without:
+        return Cell(aspect, Answer.UNKNOWN, "the rules of DTensor cannot be read here")
+    if facts.is_composite or facts.has("decompositions") is not None:
+        return Cell(aspect, Answer.UNKNOWN, "it decomposes, and what it calls needs sharding rules")
+    if returns_list:
+        return Cell(aspect, Answer.NO, f"no sharding rule is registered, and {refused}")
+    return Cell(
+        aspect,
+        Answer.NO,
+        "no sharding rule is registered",
+        f"torch.distributed.tensor.experimental.register_sharding({_overload(facts)})",
+        _REGISTER_SHARDING,
+    )
+
+
+def _overload(facts: OperatorFacts) -> str:
+    name = facts.operator.name
+    return f"torch.ops.{name.namespace}.{name.name}.{name.overload or 'default'}"
+
+
+# -- declarations
+
+
+def _schema(facts: OperatorFacts) -> Cell:
+    aspect = Aspect.SCHEMA
+    if facts.writes:
+        names = ", ".join(one.name for one in facts.writes)
+        return Cell(aspect, Answer.UNKNOWN, f"it says that {names} is written; opcheck's test_schema runs it to see")
+    if facts.aliases:
+        return Cell(aspect, Answer.UNKNOWN, "it says which argument a result is; opcheck's test_schema runs it to see")
+    return Cell(aspect, Answer.UNKNOWN, "it says that nothing is written; opcheck's test_schema runs it to see")
+
+
+def _tags(facts: OperatorFacts) -> Cell:
+    aspect = Aspect.TAGS
+    tags = ", ".join(sorted(facts.operator.tags))
+    if "pt2_compliant_tag" in facts.operator.tags:
+        return Cell(aspect, Answer.YES, tags)
+    return _gap(
+        facts,
+        aspect,
+        f"it lacks pt2_compliant_tag{f'; it has {tags}' if tags else ''}",
+        "torch.library.define(OP, ..., tags=torch.Tag.pt2_compliant_tag)",
+    )
+
+
+def readiness(
+    packages: Sequence[str],
+    torch: str,
+    facts: Iterable[OperatorFacts],
+    *,
+    required: Sequence[Aspect] = COMPILED,
+    notes: Sequence[str] = (),
+) -> Readiness:
+    """The readiness of the operators that facts are about."""
+    return Readiness(tuple(packages), torch, tuple(map(row_of, facts)), tuple(required), tuple(notes))

@@ -1,0 +1,95 @@
+"""The readiness of installed packages: their operators read in a process of its own, and a row for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from dispatchlab.model.printed_schema import parse_printed
+from dispatchlab.model.profile import model_for
+from dispatchlab.questions.coverage.coverage_on_lab import Fill
+from dispatchlab.questions.readiness.cells_from_runs import with_runs
+from dispatchlab.questions.readiness.operator_readiness import (
+    COMPILED,
+    Aspect,
+    OperatorFacts,
+    Readiness,
+    python_for,
+    readiness,
+)
+from dispatchlab.records.builds import has_kernels_for
+from dispatchlab.records.ownership import ownership_of
+from dispatchlab.sources.find_sources import EmptySourceError, chosen
+from dispatchlab.sources.replay_on_lab import for_registry
+
+RUN_LIMIT_S = 120.0
+"""How long the runs of one operator may take, unless somebody says otherwise; a compile takes seconds."""
+
+_REFUSING = "MetaFallbackKernel.cpp"
+"""The file of PyTorch's backend fallback for Meta, which raises for every operator."""
+
+
+def package_readiness(
+    packages: Sequence[str],
+    *,
+    operators: Sequence[str] = (),
+    required: Sequence[Aspect] = COMPILED,
+    inputs: str | None = None,
+    limit_s: float = RUN_LIMIT_S,
+    started: Callable[[str], None] = lambda _: None,
+) -> Readiness:
+    """Import packages in a process of its own, and judge the operators that they define.
+
+    Args:
+        packages: the modules.
+        operators: names and globs of those that are judged; all of them when left out. PyTorch's own are left out
+            unless they are named.
+        required: the columns where a gap is not as expected.
+        inputs: `module:name` of what makes inputs; operators that have some are run, which decides more cells.
+        limit_s: how long the runs of one operator may take.
+        started: called with each operator that is run.
+
+    Raises:
+        InputsError: there are no inputs under that name.
+        EmptySourceError: they define none.
+        UnknownOperatorError: a name or a glob means none.
+        DispatchLabError: PyTorch or a package cannot be imported.
+    """
+    from dispatchlab.pytorch.registry import live_operator_runs, live_package_operators
+
+    found = live_package_operators(packages)
+    registry = found.registry
+    ownership = ownership_of(registry)
+    fallbacks = [one for one in registry.fallbacks if _REFUSING not in one.debug]
+    fill = Fill(for_registry(model_for(registry.torch)), fallbacks)
+    python = registry.python
+    without = frozenset() if python is None else frozenset(python.missing)
+    if python is not None and "torch.distributed.tensor" in python.not_imported:
+        without |= {"dtensor_rules", "dtensor_handlers"}
+    facts = [
+        OperatorFacts(
+            operator,
+            parse_printed(operator.schema),
+            python_for(python, str(operator.name)),
+            found.functions.get(str(operator.name), frozenset()),
+            partial(fill, operator),
+            partial(has_kernels_for, registry.torch, ()),
+            without,
+            str(operator.name) in found.refusing,
+            found.fakes.get(str(operator.name)),
+            found.offered,
+        )
+        for operator in chosen(registry, operators)
+        if operator.schema is not None
+        and (operators or str(operator.name) not in found.before)
+        and (operators or not ownership.is_own(str(operator.name), None, operator.debug))
+    ]
+    if not facts:
+        raise EmptySourceError(tuple(packages))
+    result = readiness(packages, registry.torch, facts, required=required, notes=registry.unreadable)
+    if inputs is None:
+        return result
+    names = [row.operator for row in result.rows]
+    done = live_operator_runs(packages, inputs, names, limit_s=limit_s, started=started)
+    return with_runs(replace(result, notes=(*result.notes, *done.notes)), done.runs)

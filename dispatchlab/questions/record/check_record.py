@@ -1,0 +1,267 @@
+"""Check a record: do packages still register what was recorded of them, and if not, what differs?
+
+`check_record` imports the packages in a process of its own; `compare_records` compares two records as values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import TYPE_CHECKING, assert_never
+
+from dispatchlab.errors import DispatchLabError
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.registration import (
+    AliasKind,
+    Block,
+    Claim,
+    Def,
+    Fallback,
+    Impl,
+    NameOnly,
+    PythonImpl,
+    Registration,
+    TorchLibraryFunction,
+)
+from dispatchlab.model.schema import FunctionSchema, clone_with_name, source_text
+from dispatchlab.records.compare import ChangeKind
+from dispatchlab.scenario.load import load_scenario, parse_scenario
+from dispatchlab.scenario.write import kernel_word
+from dispatchlab.sources.find_sources import foundations_in, registry_of_scenario
+
+if TYPE_CHECKING:
+    from dispatchlab.pytorch.recording.record_package import PackageRecord
+    from dispatchlab.scenario.scenario import Scenario
+
+
+class NoPackagesError(DispatchLabError):
+    """A scenario names no packages, so it does not say what to import."""
+
+    file: str
+
+    template = (
+        "{file} does not name the packages that were recorded: add `packages: [my_package]`, or name them on "
+        "the command line"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RecordChange:
+    """One registration in which two records differ.
+
+    Args:
+        kind: whether it is in the second alone, in the first alone, or in both and different.
+        registration: what it is, such as `impl my::op CPU`.
+        operator: the operator; None for a fallback and a claim.
+        before: what the first record has of it; None when it came.
+        after: what the second record has of it; None when it went.
+        debug: where it is registered, by the second record if it is there.
+    """
+
+    kind: ChangeKind
+    registration: str
+    operator: str | None
+    before: str | None
+    after: str | None
+    debug: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordCheck:
+    """What packages register now, beside a record of them.
+
+    Args:
+        file: the record.
+        packages: the packages.
+        torch: the version of the PyTorch that they were imported into.
+        then: how many registrations the record has.
+        now: how many there are.
+        changes: what differs, by operator.
+        unreadable: what could not be read or written, a sentence each.
+        text: a record of what there is now.
+    """
+
+    file: str
+    packages: tuple[str, ...]
+    torch: str
+    then: int
+    now: int
+    changes: tuple[RecordChange, ...]
+    unreadable: tuple[str, ...]
+    text: str
+
+    @property
+    def is_same(self) -> bool:
+        """Whether everything is registered as it was."""
+        return not self.changes
+
+    @property
+    def exit_code(self) -> int:
+        """0 when everything is registered as it was, else 1."""
+        return 0 if self.is_same else 1
+
+
+def check_record(file: str, packages: Sequence[str] = (), *, name: str = "") -> RecordCheck:
+    """Import packages in a new process, and compare what they register with a record.
+
+    Source locations do not count, and neither do the defs of operators of others that a record repeats.
+
+    Args:
+        file: the record.
+        packages: the packages; those that the record names when left out.
+        name: what to call the record; its path when left out.
+
+    Raises:
+        NoPackagesError: neither names a package.
+        ScenarioError: the record cannot be used.
+        DispatchLabError: PyTorch or a package cannot be imported.
+    """
+    from dispatchlab.pytorch.worker.engine import LiveEngine
+
+    before = load_scenario(file)
+    imported = tuple(packages) or before.packages
+    if not imported:
+        raise NoPackagesError(name or file)
+    with LiveEngine() as engine:
+        found: PackageRecord = engine.ask("dispatchlab.pytorch.recording.record_package:record_packages", imported)
+    after = parse_scenario(found.text, file=file)
+    beneath = registry_of_scenario(before)
+    foreign = {str(name) for name in found.foundations}
+    if beneath is not None:
+        numbers = foundations_in(before, beneath)
+        foreign |= {str(one.operator) for one in map(before.registrations.__getitem__, numbers) if isinstance(one, Def)}
+    changes = compare_records(before, after, foreign=foreign)
+    then, now = (sum(not _is_foreign(one, foreign) for one in each.registrations) for each in (before, after))
+    return RecordCheck(name or file, imported, found.torch, then, now, changes, found.unreadable, found.text)
+
+
+def compare_records(before: Scenario, after: Scenario, *, foreign: Collection[str] = ()) -> tuple[RecordChange, ...]:
+    """What differs between two records, by operator; the order of what has different names does not count.
+
+    Args:
+        before: the first record.
+        after: the second.
+        foreign: operators of others, whose defs are not compared.
+    """
+    sides = [_by_name(each, foreign) for each in (before, after)]
+    changes = [
+        change
+        for name in dict.fromkeys((*sides[0], *sides[1]))
+        for change in _changes(name, sides[0].get(name, []), sides[1].get(name, []))
+    ]
+    return tuple(sorted(changes, key=lambda change: (change.operator or "", change.registration)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """A part of a record that is compared: a def, a kernel, a call.
+
+    Args:
+        name: what identifies it.
+        operator: the operator that it is about.
+        value: what it says besides.
+        debug: where it is registered.
+    """
+
+    name: str
+    operator: str | None
+    value: str
+    debug: str
+
+
+def _by_name(record: Scenario, foreign: Collection[str]) -> dict[str, list[_Item]]:
+    found: dict[str, list[_Item]] = {}
+    for registration in record.registrations:
+        if not _is_foreign(registration, foreign):
+            for item in _items(registration, ""):
+                found.setdefault(item.name, []).append(item)
+    for one in record.python:
+        name = f"{one.registry} {one.operator}{f' {one.key}' if one.key else ''}"
+        found.setdefault(name, []).append(_Item(name, one.operator, one.function, one.site))
+    return found
+
+
+def _is_foreign(registration: Registration, foreign: Collection[str]) -> bool:
+    return isinstance(registration, Def) and str(registration.operator) in foreign
+
+
+def _changes(name: str, before: list[_Item], after: list[_Item]) -> Iterator[RecordChange]:
+    """Of several registrations of one name the last one is in force, so their order counts."""
+    olds, news = ([item.value for item in side] for side in (before, after))
+    if olds == news:
+        return
+    gone, fresh = _without(before, news), _without(after, olds)
+    if not gone and not fresh:
+        texts = [" over ".join(reversed(values)) for values in (olds, news)]
+        yield RecordChange(ChangeKind.CHANGED, name, after[-1].operator, texts[0], texts[1], after[-1].debug)
+    for old, new in zip_longest(gone, fresh):
+        item = new or old
+        assert item is not None
+        kind = ChangeKind.CAME if old is None else ChangeKind.WENT if new is None else ChangeKind.CHANGED
+        before_value, after_value = (None if each is None else each.value for each in (old, new))
+        yield RecordChange(kind, name, item.operator, before_value, after_value, item.debug)
+
+
+def _without(items: list[_Item], values: list[str]) -> list[_Item]:
+    left = list(values)
+    kept = []
+    for item in items:
+        if item.value in left:
+            left.remove(item.value)
+        else:
+            kept.append(item)
+    return kept
+
+
+_PLAIN = (TorchLibraryFunction.DEFINE, TorchLibraryFunction.IMPL)
+
+
+def _items(registration: Registration, namespace: str) -> Iterator[_Item]:
+    """A registration in parts; what `define` and `impl` of torch.library make is the same without them."""
+    match registration:
+        case Def():
+            name = str(registration.operator.within(namespace))
+            yield _Item(f"def {name}", name, _def(registration), registration.debug)
+        case Impl():
+            name = str(registration.operator.within(namespace))
+            key = f" {registration.key}" if registration.key else ""
+            yield _Item(f"impl {name}{key}", name, kernel_word(registration.kernel), registration.debug)
+        case Fallback():
+            yield _Item(f"fallback {registration.key}", None, kernel_word(registration.kernel), registration.debug)
+        case NameOnly():
+            yield _Item(f"name {registration.operator}", str(registration.operator), "", "")
+        case Claim():
+            yield _Item(f"claim {registration.namespace}", None, "", registration.debug)
+        case PythonImpl(code=code):
+            key = f" {code.key}" if code.key else ""
+            yield _Item(f"{code.registry} {code.operator}{key}", code.operator, code.function, registration.debug)
+        case Block():
+            yield from _call(registration)
+            for inner in registration.registrations:
+                yield from _items(inner, registration.namespace or "")
+        case _:
+            assert_never(registration)
+
+
+def _call(block: Block) -> Iterator[_Item]:
+    call = block.made_by
+    if call is None or call.function in _PLAIN:
+        return
+    name = str(call.operator.within(block.namespace or ""))
+    for one in (call, *call.parts):
+        yield _Item(f"{one.function} {name}", name, ", ".join(one.on), one.debug or block.debug)
+
+
+def _def(definition: Def) -> str:
+    schema, text = definition.schema, "a schema that is inferred"
+    if isinstance(schema, FunctionSchema):
+        text = source_text(clone_with_name(schema, OperatorName("", "")))
+    parts = [text]
+    if definition.alias is not AliasKind.FROM_SCHEMA:
+        parts.append(f"alias kind {definition.alias or 'default'}")
+    if definition.tags:
+        parts.append(f"tags {' '.join(sorted(definition.tags))}")
+    if definition.kernel is not None:
+        parts.append(f"kernel {kernel_word(definition.kernel)}{f' at {definition.key}' if definition.key else ''}")
+    return ", ".join(parts)

@@ -1,0 +1,728 @@
+"""An interactive session: a history of steps on an engine, what is seen after each, and which steps are possible next.
+
+Nothing here draws anything. A session is driven by `toggle`, `undo`, `move` and the like; each either succeeds as a
+whole or raises and changes nothing. What is seen is a function of the sequence alone, see `Moment`.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import combinations
+from threading import RLock
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from dispatchlab._short_repr import member_repr
+from dispatchlab.engine.lab_space import LabSpace, LabState
+from dispatchlab.engine.row_reasons import operator_view
+from dispatchlab.engine.semantics import Semantics
+from dispatchlab.errors import DispatchLabError, RegistrationError
+from dispatchlab.model.dump_format import parse_table
+from dispatchlab.model.keys import SLOT_OF_KEY, DispatchKey
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.operator_view import OperatorView, view_of
+from dispatchlab.model.sequence import Step, StepSequence, format_sequence
+from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
+from dispatchlab.prover.limits import later_masks
+from dispatchlab.prover.run_sequence import SandboxSession, SequenceError
+
+if TYPE_CHECKING:
+    from dispatchlab.model.registration import Registration
+    from dispatchlab.prover.protocol import Engine
+
+_KEPT = 4096
+"""How many moments a runner remembers: those that undo, redo and the neighbours ask for again."""
+
+MOST_WALKED = 8
+"""Up to so many registrations the whole state graph of the lab engine is walked for the states of a set."""
+
+MOST_PAIRED = 40
+"""Up to so many registrations each pair of steps is compared on the lab engine."""
+
+MOST_PAIRED_LIVE = 8
+"""The same on an engine on which every pair is run anew."""
+
+_MOST_STATES = 2048
+
+
+class SessionError(DispatchLabError):
+    """An action is not possible here; the session is unchanged.
+
+    Args:
+        reason: why, a sentence.
+    """
+
+    reason: str
+
+    template = "{reason}"
+
+
+class Seen:
+    """What an operator looks like at one moment.
+
+    Args:
+        snapshot: its dump and its table.
+        violations: the invariants that do not hold.
+        view: makes it with the reasons behind its table, which few of those that look at it want.
+    """
+
+    __slots__ = ("_make_view", "_view", "snapshot", "violations")
+
+    def __init__(
+        self, snapshot: Snapshot, violations: tuple[Violation, ...], view: Callable[[], OperatorView | None]
+    ) -> None:
+        self.snapshot, self.violations = snapshot, violations
+        self._make_view = view
+        self._view: OperatorView | None = None
+
+    @property
+    def view(self) -> OperatorView:
+        """It with the reasons behind its table, where the engine knows them."""
+        if self._view is None:
+            self._view = self._make_view() or view_of(self.snapshot, self.violations)
+        return self._view
+
+    def is_same(self, other: Seen) -> bool:
+        """Whether nothing that is seen differs."""
+        return self.snapshot == other.snapshot and self.violations == other.violations
+
+
+class Moment:
+    """What a sequence leads to.
+
+    Args:
+        sequence: the steps.
+        active: the registrations in force afterwards.
+        refusals: for each step why it was refused, or None.
+        look: what is seen of an operator; is called once for each.
+        ended: the last release failed, so nothing can follow.
+    """
+
+    __slots__ = ("_look", "_seen", "active", "ended", "refusals", "sequence")
+
+    def __init__(
+        self,
+        sequence: StepSequence,
+        active: frozenset[int],
+        refusals: tuple[Refusal | None, ...],
+        look: Callable[[OperatorName], Seen],
+        *,
+        ended: bool = False,
+    ) -> None:
+        self.sequence, self.active, self.refusals, self.ended = sequence, active, refusals, ended
+        self._look = look
+        self._seen: dict[OperatorName, Seen] = {}
+
+    def __repr__(self) -> str:
+        return f"<Moment after {format_sequence(self.sequence)}>"
+
+    def seen(self, operator: OperatorName) -> Seen:
+        """What is seen of an operator."""
+        found = self._seen.get(operator)
+        if found is None:
+            found = self._seen[operator] = self._look(operator)
+        return found
+
+    def shows_same(self, other: Moment, operators: Sequence[OperatorName]) -> bool:
+        """Whether nothing that is seen of some operators differs, which is what the explorer compares."""
+        return all(self.seen(name).is_same(other.seen(name)) for name in operators)
+
+    @property
+    def refused(self) -> tuple[tuple[Step, Refusal], ...]:
+        """The steps that were refused, in order."""
+        pairs = zip(self.sequence, self.refusals, strict=False)
+        return tuple((step, refusal) for step, refusal in pairs if refusal is not None)
+
+
+M = TypeVar("M", bound=Moment)
+
+
+class Runner(Protocol):
+    """Registrations on an engine, and what each sequence of their steps leads to."""
+
+    @property
+    def most_paired(self) -> int:
+        """Up to how many registrations each pair of steps may be compared."""
+
+    def at(self, sequence: StepSequence, /) -> Moment:
+        """What a sequence leads to.
+
+        Raises:
+            SequenceError: a step releases what is not registered, registers what is, or follows a failed release.
+            EngineCrashed: the engine died.
+        """
+
+    def close(self) -> None:
+        """Let go of the engine."""
+
+
+class _Memory(Generic[M]):
+    """The moments asked for last."""
+
+    def __init__(self) -> None:
+        self._moments: OrderedDict[StepSequence, M] = OrderedDict()
+
+    def get(self, sequence: StepSequence) -> M | None:
+        found = self._moments.get(sequence)
+        if found is not None:
+            self._moments.move_to_end(sequence)
+        return found
+
+    def put(self, moment: M) -> M:
+        self._moments[moment.sequence] = moment
+        if len(self._moments) > _KEPT:
+            self._moments.popitem(last=False)
+        return moment
+
+
+def _checked(sequence: StepSequence, at: int, active: frozenset[int], *, ended: bool) -> tuple[int, bool]:
+    """The registration of a step, and whether it is released."""
+    step = sequence[at]
+    index, release = (~step, True) if step < 0 else (step, False)
+    if ended:
+        raise SequenceError(sequence, at, "the release before it failed")
+    if (index in active) is not release:
+        raise SequenceError(sequence, at, f"{index} is {'not ' if release else 'already '}registered")
+    return index, release
+
+
+class LabRunner:
+    """The lab engine, whose states are values: nothing is ever run twice.
+
+    Args:
+        registrations: what the numbers of a sequence mean.
+        operators: what is observed.
+        semantics: which dispatcher.
+        ground: what is registered beneath them, for good.
+    """
+
+    most_paired = MOST_PAIRED
+
+    def __init__(
+        self,
+        registrations: Sequence[Registration],
+        operators: Sequence[OperatorName],
+        semantics: Semantics,
+        ground: Sequence[Registration] = (),
+    ) -> None:
+        self._semantics = semantics
+        self._count = len(registrations)
+        self._space = LabSpace((*registrations, *ground), operators, semantics)
+        self._operators = tuple(operators)
+        state = self._space.empty()
+        for index in range(len(ground)):
+            state, _ = self._space.register(state, self._count + index)
+        self._memory: _Memory[_LabMoment] = _Memory()
+        self._empty = self._memory.put(self._moment((), frozenset(), (), state))
+        self._lock = RLock()
+
+    def at(self, sequence: StepSequence, /) -> _LabMoment:
+        """What a sequence leads to."""
+        with self._lock:
+            found = self._memory.get(sequence)
+            if found is not None:
+                return found
+            known = self._empty
+            for length in (len(sequence) - 1, len(sequence) - 2):
+                shorter = self._memory.get(sequence[:length]) if length > 0 else None
+                if shorter is not None:
+                    known = shorter
+                    break
+            state, active, refusals, ended = known.state, known.active, list(known.refusals), known.ended
+            for at in range(len(known.sequence), len(sequence)):
+                index, release = _checked(sequence, at, active, ended=ended)
+                refusal = None
+                if release:
+                    try:
+                        state, active = self._space.release(state, index), active - {index}
+                    except RegistrationError as error:
+                        refusal, active, ended = Refusal.of(error), active - {index}, True
+                else:
+                    state, refusal = self._space.register(state, index)
+                    active = active if refusal is not None else active | {index}
+                refusals.append(refusal)
+            return self._memory.put(self._moment(sequence, active, tuple(refusals), state, ended=ended))
+
+    def states_of_sets(self, order: Sequence[int] = ()) -> Mapping[frozenset[int], tuple[StepSequence, ...]] | None:
+        """For each set of registrations a shortest sequence to each state that looks different.
+
+        Args:
+            order: registrations that are registered in this order only.
+
+        Returns:
+            None when there are too many states.
+        """
+        if self._count > MOST_WALKED:
+            return None
+        later = later_masks(self._count, order)
+        found: dict[frozenset[int], list[_LabMoment]] = {frozenset(): [self._empty]}
+        waiting: deque[_LabMoment] = deque((self._empty,))
+        states = {(self._empty.active, self._empty.state)}
+        while waiting:
+            here = waiting.popleft()
+            mask = sum(1 << index for index in here.active)
+            for index in range(self._count):
+                if index not in here.active and later[index] & mask:
+                    continue
+                there = self.at((*here.sequence, ~index if index in here.active else index))
+                if there.ended or (there.active, there.state) in states:
+                    continue
+                states.add((there.active, there.state))
+                if len(states) > _MOST_STATES:
+                    return None
+                waiting.append(there)
+                known = found.setdefault(there.active, [])
+                if not any(there.shows_same(other, self._operators) for other in known):
+                    known.append(there)
+        return {active: tuple(one.sequence for one in moments) for active, moments in found.items()}
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _moment(
+        self,
+        sequence: StepSequence,
+        active: frozenset[int],
+        refusals: tuple[Refusal | None, ...],
+        state: LabState,
+        *,
+        ended: bool = False,
+    ) -> _LabMoment:
+        def look(name: OperatorName) -> Seen:
+            one = self._space.restricted((), (name,))
+            (snapshot,), violations = one.observe(state), one.violations(state)
+            return Seen(snapshot, violations, lambda: operator_view(state.variables, name, self._semantics))
+
+        return _LabMoment(sequence, active, refusals, look, state, ended=ended)
+
+
+class _LabMoment(Moment):
+    """A moment with the whole state, from which the next step goes on."""
+
+    __slots__ = ("state",)
+
+    def __init__(
+        self,
+        sequence: StepSequence,
+        active: frozenset[int],
+        refusals: tuple[Refusal | None, ...],
+        look: Callable[[OperatorName], Seen],
+        state: LabState,
+        *,
+        ended: bool,
+    ) -> None:
+        super().__init__(sequence, active, refusals, look, ended=ended)
+        self.state = state
+
+    def shows_same(self, other: Moment, operators: Sequence[OperatorName]) -> bool:
+        """The same; equal states need no look."""
+        return (isinstance(other, _LabMoment) and self.state == other.state) or super().shows_same(other, operators)
+
+
+class SandboxRunner:
+    """An engine that moves on and cannot be copied, as the installed PyTorch does: what came before is run anew.
+
+    Args:
+        engine: the engine.
+        registrations: what the numbers of a sequence mean.
+        operators: what is observed.
+    """
+
+    most_paired = MOST_PAIRED_LIVE
+
+    def __init__(
+        self, engine: Engine, registrations: Sequence[Registration], operators: Sequence[OperatorName]
+    ) -> None:
+        self._engine, self._registrations, self._operators = engine, tuple(registrations), tuple(operators)
+        self._memory: _Memory[Moment] = _Memory()
+        self._sandboxes = ExitStack()
+        self._session: SandboxSession | None = None
+        self._run: tuple[StepSequence, frozenset[int], tuple[Refusal | None, ...], bool] = (), frozenset(), (), False
+        self._lock = RLock()
+
+    def at(self, sequence: StepSequence, /) -> Moment:
+        """What a sequence leads to."""
+        with self._lock:
+            known = self._memory.get(sequence)
+            if known is not None:
+                return known
+            try:
+                return self._memory.put(self._taken(sequence))
+            except SequenceError:
+                raise
+            except BaseException:
+                self.close()
+                raise
+
+    def close(self) -> None:
+        """Leave the sandbox."""
+        with self._lock:
+            self._session = None
+            self._sandboxes.close()
+
+    def _taken(self, sequence: StepSequence) -> Moment:
+        done, active, refusals, ended = self._run
+        if self._session is None or sequence[: len(done)] != done:
+            self.close()
+            sandbox = self._sandboxes.enter_context(self._engine.sandbox())
+            self._session = SandboxSession(sandbox, self._registrations, self._operators)
+            done, active, refusals, ended = (), frozenset(), (), False
+        for at in range(len(done), len(sequence)):
+            self._run = sequence[:at], active, refusals, ended
+            index, release = _checked(sequence, at, active, ended=ended)
+            refusal = self._session.release(index) if release else self._session.register(index)
+            if release:
+                active, ended = active - {index}, refusal is not None
+            elif refusal is None:
+                active |= {index}
+            refusals = (*refusals, refusal)
+        self._run = sequence, active, refusals, ended
+        snapshots, violations = self._session.look()
+        seen = {
+            one.operator: Seen(one, broken, lambda: None)
+            for one in snapshots
+            for broken in (tuple(each for each in violations if each.operator == one.operator),)
+        }
+        return Moment(sequence, active, refusals, seen.__getitem__, ended=ended)
+
+
+# -- what differs
+
+
+@dataclass(frozen=True, slots=True)
+class RowChange:
+    """A row of a table that differs between two snapshots.
+
+    Args:
+        key: the runtime key.
+        before: the row in the first, without its key; None when it is not there.
+        after: the row in the second.
+    """
+
+    key: str
+    before: str | None
+    after: str | None
+
+
+def changed_rows(before: Snapshot, after: Snapshot) -> tuple[RowChange, ...]:
+    """The rows that differ, in the order of a table: what calls use, where an engine can read it."""
+    ours, theirs = (_rows(one) for one in (before, after))
+    keys = sorted(ours.keys() | theirs.keys(), key=SLOT_OF_KEY.__getitem__)
+    pairs = ((key, ours.get(key), theirs.get(key)) for key in keys)
+    return tuple(RowChange(str(key), one, other) for key, one, other in pairs if one != other)
+
+
+def _rows(snapshot: Snapshot) -> dict[DispatchKey, str]:
+    table = snapshot.table if snapshot.slots is None else snapshot.slots
+    return {key: str(entry) for key, entry in parse_table(table).items()}
+
+
+# -- the history
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """A sequence, those before it and those that were undone."""
+
+    present: StepSequence = ()
+    past: tuple[StepSequence, ...] = ()
+    future: tuple[StepSequence, ...] = ()
+
+    def changed_to(self, sequence: StepSequence) -> History:
+        """With a new sequence; what was undone is forgotten."""
+        return self if sequence == self.present else History(sequence, (*self.past, self.present))
+
+    def undone(self) -> History:
+        """With the sequence before; the same when there is none."""
+        if not self.past:
+            return self
+        return History(self.past[-1], self.past[:-1], (self.present, *self.future))
+
+    def redone(self) -> History:
+        """With the sequence that was undone last; the same when there is none."""
+        if not self.future:
+            return self
+        return History(self.future[0], (*self.past, self.present), self.future[1:])
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """A step that is possible here.
+
+    Args:
+        step: the step.
+        refusal: why it is refused; None when it is accepted.
+        changed: how many rows of the shown operator it changes.
+        against: the other steps from here with which it does not commute: in the other order, or with the two
+            registrations in the other order, the same set has another state.
+        excludes: the other steps from here that are refused after it, or after which it is.
+    """
+
+    step: Step
+    refusal: Refusal | None
+    changed: int
+    against: tuple[Step, ...] = ()
+    excludes: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """The state graph around a sequence.
+
+    Args:
+        sequence: the sequence.
+        active: the registrations in force.
+        neighbours: a step for each registration, by number.
+        paired: the steps were compared in pairs.
+        states: how many states that look different the set of these registrations has; None where that is not known.
+        others: a shortest sequence to each of the other states of the set.
+    """
+
+    sequence: StepSequence
+    active: tuple[int, ...]
+    neighbours: tuple[Neighbour, ...]
+    paired: bool
+    states: int | None = None
+    others: tuple[StepSequence, ...] = ()
+
+
+class StoppedError(Exception):
+    """Nobody wants the result any more."""
+
+
+class InteractiveSession:
+    """A sequence on an engine that is changed step by step.
+
+    Args:
+        runner: the registrations on their engine.
+        count: how many registrations there are.
+        operators: what is observed.
+        order: registrations that are meant to be registered in this order only; pairs of them are not compared.
+        start: the sequence to begin with.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        count: int,
+        operators: Sequence[OperatorName],
+        *,
+        order: Sequence[int] = (),
+        start: StepSequence = (),
+    ) -> None:
+        self._runner, self._count, self.operators = runner, count, tuple(operators)
+        self._order = tuple(order)
+        self._history = History(start)
+        self._moment = self._before = runner.at(start)
+        self._action = ""
+        self._sets: Mapping[frozenset[int], tuple[StepSequence, ...]] | None = None
+        self._walked = False
+
+    @property
+    def moment(self) -> Moment:
+        """What is seen now."""
+        return self._moment
+
+    @property
+    def before(self) -> Moment:
+        """What was seen before the last action."""
+        return self._before
+
+    @property
+    def action(self) -> str:
+        """The last action, as a reader knows it: `+2`, `undo`; empty at the start."""
+        return self._action
+
+    @property
+    def history(self) -> History:
+        """The sequence, and what undo and redo lead to."""
+        return self._history
+
+    @property
+    def sequence(self) -> StepSequence:
+        """The steps so far."""
+        return self._history.present
+
+    def changes(self, operator: OperatorName) -> tuple[RowChange, ...]:
+        """The rows of an operator that the last action changed."""
+        return changed_rows(self._before.seen(operator).snapshot, self._moment.seen(operator).snapshot)
+
+    def next_step(self, index: int) -> Step:
+        """The step that `toggle` takes."""
+        return ~index if index in self._moment.active else index
+
+    def toggle(self, index: int) -> None:
+        """Register what is not registered, release what is.
+
+        Raises:
+            SessionError: there is no such registration, or a failed release ended the sequence.
+            EngineCrashed: the engine died.
+        """
+        if not 0 <= index < self._count:
+            raise SessionError(f"there is no registration {index}: they are 0 to {self._count - 1}")
+        step = self.next_step(index)
+        self._change((*self.sequence, step), format_sequence((step,)))
+
+    def undo(self) -> None:
+        """Go back to the sequence before.
+
+        Raises:
+            SessionError: there is none.
+        """
+        if not self._history.past:
+            raise SessionError("nothing to undo")
+        self._go(self._history.undone(), "undo")
+
+    def redo(self) -> None:
+        """Take back the last undo.
+
+        Raises:
+            SessionError: there is none.
+        """
+        if not self._history.future:
+            raise SessionError("nothing to redo")
+        self._go(self._history.redone(), "redo")
+
+    def move(self, at: int, to: int) -> None:
+        """Move a step to another place of the sequence.
+
+        Raises:
+            SessionError: the sequence would not be one, such as a release before its registration.
+        """
+        steps = list(self.sequence)
+        if not (0 <= at < len(steps) and 0 <= to < len(steps)):
+            raise SessionError("there is no such place in the sequence")
+        step = steps.pop(at)
+        steps.insert(to, step)
+        self._change(tuple(steps), f"moved {format_sequence((step,))}")
+
+    def remove(self, at: int) -> None:
+        """Take a step out of the sequence, a registration together with its release.
+
+        Raises:
+            SessionError: there is no such step, or the rest is no sequence.
+        """
+        if not 0 <= at < len(self.sequence):
+            raise SessionError("there is no such step in the sequence")
+        steps = list(self.sequence)
+        step = steps.pop(at)
+        if step >= 0 and self._moment.refusals[at] is None and ~step in steps[at:]:
+            del steps[steps.index(~step, at)]
+        self._change(tuple(steps), f"removed {format_sequence((step,))}")
+
+    def cut(self, length: int) -> None:
+        """Keep the first steps of the sequence."""
+        self._change(self.sequence[:length], f"back to step {length}" if length else "back to the start")
+
+    def load(self, sequence: StepSequence, name: str) -> None:
+        """Go on from another sequence.
+
+        Args:
+            sequence: the steps.
+            name: what a reader knows it as.
+
+        Raises:
+            SessionError: it is no sequence of these registrations.
+        """
+        self._change(sequence, name)
+
+    def around(self, operator: OperatorName, indices: Sequence[int], *, cancelled: Callable[[], bool] = bool) -> Around:
+        """The state graph around here.
+
+        Args:
+            operator: the operator whose rows are counted.
+            indices: the registrations whose steps are taken.
+            cancelled: is asked now and then whether to stop.
+
+        Raises:
+            StoppedError: `cancelled` said so.
+            EngineCrashed: the engine died.
+        """
+        here = self._moment
+        active = tuple(sorted(here.active))
+        if here.ended:
+            return Around(here.sequence, active, (), paired=False)
+        reached: dict[Step, Moment] = {}
+        for index in indices:
+            _check_wanted(cancelled)
+            step = ~index if index in here.active else index
+            reached[step] = self._runner.at((*here.sequence, step))
+        paired = len(indices) <= self._runner.most_paired
+        against: dict[Step, list[Step]] = {step: [] for step in reached}
+        excludes: dict[Step, list[Step]] = {step: [] for step in reached}
+        for one, other in combinations(reached, 2) if paired else ():
+            _check_wanted(cancelled)
+            relation = self._relation(here, reached[one], reached[other])
+            if relation is not _Relation.COMMUTE:
+                pairs = against if relation is _Relation.NON_COMMUTING else excludes
+                pairs[one].append(other)
+                pairs[other].append(one)
+        before = here.seen(operator).snapshot
+        neighbours = []
+        for step, there in reached.items():
+            _check_wanted(cancelled)
+            changed = len(changed_rows(before, there.seen(operator).snapshot))
+            refusal = there.refusals[-1]
+            neighbours.append(Neighbour(step, refusal, changed, tuple(against[step]), tuple(excludes[step])))
+        states, others = self._states_here(here)
+        return Around(here.sequence, active, tuple(neighbours), paired, states, others)
+
+    def _relation(self, here: Moment, one: Moment, other: Moment) -> _Relation:
+        """What the order of two steps from here decides, and the order in which their registrations were registered."""
+        first, second = one.sequence[-1], other.sequence[-1]
+        if one.ended or other.ended or {max(first, ~first), max(second, ~second)} <= set(self._order):
+            return _Relation.COMMUTE
+
+        def after(*steps: Step) -> Moment:
+            return self._runner.at((*here.sequence, *steps))
+
+        squares = [(after(first, second), after(second, first))]
+        if first < 0 and second < 0:
+            squares.append((after(first, second, ~first, ~second), after(first, second, ~second, ~first)))
+        elif first < 0 or second < 0:
+            released, registered = (first, second) if first < 0 else (second, first)
+            squares.append((after(released, ~released, registered), after(released, registered, ~released)))
+        for left, right in squares:
+            if left.active == right.active and not left.shows_same(right, self.operators):
+                return _Relation.NON_COMMUTING
+        (left, right), alone = squares[0], (one.refusals[-1], other.refusals[-1])
+        excluded = left.active != right.active and alone == (None, None)
+        return _Relation.EXCLUDE if excluded else _Relation.COMMUTE
+
+    def _states_here(self, here: Moment) -> tuple[int | None, tuple[StepSequence, ...]]:
+        """How many states the set of what is active has, and the way to each but this one."""
+        if not self._walked:
+            self._sets = self._runner.states_of_sets(self._order) if isinstance(self._runner, LabRunner) else None
+            self._walked = True
+        every = () if self._sets is None else self._sets.get(here.active, ())
+        others = tuple(sequence for sequence in every if not self._runner.at(sequence).shows_same(here, self.operators))
+        return (len(every), others) if len(others) == len(every) - 1 else (None, ())
+
+    def _change(self, sequence: StepSequence, action: str) -> None:
+        self._go(self._history.changed_to(sequence), action)
+
+    def _go(self, history: History, action: str) -> None:
+        try:
+            moment = self._runner.at(history.present)
+        except SequenceError as error:
+            raise SessionError(str(error)) from None
+        self._before, self._moment = self._moment, moment
+        self._history, self._action = history, action
+
+
+class _Relation(StrEnum):
+    """What two steps have to do with one another."""
+
+    COMMUTE = "commute"
+    NON_COMMUTING = "non-commuting"
+    EXCLUDE = "exclude"
+
+    __repr__ = member_repr
+
+
+def _check_wanted(cancelled: Callable[[], bool]) -> None:
+    if cancelled():
+        raise StoppedError

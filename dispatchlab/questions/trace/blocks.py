@@ -1,0 +1,208 @@
+"""Recorded calls, and which kernels ran, as blocks and as JSON (docs/json.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from dispatchlab.call.trace import TracedCall, TracedEvent, TracedGuard, TracedKernel, TracedThread
+from dispatchlab.model.dump_format import Provenance
+from dispatchlab.model.key_set import BACKEND_BITS, DispatchKeySet
+from dispatchlab.questions.explain.blocks import functionalities_text, set_text
+from dispatchlab.questions.trace.summary import KernelUse, Trace, TraceSummary
+from dispatchlab.views.as_json import as_json, fields_of
+from dispatchlab.views.blocks import REASON_MOODS, Block, Line, Mood, Span, Table, quiet
+from dispatchlab.views.formatting import counted
+from dispatchlab.views.text import text_of
+from dispatchlab.views.view import View
+
+# -- the calls
+
+
+def trace_view(trace: Trace, *, sets: bool = False) -> View[Trace]:
+    """How a trace is shown.
+
+    Args:
+        trace: what was recorded.
+        sets: show guards, key sets and kernels, too.
+    """
+    return View(trace, lines=partial(_lines, sets=sets), screen=partial(_screen, sets=sets))
+
+
+def trace_text(threads: Sequence[TracedThread], *, sets: bool = False) -> str:
+    """All of it; the name of a thread stands above what it did where there are several.
+
+    Args:
+        threads: what was recorded.
+        sets: show guards, key sets and kernels, too.
+    """
+    return text_of(_lines(Trace(tuple(threads)), sets=sets))
+
+
+def _lines(trace: Trace, *, sets: bool) -> Iterator[Block]:
+    for thread in trace.threads:
+        if len(trace.threads) > 1:
+            yield Line(f"thread {thread.name}")
+        yield from _tree(thread.steps, 1, sets=sets)
+
+
+def _tree(steps: Sequence[TracedEvent], depth: int, *, sets: bool) -> Iterator[Line]:
+    for step in steps:
+        if isinstance(step, TracedCall):
+            # As PyTorch's own trace has it.
+            yield Line(f"{step.kind} op=[{step.operator}], key=[{step.keys.highest()}]", indent=step.depth)
+            if sets:
+                yield from (Line(text, indent=depth + 2) for text in _detail_texts(step))
+            yield from _tree(step.steps, depth + 1, sets=sets)
+        else:
+            if sets:
+                yield Line(_guard_text(step), indent=depth)
+            yield from _tree(step.steps, depth, sets=sets)
+
+
+def _guard_text(guard: TracedGuard) -> str:
+    """`[guard] AutoDispatchBelowAutograd: excludes AutogradCPU`."""
+    changes = [
+        *([f"includes {functionalities_text(guard.newly_included)}"] if guard.newly_included else []),
+        *([f"excludes {functionalities_text(guard.newly_excluded)}"] if guard.newly_excluded else []),
+    ]
+    return f"[guard] {guard.name}: {', '.join(changes) or 'changes nothing'}"
+
+
+def _detail_texts(call: TracedCall) -> Iterator[str]:
+    """Where the set of a call comes from, and what ran."""
+    if "redispatch" in call.kind:
+        yield f"handed over: {set_text(call.keys)}"
+    else:
+        yield f"arguments: {set_text(call.arguments)}"
+        yield f"global include: {set_text(call.included - call.local_included)}"
+        yield f"global exclude: {functionalities_text(call.excluded - call.local_excluded)}"
+        yield f"local include: {set_text(call.local_included)}"
+        yield f"local exclude: {functionalities_text(call.local_excluded)}"
+        if call.base != call.keys:
+            gone = DispatchKeySet(call.base.bits & ~call.keys.bits | call.base.bits & BACKEND_BITS)
+            yield f"fallthrough: {set_text(gone)}"
+        yield f"set: {set_text(call.keys)}"
+    yield "kernel: none" if call.kernel is None else f"kernel: {_kernel_text(call.kernel)}"
+    if call.error is not None:
+        yield f"raised: {call.error}"
+    if call.note:
+        yield f"note: {call.note}"
+
+
+def _short_texts(call: TracedCall) -> Iterator[str]:
+    yield "no kernel" if call.kernel is None else _kernel_text(call.kernel)
+    if call.error is not None:
+        yield f"raised {call.error}"
+    if call.note:
+        yield f"note: {call.note}"
+
+
+def _kernel_text(kernel: TracedKernel) -> str:
+    """`fn_cpu [kernel], at CPU, boxed`."""
+    conversion = f", arguments {kernel.conversion} for it" if kernel.conversion else ""
+    return f"{kernel.debug} [{kernel.reason}], at {kernel.source}{conversion}"
+
+
+_STEP = 2
+
+
+def _screen(trace: Trace, *, sets: bool) -> Iterator[Block]:
+    for number, thread in enumerate(trace.threads):
+        if number:
+            yield Line()
+        yield Line(f"thread {thread.name}", "strong")
+        yield from _steps(thread.steps, _STEP, sets=sets)
+
+
+def _steps(steps: Sequence[TracedEvent], indent: int, *, sets: bool) -> Iterator[Line]:
+    for step in steps:
+        if isinstance(step, TracedCall):
+            mood: Mood = "autograd" if step.kernel is None else REASON_MOODS.get(step.kernel.reason, "kernel")
+            key = Span(str(step.keys.highest()), "bad" if step.error else mood, "name")
+            title = (f"{step.kind} {step.operator} ", key, quiet(f" of {set_text(step.keys)}"))
+            yield Line(title, indent=indent, hang=2 * _STEP)
+            for text in _detail_texts(step) if sets else _short_texts(step):
+                yield Line(text, "bad" if text.startswith("raised") else "quiet", indent=indent + _STEP)
+        else:
+            yield Line(_guard_text(step), "warn", indent=indent)
+        yield from _steps(step.steps, indent + _STEP, sets=sets)
+
+
+@as_json.register
+def _(value: TracedGuard) -> dict[str, object]:
+    return {"step": "guard", **fields_of(value)}
+
+
+@as_json.register
+def _(value: TracedCall) -> dict[str, object]:
+    return {"step": "call", **fields_of(value, key=value.keys.highest())}
+
+
+# -- the summary
+
+
+def summary_view(summary: TraceSummary) -> View[TraceSummary]:
+    """How a summary is shown: a line for each kernel, and how much ran through what is not the operator's own."""
+    return View(summary, lines=_summary_lines, screen=_summary_screen)
+
+
+_THROUGH = (
+    (Provenance.FALLBACK, "backend fallbacks"),
+    (Provenance.MATH, "decompositions (CompositeImplicitAutograd)"),
+    (Provenance.DEFAULT_BACKEND, "kernels for all backends (CompositeExplicitAutograd)"),
+    (Provenance.BATCHED, "decompositions of vmap (FuncTorchBatchedDecomposition)"),
+)
+
+
+def _summary_head(summary: TraceSummary) -> Iterator[Line]:
+    unclear = f" and {summary.unclear:,} of either" if summary.unclear else ""
+    yield Line(
+        f"{counted(summary.calls, 'call')} and {counted(summary.redispatches, 'redispatch', 'redispatches')}{unclear}, "
+        f"of {counted(summary.operators, 'operator')} in {counted(summary.threads, 'thread')}"
+    )
+    for reason, what in _THROUGH:
+        uses = summary.of(reason)
+        if uses:
+            names = sorted({use.operator for use in uses})
+            yield Line(f"{sum(use.count for use in uses):,} through {what}: {_some(names)}")
+
+
+def _summary_lines(summary: TraceSummary) -> Iterator[Block]:
+    yield from _summary_head(summary)
+    if summary.kernels:
+        yield Line()
+        width = max(len(use.operator) for use in summary.kernels)
+        keys = max(len(use.key) for use in summary.kernels)
+        for times, us, operator, key, kernel in (_HEADS, *map(_use_row, summary.kernels)):
+            label = f"{times:>9}  {us:>10}  {operator:{width}}  {key:{keys}}  "
+            yield Line(kernel, label=label, width=len(label))
+
+
+def _summary_screen(summary: TraceSummary) -> Iterator[Block]:
+    yield from _summary_head(summary)
+    if summary.kernels:
+        yield from (Line(), Table("Kernels that ran", _HEADS, tuple(map(_use_row, summary.kernels))))
+
+
+_HEADS = ("times", "us", "operator", "key", "kernel")
+
+
+def _use_row(use: KernelUse) -> tuple[str, str, str, str, str]:
+    return f"{use.count:,}", f"{use.total_ns / 1000:,.0f}", use.operator, use.key, _use_text(use)
+
+
+def _use_text(use: KernelUse) -> str:
+    raised = f", raised {use.raised:,} times" if use.raised else ""
+    if use.reason is None:
+        return f"none, or none that is known{raised}"
+    place = "" if use.source == use.key else f" at {use.source}"
+    return f"[{use.reason}]{place} {use.kernel}{raised}"
+
+
+_MOST_NAMES = 12
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMES} more operators" if len(names) > _MOST_NAMES else ""
+    return ", ".join(names[:_MOST_NAMES]) + more

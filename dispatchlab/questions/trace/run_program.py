@@ -1,0 +1,128 @@
+"""Run a Python file as a program, as `python FILE.py` would."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from traceback import FrameSummary, StackSummary, TracebackException
+from types import ModuleType
+
+from dispatchlab.errors import DispatchLabError
+from dispatchlab.files.bounded_read import ReadError, read_file
+from dispatchlab.files.file_kinds import FileKind, OtherFileError, content_of
+
+MAX_BYTES = 16 * 2**20
+"""Larger programs are refused unread."""
+
+_GENERATED = "<call of "
+_OURS = str(Path(__file__).parents[2] / "_")[:-1]
+
+
+class UnreadableProgramError(DispatchLabError):
+    """The file that was to be run cannot be read."""
+
+    path: str
+    reason: str
+
+    template = "{path} cannot be read: {reason}; name a Python file to run"
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A file and its content."""
+
+    path: str
+    source: bytes
+
+
+def program_at(path: str) -> Program:
+    """Read a program.
+
+    Raises:
+        UnreadableProgramError: there is no such file, or it cannot be read.
+        OtherFileError: it is another file of dispatchlab.
+    """
+    content = content_of(path)
+    if content is not None and content.kind not in (FileKind.PROGRAM, FileKind.GENERATED):
+        raise OtherFileError(path, content, (FileKind.PROGRAM,))
+    try:
+        return Program(path, read_file(path, limit=MAX_BYTES, what="programs"))
+    except ReadError as error:
+        raise UnreadableProgramError(path, error.reason) from None
+    except OSError as error:
+        raise UnreadableProgramError(path, error.strerror or str(error)) from error
+
+
+def run_program(program: Program, arguments: Sequence[str] = (), *, report: Callable[[str], None]) -> int:
+    """Run a program as `__main__` in this process, and wait for the threads that it starts.
+
+    Args:
+        program: the program.
+        arguments: its `sys.argv[1:]`.
+        report: is called with what Python would print on standard error when the program ends with an error.
+
+    Returns:
+        0, the code that it exits with, 1 when it raised something, or 130 when it was interrupted.
+    """
+    with _as_main(program, arguments) as main:
+        try:
+            exec(compile(program.source, program.path, "exec"), main.__dict__)
+            _wait_for_threads()
+        except SystemExit as asked:
+            return _exit_code(asked, report)
+        except KeyboardInterrupt:
+            return 130
+        except BaseException as error:
+            report(error_text(error).rstrip("\n"))
+            return 1
+    return 0
+
+
+@contextmanager
+def _as_main(program: Program, arguments: Sequence[str]) -> Iterator[ModuleType]:
+    main = ModuleType("__main__")
+    main.__file__ = program.path
+    before = sys.modules["__main__"], sys.argv, sys.path
+    sys.modules["__main__"], sys.argv = main, [program.path, *arguments]
+    sys.path = [str(Path(program.path).resolve().parent), *sys.path]
+    try:
+        yield main
+    finally:
+        sys.modules["__main__"], sys.argv, sys.path = before
+
+
+def _wait_for_threads() -> None:
+    for thread in threading.enumerate():
+        if not thread.daemon and thread is not threading.current_thread() and thread is not threading.main_thread():
+            thread.join()
+
+
+def _exit_code(asked: SystemExit, report: Callable[[str], None]) -> int:
+    if asked.code is None:
+        return 0
+    if isinstance(asked.code, int):
+        return asked.code
+    report(str(asked.code))
+    return 1
+
+
+def error_text(error: BaseException) -> str:
+    """What Python would print of an error that nobody caught, without the frames of this package."""
+    shown = TracebackException.from_exception(error)
+    _shorten(shown)
+    return "".join(shown.format() if shown.stack else shown.format_exception_only())
+
+
+def _shorten(shown: TracebackException) -> None:
+    shown.stack = StackSummary.from_list([frame for frame in shown.stack if not _is_ours(frame)])
+    for cause in (shown.__cause__, shown.__context__, *(shown.exceptions or ())):
+        if cause is not None:
+            _shorten(cause)
+
+
+def _is_ours(frame: FrameSummary) -> bool:
+    return frame.filename.startswith((_OURS, _GENERATED))

@@ -1,0 +1,137 @@
+"""What an upgrade means for one backend: which operators find another kernel at its keys, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from dispatchlab.model.keys import AUTOCAST_KEY_OF_BACKEND, SLOT_OF_KEY, DispatchKey
+from dispatchlab.questions.upgrade.operator_changes import (
+    Cause,
+    Find,
+    OperatorChange,
+    SharedChange,
+    SlotChange,
+    schema_change,
+    shared_changes,
+)
+from dispatchlab.questions.upgrade.slot_models import Model, SlotDifference, Slots, kernel_bits
+from dispatchlab.records.backend_coverage import Way, runtime_key
+from dispatchlab.records.builds import backend_named, has_kernels_for, is_in_tree, no_answer
+from dispatchlab.records.model import Recorded, RecordedOperator
+from dispatchlab.records.side_by_side import operators_of
+
+
+@dataclass(frozen=True, slots=True)
+class BackendUpgrade:
+    """What an upgrade means for one backend.
+
+    Args:
+        key: the key that was asked for.
+        keys: the keys of the backend; that key alone when it is of no backend.
+        changes: what calls with one of its keys found and find, for operators of both registries.
+        removed: operators that are gone, with what the backend's plain key held.
+        added: operators that are new, likewise; those that find nothing have to be implemented.
+        schemas: the operators whose schema breaks callers, and so kernels that unpack arguments.
+        notes: sentences on what could not be compared.
+    """
+
+    key: DispatchKey
+    keys: tuple[DispatchKey, ...]
+    changes: tuple[SharedChange, ...]
+    removed: tuple[tuple[str, Find], ...]
+    added: tuple[tuple[str, Find], ...]
+    schemas: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing changes for the backend."""
+        return not (self.changes or self.removed or self.added or self.schemas)
+
+    def to(self, *ways: Way) -> tuple[SharedChange, ...]:
+        """The changes after which calls find something in one of these ways."""
+        return tuple(change for change in self.changes if change.after.way in ways)
+
+
+def keys_of_backend(key: DispatchKey) -> tuple[DispatchKey, ...]:
+    """The runtime keys of a backend, when it is the key of its plain tensors; else the key alone."""
+    backend = backend_named(key)
+    if backend != key.name:
+        return (key,)
+    named = (each for each in SLOT_OF_KEY if backend_named(each) == backend)
+    autocast = AUTOCAST_KEY_OF_BACKEND.get(backend)
+    return tuple(dict.fromkeys((*named, *(() if autocast is None else (autocast,)))))
+
+
+def backend_upgrade(
+    before: Recorded,
+    after: Recorded,
+    models: tuple[Model, Model],
+    key: str,
+    *,
+    operators: Collection[str] | None = None,
+) -> BackendUpgrade:
+    """What it means for a backend that one registry follows another.
+
+    Args:
+        before: the first registry.
+        after: the second.
+        models: the dispatchers that they are read under.
+        key: the name of its key, or the name that a package gave PrivateUse1.
+        operators: look at these alone; all when left out.
+
+    Raises:
+        UnknownKeyError: there is no such key.
+        NoSlotError: the key has no slot.
+    """
+    found = runtime_key(key, privateuse1=after.privateuse1 or before.privateuse1)
+    keys = keys_of_backend(found)
+    slots = SlotDifference(models, (before.fallbacks, after.fallbacks))
+    sides = [operators_of(side, operators) for side in (before, after)]
+    both = sorted(sides[0].keys() & sides[1].keys())
+    own = (
+        OperatorChange(name, slots=tuple(_at(slots(sides[0][name], sides[1][name]), frozenset(keys)))) for name in both
+    )
+    return BackendUpgrade(
+        found,
+        keys,
+        tuple(sorted(shared_changes(own, tuple(Cause)), key=_rank)),
+        _held(sides[0], sides[1], slots.first, found),
+        _held(sides[1], sides[0], slots.second, found),
+        tuple(name for name in both if _breaks(sides[0][name], sides[1][name])),
+        tuple(_notes((before, after), found)),
+    )
+
+
+def _at(changes: Iterable[SlotChange], keys: frozenset[DispatchKey]) -> Iterator[SlotChange]:
+    for change in changes:
+        if kept := tuple(key for key in change.keys if key in keys):
+            yield replace(change, keys=kept)
+
+
+_WORST_FIRST = (Way.MISSING, Way.AMBIGUOUS, Way.FALLBACK, Way.COMPOSITE, Way.DIRECT)
+
+
+def _rank(change: SharedChange) -> tuple[int, int, DispatchKey]:
+    return _WORST_FIRST.index(change.after.way), -len(change.operators), change.keys[0]
+
+
+def _held(
+    side: dict[str, RecordedOperator], other: dict[str, RecordedOperator], slots: Slots, key: DispatchKey
+) -> tuple[tuple[str, Find], ...]:
+    """What calls find in operators of one side alone."""
+    return tuple((name, slots.find(kernel_bits(side[name]), key)) for name in sorted(side.keys() - other.keys()))
+
+
+def _breaks(old: RecordedOperator, new: RecordedOperator) -> bool:
+    return old.schema != new.schema and not schema_change(old.schema, new.schema).is_compatible
+
+
+def _notes(sides: Sequence[Recorded], key: DispatchKey) -> list[str]:
+    backend = backend_named(key)
+    return [
+        no_answer(f"PyTorch {side.torch}", side.torch, backend)
+        for side in sides
+        if backend is not None and is_in_tree(backend) and not has_kernels_for(side.torch, side.imports, backend)
+    ]

@@ -1,0 +1,268 @@
+"""Upgrades: two registries under the models of their PyTorch, and what the second means for whoever used the first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from dispatchlab._gc_pause import collector_paused
+from dispatchlab.model.keys import BACKENDS
+from dispatchlab.questions.upgrade.operator_changes import Terms, Upgrade, upgrade
+from dispatchlab.questions.upgrade.slot_models import Model, SlotDifference, models_of
+from dispatchlab.records.builds import backend_named, has_kernels_for, is_in_tree
+from dispatchlab.records.compare import RegistryDiff, compare
+from dispatchlab.records.model import Recorded
+from dispatchlab.records.overlay import overlaid_names
+from dispatchlab.records.ownership import first_use_operators, ownership_of
+from dispatchlab.records.side_by_side import Pair, Reduced, leave_out, operators_of
+from dispatchlab.sources.find_sources import (
+    LIVE,
+    EmptySourceError,
+    ImportOfRecordError,
+    check_sources,
+    in_either,
+    recorded_from,
+)
+
+if TYPE_CHECKING:
+    from dispatchlab.questions.upgrade.backend_changes import BackendUpgrade
+    from dispatchlab.questions.upgrade.package_changes import PackageUpgrade
+    from dispatchlab.records.python_compare import PythonDiff
+
+Layer: TypeAlias = Literal["cxx", "python", "all"]
+"""What is compared: what C++ dispatches by, what Python registers beside it, or both."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two registries.
+
+    Args:
+        source: what the user called it.
+        torch: the PyTorch that it is of.
+        operators: how many it has.
+        model: the dispatcher that it is read under.
+    """
+
+    source: str
+    torch: str
+    operators: int
+    model: Model
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeReport:
+    """What the second registry means for whoever used the first.
+
+    Args:
+        before: the first registry.
+        after: the second.
+        upgrade: what differs.
+        backend: what it means for one backend, when that was asked for.
+        package: what it means for the registrations of a package, when that was asked for.
+        flat: the same in a flat list, when that was asked for.
+        layer: what is compared; with `python` the upgrade is about no operator.
+        python: how what Python registers differs, when that was asked for.
+    """
+
+    before: Side
+    after: Side
+    upgrade: Upgrade
+    backend: BackendUpgrade | None = None
+    package: PackageUpgrade | None = None
+    flat: RegistryDiff | None = None
+    layer: Layer = "cxx"
+    python: PythonDiff | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """0 when nothing differs in what was asked for, else 1; for whoever asked for an exit code."""
+        if self.package is not None:
+            return int(self.package.is_affected)
+        if self.backend is not None:
+            return int(not self.backend.is_empty)
+        python = self.python is not None and not (self.python.is_empty and not self.python.has_lines)
+        return int(python or not self.upgrade.is_empty or self.upgrade.has_lines)
+
+
+def upgrade_sources(
+    before: str,
+    after: str,
+    *,
+    imports: tuple[str, ...] = (),
+    semantics: str | None = None,
+    lines: bool = False,
+    operators: Sequence[str] = (),
+    everything: bool = True,
+    key: str | None = None,
+    package: str | None = None,
+    flat: bool = False,
+    layer: Layer = "cxx",
+    report: Callable[[str], None] | None = None,
+) -> UpgradeReport:
+    """What the second source means for whoever used the first.
+
+    Args:
+        before: the first source: `live`, the name of a bundled registry, a file, or a scenario.
+        after: the second.
+        imports: modules to import into the one that is `live`; into the second when both are, so that `live` twice is
+            the registry without the imports and then with them.
+        semantics: those of scenarios, and of both dispatchers; those of each PyTorch when left out.
+        lines: list the lines that moved.
+        operators: names and globs of the operators to compare; all of them, and the fallbacks, when there are none.
+        everything: compare also what PyTorch registers for itself when a part of it is first used.
+        key: the runtime key of a backend that the report is about.
+        package: the scenario or recording of a package that the report is about.
+        flat: list all changes one by one, too.
+        layer: compare what C++ dispatches by, what Python registers beside it, or both.
+        report: see `recorded_from`.
+
+    Raises:
+        ImportOfRecordError: there are modules to import, and no source is `live`.
+        UnknownOperatorError: an operator is in neither.
+        EmptySourceError: neither has an operator or a fallback.
+        NoPythonRecordError: what Python registers alone is to be compared, and a source has no record of it.
+        UnknownKeyError: there is no such key.
+        NoSlotError: the key has no slot.
+        DispatchLabError: a source cannot be used.
+    """
+    if imports and LIVE not in (before, after):
+        raise ImportOfRecordError(tuple(imports))
+    check_sources((before, after))
+    into_first = imports if before == LIVE and after != LIVE else ()
+    into_second = imports if after == LIVE else ()
+    python = layer != "cxx"
+    first = recorded_from(before, imports=into_first, semantics=semantics, python=python, report=report)
+    second = recorded_from(after, imports=into_second, semantics=semantics, python=python, report=report)
+    if not any((first.names, second.names, first.fallbacks, second.fallbacks)):
+        raise EmptySourceError(tuple(dict.fromkeys((before, after))))
+    ownerships = ownership_of(first), ownership_of(second)
+    listed, first_used = not before == after == LIVE, first_use_operators()
+
+    def reduced(pair: Pair) -> Pair:
+        old, new = pair
+        operator = old or new
+        if listed and (operator is None or str(operator.name) not in first_used):
+            return pair
+        return (
+            ownerships[0].without_lazy(old, new, listed=listed),
+            ownerships[1].without_lazy(new, old, listed=listed),
+        )
+
+    models = models_of(first.torch, second.torch, semantics)
+    if report is not None:
+        for note in dict.fromkeys(model.note for model in models if model.note):
+            report(f"note: {note}")
+    chosen = in_either(first.names, second.names, operators) if operators and not python else None
+    in_python: PythonDiff | None = None
+    if python:
+        in_python, chosen = _of_python((before, first), (after, second), layer, operators, lines=lines)
+    with collector_paused():
+        found = compare_registries(
+            first, second, models, operators=chosen, lines=lines, reduced=None if everything else reduced
+        )
+    return UpgradeReport(
+        Side(before, first.torch, len(first.names), models[0]),
+        Side(after, second.torch, len(second.names), models[1]),
+        found,
+        _of_backend(first, second, models, key, chosen) if key is not None else None,
+        _of_package(first, second, models, package) if package is not None else None,
+        compare(first, second, locations=lines, operators=chosen, reduced=None if everything else reduced)
+        if flat
+        else None,
+        layer,
+        in_python,
+    )
+
+
+def _of_python(
+    before: tuple[str, Recorded], after: tuple[str, Recorded], layer: Layer, asked: Sequence[str], *, lines: bool
+) -> tuple[PythonDiff, frozenset[str] | None]:
+    """What Python registers, compared, and the operators to compare in C++; None for all of them."""
+    from dispatchlab.questions.upgrade.python_changes import (
+        NoPythonRecordError,
+        python_names,
+        python_side_of,
+        python_upgrade,
+    )
+
+    sides = tuple((source, python_side_of(source, recorded)) for source, recorded in (before, after))
+    for source, side in sides:
+        if layer == "python" and side is None:
+            raise NoPythonRecordError(source)
+    chosen: frozenset[str] | None = None
+    if asked:
+        in_cxx = frozenset((*before[1].names, *after[1].names))
+        chosen = in_either(in_cxx, python_names(side for _, side in sides), asked)
+    found = python_upgrade(sides[0], sides[1], operators=chosen, lines=lines)
+    if layer == "python":
+        return found, frozenset()
+    return found, None if chosen is None else chosen & in_cxx
+
+
+def _of_backend(
+    before: Recorded, after: Recorded, models: tuple[Model, Model], key: str, operators: Collection[str] | None
+) -> BackendUpgrade:
+    from dispatchlab.questions.upgrade.backend_changes import backend_upgrade
+
+    return backend_upgrade(before, after, models, key, operators=operators)
+
+
+def _of_package(before: Recorded, after: Recorded, models: tuple[Model, Model], source: str) -> PackageUpgrade:
+    from dispatchlab.questions.upgrade.package_changes import package_upgrade  # which replays, and reads YAML
+
+    return package_upgrade(before, after, models, source)
+
+
+def compare_registries(
+    before: Recorded,
+    after: Recorded,
+    models: tuple[Model, Model],
+    *,
+    operators: Collection[str] | None = None,
+    lines: bool = False,
+    reduced: Reduced | None = None,
+) -> Upgrade:
+    """What it means that one registry follows another.
+
+    Args:
+        before: the first.
+        after: the second.
+        models: the dispatchers that they are read under.
+        operators: compare these alone; all, and the fallbacks, when left out.
+        lines: list the lines that moved.
+        reduced: what to compare of an operator that differs, on either side.
+
+    Raises:
+        RegistryFileError: a registry is in a file that is damaged.
+    """
+    some = operators
+    if some is None and models[0].semantics is models[1].semantics and before.fallbacks == after.fallbacks:
+        some = overlaid_names(before, after)
+    sides = operators_of(before, some), operators_of(after, some)
+    left_out = leave_out(*sides, reduced)
+    first, second = (model.semantics.existing for model in models)
+    builds = frozenset(
+        name
+        for name in BACKENDS
+        if is_in_tree(name)
+        and has_kernels_for(before.torch, before.imports, name) is not has_kernels_for(after.torch, after.imports, name)
+    )
+    terms = Terms(
+        SlotDifference(models, (before.fallbacks, after.fallbacks)),
+        first - second,
+        second - first,
+        builds,
+        (ownership_of(before), ownership_of(after)),
+        backend_named,
+        lines,
+    )
+    return upgrade(
+        *sides,
+        (before.fallbacks, after.fallbacks) if operators is None else ((), ()),
+        terms,
+        names=None if some is None else (before.names, after.names),
+        compared=None if operators is not None else len({*before.names, *after.names}),
+        left_out=left_out,
+    )

@@ -1,0 +1,640 @@
+"""Upgrades: what it means that one registry follows another, operator by operator; a pure function of the two.
+
+Kernels are compared by what they are: their key, whether calls fall through, who registered them and in which language.
+A line that moved within its file, a file that was split and a folder that was renamed are no change. What slots hold is
+computed by whoever knows a dispatcher, and handed in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import lru_cache
+from typing import TypeAlias
+
+from dispatchlab._short_repr import member_repr
+from dispatchlab.errors import ParseError
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.schema import FunctionSchema
+from dispatchlab.model.schema_compatibility import backward_break, forward_break
+from dispatchlab.records.backend_coverage import Way
+from dispatchlab.records.model import RecordedFallback, RecordedKernel, RecordedOperator
+from dispatchlab.records.ownership import Ownership
+from dispatchlab.records.replay import schema_of
+from dispatchlab.records.side_by_side import kernels_by_key, side_by_side
+
+
+class Composite(StrEnum):
+    """Whether an operator is made of others."""
+
+    IMPLICIT = "implicit"  # its parts are differentiated: CompositeImplicitAutograd
+    EXPLICIT = "explicit"  # it is differentiated as a whole: CompositeExplicitAutograd, ...NonFunctional
+    BOTH = "implicit and explicit"
+    NONE = "none"  # backends have kernels of their own
+
+    __repr__ = member_repr
+
+
+class Reason(StrEnum):
+    """Why a kernel that stands at the same key is another one."""
+
+    FALLTHROUGH = "fallthrough"  # calls skip the key now, or no longer
+    OWNER = "owner"  # somebody else registered it
+    FILE = "file"  # another file of somebody else's
+    LANGUAGE = "language"  # C++ then and Python now, or the reverse
+    TYPE = "type"  # it has another type although the schema is the same
+    OVERRIDES = "overrides"  # more or fewer kernels stand at the key
+
+    __repr__ = member_repr
+
+
+class Cause(StrEnum):
+    """Why a slot holds something else."""
+
+    KERNELS = "kernels"  # the operator has other kernels
+    FALLBACKS = "fallbacks"  # a backend fallback came or went
+    DISPATCHER = "dispatcher"  # the dispatcher fills slots by other rules
+
+    __repr__ = member_repr
+
+
+@dataclass(frozen=True, slots=True)
+class Find:
+    """What a call finds in a slot.
+
+    Args:
+        way: how it comes there.
+        source: the alias key at which the kernel is registered; None for the key's own kernel and for no kernel.
+    """
+
+    way: Way
+    source: DispatchKey | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SlotChange:
+    """Slots of an operator that hold something else."""
+
+    cause: Cause
+    keys: tuple[DispatchKey, ...]
+    before: Find
+    after: Find
+
+
+SlotsOf: TypeAlias = Callable[[RecordedOperator, RecordedOperator], tuple[SlotChange, ...]]
+"""The slots in which an operator of the first registry and the same of the second differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaChange:
+    """Another schema.
+
+    Args:
+        before: the schema; None when there was no def.
+        after: likewise.
+        backward: why callers of the old schema break; None when they do not.
+        forward: why callers of the new schema would break on the old one; None when they would not.
+        changes: what differs, a phrase each.
+    """
+
+    before: str | None
+    after: str | None
+    backward: str | None
+    forward: str | None
+    changes: tuple[str, ...] = ()
+
+    @property
+    def is_compatible(self) -> bool:
+        """Whether callers of the old schema can use the new one."""
+        return self.backward is None
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """Another kernel at the same key.
+
+    Args:
+        key: the key.
+        reason: in what it differs.
+        before: the kernel as dumps print it, or what `reason` is about.
+        after: likewise.
+    """
+
+    key: DispatchKey
+    reason: Reason
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class MovedLine:
+    """A kernel or a def that is registered by another line; `key` is None for a def."""
+
+    key: DispatchKey | None
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class OneSided:
+    """An operator that is in one of the two registries.
+
+    Args:
+        operator: its name.
+        schema: its schema; None when it has no def.
+        debug: where it is registered.
+        keys: where it has kernels.
+        is_overload: whether other overloads of it are in both.
+        of_build: the backend without which it would not be there, when one registry has no kernels for it; else empty.
+    """
+
+    operator: str
+    schema: str | None
+    debug: str
+    keys: tuple[DispatchKey, ...]
+    is_overload: bool
+    of_build: str = ""
+
+    @property
+    def name(self) -> str:
+        """The operator without the overload."""
+        return base_name(self.operator)
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorChange:
+    """What differs in an operator that both registries have.
+
+    Args:
+        operator: its name.
+        schema: its schemas when they differ.
+        alias: its alias kinds when they differ, `default` for none.
+        tags_gained: tags that it has now.
+        tags_lost: tags that it had.
+        gained: the keys at which it has a kernel now.
+        lost: the keys at which it had one.
+        replaced: other kernels at the same keys.
+        composite: what it was and is, when that differs.
+        slots: the slots that hold something else.
+        lines: the lines that moved, when these were asked for.
+        foreign: which of the kernels gained and lost are not PyTorch's own, with their debug texts.
+    """
+
+    operator: str
+    schema: SchemaChange | None = None
+    alias: tuple[str, str] | None = None
+    tags_gained: tuple[str, ...] = ()
+    tags_lost: tuple[str, ...] = ()
+    gained: tuple[DispatchKey, ...] = ()
+    lost: tuple[DispatchKey, ...] = ()
+    replaced: tuple[Replaced, ...] = ()
+    composite: tuple[Composite, Composite] | None = None
+    slots: tuple[SlotChange, ...] = ()
+    lines: tuple[MovedLine, ...] = ()
+    foreign: Mapping[DispatchKey, str] = field(default_factory=dict)
+
+    @property
+    def own_slots(self) -> tuple[SlotChange, ...]:
+        """The slots that differ by the kernels of the operator, not by what is the same for all operators."""
+        return tuple(change for change in self.slots if change.cause is Cause.KERNELS)
+
+
+@dataclass(frozen=True, slots=True)
+class FallbackChange:
+    """A backend fallback that came, went, or is another one.
+
+    Args:
+        key: its key.
+        before: `fallthrough` or `kernel`; None when there was none.
+        after: likewise.
+        debug: where it is registered, the new one if there is one.
+    """
+
+    key: DispatchKey
+    before: str | None
+    after: str | None
+    debug: str
+
+
+@dataclass(frozen=True, slots=True)
+class SharedChange:
+    """What holds for many operators at once: something that is not the operator's own.
+
+    Args:
+        keys: the slots.
+        cause: the dispatcher, or a backend fallback.
+        before: what calls found there.
+        after: what they find.
+        operators: the operators.
+    """
+
+    keys: tuple[DispatchKey, ...]
+    cause: Cause
+    before: Find
+    after: Find
+    operators: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Upgrade:
+    """What it means that one registry follows another.
+
+    Args:
+        removed: operators of the first alone, by name.
+        added: operators of the second alone.
+        changed: operators of both that differ in what is their own, by name.
+        fallbacks: backend fallbacks, by key.
+        shared: what differs in slots for many operators at once.
+        keys_gone: dispatch keys that the second dispatcher has not, with how many operators lost a kernel there.
+        keys_new: dispatch keys that the first has not, with how many operators have a kernel there.
+        builds: the backends that one of the two has no kernels for, with how many kernels are left out for that.
+        new_tags: tags that no operator had in the first, with how many have it now.
+        gone_tags: tags that no operator has any more.
+        compared: how many operators either has.
+        moved: how many kernels and defs are registered by another line.
+        left_out: operators of which something is left out, since PyTorch registers it when a part of it is first used.
+    """
+
+    removed: tuple[OneSided, ...]
+    added: tuple[OneSided, ...]
+    changed: tuple[OperatorChange, ...]
+    fallbacks: tuple[FallbackChange, ...]
+    shared: tuple[SharedChange, ...]
+    keys_gone: Mapping[DispatchKey, int]
+    keys_new: Mapping[DispatchKey, int]
+    builds: Mapping[str, int]
+    new_tags: Mapping[str, int]
+    gone_tags: Mapping[str, int]
+    compared: int
+    moved: int
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def has_lines(self) -> bool:
+        """Whether moved lines were asked for and there are some."""
+        return any(change.lines for change in self.changed)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing differs that would be reported."""
+        parts = (self.removed, self.added, self.changed, self.fallbacks, self.shared, self.keys_gone, self.keys_new)
+        return not any((*parts, self.builds, self.new_tags, self.gone_tags))
+
+    @property
+    def schemas(self) -> tuple[tuple[str, SchemaChange], ...]:
+        """The operators with another schema, those that break callers first."""
+        found = [(change.operator, change.schema) for change in self.changed if change.schema is not None]
+        return tuple(sorted(found, key=lambda each: each[1].is_compatible))
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What two registries are compared by.
+
+    Args:
+        slots: the slots in which an operator differs.
+        keys_gone: dispatch keys that the second dispatcher has not.
+        keys_new: dispatch keys that the first has not.
+        builds: the backends that one of the two builds has no kernels for.
+        owners: knows PyTorch's own registrations, of the first and of the second.
+        lines: whether moved lines are listed, and not only counted.
+    """
+
+    slots: SlotsOf
+    keys_gone: frozenset[DispatchKey]
+    keys_new: frozenset[DispatchKey]
+    builds: frozenset[str]
+    owners: tuple[Ownership, Ownership]
+    backend_of: Callable[[DispatchKey], str | None]
+    lines: bool = False
+
+    def of_build(self, key: DispatchKey) -> str:
+        """The backend of a key when one build has no kernels for it; else empty."""
+        backend = self.backend_of(key)
+        return backend if backend is not None and backend in self.builds else ""
+
+
+def upgrade(
+    before: Mapping[str, RecordedOperator],
+    after: Mapping[str, RecordedOperator],
+    fallbacks: tuple[Sequence[RecordedFallback], Sequence[RecordedFallback]],
+    terms: Terms,
+    *,
+    names: tuple[Collection[str], Collection[str]] | None = None,
+    compared: int | None = None,
+    left_out: Sequence[str] = (),
+) -> Upgrade:
+    """What it means that the operators and fallbacks of one registry are followed by those of another.
+
+    Args:
+        before: the operators of the first registry, by name.
+        after: those of the second.
+        fallbacks: the backend fallbacks of each.
+        terms: what they are compared by.
+        names: all operators of each registry, when `before` and `after` are some of them alone.
+        compared: how many operators the report is about; all that are handed in when left out.
+        left_out: see `Upgrade`.
+    """
+    both = sorted(before.keys() & after.keys())
+    known = before.keys() & after.keys() if names is None else frozenset(names[0]) & frozenset(names[1])
+    bases = frozenset(map(base_name, known))
+    new_tags, gone_tags = ({}, {}) if names is not None else _tags_of_one(before, after)
+    finder = _Finder(terms, frozenset((*new_tags, *gone_tags)))
+    found = [finder.change(name, before[name], after[name]) for name in both]
+    return Upgrade(
+        removed=tuple(_one_sided(before[name], bases, terms) for name in sorted(before.keys() - after.keys())),
+        added=tuple(_one_sided(after[name], bases, terms) for name in sorted(after.keys() - before.keys())),
+        changed=tuple(change for change in found if _is_own(change)),
+        fallbacks=tuple(_fallbacks(*fallbacks)),
+        shared=tuple(shared_changes(found, (Cause.FALLBACKS, Cause.DISPATCHER))),
+        keys_gone={key: finder.keys[key] for key in sorted(terms.keys_gone)},
+        keys_new={key: finder.keys[key] for key in sorted(terms.keys_new)},
+        builds=dict(sorted(finder.builds.items())),
+        new_tags=new_tags,
+        gone_tags=gone_tags,
+        compared=len(before.keys() | after.keys()) if compared is None else compared,
+        moved=finder.moved,
+        left_out=tuple(left_out),
+    )
+
+
+def _tags_of_one(
+    before: Mapping[str, RecordedOperator], after: Mapping[str, RecordedOperator]
+) -> tuple[dict[str, int], dict[str, int]]:
+    """The tags that only the second registry has, and those that only the first has; none when one has none at all."""
+    old, new = (Counter(tag for one in side.values() for tag in one.tags) for side in (before, after))
+    if not old or not new:
+        return {}, {}
+    return {tag: new[tag] for tag in sorted(new.keys() - old)}, {tag: old[tag] for tag in sorted(old.keys() - new)}
+
+
+def base_name(operator: str) -> str:
+    """The name of an operator without its overload, `aten::add` for `aten::add.Tensor`."""
+    namespace, found, rest = operator.rpartition("::")
+    return f"{namespace}{found}{rest.partition('.')[0]}"
+
+
+def is_autograd(key: DispatchKey) -> bool:
+    """Whether kernels at a key record gradients."""
+    return key.name.startswith("Autograd")
+
+
+def _one_sided(operator: RecordedOperator, bases: Collection[str], terms: Terms) -> OneSided:
+    name = str(operator.name)
+    keys = tuple(dict.fromkeys(kernel.key for kernel in operator.kernels))
+    backends = {terms.of_build(key) for key in keys}
+    return OneSided(
+        name,
+        operator.schema,
+        operator.origin,
+        keys,
+        base_name(name) in bases,
+        backends.pop() if len(backends) == 1 else "",
+    )
+
+
+def _is_own(change: OperatorChange) -> bool:
+    return bool(
+        change.schema
+        or change.alias
+        or change.tags_gained
+        or change.tags_lost
+        or change.gained
+        or change.lost
+        or change.replaced
+        or change.composite
+        or change.own_slots
+        or change.lines
+    )
+
+
+class _Finder:
+    """Finds what differs in one operator after another, and counts what is not an operator's own."""
+
+    def __init__(self, terms: Terms, shared_tags: frozenset[str]) -> None:
+        self._terms, self._shared_tags = terms, shared_tags
+        self.keys: Counter[DispatchKey] = Counter()
+        self.builds: Counter[str] = Counter()
+        self.moved = 0
+
+    def change(self, name: str, old: RecordedOperator, new: RecordedOperator) -> OperatorChange:
+        """What differs in one operator."""
+        if old == new:
+            return OperatorChange(name, slots=self._slots(old, new))
+        schema = None if old.schema == new.schema else schema_change(old.schema, new.schema)
+        sides = kernels_by_key(old), kernels_by_key(new)
+        lines: list[MovedLine] = []
+        if old.debug != new.debug and old.schema is not None and new.schema is not None:
+            lines.append(MovedLine(None, old.debug, new.debug))
+        gained: list[DispatchKey] = []
+        lost: list[DispatchKey] = []
+        replaced: list[Replaced] = []
+        for key, olds, news in side_by_side(*sides):
+            if olds is None or news is None:
+                if self._is_own(key, self._terms.keys_new if olds is None else self._terms.keys_gone):
+                    (gained if olds is None else lost).append(key)
+            elif olds != news:
+                reason = self._reason(name, olds, news, same_schema=schema is None)
+                if reason is not None:
+                    replaced.append(Replaced(key, reason, *_sides(reason, olds, news)))
+                else:
+                    lines.append(MovedLine(key, olds[0].debug, news[0].debug))
+        self.moved += len(lines)
+        composites = _composite(sides[0].keys()), _composite(sides[1].keys())
+        return OperatorChange(
+            name,
+            schema,
+            None if old.alias == new.alias else (old.alias or "default", new.alias or "default"),
+            tuple(sorted(new.tags - old.tags - self._shared_tags)),
+            tuple(sorted(old.tags - new.tags - self._shared_tags)),
+            tuple(gained),
+            tuple(lost),
+            tuple(replaced),
+            None if composites[0] is composites[1] else composites,
+            self._slots(old, new),
+            tuple(lines) if self._terms.lines else (),
+            {
+                key: side[key][0].debug
+                for keys, side, owner in zip((lost, gained), sides, self._terms.owners, strict=True)
+                for key in keys
+                if _site(side[key][0].debug) is not None and not owner.is_own(name, key, side[key][0].debug)
+            },
+        )
+
+    def _is_own(self, key: DispatchKey, unknown: frozenset[DispatchKey]) -> bool:
+        """Whether a kernel that came or went is the operator's own; else it is counted."""
+        if key in unknown:
+            self.keys[key] += 1
+            return False
+        if backend := self._terms.of_build(key):
+            self.builds[backend] += 1
+            return False
+        return True
+
+    def _slots(self, old: RecordedOperator, new: RecordedOperator) -> tuple[SlotChange, ...]:
+        found = self._terms.slots(old, new)
+        if not self._terms.builds:
+            return found
+        kept = (
+            SlotChange(each.cause, keys, each.before, each.after)
+            for each in found
+            if (keys := tuple(key for key in each.keys if not self._terms.of_build(key)))
+        )
+        return tuple(kept)
+
+    def _reason(
+        self, name: str, olds: tuple[RecordedKernel, ...], news: tuple[RecordedKernel, ...], *, same_schema: bool
+    ) -> Reason | None:
+        """In what the kernel in force differs; None when another line registered the same one."""
+        old, new = olds[0], news[0]
+        if old.is_fallthrough is not new.is_fallthrough:
+            return Reason.FALLTHROUGH
+        if old.debug != new.debug:
+            sites = _site(old.debug), _site(new.debug)
+            if sites[0] != sites[1] and None not in sites:
+                languages = _language(sites[0]), _language(sites[1])
+                owns = [
+                    owner.is_own(name, kernel.key, kernel.debug)
+                    for owner, kernel in zip(self._terms.owners, (old, new), strict=True)
+                ]
+                if owns[0] is not owns[1]:
+                    return Reason.OWNER
+                if "" not in languages and languages[0] != languages[1]:
+                    return Reason.LANGUAGE
+                if not owns[0]:
+                    return Reason.FILE
+        if len(olds) != len(news):
+            return Reason.OVERRIDES
+        if same_schema and old.inferred != new.inferred and None not in (old.inferred, new.inferred):
+            return Reason.TYPE
+        return None
+
+
+_COMPOSITES = {
+    DispatchKey.CompositeImplicitAutograd: Composite.IMPLICIT,
+    DispatchKey.CompositeExplicitAutograd: Composite.EXPLICIT,
+    DispatchKey.CompositeExplicitAutogradNonFunctional: Composite.EXPLICIT,
+}
+
+
+def _composite(keys: Collection[DispatchKey]) -> Composite:
+    kinds = {_COMPOSITES[key] for key in keys if key in _COMPOSITES}
+    if len(kinds) > 1:
+        return Composite.BOTH
+    return kinds.pop() if kinds else Composite.NONE
+
+
+# Note [The site of a kernel]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# PyTorch is built in another folder now and then (`/pytorch`, `/__w/pytorch/pytorch`), its generated files are split
+# into more or fewer (`RegisterCPU_0.cpp`), and libraries of Python forgot their file before 2.9 (`/dev/null`). The site
+# of a kernel is its file without all that, and nothing where the file is not known.
+
+_LINE = re.compile(r"(?:^registered at | via )(.+?):\d+(?= via |$)")
+_ROOT = re.compile(r"^.*?/(?=(?:build/)?(?:aten|torch|functorch|c10|caffe2|third_party)/)")
+_SHARD = re.compile(r"_(?:\d+|Everything)(?=\.\w+$)")
+_LANGUAGES = {"py": "Python", "cpp": "C++", "cc": "C++", "cu": "C++", "cuh": "C++", "h": "C++", "hip": "C++"}
+_LANGUAGES |= {"mm": "C++", "inc": "C++", "cxx": "C++", "hpp": "C++"}
+
+
+@lru_cache(maxsize=1 << 14)
+def _site(debug: str) -> str | None:
+    """The file that registered a kernel; None when it is not known. See Note [The site of a kernel]."""
+    lines = _LINE.findall(debug)
+    path = str(lines[-1]) if lines else debug
+    if path in ("", "/dev/null"):
+        return None
+    return _SHARD.sub("", _ROOT.sub("", path))
+
+
+def language_of(debug: str) -> str:
+    """The language in which a kernel is registered, `C++` or `Python`; empty when its file is not known."""
+    return _language(_site(debug))
+
+
+def _language(site: str | None) -> str:
+    return _LANGUAGES.get((site or "").rpartition(".")[2], "")
+
+
+def _sides(reason: Reason, olds: tuple[RecordedKernel, ...], news: tuple[RecordedKernel, ...]) -> tuple[str, str]:
+    old, new = olds[0], news[0]
+    match reason:
+        case Reason.FALLTHROUGH:
+            before, after = (f"{'fallthrough ' if each.is_fallthrough else ''}{each.debug}" for each in (old, new))
+            return before, after
+        case Reason.TYPE:
+            return old.inferred or "", new.inferred or ""
+        case Reason.OVERRIDES:
+            return f"{len(olds)} kernel{'s' * (len(olds) > 1)}", f"{len(news)} kernel{'s' * (len(news) > 1)}"
+        case Reason.OWNER | Reason.FILE | Reason.LANGUAGE:
+            return old.debug, new.debug
+
+
+def _fallbacks(before: Sequence[RecordedFallback], after: Sequence[RecordedFallback]) -> Iterator[FallbackChange]:
+    olds, news = ({one.key: one for one in side} for side in (before, after))
+    for key, old, new in side_by_side(olds, news):
+        kinds = [None if one is None else "fallthrough" if one.fallthrough else "kernel" for one in (old, new)]
+        if kinds[0] != kinds[1]:
+            newest = new or old
+            assert newest is not None
+            yield FallbackChange(key, kinds[0], kinds[1], newest.debug)
+
+
+def shared_changes(changes: Iterable[OperatorChange], causes: Collection[Cause]) -> Iterator[SharedChange]:
+    """Slots that differ alike in several operators, most operators first; keys with the same operators are one change.
+
+    Args:
+        changes: what differs in each operator.
+        causes: for these reasons.
+    """
+    by_key: dict[tuple[Cause, Find, Find, DispatchKey], list[str]] = {}
+    for change in changes:
+        for each in change.slots:
+            if each.cause in causes:
+                for key in each.keys:
+                    by_key.setdefault((each.cause, each.before, each.after, key), []).append(change.operator)
+    alike: dict[tuple[Cause, Find, Find, tuple[str, ...]], list[DispatchKey]] = {}
+    for (cause, old, new, key), names in by_key.items():
+        alike.setdefault((cause, old, new, tuple(names)), []).append(key)
+    found = [
+        SharedChange(tuple(sorted(keys)), cause, old, new, names) for (cause, old, new, names), keys in alike.items()
+    ]
+    yield from sorted(found, key=lambda each: (-len(each.operators), each.keys))
+
+
+def schema_change(before: str | None, after: str | None) -> SchemaChange:
+    """How a schema differs from another, and whether that breaks callers."""
+    if before is None or after is None:
+        lost = "it has no def any more" if after is None else None
+        return SchemaChange(before, after, lost, None if after is None else "it had no def")
+    try:
+        old, new = schema_of(before), schema_of(after)
+    except ParseError:
+        return SchemaChange(before, after, None, None, ("one of the schemas cannot be read",))
+    return SchemaChange(before, after, backward_break(old, new), forward_break(old, new), tuple(_phrases(old, new)))
+
+
+def _phrases(old: FunctionSchema, new: FunctionSchema) -> Iterator[str]:
+    """What differs between two schemas, argument by argument."""
+    olds, news = ({argument.name: argument for argument in side.arguments} for side in (old, new))
+    came, gone = ([name for name in side if name not in other] for side, other in ((news, olds), (olds, news)))
+    places = [[argument.name for argument in side.arguments] for side in (old, new)]
+    if len(came) == len(gone) and [places[0].index(name) for name in gone] == [places[1].index(name) for name in came]:
+        for name, other in zip(gone, came, strict=True):
+            yield f"`{olds[name]}` -> `{news[other]}`"
+    else:
+        yield from (f"without `{olds[name]}`" for name in gone)
+        yield from (f"new `{news[name]}`" for name in came)
+    for name in (name for name in olds if name in news):
+        if olds[name] != news[name]:
+            keyword = ("", " (keyword-only)")
+            yield f"`{olds[name]}`{keyword[olds[name].kwarg_only]} -> `{news[name]}`{keyword[news[name].kwarg_only]}"
+    kept = [[name for name in side if name in olds and name in news] for side in places]
+    if kept[0] != kept[1]:
+        yield "in another order"
+    if old.returns != new.returns:
+        texts = [", ".join(map(str, side.returns)) for side in (old, new)]
+        yield f"returns `{texts[0] or '()'}` -> `{texts[1] or '()'}`"

@@ -1,0 +1,234 @@
+"""What an upgrade means for a package: its registrations replayed on both registries, under the model of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dispatchlab.engine.handle import RegistrationHandle
+from dispatchlab.errors import RegistrationError
+from dispatchlab.model.keys import SLOT_KEYS, DispatchKey
+from dispatchlab.model.registration import Registration, describe
+from dispatchlab.questions.upgrade.operator_changes import Find, SchemaChange, schema_change
+from dispatchlab.questions.upgrade.slot_models import MISSING, Model, Slots, kernel_bits
+from dispatchlab.records.backend_coverage import Way
+from dispatchlab.records.model import Recorded, RecordedOperator, Registry
+from dispatchlab.records.replay import run
+from dispatchlab.scenario.load import load_scenario
+from dispatchlab.scenario.scenario import Scenario
+from dispatchlab.sources.find_sources import foundations_in, operators_in, registry_of_scenario
+from dispatchlab.sources.replay_on_lab import bench, registry_on
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A registration that one of the two dispatchers refuses, or both do.
+
+    Args:
+        registration: what it is, one line.
+        before: why the first refuses it; None when it does not.
+        after: likewise the second.
+    """
+
+    registration: str
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What runs in a slot.
+
+    Args:
+        find: how it comes there.
+        is_packages: whether the package registered it.
+        debug: where it is registered; empty when nothing is there.
+    """
+
+    find: Find
+    is_packages: bool
+    debug: str
+
+
+@dataclass(frozen=True, slots=True)
+class OtherKernel:
+    """Calls of an operator that run another kernel; equal changes of several keys are one.
+
+    Args:
+        operator: the operator.
+        keys: the dispatch keys of the calls.
+        before: what ran.
+        after: what runs.
+    """
+
+    operator: str
+    keys: tuple[DispatchKey, ...]
+    before: Held
+    after: Held
+
+
+@dataclass(frozen=True, slots=True)
+class PackageUpgrade:
+    """What an upgrade means for a package.
+
+    Args:
+        source: the file of its registrations.
+        registrations: how many there are, without defs of operators that are PyTorch's.
+        operators: how many operators they name.
+        refused: those that either dispatcher refuses.
+        dangling: operators of which the package has kernels and nobody a def any more.
+        schemas: operators of PyTorch for which it has kernels, and whose schema differs.
+        kernels: calls that run the package's kernel on one side and another one on the other.
+        others: calls of these operators that run another kernel of PyTorch's.
+    """
+
+    source: str
+    registrations: int
+    operators: int
+    refused: tuple[Refused, ...]
+    dangling: tuple[str, ...]
+    schemas: tuple[tuple[str, SchemaChange], ...]
+    kernels: tuple[OtherKernel, ...]
+    others: tuple[OtherKernel, ...]
+
+    @property
+    def newly_refused(self) -> tuple[Refused, ...]:
+        """What the second dispatcher refuses and the first does not."""
+        return tuple(each for each in self.refused if each.before is None)
+
+    @property
+    def is_affected(self) -> bool:
+        """Whether the package meets anything else than before."""
+        now = any(each.before != each.after for each in self.refused)
+        return bool(now or self.dangling or self.schemas or self.kernels or self.others)
+
+
+def package_upgrade(before: Recorded, after: Recorded, models: tuple[Model, Model], source: str) -> PackageUpgrade:
+    """Replay the registrations of a package on both registries.
+
+    Args:
+        before: the first registry.
+        after: the second.
+        models: the dispatchers that they are read under.
+        source: the scenario or recording.
+
+    Raises:
+        DispatchLabError: the scenario cannot be used.
+    """
+    scenario = load_scenario(source)
+    # A recording holds the defs of PyTorch's operators that it names, so that it can be explored by itself.
+    foundations = foundations_in(scenario, registry_of_scenario(scenario) or before)
+    registrations = [one for at, one in enumerate(scenario.registrations) if at not in foundations]
+    first, second = sides = [
+        _Replayed(recorded, model, scenario, registrations)
+        for recorded, model in zip((before, after), models, strict=True)
+    ]
+    names = sorted(map(str, operators_in(scenario)))
+    common = frozenset(models[0].semantics.precedence.plain.slots) & {*models[1].semantics.precedence.plain.slots}
+    dangling = tuple(name for name in names if second.dangles(name) and not first.dangles(name))
+    changes = [
+        change for name in names if name not in dangling for change in _other_kernels(name, first, second, common)
+    ]
+    return PackageUpgrade(
+        source,
+        len(registrations),
+        len(names),
+        tuple(
+            Refused(describe(registration), *reasons)
+            for registration, *reasons in zip(registrations, first.refusals, second.refusals, strict=True)
+            if any(reason is not None for reason in reasons)
+        ),
+        dangling,
+        tuple(_schemas(names, before, after, sides)),
+        tuple(change for change in changes if change.before.is_packages or change.after.is_packages),
+        tuple(change for change in changes if not (change.before.is_packages or change.after.is_packages)),
+    )
+
+
+class _Replayed:
+    """A registry with the registrations of a package in force, as far as its dispatcher takes them."""
+
+    def __init__(self, recorded: Recorded, model: Model, scenario: Scenario, registrations: list[Registration]) -> None:
+        names = tuple(map(str, operators_in(scenario)))
+        held = bench(recorded, semantics=model.semantics, operators=names)
+        self.refusals: list[str | None] = []
+
+        def register(registration: Registration) -> RegistrationHandle | None:
+            try:
+                handle = held.dispatcher.register(registration)
+            except RegistrationError as refusal:
+                self.refusals.append(str(refusal))
+                return None
+            self.refusals.append(None)
+            return handle
+
+        in_force = run(registrations, register)
+        self._registry: Registry = registry_on(held.dispatcher, model.name)
+        del in_force
+        self._beneath = {name: recorded.operator(name) for name in names}
+        self._slots = Slots(model.semantics, self._registry.fallbacks)
+        beneath = {fallback.key for fallback in recorded.fallbacks}
+        self._own_fallbacks = {fallback.key for fallback in self._registry.fallbacks} - beneath
+        self._fallbacks = {fallback.key: fallback.debug for fallback in self._registry.fallbacks}
+
+    def dangles(self, name: str) -> bool:
+        """Whether the package has kernels for an operator that nobody defines."""
+        found = self._registry.operator(name)
+        return found is not None and found.is_dangling and bool(self.own_keys(name))
+
+    def own_keys(self, name: str) -> frozenset[DispatchKey]:
+        """The keys at which the newest kernel is the package's."""
+        operator, beneath = self._registry.operator(name), self._beneath[name]
+        if operator is None:
+            return frozenset()
+        return frozenset(
+            kernel.key
+            for kernel in operator.kernels
+            if beneath is None or len(operator.kernels_at(kernel.key)) > len(beneath.kernels_at(kernel.key))
+        )
+
+    def held(self, name: str) -> dict[DispatchKey, Held]:
+        """What runs in each slot of an operator; nothing for one that is not there."""
+        operator = self._registry.operator(name)
+        if operator is None:
+            return {}
+        own = self.own_keys(name)
+        return {
+            SLOT_KEYS[slot]: self._one(operator, own, SLOT_KEYS[slot], find)
+            for slot, find in self._slots.all(kernel_bits(operator)).items()
+        }
+
+    def _one(self, operator: RecordedOperator, own: frozenset[DispatchKey], key: DispatchKey, find: Find) -> Held:
+        if find.way is Way.FALLBACK:
+            return Held(find, key in self._own_fallbacks, self._fallbacks.get(key, ""))
+        source = key if find.way is Way.DIRECT else find.source
+        kernel = None if source is None else operator.active_at(source)
+        return Held(find, source in own, "" if kernel is None else kernel.debug)
+
+
+_NOTHING = Held(MISSING, is_packages=False, debug="")
+
+
+def _other_kernels(
+    name: str, before: _Replayed, after: _Replayed, common: frozenset[DispatchKey]
+) -> Iterator[OtherKernel]:
+    olds, news = before.held(name), after.held(name)
+    if not olds or not news:
+        return  # that it is gone or new is reported as such
+    groups: dict[tuple[Find, bool, Find, bool], list[DispatchKey]] = {}
+    for key in sorted((olds.keys() | news.keys()) & common - {DispatchKey.Undefined}):
+        old, new = olds.get(key, _NOTHING), news.get(key, _NOTHING)
+        if (old.find, old.is_packages) != (new.find, new.is_packages):
+            groups.setdefault((old.find, old.is_packages, new.find, new.is_packages), []).append(key)
+    for keys in groups.values():
+        yield OtherKernel(name, tuple(keys), olds.get(keys[0], _NOTHING), news.get(keys[0], _NOTHING))
+
+
+def _schemas(
+    names: list[str], before: Recorded, after: Recorded, sides: list[_Replayed]
+) -> Iterator[tuple[str, SchemaChange]]:
+    for name in names:
+        old, new = before.operator(name), after.operator(name)
+        if old is None or new is None or old.schema == new.schema or not any(side.own_keys(name) for side in sides):
+            continue
+        yield name, schema_change(old.schema, new.schema)

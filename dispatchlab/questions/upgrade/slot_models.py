@@ -1,0 +1,183 @@
+"""Models for upgrades: the dispatcher of each registry's PyTorch, and what slots hold under it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from dispatchlab.engine.reference_precedence import Shape, plain_shape
+from dispatchlab.engine.semantics import Semantics, semantics_named
+from dispatchlab.model.dump_format import Provenance
+from dispatchlab.model.keys import SLOT_KEYS, SLOT_OF_KEY, DispatchKey
+from dispatchlab.model.profile import bundled_profiles, nearest_profile, version_of
+from dispatchlab.model.slot_set import ALL_SLOTS, KEY_BIT, KEY_OF_BIT, UNDEFINED_SLOT, each_slot, slots_of
+from dispatchlab.questions.upgrade.operator_changes import Cause, Find, SlotChange
+from dispatchlab.records.backend_coverage import Way
+from dispatchlab.records.model import RecordedFallback, RecordedOperator
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The dispatcher that a registry is read under.
+
+    Args:
+        semantics: what it does.
+        note: a sentence when it is not that of the registry's own PyTorch; else empty.
+    """
+
+    semantics: Semantics
+    note: str = ""
+
+    @property
+    def name(self) -> str:
+        """How users call it."""
+        return self.semantics.name
+
+
+def models_of(before: str, after: str, asked: str | None = None) -> tuple[Model, Model]:
+    """The models of two registries.
+
+    A registry that is of no PyTorch, as that of a scenario which stands alone, gets the model of the other one.
+
+    Args:
+        before: the PyTorch of the first, as `torch.__version__` says it, or another text.
+        after: that of the second.
+        asked: the semantics for both; None for those of their PyTorch.
+
+    Raises:
+        UnknownSemanticsError: there are no semantics of that name.
+    """
+    if asked is not None:
+        model = Model(semantics_named(asked))
+        return model, model
+    first, second = _model(before), _model(after)
+    other = first or second or Model(semantics_named("strict"))
+    return first or other, second or other
+
+
+def _model(torch: str) -> Model | None:
+    version = version_of(torch)
+    if version is None or not torch[:1].isdigit():
+        return None
+    name = f"torch-{version[0]}.{version[1]}"
+    if name in bundled_profiles():
+        return Model(semantics_named(name))
+    nearest = nearest_profile(version)
+    note = f"there is no model of PyTorch {torch}: slots are computed by that of {nearest.removeprefix('torch-')}"
+    return Model(semantics_named(nearest), note)
+
+
+_WAYS = {Provenance.KERNEL: Way.DIRECT, Provenance.FALLBACK: Way.FALLBACK, Provenance.AMBIGUOUS: Way.AMBIGUOUS}
+MISSING = Find(Way.MISSING)
+"""What calls find in a slot that holds no kernel."""
+
+# Note [Why a slot holds something else]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# What a slot holds follows from the keys at which the operator has kernels, the backend fallbacks, and the rules of the
+# dispatcher. From the first registry to the second there are three steps: its dispatcher, then the fallbacks, then the
+# kernels. A slot that differs in the end is put down to the last step that changed it: what an operator's own kernels
+# do is reported there, and what is left is reported once for all operators. Slots that only one dispatcher has are
+# reported as keys.
+
+
+class Slots:
+    """What slots hold in one registry.
+
+    Args:
+        semantics: its dispatcher.
+        fallbacks: its backend fallbacks.
+    """
+
+    def __init__(self, semantics: Semantics, fallbacks: Sequence[RecordedFallback]) -> None:
+        self.plain = semantics.precedence.plain
+        self.fallbacks = _fallback_slots(fallbacks)
+
+    def all(self, present: int) -> Mapping[int, Find]:
+        """What each slot holds, by its number, when there are kernels at these keys."""
+        return _by_slot(plain_shape(self.plain, present, *self.fallbacks))
+
+    def find(self, present: int, key: DispatchKey) -> Find:
+        """What the slot of a key holds."""
+        return self.all(present).get(SLOT_OF_KEY[key], MISSING)
+
+
+class SlotDifference:
+    """The slots in which an operator differs between two registries; equal sets of keys are computed once.
+
+    Args:
+        models: the dispatchers of the two.
+        fallbacks: the backend fallbacks of the two.
+    """
+
+    def __init__(
+        self, models: tuple[Model, Model], fallbacks: tuple[Sequence[RecordedFallback], Sequence[RecordedFallback]]
+    ) -> None:
+        self.first, self.second = (Slots(model.semantics, side) for model, side in zip(models, fallbacks, strict=True))
+        first, second = (slots_of(side.plain.slots) for side in (self.first, self.second))
+        self._common = first & second & ~UNDEFINED_SLOT  # which is no key of a call
+        self._found = lru_cache(maxsize=1 << 14)(self._difference)
+
+    def __call__(self, old: RecordedOperator, new: RecordedOperator) -> tuple[SlotChange, ...]:
+        return self._found(kernel_bits(old), kernel_bits(new))
+
+    def _difference(self, old: int, new: int) -> tuple[SlotChange, ...]:
+        """See Note [Why a slot holds something else]."""
+        first, second = self.first, self.second
+        start = plain_shape(first.plain, old, *first.fallbacks)
+        end = plain_shape(second.plain, new, *second.fallbacks)
+        differing = _differing(start, end) & self._common
+        if not differing:
+            return ()
+        steps = (
+            start,
+            plain_shape(second.plain, old, *first.fallbacks),
+            plain_shape(second.plain, old, *second.fallbacks),
+            end,
+        )
+        holds = [_by_slot(step, differing) for step in steps]
+        groups: dict[tuple[Cause, Find, Find], list[DispatchKey]] = {}
+        for slot in each_slot(differing):
+            finds = [each.get(slot, MISSING) for each in holds]
+            if finds[0] == finds[3]:  # kernels of one alias key, for another reason
+                continue
+            if finds[2] != finds[3]:
+                cause = Cause.KERNELS
+            else:
+                cause = Cause.FALLBACKS if finds[1] != finds[2] else Cause.DISPATCHER
+            groups.setdefault((cause, finds[0], finds[3]), []).append(SLOT_KEYS[slot])
+        return tuple(SlotChange(cause, tuple(sorted(keys)), *pair) for (cause, *pair), keys in groups.items())
+
+
+def kernel_bits(operator: RecordedOperator) -> int:
+    """The keys at which an operator has kernels."""
+    bits = 0
+    for kernel in operator.kernels:
+        bits |= KEY_BIT[kernel.key]
+    return bits
+
+
+def _fallback_slots(fallbacks: Sequence[RecordedFallback]) -> tuple[int, int]:
+    """The slots with a fallback, and those whose fallback falls through."""
+    return (
+        slots_of(one.key for one in fallbacks if one.key in SLOT_OF_KEY),
+        slots_of(one.key for one in fallbacks if one.fallthrough and one.key in SLOT_OF_KEY),
+    )
+
+
+def _differing(one: Shape, other: Shape) -> int:
+    """The slots that hold something else in two tables."""
+    bits = 0
+    for held in one.keys() | other.keys():
+        bits |= one.get(held, 0) ^ other.get(held, 0)
+    return bits
+
+
+def _by_slot(shape: Shape, wanted: int = ALL_SLOTS) -> Mapping[int, Find]:
+    found: dict[int, Find] = {}
+    for (source, reason), slots in shape.items():
+        if slots & wanted:
+            way = _WAYS.get(reason, Way.COMPOSITE)
+            find = Find(way, KEY_OF_BIT.get(source) if way is Way.COMPOSITE else None)
+            found.update(dict.fromkeys(each_slot(slots & wanted), find))
+    return found

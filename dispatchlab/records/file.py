@@ -1,0 +1,173 @@
+"""Read and write the files of registries, and open the bundled ones by name."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import TYPE_CHECKING
+
+from dispatchlab.errors import DispatchLabError, did_you_mean
+from dispatchlab.files.atomic_write import write_file
+from dispatchlab.files.bounded_read import ReadError, read_file
+from dispatchlab.files.file_kinds import FileKind, instead, recognised
+from dispatchlab.records.archive import MAX_FILE, RegistryFileError
+from dispatchlab.records.model import Recorded, Registry
+from dispatchlab.records.stored import StoredRegistries, StoredRegistry, recording_bytes, registry_in
+
+if TYPE_CHECKING:
+    from dispatchlab.model.python_layer import PythonLayer
+
+
+SUFFIX = ".dlreg"
+"""How the names of registry files end."""
+
+
+def registry_bytes(recorded: Recorded) -> bytes:
+    """The file of a registry, with its Python layer where it has one; equal registries give the same bytes.
+
+    Raises:
+        RegistryTooLargeError: a reader would refuse it for its size.
+    """
+    return recording_bytes(recorded, python_layer_of(recorded))
+
+
+def save_registry(recorded: Recorded, path: str | os.PathLike[str]) -> int:
+    """Write a registry to a file, which is replaced as a whole or not at all.
+
+    Returns:
+        The size of the file in bytes.
+
+    Raises:
+        RegistryTooLargeError: a reader would refuse it.
+        WriteError: the file could not be written.
+    """
+    data = registry_bytes(recorded)
+    write_file(path, data)
+    return len(data)
+
+
+def open_registry(path: str | os.PathLike[str]) -> StoredRegistry:
+    """The registry in a file; an operator is read on first use.
+
+    Raises:
+        RegistryFileError: the file cannot be read, is of another version, is cut short, or was altered.
+    """
+    data = _content(str(path), "recorded registries")
+    other = instead(data, str(path), FileKind.REGISTRY)
+    if other is not None:
+        raise RegistryFileError(str(path), "; ".join(other))
+    return registry_in(data, str(path))
+
+
+def _content(path: str, what: str) -> bytes:
+    try:
+        return read_file(path, limit=MAX_FILE, what=what)
+    except OSError as error:
+        raise RegistryFileError(path, f"it cannot be read: {error.strerror or error}") from None
+    except ReadError as error:
+        raise RegistryFileError(path, error.reason) from None
+
+
+def load_registry(path: str | os.PathLike[str]) -> Registry:
+    """All of the registry in a file.
+
+    Raises:
+        RegistryFileError: as for `open_registry`.
+    """
+    return open_registry(path).load()
+
+
+def is_registry_file(path: str | os.PathLike[str]) -> bool:
+    """Whether a file starts as a registry does; False for one that cannot be read, and for a pipe or a device."""
+    try:
+        if not os.path.isfile(path):
+            return False
+        with open(path, "rb") as stream:
+            content = recognised(stream.read(128))
+            return content is not None and content.kind is FileKind.REGISTRY
+    except (OSError, ValueError):
+        return False
+
+
+# A text, since importing pathlib would cost `dump` a part of its start-up.
+_BUNDLE = os.path.join(os.path.dirname(__file__), "data", "registries.dlregs")
+
+_OTHER_NAMES = {"torch-2.13-cuda": "torch-2.13"}
+"""Names that registries had before; they still mean the same registries."""
+
+
+class UnknownRegistryError(DispatchLabError):
+    """No bundled registry has this name, and there is no file of it."""
+
+    text: str
+
+    def __str__(self) -> str:
+        known = bundled_names()
+        return (
+            f"there is no registry {self.text!r}: expected a file, or the name of one that comes with dispatchlab, "
+            f"{known[0]} to {known[-1]}{did_you_mean(self.text, known)}"
+        )
+
+
+@cache
+def bundled() -> StoredRegistries:
+    """The bundle that comes with dispatchlab.
+
+    Raises:
+        RegistryFileError: it is damaged.
+    """
+    return StoredRegistries(_content(_BUNDLE, "bundles of registries"), _BUNDLE)
+
+
+def python_layer_of(recorded: Recorded) -> PythonLayer | None:
+    """What Python had registered in the PyTorch of a registry; None when that was not recorded.
+
+    Raises:
+        RegistryFileError: it is in a file that is damaged.
+    """
+    return recorded.python if isinstance(recorded, (Registry, StoredRegistry)) else None
+
+
+def bundled_names() -> tuple[str, ...]:
+    """The names of the bundled registries, such as `torch-2.13`, the oldest version first."""
+    return bundled().names
+
+
+def bundled_name(text: str) -> str | None:
+    """The name of the bundled registry that a text means; None when it means none."""
+    if not text.startswith("torch-"):  # so that nothing is read for a file of another name
+        return None
+    name = _OTHER_NAMES.get(text, text)
+    return name if name in bundled_names() else None
+
+
+def newest_bundled() -> str:
+    """The name of the bundled registry of the newest PyTorch."""
+    return bundled_names()[-1]
+
+
+def open_bundled(name: str) -> StoredRegistry:
+    """A bundled registry; the same value for the same name, since nothing changes one.
+
+    Raises:
+        UnknownRegistryError: none has this name.
+        RegistryFileError: the bundle is damaged.
+    """
+    known = bundled_name(name)
+    if known is None:
+        raise UnknownRegistryError(name)
+    return bundled().registry(known)
+
+
+def open_named(text: str) -> StoredRegistry:
+    """A bundled registry by its name, or a file by its path; a bundled one wins.
+
+    Raises:
+        UnknownRegistryError: it is neither.
+        RegistryFileError: the file cannot be read, or is damaged.
+    """
+    if bundled_name(text) is not None:
+        return open_bundled(text)
+    if not os.path.exists(text):
+        raise UnknownRegistryError(text)
+    return open_registry(text)

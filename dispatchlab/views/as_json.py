@@ -1,0 +1,85 @@
+"""JSON for programs: values become objects field by field, here and nowhere else.
+
+A dataclass is an object with its fields, a tuple a list, a dispatch key or a name its text. A value that is shown in
+another way is registered by the module that shows it, with `as_json.register`; `fields_of` helps with the rest of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import fields, is_dataclass
+from functools import singledispatch
+
+from dispatchlab.escape import json_document
+from dispatchlab.files.source_location import SourceLocation
+from dispatchlab.model.key_set import DispatchKeySet
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.names import OperatorName
+
+JSON_VERSION = 2
+"""The version of all JSON that commands print. Within a version a field is never renamed or dropped."""
+
+
+def json_text(value: object, *, indent: int | None = None) -> str:
+    """An object as text that ends its line, with the version of its fields in front.
+
+    Args:
+        value: a dataclass or a mapping.
+        indent: how far fields are indented on lines of their own; None for one line.
+    """
+    converted = as_json(value)
+    assert isinstance(converted, dict)
+    return plain_json_text({"version": JSON_VERSION, **converted}, indent=indent)
+
+
+def plain_json_text(value: object, *, indent: int | None = None) -> str:
+    """The same for JSON of another format, which has a version of its own."""
+    return json_document(value, indent=indent) + "\n"
+
+
+@singledispatch
+def as_json(value: object) -> object:
+    """The value as `json.dumps` takes it."""
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): as_json(each) for key, each in value.items()}
+    if isinstance(value, tuple | list):
+        return [as_json(each) for each in value]
+    return fields_of(value)
+
+
+def fields_of(value: object, *, without: Collection[str] = (), **other: object) -> dict[str, object]:
+    """The fields of a dataclass.
+
+    Args:
+        value: the dataclass.
+        without: fields that are left out.
+        other: what stands in place of fields, or behind them.
+    """
+    if not is_dataclass(value):
+        raise TypeError(f"{type(value).__name__} has no form in JSON: register one with as_json")
+    names = [field.name for field in fields(value) if field.name not in without]
+    found = {name: other.pop(name) if name in other else getattr(value, name) for name in names}
+    return {name: as_json(each) for name, each in {**found, **other}.items()}
+
+
+@as_json.register
+def _(value: DispatchKey) -> str:
+    return value.name
+
+
+@as_json.register
+def _(value: OperatorName) -> str:
+    return str(value)
+
+
+@as_json.register
+def _(value: SourceLocation) -> str:
+    return str(value)
+
+
+@as_json.register
+def _(value: DispatchKeySet) -> dict[str, object]:
+    # As bits, as upstream's `raw_repr()` has them, and as runtime keys, highest priority first.
+    return {"raw": value.bits, "keys": [key.name for key in reversed(list(value))]}

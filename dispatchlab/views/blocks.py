@@ -1,0 +1,394 @@
+"""Blocks: what a result consists of, as values that every format shows.
+
+A room makes them, and a format is a backend of them. A room has one module `blocks.py`, with one function that gives
+a `View` (see views/view.py) of its result:
+
+    def certification_view(found: Certification, *, torch: str = "") -> View[Certification]:
+        return View(found, lines=_lines, screen=_screen, page=_page, indent=1, torch=torch)
+
+`lines`, `screen` and `page` take the result and give blocks. Leave out what says the same as the one before it:
+
+- `lines` is plain text, the contract: every fact, a line each, to be searched and compared. Write `Line`s; `indent` and
+  `label` say where the words stand.
+- `screen` is for a terminal: what matters first, alike things once. Words are wrapped and coloured there.
+- `page` is a report to keep, as HTML and as Markdown: a lead, then sections with tables.
+
+The inline text of a block is a `str`, a `Span` or a tuple of these. Spans say what a text is, and a backend how that
+looks: `name` for keys and operators, `code`, `source` for a debug text or a source location (short, and a link where
+one is known), `mark` for an answer such as `yes`; a mood says what it is for the reader. Pieces of a tuple are joined
+as they are, so blanks between them are written: `(strong(key), f" {what}: ", source(owner.debug))`.
+
+JSON is no format of blocks: it is made of the value itself, by `as_json` (views/as_json.py).
+
+The backends: views/text.py, views/terminal.py, views/html/backend.py, views/markdown.py. To add a format, write one and
+name it in views/view.py and in `VIEW_FORMATS` of commands/options.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, TypeAlias
+
+from dispatchlab.model.dump_format import Provenance
+
+Mood: TypeAlias = Literal[
+    "", "good", "bad", "warn", "quiet", "strong", "emphasis", "kernel", "composite", "autograd", "fallback"
+]
+"""What a text is for its reader. A colour or a weight, which is never all that says it; the last four are roles of
+kernels, which have a colour in every view for a terminal."""
+
+REASON_MOODS: Mapping[Provenance, Mood] = {
+    Provenance.KERNEL: "kernel",
+    Provenance.DEFAULT_BACKEND: "composite",
+    Provenance.NESTED: "composite",
+    Provenance.MATH: "composite",
+    Provenance.BATCHED: "composite",
+    Provenance.CATCH_ALL: "composite",
+    Provenance.AUTOGRAD: "autograd",
+    Provenance.FALLBACK: "fallback",
+    Provenance.AMBIGUOUS: "bad",
+}
+"""The mood of a reason: the same in every command."""
+
+
+def key_mood(key: str) -> Mood:
+    """The mood of a kernel that runs for no key: that of the reason for which it would."""
+    if key.startswith("Composite"):
+        return "composite"
+    return "autograd" if key == "Autograd" else "kernel"
+
+
+SpanKind: TypeAlias = Literal["words", "name", "code", "source", "mark"]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A piece of inline text.
+
+    Args:
+        text: the text.
+        mood: what it is for the reader.
+        kind: what it is.
+        href: an address that it leads to; empty when there is none.
+    """
+
+    text: str
+    mood: Mood = ""
+    kind: SpanKind = "words"
+    href: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """A part of a whole as a bar; text and Markdown leave it out, so a number stands beside it.
+
+    Args:
+        part: how much.
+        whole: of how much.
+        label: what it shows, for whoever does not see it.
+        mood: its colour.
+    """
+
+    part: int
+    whole: int
+    label: str
+    mood: Mood = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Names of which a terminal shows as many as a line has room for; all of them elsewhere.
+
+    Args:
+        names: the names.
+        hint: stands behind the number of those that are left out.
+        mood: what they are for the reader.
+    """
+
+    names: tuple[str, ...]
+    hint: str = ""
+    mood: Mood = ""
+
+
+Inline: TypeAlias = "str | Span | Meter | Names | tuple[Inline, ...]"
+
+
+strong = partial(Span, mood="strong")
+quiet = partial(Span, mood="quiet")
+good = partial(Span, mood="good")  # as it should be
+bad = partial(Span, mood="bad")  # not as it should be
+warn = partial(Span, mood="warn")  # asks for attention
+name = partial(Span, kind="name")  # an operator, a key, a rule: not to be broken
+code = partial(Span, kind="code")
+source = partial(Span, kind="source")  # a debug text or a source location
+mark = partial(Span, kind="mark")  # an answer in a word or two
+
+
+def between(texts: Iterable[Inline], separator: str = ", ") -> tuple[Inline, ...]:
+    """Texts with a separator between them."""
+    pieces = [piece for text in texts for piece in (separator, text)]
+    return tuple(pieces[1:])
+
+
+# -- blocks
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of text, or a paragraph of prose; without content an empty line.
+
+    Args:
+        content: its text.
+        mood: the mood of what has none of its own.
+        indent: where it begins.
+        hang: how much further its other lines begin where it is wrapped; with a label they begin below its content.
+        label: what stands before the content, in a column of its own.
+        width: how wide that column is.
+    """
+
+    content: Inline = ""
+    mood: Mood = ""
+    indent: int = 0
+    hang: int = 2
+    label: Inline = ""
+    width: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part with a title, an empty line before it.
+
+    Args:
+        title: its title.
+        blocks: what it holds.
+        anchor: what a link to it ends in; letters, digits and hyphens. A section of a `Page` has one.
+        mood: the mood of its title on a terminal.
+    """
+
+    title: str
+    blocks: tuple[Block, ...] = ()
+    anchor: str = ""
+    mood: Mood = "strong"
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Lines whose arrangement belongs to them, such as a summary: framed on a terminal, of one width in a page.
+
+    Args:
+        blocks: the lines.
+        mood: the colour of the frame.
+        most: how many rows it has at most where lines are wrapped; the longest lines are cut. None for no limit.
+    """
+
+    blocks: tuple[Block, ...]
+    mood: Mood = ""
+    most: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A result in a few words.
+
+    Args:
+        text: the words.
+        mood: what it is for the reader.
+        beside: what stands beside it.
+    """
+
+    text: str
+    mood: Mood
+    beside: Inline = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Titled facts: numbers side by side, or sentences one below the other.
+
+    Args:
+        pairs: titles and what belongs to them.
+        stacked: one below the other, as sentences ask for.
+    """
+
+    pairs: tuple[tuple[str, Inline | int], ...]
+    stacked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """Several lines in a cell."""
+
+    lines: tuple[Inline, ...]
+
+
+CellKind: TypeAlias = Literal["name", "code", "number", "prose", ""]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A cell of a table.
+
+    Args:
+        content: what it shows.
+        kind: `name` for what is not to be broken, `code` for a text of a program, `number`, `prose` for sentences;
+            empty for a few words.
+        sort: what a sort goes by, where that is not what is shown.
+    """
+
+    content: Inline | int | Stack | Folded
+    kind: CellKind = ""
+    sort: str | int | None = None
+
+
+Row: TypeAlias = "tuple[Inline | int | Cell, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows with titled columns; a sentence where there is no row.
+
+    Args:
+        caption: what its rows are.
+        heads: the titles of the columns; the first column names the row.
+        rows: the cells of each row.
+        marked: the numbers of the rows that ask for attention.
+    """
+
+    caption: str
+    heads: tuple[str, ...]
+    rows: tuple[Row, ...]
+    marked: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """A table of answers; a terminal that is too narrow for it lists the columns of each row by their answer.
+
+    Args:
+        caption: what its rows are.
+        head: the title of the first column.
+        columns: a short and a whole title for each other column.
+        rows: the name of each row and its answers.
+        order: the answers, the most harmful first.
+        marked: the numbers of the rows that ask for attention.
+    """
+
+    caption: str
+    head: str
+    columns: tuple[tuple[str, str], ...]
+    rows: tuple[tuple[str, tuple[Span, ...]], ...]
+    order: tuple[Span, ...]
+    marked: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """A part that a page shows on request.
+
+    Args:
+        title: its title.
+        blocks: what it holds.
+        is_open: whether it is open at first.
+        anchor: what a link to it ends in, which opens it; empty when there is none.
+    """
+
+    title: Inline
+    blocks: tuple[Block, ...]
+    is_open: bool = False
+    anchor: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """A list.
+
+    Args:
+        items: what it lists.
+        ordered: whether its items are numbered.
+        marked: the number of the item that asks for attention; None when none does.
+    """
+
+    items: tuple[Inline, ...]
+    ordered: bool = False
+    marked: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A text of a program or of a dispatcher, as it is."""
+
+    text: str
+    indent: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A unified diff, which leads from what is expected to what is there."""
+
+    diff: str
+    indent: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A sequence of steps.
+
+    Args:
+        title: what it is.
+        mood: what it is for the reader.
+        steps: its steps.
+    """
+
+    title: str
+    mood: Mood
+    steps: tuple[Span, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """Sequences beside one another, the expected one left.
+
+    Args:
+        sides: the sequences, one or two.
+        marked: the number of the step from which on they differ; None where there is one alone.
+    """
+
+    sides: tuple[Side, ...]
+    marked: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture; formats without pictures leave it out.
+
+    Args:
+        svg: the drawing, made by dispatchlab.
+        label: what it shows, for whoever does not see it.
+    """
+
+    svg: str
+    label: str
+
+
+Block: TypeAlias = (
+    Line | Section | Frame | Verdict | Facts | Table | Matrix | Folded | Items | Code | Difference | Sides | Picture
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A report to keep.
+
+    Args:
+        command: the command that found it.
+        title: what it is about.
+        lead: the result in short.
+        sections: the parts, in the order in which a reader wants them.
+    """
+
+    command: str
+    title: str
+    lead: tuple[Block, ...]
+    sections: tuple[Section, ...]

@@ -1,0 +1,211 @@
+"""Blocks as HTML: a report as a document of its own, or a fragment of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import assert_never
+
+from dispatchlab.views import blocks as b
+from dispatchlab.views.html.document import Section, page
+from dispatchlab.views.html.elements import Child, Html, breakable, element, joined, trusted
+from dispatchlab.views.source_locations import short_debug
+from dispatchlab.views.text import plain, rows_of, table_of
+
+_CLASSES: dict[b.Mood, str] = {
+    "good": "good",
+    "bad": "bad",
+    "warn": "warn",
+    "quiet": "quiet",
+    "emphasis": "claim",
+}
+_DIFF_KINDS = {"-": "removed", "+": "added", "@": "place"}
+_LONG = 44  # characters
+
+
+def html_page(report: b.Page) -> str:
+    """A report to keep."""
+    sections = [Section(one.anchor, one.title, html_of(one.blocks)) for one in report.sections]
+    return page(report.command, report.title, html_of(report.lead), sections)
+
+
+def html_of(blocks: Iterable[b.Block], *, most: int | None = None) -> Html:
+    """Blocks as a fragment.
+
+    Args:
+        blocks: what is shown.
+        most: how many rows a table has at most; None for all.
+    """
+    return joined(_runs(blocks, most))
+
+
+def _runs(blocks: Iterable[b.Block], most: int | None) -> Iterator[Html]:
+    """Each block; lines that are arranged by indents are of one width, and stay together."""
+    lines: list[b.Block] = []
+    for block in blocks:
+        if isinstance(block, b.Line) and (block.indent or block.label):
+            lines.append(block)
+            continue
+        if lines:
+            yield _arranged(lines)
+            lines = []
+        yield _block(block, most)
+    if lines:
+        yield _arranged(lines)
+
+
+def _arranged(blocks: Iterable[b.Block]) -> Html:
+    return element("pre", "\n".join(rows_of(blocks)), tabindex=0)
+
+
+def _block(block: b.Block, most: int | None) -> Html:
+    match block:
+        case b.Line():
+            return element("p", inline(block.content), class_=_CLASSES.get(block.mood)) if block.content else Html()
+        case b.Section():
+            return joined((element("h3", block.title), html_of(block.blocks, most=most)))
+        case b.Frame():
+            return _arranged(block.blocks)
+        case b.Verdict():
+            return element("p", _mark(block.text, block.mood), inline(block.beside))
+        case b.Facts():
+            pairs = (
+                element("div", element("dt", title), element("dd", one if isinstance(one, int) else inline(one)))
+                for title, one in block.pairs
+            )
+            return element("dl", pairs, class_="summary" if block.stacked else "facts")
+        case b.Table():
+            return _table(block, most)
+        case b.Matrix():
+            return _block(table_of(block), most)
+        case b.Folded():
+            return _folded(block, most)
+        case b.Items():
+            items = (
+                element("li", inline(item), class_="parts" if at == block.marked else None)
+                for at, item in enumerate(block.items)
+            )
+            return element("ol", items, class_="steps") if block.ordered else element("ul", items)
+        case b.Code():
+            return element("pre", block.text, tabindex=0)
+        case b.Difference():
+            return element("pre", _diff_rows(block.diff), tabindex=0, aria_label="Difference, expected to actual")
+        case b.Sides():
+            sides = (_side(side, block.marked) for side in block.sides)
+            return element("div", sides, class_="sides") if len(block.sides) > 1 else joined(sides)
+        case b.Picture():
+            return element(
+                "div", trusted(block.svg), class_="picture", tabindex=0, role="region", aria_label=block.label
+            )
+        case _:
+            assert_never(block)
+
+
+def _side(side: b.Side, marked: int | None) -> Html:
+    """A sequence, with the step marked from which on the other one is not the same."""
+    steps = [element("li", step.text, class_="parts" if at == marked else None) for at, step in enumerate(side.steps)]
+    shown = element("ol", steps, class_="steps") if steps else element("p", "(nothing)", class_="quiet")
+    title = f"{side.title[:1].upper()}{side.title[1:]}"
+    return element("div", element("p", element("b", title)), shown)
+
+
+def _diff_rows(diff: str) -> Iterator[Child]:
+    for row in diff.splitlines():
+        kind = "place" if row.startswith(("---", "+++")) else _DIFF_KINDS.get(row[:1])
+        yield element("span", row, class_=kind) if kind else row
+        yield "\n"
+
+
+def _folded(block: b.Folded, most: int | None) -> Html:
+    """A part that is opened by a click; a link to its anchor opens it, too."""
+    body = element("div", html_of(block.blocks, most=most), class_="inside", id=block.anchor or None)
+    return element("details", element("summary", inline(block.title)), body, open=block.is_open)
+
+
+def _table(table: b.Table, most: int | None) -> Html:
+    """A table that scripts sort and filter; a sentence where it would have no rows."""
+    if not table.rows:
+        return element("p", f"{table.caption}: none.", class_="quiet")
+    more = 0 if most is None else max(0, len(table.rows) - most)
+    return element(
+        "div",
+        element(
+            "table",
+            element("caption", f"{table.caption} ({len(table.rows):,})"),
+            element("thead", element("tr", (element("th", head, scope="col") for head in table.heads))),
+            element("tbody", (_row(row, at in table.marked) for at, row in enumerate(table.rows[:most]))),
+            class_="data",
+        ),
+        element("p", f"and {more:,} more") if more else None,
+        class_="table",
+        role="region",
+        tabindex=0,
+        aria_label=table.caption,
+    )
+
+
+def _row(row: b.Row, marked: bool) -> Html:  # noqa: FBT001  one of two looks
+    first, *others = (_cell(cell if isinstance(cell, b.Cell) else b.Cell(cell)) for cell in row)
+    name = element("th", first[0], scope="row", **first[1])
+    cells = (element("td", content, **attributes) for content, attributes in others)
+    return joined(("\n", element("tr", name, cells, class_="marked" if marked else None)))
+
+
+def _cell(cell: b.Cell) -> tuple[Child, dict[str, str | int | None]]:
+    """What a cell holds, and its attributes: a long name may be broken, and sentences get a wide column."""
+    kind, sort = cell.kind, cell.sort
+    match cell.content:
+        case int(number):
+            content: Child = number
+            kind, sort = kind or "number", number if sort is None else sort
+        case b.Stack(lines):
+            content = [element("div", inline(line, cell=kind)) for line in lines]
+        case b.Folded():
+            content = _folded(cell.content, None)
+        case str(text) | b.Span(text, mood="", kind="source", href=""):
+            text = text if isinstance(cell.content, str) else short_debug(text)
+            is_long = len(text) > _LONG
+            content = breakable(text) if is_long else text
+            wide: dict[str, b.CellKind] = {"name": "code", "": "prose"}
+            kind = wide.get(kind, kind) if is_long else kind
+        case _:
+            content = inline(cell.content, cell=kind)
+    return content, {"class_": kind or None, "data_value": sort}
+
+
+def inline(content: b.Inline, *, cell: b.CellKind | None = None) -> Html:
+    """Inline text.
+
+    Args:
+        content: the text.
+        cell: the kind of the cell that it stands in, which may say that it is code; None where it is in no cell.
+    """
+    match content:
+        case str():
+            return joined(content) if cell is None else breakable(content)
+        case b.Meter():
+            return element("meter", min=0, max=content.whole, value=content.part, aria_label=content.label)
+        case b.Names():
+            return inline(plain(content), cell=cell)
+        case b.Span(kind="mark"):
+            return _mark(content.text, content.mood)
+        case b.Span():
+            return _span(content, cell)
+        case _:
+            return joined(inline(piece, cell=cell) for piece in content)
+
+
+def _span(span: b.Span, cell: b.CellKind | None) -> Html:
+    text = short_debug(span.text) if span.kind == "source" else span.text
+    shown = joined(text) if cell is None and span.kind == "words" else breakable(text)
+    if span.kind != "words" and cell not in ("name", "code"):
+        shown = element("code", shown)
+    if span.href:
+        shown = element("a", shown, href=span.href)
+    if span.mood == "strong":
+        return element("b", shown)
+    kind = _CLASSES.get(span.mood)
+    return element("span", shown, class_=kind) if kind else shown
+
+
+def _mark(text: str, mood: b.Mood) -> Html:
+    return element("span", text, class_=f"verdict {mood if mood in ('good', 'bad', 'warn') else ''}".rstrip())

@@ -1,0 +1,200 @@
+"""Progress of explorations while they run: bars on a terminal, a line a second elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from time import monotonic
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, TextIO
+
+from dispatchlab.escape import printable
+from dispatchlab.prover.limits import Progress
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bars
+    from rich.progress import TaskID
+
+_LINE_EVERY_S = 1.0
+
+
+class Display(Protocol):
+    """Shows the progress of any number of scenarios."""
+
+    def update(self, scenario: str, progress: Progress, /) -> None:
+        """Show how far a scenario has come."""
+
+    def stage(self, scenario: str, text: str, /) -> None:
+        """Show what is being done, where nothing is counted."""
+
+    def finish(self, scenario: str, /) -> None:
+        """Take a scenario off the display."""
+
+    def clear(self) -> None:
+        """Make room for other lines; the next update shows everything again."""
+
+    def __enter__(self) -> Display:
+        """Start."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave nothing behind."""
+
+
+def progress_text(progress: Progress) -> str:
+    """`12,345 sets, 456,789 of 1,048,576 edges (43 %), 123,456 edges/s, 5 s left`."""
+    rate = (progress.edges - progress.edges_before) / progress.elapsed_s if progress.elapsed_s else 0.0
+    total = progress.total_edges
+    known = total is not None and total >= progress.edges
+    edges = f"{progress.edges:,} edges"
+    if known and total:
+        edges = f"{progress.edges:,} of {total:,} edges ({100 * progress.edges // total} %)"
+    parts = [f"{progress.sets:,} sets", edges, f"{rate:,.0f} edges/s"]
+    if known and total and rate:
+        parts.append(f"{(total - progress.edges) / rate:,.0f} s left")
+    return ", ".join(parts)
+
+
+class NoDisplay:
+    """Shows nothing."""
+
+    def update(self, scenario: str, progress: Progress, /) -> None:
+        """Nothing."""
+
+    def stage(self, scenario: str, text: str, /) -> None:
+        """Nothing."""
+
+    def finish(self, scenario: str, /) -> None:
+        """Nothing."""
+
+    def clear(self) -> None:
+        """Nothing."""
+
+    def __enter__(self) -> NoDisplay:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+
+class LineDisplay(NoDisplay):
+    """Writes a line for each scenario now and then.
+
+    Args:
+        stream: where to.
+        after_s: seconds from the first update of a scenario to its first line.
+        every_s: seconds from a line to the next one.
+        clock: seconds; for tests.
+    """
+
+    def __init__(
+        self,
+        stream: TextIO,
+        *,
+        after_s: float = 0.0,
+        every_s: float = _LINE_EVERY_S,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._stream = stream
+        self._after_s, self._every_s = after_s, every_s
+        self._clock = clock
+        self._next: dict[str, float] = {}
+
+    def update(self, scenario: str, progress: Progress, /) -> None:
+        """Write a line if it is time for one."""
+        self._line(scenario, lambda: progress_text(progress))
+
+    def stage(self, scenario: str, text: str, /) -> None:
+        """Write a line if it is time for one."""
+        self._line(scenario, lambda: text)
+
+    def _line(self, scenario: str, text: Callable[[], str]) -> None:
+        now = self._clock()
+        if now < self._next.setdefault(scenario, now + self._after_s):
+            return
+        self._next[scenario] = now + self._every_s
+        with suppress(OSError, ValueError):  # standard error may be closed
+            self._stream.write(printable(f"{scenario}: {text()}\n"))
+            self._stream.flush()
+
+
+class BarDisplay(NoDisplay):
+    """Bars on a terminal; rich is imported when there is something to show, so that short runs do not wait for it.
+
+    Args:
+        stream: the terminal.
+        color: whether it may be coloured.
+    """
+
+    def __init__(self, stream: TextIO, *, color: bool = True) -> None:
+        self._stream = stream
+        self._color = color
+        self._bars: Bars | None = None
+        self._tasks: dict[str, TaskID] = {}
+
+    def update(self, scenario: str, progress: Progress, /) -> None:
+        """Draw anew."""
+        bars = self._bars or self._start()
+        known = progress.total_edges is not None and progress.total_edges >= progress.edges
+        if scenario not in self._tasks:
+            self._tasks[scenario] = bars.add_task(printable(scenario), text="")
+        bars.update(
+            self._tasks[scenario],
+            total=progress.total_edges if known else None,
+            completed=progress.edges,
+            text=progress_text(progress),
+        )
+        bars.refresh()
+
+    def stage(self, scenario: str, text: str, /) -> None:
+        """Draw anew, without a length."""
+        bars = self._bars or self._start()
+        if scenario not in self._tasks:
+            self._tasks[scenario] = bars.add_task(printable(scenario), text="")
+        bars.update(self._tasks[scenario], total=None, completed=0, text=printable(text))
+        bars.refresh()
+
+    def finish(self, scenario: str, /) -> None:
+        """Remove the bar."""
+        task = self._tasks.pop(scenario, None)
+        if task is not None and self._bars is not None:
+            self._bars.remove_task(task)
+            if not self._tasks:
+                self.clear()
+
+    def clear(self) -> None:
+        """Take all bars away, as far as they were drawn."""
+        if self._bars is not None:
+            self._bars.stop()
+            self._bars = None
+            self._tasks.clear()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.clear()
+
+    def _start(self) -> Bars:
+        from rich.progress import BarColumn, TextColumn
+        from rich.progress import Progress as Bars
+        from rich.table import Column
+
+        from dispatchlab.views.console import console
+
+        self._bars = Bars(
+            BarColumn(bar_width=16),
+            TextColumn(
+                "{task.description}: {task.fields[text]}",
+                markup=False,
+                table_column=Column(overflow="fold", no_wrap=False, ratio=1),
+            ),
+            console=console(self._stream, color=self._color),
+            auto_refresh=False,
+            transient=True,
+            expand=True,
+        )
+        self._bars.start()
+        return self._bars

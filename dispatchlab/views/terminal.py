@@ -1,0 +1,203 @@
+"""Blocks for a terminal: words are wrapped and never broken, source locations are links, moods are colours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import zip_longest
+from typing import assert_never
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.style import Style
+from rich.text import Text
+
+from dispatchlab.escape import printable
+from dispatchlab.views import blocks as b
+from dispatchlab.views.lines import Page
+from dispatchlab.views.styles import BAD, DIFF_STYLES, FIRST_STYLES, MOOD_STYLES, QUIET
+from dispatchlab.views.text import cut_lines, matrix_lines, plain, table_lines
+
+_BAR = 30
+
+
+def draw(console: Console, blocks: Iterable[b.Block], *, torch: str = "", whole: bool = False) -> None:
+    """Print blocks.
+
+    Args:
+        console: where to.
+        blocks: what is shown.
+        torch: the version of the PyTorch that source locations are of; empty when that is not known.
+        whole: shorten nothing.
+    """
+    draw_on(Page(console, torch=torch, whole=whole), blocks)
+
+
+def draw_on(page: Page, blocks: Iterable[b.Block], *, indent: int = 0) -> None:
+    """Print blocks below others.
+
+    Args:
+        page: where to.
+        blocks: what is shown.
+        indent: how far they stand to the right.
+    """
+    for block in blocks:
+        _draw(page, block, indent)
+
+
+def _draw(page: Page, block: b.Block, indent: int) -> None:
+    match block:
+        case b.Line():
+            _line(page, block, indent)
+        case b.Section():
+            page.title(block.title, MOOD_STYLES[block.mood])
+            draw_on(page, block.blocks, indent=indent)
+        case b.Frame():
+            with page.framed(MOOD_STYLES[block.mood].removeprefix("bold ")):
+                if block.most is None:
+                    draw_on(page, block.blocks)
+                for line, rows in cut_lines(block, page.width, broken=False) if block.most is not None else ():
+                    for row in rows:
+                        page.exact(Text(row, MOOD_STYLES[line.mood]))
+        case b.Verdict():
+            verdict = page.words(block.text, f"bold {MOOD_STYLES[block.mood].removeprefix('bold ')}")
+            beside = inline_words(page, block.beside)
+            if verdict and beside and not plain(block.beside)[:1].isspace():
+                verdict[-1] = Text.assemble(verdict[-1], beside.pop(0))
+            page.flow([*verdict, *beside], indent=indent)
+        case b.Facts():
+            width = max((len(title) for title, _ in block.pairs), default=0) + 2
+            for title, value in block.pairs:
+                content = f"{value:,}" if isinstance(value, int) else value
+                _line(page, b.Line(content, label=b.Span(title, "quiet"), width=width), indent)
+        case b.Table():
+            draw_on(page, table_lines(block), indent=indent)
+        case b.Matrix():
+            lines = tuple(matrix_lines(block))
+            fits = max(cell_len(plain(line.label)) for line in lines) <= page.width
+            draw_on(page, lines if fits else _by_answer(block), indent=indent)
+        case b.Folded():
+            _line(page, b.Line(block.title, "strong"), indent)
+            draw_on(page, block.blocks, indent=indent + 2)
+        case b.Items():
+            for number, item in enumerate(block.items, 1):
+                _line(page, b.Line((f"{number}. " if block.ordered else "", item), indent=2), indent)
+        case b.Code():
+            for row in block.text.splitlines():
+                _line(page, b.Line(row, indent=block.indent), indent)
+        case b.Difference():
+            for row in block.diff.splitlines():
+                style = DIFF_STYLES.get(row[:3], FIRST_STYLES.get(row[:1], QUIET))
+                page.flow(page.words(row[1:], style), indent=indent + 6, first=Text(f"  {row[:1]} ", style))
+        case b.Sides():
+            _sides(page, block)
+        case b.Picture():
+            pass
+        case _:
+            assert_never(block)
+
+
+def _sides(page: Page, sides: b.Sides) -> None:
+    if len(sides.sides) == 1:
+        (only,) = sides.sides
+        _line(page, b.Line(only.title, "strong", indent=2), 0)
+        for step in only.steps:
+            _line(page, b.Line(step, indent=4, hang=3), 0)
+        return
+    half = (page.width - 6) // 2
+    columns = [
+        [
+            page.lines(page.words(side.title, MOOD_STYLES[side.mood]), first=Text(), width=half),
+            *(page.lines(inline_words(page, step), indent=3, first=Text(), width=half) for step in side.steps),
+            *([] if side.steps else [[Text("(nothing)", QUIET)]]),
+        ]
+        for side in sides.sides
+    ]
+    for at, (left, right) in enumerate(zip_longest(*columns, fillvalue=[Text()])):
+        for number, (one, other) in enumerate(zip_longest(left, right, fillvalue=Text())):
+            gutter = Text("> " if number == 0 and at - 1 == sides.marked else "  ", BAD)
+            gap = Text(" " * (half - cell_len(one.plain)) + "  ")
+            page.flow([Text.assemble(gutter, one, gap, gutter, other)], first=Text())
+
+
+def _by_answer(matrix: b.Matrix) -> Iterator[b.Line]:
+    for name, spans in matrix.rows:
+        yield b.Line(name, "strong")
+        for answer in reversed(matrix.order):
+            titles = [title for (_, title), span in zip(matrix.columns, spans, strict=True) if span == answer]
+            if titles:
+                yield b.Line(", ".join(titles), label=answer, width=5, indent=2)
+
+
+def _line(page: Page, line: b.Line, indent: int) -> None:
+    if not line.content and not line.label:
+        page.blank()
+        return
+    begin = indent + line.indent
+    start = begin + min(line.width, page.width // 3 + 2)  # a column of labels takes a third of the page at most
+    first = Text(" " * begin)
+    for word in inline_pieces(page, line.label, line.mood):
+        first.append_text(word)
+    if line.width and line.content and cell_len(first.plain.rstrip()) + 1 > start:
+        start = begin + line.hang  # this label is too long for the column
+        first.append("" if first.plain.endswith(" ") else " ")
+    first.append(" " * (start - cell_len(first.plain)))
+    content = _as_fits(page, line.content, page.width - start) if isinstance(line.content, b.Names) else line.content
+    page.flow(inline_words(page, content, line.mood), indent=start if line.width else begin + line.hang, first=first)
+
+
+def _as_fits(page: Page, names: b.Names, room: int) -> b.Span:
+    """As many names as a line has room for, and how many there are besides; all of them where nothing is left out."""
+    for count in range(len(names.names), 0, -1):
+        more = f" and {len(names.names) - count} more {names.hint}".rstrip() if count < len(names.names) else ""
+        text = f"{', '.join(names.names[:count])}{more}"
+        if page.whole or count == 1 or len(text) <= room:
+            return b.Span(text, names.mood)
+    return b.Span("")
+
+
+def inline_words(page: Page, content: b.Inline, mood: b.Mood = "") -> list[Text]:
+    """The words of inline text; pieces without a blank between them are one word.
+
+    Args:
+        page: what they stand on.
+        content: the text.
+        mood: the mood of what has none of its own.
+    """
+    made: list[Text] = []
+    glued = False
+    for piece in _spans(content, mood):
+        if isinstance(piece, b.Meter):
+            bar = page.bar(piece.part / max(1, piece.whole), _BAR)
+            words, text = [Text(bar, MOOD_STYLES[piece.mood])] * bool(bar), bar
+        else:
+            style, text = MOOD_STYLES[piece.mood], piece.text
+            words = page.source(text, style) if piece.kind == "source" else page.words(text, style)
+            if piece.href:
+                words = [Text(word.plain, Style.parse(style) + Style(link=piece.href)) for word in words]
+        if made and words and glued and not text[:1].isspace():
+            made[-1] = Text.assemble(made[-1], words.pop(0))
+        made += words
+        glued = not text[-1:].isspace() if text else glued
+    return made
+
+
+def inline_pieces(page: Page, content: b.Inline, mood: b.Mood = "") -> Iterator[Text]:
+    """The same with its blanks as they are, for what stands in a column of its own."""
+    for piece in _spans(content, mood):
+        if isinstance(piece, b.Span):
+            yield Text(printable(piece.text), MOOD_STYLES[piece.mood])
+
+
+def _spans(content: b.Inline, mood: b.Mood) -> Iterator[b.Span | b.Meter]:
+    match content:
+        case str():
+            yield b.Span(content, mood)
+        case b.Span(text, mood=""):
+            yield b.Span(text, mood, content.kind, content.href)
+        case b.Names():
+            yield b.Span(plain(content), content.mood or mood)
+        case b.Span() | b.Meter():
+            yield content
+        case _:
+            for piece in content:
+                yield from _spans(piece, mood)

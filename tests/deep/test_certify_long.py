@@ -1,0 +1,57 @@
+"""The long tests of tests/test_certify.py, which the quick tier leaves out."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from dispatchlab.engine.lab_engine import LabEngine
+from dispatchlab.prover.explore import explore
+from dispatchlab.prover.prng import SplitMix64
+from dispatchlab.prover.result import Verdict
+from dispatchlab.questions.certify.certificate import Certified
+from dispatchlab.records.replay import fallback_registration, operator_registrations
+from tests.command_line import run
+from tests.effort import share
+from tests.test_certify import CEA, CIA, FALLBACKS, K, certified, operator, registry
+
+
+def test_verdicts_are_those_of_the_whole_graph_on_small_operators() -> None:
+    pool = (K.CPU, K.SparseCPU, K.NestedTensorCPU, K.AutogradNestedTensor, K.AutogradOther, K.Autograd, CIA, CEA)
+    seen: set[tuple[str, Certified]] = set()
+    for seed in range(share(40)):
+        random = SplitMix64(seed)
+        keys = sorted({pool[random.below(len(pool))] for _ in range(4)})
+        one = operator("foo", *keys, defined=bool(random.below(2)))
+        for semantics in ("strict", "torch-2.13"):
+            (found,) = certified(registry(one), semantics).certificates
+            engine = LabEngine(semantics)
+            fallbacks = () if semantics == "torch-2.13" else tuple(map(fallback_registration, FALLBACKS[:1]))
+            whole = explore(engine, [*operator_registrations(one), *fallbacks], [one.name])
+            expected = (
+                Certified.ORDER_INDEPENDENT if whole.verdict is Verdict.ORDER_INDEPENDENT else Certified.ORDER_DEPENDENT
+            )
+            assert found.verdict is expected, (keys, semantics)
+            seen.add((semantics, found.verdict))
+    assert seen == {
+        ("strict", Certified.ORDER_INDEPENDENT),
+        ("torch-2.13", Certified.ORDER_INDEPENDENT),
+        ("torch-2.13", Certified.ORDER_DEPENDENT),
+    }
+
+
+def test_several_processes_find_what_one_process_finds() -> None:
+    recorded = registry(operator("foo", CIA, CEA), operator("bar", K.Meta, K.Meta), operator("baz", K.CPU))
+    alone = certified(recorded, "torch-2.13")
+    together = certified(recorded, "torch-2.13", jobs=2)
+    assert replace(together, elapsed_s=0) == replace(alone, elapsed_s=0)
+    assert len(alone.certificates) == 3
+
+
+def test_the_command_explores_whole_windows_when_it_is_asked_to() -> None:
+    of_one = ("certify", "--operator", "aten::relu", "--jobs", "1", "--format", "json")
+    by_slots, by_window = (json.loads(run(*of_one, "--walk", walk).stdout) for walk in ("auto", "graph"))
+    assert by_slots["certificates"] == by_window["certificates"]
+    assert (by_slots["by_window"], by_window["by_window"], by_window["alike"]) == (0, 1, 0)
+    assert by_slots["alike"] > 0
+    assert by_slots["edges"] < by_window["edges"]

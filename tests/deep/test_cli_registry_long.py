@@ -1,0 +1,36 @@
+"""The long tests of tests/test_cli_registry.py, which the quick tier leaves out."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.command_line import run
+from tests.test_cli_registry import SCENARIOS
+
+
+def test_coverage_of_cuda_is_that_of_the_build_that_has_its_kernels() -> None:
+    result = run("coverage", "--key", "CUDA", "--format", "text")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("CUDA in torch-2.13: 3,599 operators\n")
+    assert int(result.stdout.partition("direct: ")[2].split()[0].replace(",", "")) > 1000
+
+
+@pytest.mark.parametrize(
+    ("source", "key"), [("torch-2.13-cpu", "CUDA"), ("torch-2.13-cpu", "MPS"), ("torch-2.13", "XPU")]
+)
+def test_coverage_of_a_backend_whose_kernels_are_elsewhere_says_first_that_it_is_none(source: str, key: str) -> None:
+    for format in ("text", "rich"):
+        result = run("coverage", source, "--key", key, "--format", format)
+        assert result.stdout.startswith(f"no answer for {key}: {source} is of PyTorch 2.13.0+c")
+    found = json.loads(run("coverage", source, "--key", key, "--format", "json").stdout)
+    assert found["no_answer"].startswith(f"no answer for {key}: ")
+    assert json.loads(run("coverage", "--key", "PrivateUse1", "--format", "json").stdout)["no_answer"] is None
+
+
+@pytest.mark.parametrize(("name", "code"), [("dl009_found", 1), ("dl009_not_found", 0)])
+def test_certify_ends_with_the_code_of_its_verdict(name: str, code: int) -> None:
+    result = run("certify", str(SCENARIOS / f"{name}.yaml"), "--semantics", "torch-2.13", "--jobs", "1")
+    assert result.exit_code == code
+    assert f"order-independent: {1 - code}\n" in result.stdout

@@ -1,0 +1,18 @@
+"""A third of all attacks and innocent groups, and more generated ones: no proof is false.
+
+`python -m tests.live.package_truth COUNT --jobs 2` compares all of them.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("torch")
+
+from tests.live.test_package_verdicts_live import compared, false_proofs, proved_of_agreeing
+
+
+def test_no_attack_and_no_generated_group_is_proved_by_mistake() -> None:
+    rows = compared(every=3, count=30, seed=17)
+    assert false_proofs(rows) == []
+    assert proved_of_agreeing(rows) > 0.7

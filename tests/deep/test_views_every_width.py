@@ -1,0 +1,26 @@
+"""No word is broken of the 400 operators that have the most kernels, at every width that a terminal has."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.test_views_widths import check_command, check_words, most_kernels
+
+
+@pytest.mark.parametrize("width", [60, 61, 66, 72, 79, 80, 90, 100, 110, 120, 132, 150, 161, 200])
+def test_no_word_is_broken_at_any_width(width: int) -> None:
+    check_words(most_kernels(400), width)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "certify scenarios/defects/stale_nested_torch.yaml --semantics torch-2.13 --jobs 1",
+        "certify torch-2.13-cpu --operator aten::add.*",
+        "lint torch-2.13-cpu",
+        "diff torch-2.12 torch-2.15",
+        "diff torch-2.12 torch-2.15 --key PrivateUse1",
+    ],
+)
+def test_no_long_command_breaks_a_word(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_command(command, monkeypatch)

@@ -1,0 +1,339 @@
+"""What importing a group of modules leads to in every order, asked of the running PyTorch alone.
+
+A process that has imported PyTorch is forked for each order. The child imports the modules, evaluates the probes of the
+group and answers with their results as text. Nothing of dispatchlab has a part in it, so that verdicts can be compared
+with it.
+
+Note [The parts of PyTorch that are there before]
+~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+The first call of a custom operator imports TorchDynamo, which takes a second. So the process that is forked has done
+that. A group in which it matters who is the first to import a part of PyTorch says `bare`, and its orders are forked
+from a process that has imported `torch` and nothing else.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import itertools
+import json
+import os
+import re
+import select
+import signal
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeAlias
+
+Order: TypeAlias = tuple[str, ...]
+Results: TypeAlias = Mapping[str, str]
+
+MOST_ORDERS = 24
+PARTS = ("torch._dynamo", "torch._subclasses.schema_check_mode")
+"""See Note [The parts of PyTorch that are there before]."""
+
+_ADDRESS = re.compile(r"0x[0-9a-f]+")
+
+
+@dataclass(frozen=True)
+class Group:
+    """Modules that are imported in every order, and what is asked afterwards.
+
+    Args:
+        name: the kind of the group, a slash, and its own name.
+        why: why the order decides, or why it does not.
+        modules: those that are imported, in the first order.
+        sources: the text of each module, those included that only other modules import.
+        probes: expressions; `torch`, `ops`, `x` and the functions of `_Probes` are at hand.
+        bare: whether orders begin with nothing but `torch` imported.
+    """
+
+    name: str
+    why: str
+    modules: tuple[str, ...]
+    sources: Mapping[str, str]
+    probes: tuple[str, ...]
+    bare: bool = False
+
+    @property
+    def kind(self) -> str:
+        """What the name begins with."""
+        return self.name.partition("/")[0]
+
+    @property
+    def orders(self) -> list[Order]:
+        """Every order, the first one first; of more than four modules some."""
+        return list(itertools.islice(itertools.permutations(self.modules), MOST_ORDERS))
+
+    def write(self, folder: Path) -> None:
+        """Write the sources into a folder."""
+        for module, text in self.sources.items():
+            (folder / f"{module}.py").write_text(text)
+
+    def __str__(self) -> str:
+        texts = "".join(f"--- {module}\n{text}" for module, text in self.sources.items())
+        return f"=== {self.name}: {self.why}\n{texts}--- probes\n" + "\n".join(self.probes) + "\n"
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What the orders of a group led to.
+
+    Args:
+        results: by order, the result of each probe that gave the same twice in one order.
+        dropped: the probes that did not.
+        seconds: CPU seconds of all orders.
+    """
+
+    results: Mapping[Order, Results]
+    dropped: tuple[str, ...]
+    seconds: float
+
+    @property
+    def differences(self) -> dict[str, dict[str, list[Order]]]:
+        """By probe whose result depends on the order, each result with the orders that lead to it."""
+        found: dict[str, dict[str, list[Order]]] = {}
+        for order, results in self.results.items():
+            for probe, result in results.items():
+                found.setdefault(probe, {}).setdefault(result, []).append(order)
+        return {probe: by_result for probe, by_result in found.items() if len(by_result) > 1}
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether an order did not end or killed its process."""
+        return any(_DIED in results for results in self.results.values())
+
+
+_DIED = "the process"
+
+
+def truth_of(group: Group, *, timeout: float = 20) -> Truth:
+    """What every order of a group leads to.
+
+    Args:
+        group: the group.
+        timeout: seconds that an order may take.
+
+    Returns:
+        The results, also of orders that end their process or run out of time.
+    """
+    begin = _cpu_seconds()
+    results = {order: _results(group, order, timeout) for order in group.orders}
+    first = group.modules
+    again = _results(group, first, timeout)
+    probes = {probe for each in results.values() for probe in each}
+    dropped = {probe for probe in probes if results[first].get(probe) != again.get(probe)}
+    kept = {
+        order: {probe: text for probe, text in each.items() if probe not in dropped} for order, each in results.items()
+    }
+    return Truth(kept, tuple(sorted(dropped)), _cpu_seconds() - begin)
+
+
+def truths(groups: Sequence[Group]) -> Iterator[tuple[Group, Truth]]:
+    """What every order of each group leads to, the bare groups first; in a process that has imported nothing else."""
+    for group in sorted(groups, key=lambda group: not group.bare):
+        yield group, truth_of(group)
+
+
+def _cpu_seconds() -> float:
+    times = os.times()
+    return times.children_user + times.children_system + times.user + times.system
+
+
+def _results(group: Group, order: Order, timeout: float) -> Results:
+    """The results of one order, in a folder and a process of its own."""
+    _prepare(bare=group.bare)
+    with tempfile.TemporaryDirectory(prefix="order-") as folder:
+        group.write(Path(folder))
+        answer = forked(lambda: _imported(order, group.probes, folder), timeout=timeout)
+    if isinstance(answer, str):
+        return {_DIED: answer}
+    return {probe: text.replace(folder, "folder") for probe, text in answer.items()}
+
+
+@lru_cache
+def _prepare(*, bare: bool) -> None:
+    """Import what the forked processes share; bare groups have to come first."""
+    sys.dont_write_bytecode = True
+    torch = import_module("torch")
+    torch.set_num_threads(1)
+    if not bare:
+        for part in PARTS:
+            import_module(part)
+    elif PARTS[0] in sys.modules:
+        raise RuntimeError("bare groups have to be run before others, in a process that has imported torch alone")
+    gc.collect()
+    gc.freeze()
+
+
+def forked(work: Callable[[], Any], *, timeout: float) -> Any:
+    """What some work gives in a process of its own, by JSON.
+
+    Args:
+        work: gives what JSON can say.
+        timeout: seconds after which the process is killed.
+
+    Returns:
+        What it gave; a text if the process ended without an answer.
+
+    Raises:
+        RuntimeError: if the work raised.
+    """
+    inward, outward = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.close(inward)
+            null = os.open(os.devnull, os.O_RDWR)
+            for stream in (0, 1, 2):
+                os.dup2(null, stream)
+            try:
+                answer = {"done": work()}
+            except BaseException:
+                answer = {"failed": traceback.format_exc()}
+            with os.fdopen(outward, "w") as pipe:
+                json.dump(answer, pipe)
+        finally:
+            os._exit(0)
+    os.close(outward)
+    text, deadline, in_time = b"", time.monotonic() + timeout, True
+    while True:
+        in_time = bool(select.select([inward], [], [], max(0.0, deadline - time.monotonic()))[0])
+        chunk = os.read(inward, 1 << 16) if in_time else b""
+        if not chunk:
+            break
+        text += chunk
+    os.close(inward)
+    if not in_time:
+        os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    if not in_time or not text:
+        return "ran out of time" if not in_time else f"ended with status {status}"
+    found = json.loads(text)
+    if "failed" in found:
+        raise RuntimeError(found["failed"])
+    return found["done"]
+
+
+def _imported(order: Order, probes: Sequence[str], folder: str) -> dict[str, str]:
+    """Import in this order, in the child, and evaluate the probes; what is not imported does not stop the rest."""
+    warnings.simplefilter("ignore")
+    atexit._clear()  # those of the parent, which would take the folder away
+    sys.path.insert(0, folder)
+    os.chdir(folder)
+    names = _Probes().names()
+    results = {f"import {module}": _attempt(import_module, module) for module in order}
+    return results | {probe: _attempt(eval, probe, dict(names)) for probe in probes}
+
+
+def _attempt(work: Callable[..., object], *arguments: object) -> str:
+    try:
+        return shown(work(*arguments))
+    except BaseException as error:
+        lines = str(error).splitlines() or [""]
+        return f"raises {type(error).__name__}: {_ADDRESS.sub('0x', lines[0])}"
+
+
+class _Probes:
+    """What probes have at hand; made before anything is imported, so that no import changes it."""
+
+    def __init__(self) -> None:
+        self.torch = import_module("torch")
+        make = self.torch.tensor
+        self.x = make([1.0, 2.0], dtype=self.torch.float32, device="cpu")
+
+    def names(self) -> dict[str, Any]:
+        """The names, for `eval`."""
+        own = {name: getattr(self, name) for name in ("fake", "decomposed", "grad", "meta", "vmapped", "lines")}
+        return {"torch": self.torch, "ops": self.torch.ops, "x": self.x, "y": self.x + 2, **own}
+
+    def fake(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """What a function gives for fake tensors."""
+        with import_module("torch._subclasses.fake_tensor").FakeTensorMode(allow_non_fake_inputs=True) as mode:
+            tensor = self.torch.Tensor
+            return function(*(mode.from_tensor(each) if isinstance(each, tensor) else each for each in arguments))
+
+    def decomposed(self, operator: Any, *arguments: Any) -> Any:
+        """What the decomposition of an operator gives."""
+        return import_module("torch._decomp").get_decompositions([operator])[operator](*arguments)
+
+    def grad(self, function: Callable[..., Any]) -> Any:
+        """The gradient of the sum of what a function gives for `x`."""
+        leaf = self.x.clone().requires_grad_()
+        function(leaf).sum().backward()
+        return leaf.grad
+
+    def meta(self, function: Callable[..., Any]) -> Any:
+        """What a function gives for a tensor without data."""
+        return function(self.torch.empty(2, device="meta"))
+
+    def vmapped(self, function: Callable[..., Any]) -> Any:
+        """What a function gives for each row."""
+        return self.torch.vmap(function)(self.torch.stack([self.x, self.x]))
+
+    def lines(self, operator: str) -> list[str]:
+        """The keys that an operator has kernels at, without source locations."""
+        text = self.torch._C._dispatch_dump(operator)
+        return [re.sub(r"registered at \S+|:: .*", "", line).strip() for line in text.splitlines()[:2]] + sorted(
+            line.partition(":")[0] for line in text.splitlines()[2:]
+        )
+
+
+def shown(value: object) -> str:
+    """A result as text: all elements of a tensor, and nothing that differs from process to process."""
+    torch = import_module("torch")
+    if isinstance(value, torch.Tensor):
+        with ExitStack() as stack:
+            stack.enter_context(torch._C.DisableTorchFunction())
+            stack.enter_context(import_module("torch.utils._python_dispatch")._disable_current_modes())
+            is_fake = value.device.type == "meta" or hasattr(value, "fake_mode")
+            what = "fake" if is_fake else value.tolist()
+            history = " requires grad" if value.requires_grad else ""
+            return f"{value.dtype} {tuple(value.shape)} {value.device} {what}{history}"
+    match value:
+        case ModuleType():
+            return "a module"
+        case dict():
+            return "{" + ", ".join(sorted(f"{shown(key)}: {shown(each)}" for key, each in value.items())) + "}"
+        case list() | tuple():
+            return "[" + ", ".join(map(shown, value)) + "]"
+        case set() | frozenset():
+            return "{" + ", ".join(sorted(map(shown, value))) + "}"
+    if callable(value) and hasattr(value, "__qualname__"):
+        return f"{value.__module__}:{value.__qualname__}"
+    return _ADDRESS.sub("0x", repr(value))
+
+
+def groups_in(text: str) -> Iterator[Group]:
+    """Groups in the format of `str(group)`.
+
+    A module that uses `lib` begins with a fragment of the namespace `t`, and one that uses `torch` imports it; modules
+    whose names begin with `common` are imported by others only; `(bare)` before the colon makes a group `bare`.
+    """
+    for chunk in re.split(r"^=== ", text, flags=re.MULTILINE)[1:]:
+        head, _, body = chunk.partition("\n")
+        name, _, why = head.partition(": ")
+        parts = dict(part.split("\n", 1) for part in re.split(r"^--- ", body, flags=re.MULTILINE)[1:])
+        probes = tuple(line for line in parts.pop("probes").splitlines() if line)
+        sources = {module: _begun(source) for module, source in parts.items()}
+        modules = tuple(module for module in sources if not module.startswith("common"))
+        yield Group(name.removesuffix(" (bare)"), why, modules, sources, probes, name.endswith("(bare)"))
+
+
+HEAD = 'import torch\nlib = torch.library.Library("t", "FRAGMENT")\n'
+
+
+def _begun(source: str) -> str:
+    if re.search(r"\blib\b", source):
+        return HEAD + source
+    return ("import torch\n" if re.search(r"\btorch\b", source) else "") + source

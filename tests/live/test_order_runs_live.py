@@ -1,0 +1,216 @@
+"""Orders of imports in forked processes, whatever the modules do to theirs; and what is read of a function."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
+
+from dispatchlab.pytorch.introspection.function_content import Contents
+from dispatchlab.pytorch.recording.order_check import check_orders
+from dispatchlab.pytorch.recording.order_runs import Order, OrderRun, OrderServer
+
+# -- processes
+
+_PID = "import os, pathlib\npathlib.Path(__file__).with_suffix('.pid').write_text(str(os.getpid()))\n"
+_MODULES = {
+    "order_plain": "import torch\nlibrary = torch.library.Library('order_runs', 'FRAGMENT')\n"
+    "library.define('plain(Tensor x) -> Tensor')\nlibrary.impl('plain', lambda x: x + 1, 'CPU')\n",
+    "order_large": "import torch\nlibrary = torch.library.Library('order_runs', 'FRAGMENT')\n"
+    "library.define('large(Tensor x) -> Tensor')\n"
+    "library.impl('large', lambda x, numbers=list(range(20_000)): x, 'CPU')\n",
+    "order_raises": "print('a line')\nraise ValueError('nobody home\\nat all')\n",
+    "order_exits": "import sys\nsys.exit(7)\n",
+    "order_ends": "os._exit(9)\n",
+    "order_crashes": "import ctypes\nimport faulthandler\nfaulthandler.disable()\nctypes.string_at(0)\n",
+    "order_hangs": "import time\nwhile True:\n    time.sleep(60)\n",
+}
+_ORDERS: tuple[Order, ...] = (
+    ("order_plain",),
+    ("order_large", "order_plain"),
+    ("order_plain", "order_large"),
+    ("order_raises", "order_plain"),
+    ("order_plain", "order_exits"),
+    ("order_plain", "order_ends"),
+    ("order_crashes", "order_plain"),
+    ("order_missing", "order_plain"),
+)
+
+
+def _with_limit(orders: tuple[Order, ...], limit_s: float) -> list[OrderRun]:
+    with OrderServer(limit_s=limit_s, jobs=3) as server:
+        return server.run(orders)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with the modules, which can be imported."""
+    path = tmp_path_factory.mktemp("orders")
+    for name, text in _MODULES.items():
+        (path / f"{name}.py").write_text(_PID + text)
+    sys.path.insert(0, str(path))
+    yield path
+    sys.path.remove(str(path))
+
+
+@pytest.fixture(scope="module")
+def runs(folder: Path) -> Mapping[Order, OrderRun]:
+    """What came of each order. The limit is for the order that hangs alone."""
+    found = [*_with_limit(_ORDERS, 600), *_with_limit((("order_plain", "order_hangs"),), 0.2)]
+    assert [run.order for run in found] == [*_ORDERS, ("order_plain", "order_hangs")]
+    return {run.order: run for run in found}
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(("module", "reason"), [("order_raises", "nobody home"), ("order_ends", "exit code 9")])
+def test_orders_that_agree_in_failing_prove_nothing(module: str, reason: str) -> None:
+    with OrderServer(limit_s=600, jobs=2) as server:
+        found = check_orders(server, (module, "order_plain"), (), {}, 24)
+    assert (found.ran, found.of, found.are_all, found.findings) == (2, 2, False, ())
+    (sentence,) = found.open
+    assert sentence.startswith(f"{module}, order_plain cannot be imported once more in a forked process")
+    assert reason in sentence
+
+
+@pytest.mark.parametrize(
+    ("order", "ended"),
+    [
+        (("order_plain", "order_ends"), "ends its process with exit code 9"),
+        (("order_crashes", "order_plain"), "is ended by SIGSEGV"),
+        (("order_plain", "order_hangs"), "takes longer than 0.2 s"),
+    ],
+)
+def test_the_end_of_a_process_is_told(runs: Mapping[Order, OrderRun], order: Order, ended: str) -> None:
+    assert runs[order] == OrderRun(order, None, ended)
+
+
+def test_a_module_that_exits_ends_its_order(runs: Mapping[Order, OrderRun]) -> None:
+    run = runs["order_plain", "order_exits"]
+    assert (run.state, "7" in run.ended) == (None, True), run.ended
+
+
+def test_a_module_that_raises_is_a_failure_and_the_next_one_is_imported(
+    runs: Mapping[Order, OrderRun], folder: Path
+) -> None:
+    failed = runs["order_raises", "order_plain"].state
+    missing = runs["order_missing", "order_plain"].state
+    plain = runs["order_plain",].state
+    assert failed is not None
+    assert missing is not None
+    assert plain is not None
+    assert failed.failures == {"order_raises": f"ValueError: nobody home, raised at {folder}/order_raises.py:4"}
+    assert missing.failures == {
+        "order_missing": "ModuleNotFoundError: No module named 'order_missing'; install it, or leave it out"
+    }
+    assert plain.failures == {}
+    assert failed.texts == missing.texts == plain.texts
+    assert "CPU" in plain.texts["dump of order_runs::plain"]
+    assert "order_runs::plain" in plain.sites
+
+
+def test_results_come_back_whole_and_are_the_same_in_both_orders(runs: Mapping[Order, OrderRun]) -> None:
+    one, other = (runs[order].state for order in (_ORDERS[1], _ORDERS[2]))
+    assert one is not None
+    assert other is not None
+    path = "kernel of order_runs::large at CPU: default 0"
+    assert one.texts[path] == "list of 20000"
+    assert [one.texts[f"{path}, [{number}]"] for number in range(20_000)] == [str(number) for number in range(20_000)]
+    assert one == other
+
+
+def test_no_process_is_left_and_nothing_reaches_this_one(
+    runs: Mapping[Order, OrderRun], folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pids = {path.stem: int(path.read_text()) for path in folder.glob("*.pid")}
+    assert pids.keys() == _MODULES.keys()
+    assert os.getpid() not in pids.values()
+    for pid in pids.values():
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+    assert not {*_MODULES} & {*sys.modules}
+    assert len(runs) == len(_ORDERS) + 1
+    again = _with_limit((("order_raises",),), 600)
+    assert (len(again), capfd.readouterr()) == (1, ("", ""))
+
+
+# -- what a function is
+
+_OTHER = "v = {v}\ndef g(x):\n    return x + v\nclass C:\n    v = {v}\n"
+_SOURCES = {
+    "code": "def f(x):\n    return x + {v}",
+    "code of an inner function": "def f(x):\n    return [y + {v} for y in x]",
+    "default": "def f(x, y={v}):\n    return x + y",
+    "keyword default": "def f(x, *, y={v}):\n    return x + y",
+    "closure": "def outer(v):\n    def f(x):\n        return x + v\n    return f\nf = outer({v})",
+    "partial argument": "def g(x, y):\n    return x + y\nf = functools.partial(g, {v})",
+    "partial keyword": "def g(x, y):\n    return x + y\nf = functools.partial(g, y={v})",
+    "partial function": "f = functools.partial(lambda x, y: x + {v})",
+    "bound object": "class C:\n    def m(self, x):\n        return x + self.v\nc = C()\nc.v = {v}\nf = c.m",
+    "bound object with slots": "class C:\n    __slots__ = ('v',)\n    def m(self, x):\n        return x + self.v\n"
+    "c = C()\nc.v = {v}\nf = c.m",
+    "callable object": "class C:\n    def __call__(self, x):\n        return x + {v}\nf = C()",
+    "attribute of the function": "def f(x):\n    return x + f.v\nf.v = {v}",
+    "global": "v = {v}\ndef f(x):\n    return x + v",
+    "global of an inner function": "v = {v}\ndef f(x):\n    return lambda: x + v",
+    "global function": "def g(x):\n    return x + {v}\ndef f(x):\n    return g(x)",
+    "item of a global": "v = {{'a': [0, ({v},)]}}\ndef f(x):\n    return x + v['a'][1][0]",
+    "member of a set": "v = {{{v}, 'a'}}\ndef f(x):\n    return x in v",
+    "end of a long text": "v = 'a' * 1000 + str({v})\ndef f(x):\n    return x + v",
+    "global of another module": "import order_other\ndef f(x):\n    return x + order_other.v",
+    "module imported by the code": "def f(x):\n    import order_other\n    return x + order_other.v",
+    "function of another module": "from order_other import g\ndef f(x):\n    return g(x)",
+    "class of another module": "from order_other import C\ndef f(x):\n    return x + C.v",
+    "class attribute": "class C:\n    v = {v}\ndef f(x):\n    return x + C.v",
+    "attribute of a base": "class B:\n    v = {v}\nclass C(B):\n    pass\ndef f(x):\n    return x + C().v",
+    "static method": "class C:\n    @staticmethod\n    def m(x):\n        return x + {v}\ndef f(x):\n    return C.m(x)",
+    "property": "class C:\n    @property\n    def v(self):\n        return {v}\ndef f(x):\n    return x + C().v",
+    "wrapped function": "@functools.cache\ndef g(x):\n    return x + {v}\ndef f(x):\n    return g(x)",
+    "tensor": "v = torch.tensor([0.0, {v}])\ndef f(x):\n    return x + v",
+    "dtype of a tensor": "v = torch.zeros(2, dtype=(torch.half, torch.int)[{v} - 1])\ndef f(x):\n    return x + v",
+    "shape of a tensor": "v = torch.zeros({v}, 2)\ndef f(x):\n    return x + v",
+    "parameter of a module": "v = torch.nn.Linear(1, 1)\ntorch.nn.init.constant_(v.weight, {v})\n"
+    "torch.nn.init.zeros_(v.bias)\ndef f(x):\n    return v(x)",
+    "operator": "v = [None, torch.ops.aten.add.Tensor, torch.ops.aten.mul.Tensor][{v}]\ndef f(x):\n    return v(x, x)",
+    "name in globals": "v = {v}\ndef f(x):\n    return x + globals()['v']",
+    "getter": "import operator\nf = operator.itemgetter({v})",
+}
+
+
+def _texts(
+    source: str, v: int, file: str, monkeypatch: pytest.MonkeyPatch, *, lines_before: int = 0
+) -> Mapping[str, str]:
+    """What is read of `f` where it and the other module have this value."""
+    names = {"order_other": _OTHER, "order_mine": f"import functools\nimport torch\n{source}"}
+    for name, text in names.items():
+        module = ModuleType(name)
+        monkeypatch.setitem(sys.modules, name, module)
+        filled = "\n" * lines_before + text.format(v=v)
+        exec(compile(filled, f"{file}/{name}.py", "exec"), vars(module))
+    contents = Contents(list(names), {})
+    contents.read([("f", vars(sys.modules["order_mine"])["f"])])
+    assert not contents.is_cut
+    return contents.texts
+
+
+@pytest.mark.parametrize("part", _SOURCES)
+def test_each_part_of_a_function_changes_a_text_and_its_file_does_not(
+    part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = _texts(_SOURCES[part], 1, "/here", monkeypatch)
+    assert "raises" not in " ".join(one.values())
+    assert _texts(_SOURCES[part], 1, "/elsewhere", monkeypatch, lines_before=5) == one
+    assert _texts(_SOURCES[part], 2, "/here", monkeypatch) != one
+
+
+def test_what_the_code_does_not_reach_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = "import order_other\nw = {v}\nclass D:\n    w = {v}\ndef f(x):\n    return x + 1"
+    one, other = (_texts(source, v, "/here", monkeypatch) for v in (1, 2))
+    assert one == other != {}

@@ -1,0 +1,103 @@
+"""Coverage of a backend, and what a registration would change."""
+
+from __future__ import annotations
+
+import pytest
+
+from dispatchlab.model.keys import DispatchKey, UnknownKeyError
+from dispatchlab.questions.coverage.blocks import coverage_view
+from dispatchlab.questions.coverage.coverage_on_lab import coverage_report
+from dispatchlab.records.backend_coverage import CoverageReport, NoSlotError, Way, WhatIfError, parse_what_if
+from dispatchlab.records.file import open_bundled
+from dispatchlab.sources.find_sources import chosen
+from tests.command_line import run_raising
+
+K = DispatchKey
+RECORDED = open_bundled("torch-2.13-cpu")
+
+
+def report(
+    key: str = "PrivateUse1",
+    *,
+    operators: tuple[str, ...] = (),
+    listed: tuple[str, ...] = (),
+    what_if: tuple[str, ...] = (),
+) -> CoverageReport:
+    return coverage_report(
+        RECORDED,
+        DispatchKey[key],
+        name="torch-2.13",
+        operators=tuple(chosen(RECORDED, operators)),
+        listed=tuple(map(Way, listed)),
+        what_if=what_if,
+    )
+
+
+def test_every_operator_is_covered_in_one_way() -> None:
+    found = report().coverage
+    counts = {way: len(found.by(way)) for way in Way}
+    assert counts == {Way.DIRECT: 19, Way.COMPOSITE: 2_447, Way.FALLBACK: 0, Way.AMBIGUOUS: 0, Way.MISSING: 1_132}
+    assert dict(found.sources(Way.COMPOSITE)) == {
+        K.CompositeExplicitAutograd: 1_218,
+        K.CompositeImplicitAutograd: 787,
+        K.CompositeExplicitAutogradNonFunctional: 442,
+    }
+
+
+def test_autograd_keys_are_covered_by_their_fallbacks() -> None:
+    found = report("AutogradCPU", operators=("aten::relu", "aten::reshape")).coverage
+    assert [(each.operator, each.filled.way) for each in found.operators] == [
+        ("aten::relu", Way.COMPOSITE),
+        ("aten::reshape", Way.COMPOSITE),
+    ]
+    assert report("Tracer", operators=("c10d::barrier",)).coverage.operators[0].filled.way is Way.FALLBACK
+
+
+def test_a_kernel_that_makes_autogradother_ambiguous_is_reported() -> None:
+    (found,) = report(what_if=("impl aten::chunk FPGA",)).suppositions
+    assert "AutogradOther becomes ambiguous: a call with a gradient raises" in found.consequences
+    assert not any(text.startswith("AutogradOther loses") for text in found.consequences)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "expected 'impl OPERATOR KEY'"),
+        ("imp aten::relu CPU", "did you mean impl?"),
+        ("impl aten::relu", "expected 'impl OPERATOR KEY'"),
+        ("impl aten::relo CPU", r"did you mean aten::rea?l"),
+        ("impl nobody::* CPU", r"no operator matches nobody::\*; its namespaces are"),
+        ("fallback Autograd", "no slot of its own"),
+    ],
+)
+def test_a_supposition_that_cannot_be_read_says_what_was_expected(text: str, message: str) -> None:
+    with pytest.raises(WhatIfError, match=message):
+        parse_what_if(text, RECORDED.names)
+
+
+def test_an_unknown_key_is_refused() -> None:
+    with pytest.raises(UnknownKeyError, match="did you mean PrivateUse"):
+        parse_what_if("impl aten::relu PrivateUse", RECORDED.names)
+    with pytest.raises(NoSlotError, match="stands for a set of keys"):
+        run_raising("coverage", "--key", "Autograd")
+
+
+def test_the_text_has_counts_lists_and_consequences() -> None:
+    text = coverage_view(
+        report(operators=("aten::relu", "aten::reshape"), listed=("missing",), what_if=("impl relu PrivateUse1",))
+    ).text()
+    assert text == (
+        "PrivateUse1 in torch-2.13: 2 operators\n"
+        "  direct: 0\n"
+        "  composite: 1 (CompositeImplicitAutograd 1)\n"
+        "  missing: 1\n"
+        "\n"
+        "aten::relu: missing\n"
+        "\n"
+        "what if impl relu PrivateUse1 (aten::relu):\n"
+        "  PrivateUse1 had no kernel and has one\n"
+        "  PrivateUse1: nothing -> your kernel [kernel]\n"
+        "\n"
+        "PrivateUse1 with all of it:\n"
+        "  missing -> direct: 1 operator, such as aten::relu\n"
+    )

@@ -1,0 +1,439 @@
+"""Views for people and programs: rich, JSON, pictures and progress."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from math import factorial
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from expecttest import assert_expected_inline
+from rich.cells import cell_len
+from rich.console import Console
+
+from dispatchlab.engine.dispatcher import Dispatcher
+from dispatchlab.engine.lab_engine import LabEngine
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.operator_view import view_of
+from dispatchlab.model.registration import Block, BlockKind, Impl, Kernel, KernelForm
+from dispatchlab.prover.limits import Progress
+from dispatchlab.prover.result import Counterexample, Flaw, Verdict
+from dispatchlab.questions.dump.operator_blocks import operator_screen
+from dispatchlab.questions.order.blocks import report_view
+from dispatchlab.questions.order.json_view import dump_json
+from dispatchlab.questions.order.state_graph import (
+    Edge,
+    Mark,
+    Node,
+    NotDrawnError,
+    PartOfGraph,
+    StateGraph,
+    state_graph,
+)
+from dispatchlab.questions.order.state_picture import dot, svg
+from dispatchlab.scenario import parse_scenario
+from dispatchlab.views.console import console
+from dispatchlab.views.progress import BarDisplay, LineDisplay, progress_text
+from dispatchlab.views.terminal import draw as draw_blocks
+from tests.scenario_texts import COMPOSITES, FIVE, TWO_DEFS, many
+from tests.test_views_text import DEPENDENT, INDEPENDENT
+
+FOO = OperatorName("test", "foo")
+BOXES = re.compile("[\u2500-\u257f]")
+ESCAPE = "\x1b"
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is one."""
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        """Yes."""
+        return True
+
+
+def shown(*, stream: io.StringIO, width: int, color: bool, draw: Callable[[Console], None]) -> str:
+    """What a view prints."""
+    target = console(stream, color=color)
+    target.width = width
+    draw(target)
+    return stream.getvalue()
+
+
+def dispatcher(text: str) -> tuple[Dispatcher, list[object]]:
+    """A dispatcher with a scenario in force, and what holds it there."""
+    scenario = parse_scenario(text)
+    made = Dispatcher.for_scenario(scenario.semantics or "strict")
+    return made, [made.register(registration) for registration in scenario.registrations]
+
+
+@pytest.mark.parametrize("width", [60, 100])
+def test_a_report_fits_the_terminal_and_begins_with_its_verdict(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    text = shown(stream=Terminal(), width=width, color=True, draw=lambda target: report_view(DEPENDENT).draw(target))
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
+    assert max(map(cell_len, lines)) == width
+    assert lines[0].startswith("╭")
+    assert lines[1].startswith("│ order-dependent (strict, an idealised dispatcher), NOT")
+    assert ESCAPE in text
+    printed = " ".join(line.strip("│ ") for line in lines)
+    assert "order-dependent (strict, an idealised dispatcher), NOT as expected (order-independent" in printed
+    assert "why: the newest wins" in printed
+    (parted,) = [line for line in lines if line.startswith("> ")]
+    assert "+1 impl" in parted
+    assert "> +2 impl" in parted, "the two sequences are beside each other, marked where they part"
+
+
+def test_a_pipe_gets_neither_colours_nor_box_characters() -> None:
+    text = shown(stream=io.StringIO(), width=80, color=True, draw=lambda target: report_view(DEPENDENT).draw(target))
+    assert (ESCAPE in text, BOXES.search(text)) == (False, None)
+    assert "order-dependent" in text
+
+
+def test_colours_can_be_refused_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    text = shown(stream=Terminal(), width=80, color=False, draw=lambda target: report_view(DEPENDENT).draw(target))
+    assert not re.search(r"\x1b\[[0-9;]*3[0-9]", text)
+    assert BOXES.search(text)
+
+
+def test_a_claim_cannot_colour_the_terminal() -> None:
+    report = replace(INDEPENDENT, claim="\x1b[31mred\x07 [bold]x[/bold]", scenario="[red]\x1b]0;title\x07")
+    text = shown(stream=io.StringIO(), width=100, color=True, draw=lambda target: report_view(report).draw(target))
+    assert ESCAPE not in text
+    assert "\x07" not in text
+    assert "\\x1b[31mred\\x07 [bold]x[/bold]" in text
+
+
+def test_an_operator_shows_reasons_losers_and_stale_slots() -> None:
+    made, held = dispatcher(COMPOSITES)
+    view = made.explain(FOO)
+    assert view is not None
+    text = shown(
+        stream=io.StringIO(), width=200, color=False, draw=lambda target: draw_blocks(target, operator_screen(view))
+    )
+    assert "34 stale slots: calls use another kernel than the table says" in text
+    assert "calls use fn_implicit [math kernel]" in text
+    assert "should be nothing at every NestedTensor backend" in text
+    assert "beaten, since CompositeExplicitAutograd has a kernel, at" in text
+    assert "the table has it for no key, and stale slots use it" in text
+    assert "default backend kernel of Undefined, every backend" in text
+    assert "invariant broken" not in text, "stale slots are said once"
+    rows = shown(
+        stream=io.StringIO(),
+        width=200,
+        color=False,
+        draw=lambda it: draw_blocks(it, operator_screen(view, everything=True), whole=True),
+    )
+    assert "default backend kernel of CompositeExplicitAutograd" in rows
+    assert "instead of the math kernel of CompositeImplicitAutograd (CompositeExplicitAutograd has a kernel)" in rows
+    assert "STALE, calls use fn_implicit [math kernel]" in rows
+    assert len(held) == 2
+
+
+def test_rows_can_be_limited_to_keys() -> None:
+    made, held = dispatcher(FIVE)
+    view = made.explain(FOO)
+    assert view is not None
+    draw: Callable[[Console], None] = lambda target: draw_blocks(target, operator_screen(view, keys=["CPU"]))  # noqa: E731
+    text = shown(stream=io.StringIO(), width=120, color=False, draw=draw)
+    assert re.findall("^  CPU .*", text, re.MULTILINE) == ["  CPU  fn_cpu", "  CPU  kernel: fn_cpu"]
+    assert "instead of the math kernel of CompositeImplicitAutograd" in text
+    assert "2 of 4 kernels" in text
+    assert ("CUDA" in text, len(held)) == (False, 5)
+
+
+def test_a_view_made_from_texts_agrees_with_the_engine() -> None:
+    made, held = dispatcher(COMPOSITES)
+    explained, read = made.explain(FOO), view_of(made.snapshot(FOO), made.violations(FOO))
+    assert explained is not None
+    assert (read.name, read.schema, read.violations) == (explained.name, explained.schema, explained.violations)
+    assert read.kernels == tuple(replace(kernel, location=None) for kernel in explained.kernels)
+    by_key = {row.key: row for row in read.table}
+    assert set(by_key) == {row.key for row in explained.table}
+    for row in explained.table:
+        other = by_key[row.key]
+        assert (other.text, other.debug, other.reason, other.fallthrough, other.stale) == (
+            row.text,
+            row.debug,
+            row.reason,
+            row.fallthrough,
+            row.stale,
+        )
+    assert sum(row.stale is not None for row in read.table) == 34
+    assert len(held) == 2
+
+
+# -- JSON
+
+
+def test_a_report_as_json_has_all_documented_fields() -> None:
+    line = report_view(DEPENDENT).json()
+    value = json.loads(line)
+    assert line.count("\n") == 1
+    assert {name: value[name] for name in ("version", "verdict", "expected", "as_expected", "orders", "seed")} == {
+        "version": 2,
+        "verdict": "order-dependent",
+        "expected": "order-independent",
+        "as_expected": False,
+        "orders": "36",
+        "seed": 7,
+    }
+    wanted = [
+        "scenario",
+        "engine",
+        "semantics",
+        "registrations",
+        "sets",
+        "states",
+        "edges",
+        "elapsed_s",
+        "conflicts",
+        "never_accepted",
+    ]
+    assert [name for name in wanted if name not in value] == []
+    assert value["counterexample"] == {
+        "kind": "non-commuting",
+        "expected_sequence": "+1 +2",
+        "actual_sequence": "+2 +1",
+        "diff": "--- one\n+++ other\n \n-a\n+b\n",
+        "why": ["the newest wins"],
+    }
+
+
+def test_orders_of_a_thousand_registrations_are_a_string_of_all_their_digits() -> None:
+    orders = factorial(1_200) ** 2
+    value = json.loads(
+        report_view(replace(INDEPENDENT, exploration=replace(INDEPENDENT.exploration, orders=orders))).json()
+    )
+    text = value["orders"]
+    assert len(text) == 6_352
+    assert int(text[:1_000]) == orders // 10**5_352
+    assert int(text[-1_000:]) == orders % 10**1_000
+
+
+def test_an_operator_as_json_says_what_lost_and_what_is_stale() -> None:
+    made, held = dispatcher(COMPOSITES)
+    view = made.explain(FOO)
+    assert view is not None
+    text = dump_json(
+        [(made.snapshot(FOO), view)],
+        scenario="x.yaml",
+        engine="lab",
+        semantics="torch-2.13",
+        sequence=(0, 1),
+        refused=[(1, "no")],
+        keys=["AutogradHIP", "CPU"],
+    )
+    value: dict[str, Any] = json.loads(text)
+    assert (value["version"], value["sequence"], value["refused"]) == (
+        2,
+        "+0 +1",
+        [{"registration": 1, "message": "no"}],
+    )
+    (operator,) = value["operators"]
+    rows = {row["key"]: row for row in operator["table"]}
+    assert set(rows) == {"AutogradHIP", "CPU"}
+    assert (rows["AutogradHIP"]["text"], rows["AutogradHIP"]["stale"]) == ("", "fn_implicit [math kernel]")
+    assert [beaten["debug"] for beaten in rows["CPU"]["beaten"]] == ["fn_implicit"]
+    assert operator["table_text"] == "CPU: fn_explicit [default backend kernel]\n"
+    assert [violation["rule"] for violation in operator["violations"]] == ["stale slot"]
+    assert len(held) == 2
+
+
+# -- pictures
+
+
+def drawn(text: str, *, counterexample: Counterexample | None = None, semantics: str = "strict") -> StateGraph:
+    """The state graph of a scenario."""
+    scenario = parse_scenario(text)
+    space = LabEngine(semantics).space(scenario.registrations, scenario.operators)
+    names = [f"registration {index}" for index in range(len(scenario.registrations))]
+    whole = PartOfGraph(space, tuple(range(len(names))))
+    return state_graph([whole], names, title="A title", counterexample=counterexample)
+
+
+def test_the_plain_picture_of_five_has_32_boxes_in_6_columns_that_do_not_overlap() -> None:
+    picture = drawn(FIVE)
+    assert (len(picture.nodes), len(picture.edges)) == (32, 160)
+    root = ElementTree.fromstring(svg(picture, plain=True))
+    name = "{http://www.w3.org/2000/svg}"
+    boxes = [rect for rect in root.iter(f"{name}rect") if rect.get("rx")]
+    assert len(boxes) == 32
+    assert len(list(root.iter(f"{name}path"))) == 80
+    columns: dict[float, list[tuple[float, float]]] = {}
+    for box in boxes:
+        top = float(box.attrib["y"])
+        middle = round(float(box.attrib["x"]) + float(box.attrib["width"]) / 2)
+        columns.setdefault(middle, []).append((top, top + float(box.attrib["height"])))
+    assert sorted(map(len, columns.values())) == [1, 1, 5, 5, 10, 10]
+    for spans in columns.values():
+        spans.sort()
+        assert all(one[1] < other[0] for one, other in itertools.pairwise(spans))
+        assert spans[0][0] >= 0
+        assert spans[-1][1] <= float(root.attrib["height"])
+
+
+def test_a_picture_marks_the_sequences_to_both_states_of_a_set() -> None:
+    counterexample = Counterexample(Flaw.NON_COMMUTING, (1, 0), (0, 1), "")
+    picture = drawn(COMPOSITES, counterexample=counterexample, semantics="torch-2.13")
+    marks = {(node.label, node.mark) for node in picture.nodes if node.mark}
+    assert marks == {("0 1", Mark.ACTUAL), ("0 1'", Mark.EXPECTED)} or marks == {
+        ("0 1", Mark.EXPECTED),
+        ("0 1'", Mark.ACTUAL),
+    }
+    assert sum(edge.mark is Mark.EXPECTED for edge in picture.edges) == 2
+    assert sum(edge.mark is Mark.ACTUAL for edge in picture.edges) == 2
+    found = picture.violation
+    assert found is not None
+    assert {picture.nodes[found.expected].mark, picture.nodes[found.actual].mark} == {Mark.EXPECTED, Mark.ACTUAL}
+    assert len(found.rows) == 34
+    assert all(row.expected != row.actual for row in found.rows)
+    for text in (svg(picture), svg(picture, plain=True)):
+        assert 'class="line marked actual dashed"' in text
+        shown = "".join(ElementTree.fromstring(text).itertext())
+        assert "Violated: two orders of the same registrations lead to different states." in shown
+        assert "green, expected: +1 +0" in shown
+        assert "test::foo NestedTensorCPU: " in shown
+        assert "and 31 more rows" in shown
+
+
+def test_a_refusal_of_a_counterexample_is_drawn_as_a_loop() -> None:
+    counterexample = Counterexample(Flaw.ASYMMETRY, (0, 1), (1, 0), "")
+    picture = drawn(TWO_DEFS, counterexample=counterexample)
+    refused = [edge for edge in picture.edges if edge.refused]
+    assert [(edge.source == edge.target, edge.step) for edge in refused] == [(True, 1), (True, 0)]
+    assert 'label="+1 refused"' in dot(picture)
+
+
+def test_a_large_state_graph_is_cut_to_the_counterexample_or_refused() -> None:
+    counterexample = Counterexample(Flaw.NON_COMMUTING, (1, 3), (3, 1), "")
+    picture = drawn(many(10), counterexample=counterexample)
+    assert {node.members for node in picture.nodes} == {(), (1,), (3,), (1, 3)}
+    assert picture.notes[0].startswith("cut to the registrations of the counterexample")
+    assert len(drawn(many(9)).nodes) == 512
+    with pytest.raises(NotDrawnError, match="more than 512 states"):
+        drawn(many(10))
+
+
+def hidden(count: int) -> str:
+    """A scenario with registrations that change no row: kernels at the alias keys beneath a kernel for every key."""
+    kernels = "".join(f"  - impl: foo\n    dispatch: CPU\n    debug: fn_{index}\n" for index in range(count))
+    return f"claim: Many kernels at one key.\norder: {[*range(count)]}\nregistrations:\n{kernels}"
+
+
+def test_states_with_equal_tables_are_one_node_of_a_large_picture() -> None:
+    scenario = parse_scenario(hidden(6))
+    space = LabEngine().space(scenario.registrations, scenario.operators)
+    whole = PartOfGraph(space, tuple(range(6)), scenario.order)
+    picture = state_graph([whole], ["impl"] * 6, title="t", names=[f"fn_{index}" for index in range(6)])
+    groups = [node for node in picture.nodes if node.sets]
+    assert picture.states == 64
+    assert sum(max(1, len(node.sets)) for node in picture.nodes) == 64
+    assert len(picture.nodes) == 7  # nothing, and a node for each kernel that can be the newest
+    assert sorted(len(node.sets) for node in groups) == [2, 4, 8, 16, 32]
+    for node in picture.nodes:  # all sets of a node have its table, in which its newest kernel is
+        for members in node.sets:
+            assert max(members) == max(node.members)
+    assert any("those with one table are one node" in note for note in picture.notes)
+    shown = "".join(ElementTree.fromstring(svg(picture)).itertext())
+    assert "fn_2" in shown
+    assert "with or without fn_0, fn_1" in shown
+
+
+def test_a_picture_can_be_written_for_graphviz() -> None:
+    nodes = (Node(()), Node((0,), mark=Mark.ACTUAL), Node((0,), state=1))
+    edges = (Edge(0, 1, 0, mark=Mark.ACTUAL), Edge(1, 0, ~0), Edge(1, 2, 0, refused=True))
+    assert_expected_inline(
+        dot(StateGraph('A "title"', ('impl a\\b "c"',), nodes, edges, ("a note",), names=("CPU a\\b",))),
+        """\
+digraph states {
+  label="A \\"title\\"\\la note\\l\\lCPU a\\\\b  0  impl a\\\\b \\"c\\"\\l";
+  labelloc=t; labeljust=l; fontname=monospace; fontsize=11;
+  rankdir=LR; ranksep=0.7; nodesep=0.25;
+  node [shape=box, style="rounded,filled", margin=0, fontname=monospace, fontsize=12];
+  edge [fontname=monospace, fontsize=11, arrowsize=0.7];
+  n0 [label="nothing", width=0.960, height=0.292, color="#6e7781", fillcolor="#f6f8fa"];
+  n1 [label="CPU a\\\\b", width=0.960, height=0.292, color="#cf222e", fillcolor="#ffebe9", penwidth=2];
+  n2 [label="CPU a\\\\b\\nstate 2 of this set\\n", width=2.176, height=0.500, color="#6e7781", fillcolor="#f6f8fa"];
+  n0 -> n1 [id=e0, color="#cf222e", dir=forward, label="+CPU a\\\\b", fontcolor="#cf222e", penwidth=2];
+  n1 -> n2 [id=e1, color="#6e7781", dir=forward, label="+CPU a\\\\b refused", fontcolor="#6e7781", style=dashed];
+}
+""",
+    )
+
+
+def test_texts_of_a_user_cannot_break_a_picture() -> None:
+    picture = StateGraph("<script>&\x00\x1b", ('<a href="x">',), (Node(()), Node((0,))), (Edge(0, 1, 0),))
+    root = ElementTree.fromstring(svg(picture))
+    assert "<script>&\\x00\\x1b" in "".join(root.itertext())
+    assert dot(picture).count("\x00") == 0
+
+
+def test_long_texts_and_texts_of_several_lines_leave_a_picture_that_fits() -> None:
+    long = "x" * 400
+    names = ("CPU a\nb {x|y} <b> \\N \\l", long)
+    nodes = (Node(()), Node((0,)), Node((0, 1), mark=Mark.ACTUAL))
+    edges = (Edge(0, 1, 0), Edge(1, 2, 1))
+    picture = StateGraph(f"A claim\nof two lines {long}", (f"impl a\nb {long}", "impl"), nodes, edges, names=names)
+    for plain in (False, True):
+        text = svg(picture, plain=plain)
+        root = ElementTree.fromstring(text)
+        assert "".join(root.itertext()).count("CPU a\\nb {x|y} <b> \\N \\l") >= 3
+        lines = [each.text or "" for each in root if each.tag.endswith("text")]
+        assert max(map(len, lines)) <= 110
+    assert dot(picture).count("\n") == len(dot(replace(picture, title="t", names=("a", "b"))).splitlines())
+
+
+# -- progress
+
+
+def test_progress_says_how_much_is_done_of_how_much() -> None:
+    half = Progress(sets=1_024, states=2_048, edges=500_000, total_edges=1_000_000, elapsed_s=4.0)
+    assert progress_text(half) == "1,024 sets, 500,000 of 1,000,000 edges (50 %), 125,000 edges/s, 4 s left"
+    assert progress_text(replace(half, total_edges=None)) == "1,024 sets, 500,000 edges, 125,000 edges/s"
+    assert progress_text(replace(half, total_edges=3, elapsed_s=0.0)) == "1,024 sets, 500,000 edges, 0 edges/s"
+
+
+def test_lines_come_once_a_second_for_each_scenario() -> None:
+    stream, now = io.StringIO(), iter([0.0, 0.1, 0.5, 1.0, 1.5])
+    display = LineDisplay(stream, clock=lambda: next(now))
+    progress = Progress(1, 1, 1, 10, 1.0)
+    for name in ("a", "b", "a", "a", "b"):
+        display.update(name, progress)
+    assert [line.split(":")[0] for line in stream.getvalue().splitlines()] == ["a", "b", "a", "b"]
+
+
+def test_a_bar_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    stream = Terminal()
+    with BarDisplay(stream, color=False) as display:
+        display.update("one.yaml", Progress(3, 3, 30, 100, 1.0))
+        display.update("two.yaml", Progress(3, 3, 30, None, 1.0))
+        display.finish("one.yaml")
+    text = stream.getvalue()
+    assert "30 of 100 edges (30 %)" in re.sub(r"\s+", " ", text)
+    assert text.rstrip("\r\n").endswith(("\x1b[2K", "\x1b[?25h"))
+
+
+def test_every_verdict_is_shown() -> None:
+    for verdict in Verdict:
+        report = replace(INDEPENDENT, exploration=replace(INDEPENDENT.exploration, verdict=verdict))
+        draw: Callable[[Console], None] = lambda target, report=report: report_view(report).draw(target)  # type: ignore[misc]  # noqa: E731
+        text = shown(stream=io.StringIO(), width=80, color=False, draw=draw)
+        assert str(verdict) in text
+
+
+def test_a_block_is_one_registration_in_a_picture() -> None:
+    block = Block("test", BlockKind.IMPL, (Impl(FOO, DispatchKey.CPU, Kernel(KernelForm.BOXED), "a"),))
+    space = LabEngine().space([block], [FOO])
+    assert [node.members for node in state_graph([PartOfGraph(space, (0,))], ["block"], title="t").nodes] == [(), (0,)]

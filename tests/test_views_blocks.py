@@ -1,0 +1,149 @@
+"""Blocks in every format: the text is the contract, and no text of a user means anything to a format."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from dispatchlab.escape import printable
+from dispatchlab.views.blocks import (
+    Block,
+    Cell,
+    Code,
+    Difference,
+    Facts,
+    Folded,
+    Frame,
+    Items,
+    Line,
+    Meter,
+    Page,
+    Section,
+    Side,
+    Sides,
+    Span,
+    Stack,
+    Table,
+    Verdict,
+    bad,
+    code,
+    mark,
+    name,
+    source,
+    strong,
+)
+from dispatchlab.views.console import console
+from dispatchlab.views.html.backend import html_page
+from dispatchlab.views.markdown import markdown_of, markdown_page
+from dispatchlab.views.terminal import draw
+from dispatchlab.views.text import text_of
+from tests.hostile_texts import EVIL
+
+DEBUG = "registered at /__w/pytorch/pytorch/aten/src/ATen/core/MetaFallbackKernel.cpp:23"
+
+
+def every_block(text: str) -> tuple[Block, ...]:
+    """A block of each kind about a text."""
+    rows = ((Cell(text, "name"), 1200, Cell(Stack((source(DEBUG), text)), "code"), (mark("yes", "good"), text)),)
+    return (
+        Verdict("order-dependent", "bad", f", {text}"),
+        Facts((("operators", 1200), ("about", text))),
+        Frame((Line(text, "strong"), Line(text, indent=2))),
+        Section(
+            "A part",
+            (
+                Line((strong(text), ": ", bad("no"), Meter(1, 2, "half"))),
+                Line(name(text), indent=2),
+                Line(code(text), label="title", width=9, indent=2),
+                Items((text, "two"), ordered=True, marked=1),
+                Folded(text, (Table("Rows", ("operator", "number", "at", "ready"), rows),), anchor="rows"),
+                Sides((Side("expected: +0", "good", (Span(text),)), Side("actual:", "bad", ())), 0),
+                Code(text, indent=2),
+                Difference(f"--- a\n+++ b\n-{text}\n+{text}\n"),
+            ),
+            "part",
+        ),
+    )
+
+
+def test_text_is_what_the_blocks_say() -> None:
+    assert text_of(every_block("aten::add")) == (
+        "order-dependent, aten::add\n"
+        "operators: 1,200\n"
+        "about: aten::add\n"
+        "aten::add\n"
+        "  aten::add\n"
+        "\n"
+        "A part\n"
+        "aten::add: no\n"
+        "  aten::add\n"
+        "  title    aten::add\n"
+        "  1. aten::add\n"
+        "  2. two\n"
+        "aten::add\n"
+        "  operator   number  at          ready\n"
+        f"  aten::add  1,200   {DEBUG}; aten::add  yesaten::add\n"
+        "expected: +0\n"
+        "  aten::add\n"
+        "actual:\n"
+        "  aten::add\n"
+        "--- a\n"
+        "+++ b\n"
+        "-aten::add\n"
+        "+aten::add\n"
+    ).replace("at          ready", f"{'at':<{len(DEBUG) + 11}}  ready")
+
+
+def test_a_terminal_wraps_between_words_and_shortens_paths() -> None:
+    stream = io.StringIO()
+    target = console(stream)
+    target.width = 40
+    draw(target, (Line(("at ", source(DEBUG), ", twice ", "and once more"), indent=2), Line(), Line("end")))
+    assert stream.getvalue() == ("  at aten/…/MetaFallbackKernel.cpp:23,\n    twice and once more\n\nend\n")
+
+
+def test_markdown_is_read_as_it_was_meant() -> None:
+    made = markdown_page(Page("certify", "a_b under *strict*", every_block("aten::add_"), ()))
+    read = MarkdownIt("commonmark").enable("table").render(made)
+    assert "<h2>dispatchlab certify: a_b under *strict*</h2>" in read
+    assert "<strong>order-dependent</strong>, aten::add_" in read
+    assert "<td><code>aten::add_</code></td>\n<td>1,200</td>" in read
+    assert "<code>aten/src/ATen/core/MetaFallbackKernel.cpp:23</code><br><code>aten::add_</code></td>" in read
+    assert '<pre><code class="language-diff">' in read
+    assert read.count("<details>") == read.count("</details>") == 1
+    assert "<ol>\n<li>aten::add_</li>\n<li><strong>two</strong></li>\n</ol>" in read
+
+
+def test_a_long_table_is_cut_in_markdown_and_says_so() -> None:
+    table = Table("Rows", ("number",), tuple((number,) for number in range(60)))
+    assert markdown_of((table,)).endswith("| 49 |\n\nand 10 more\n")
+    assert markdown_of((Table("Rows", ("number",), ()),)) == "Rows: none.\n"
+
+
+TEXTS = st.one_of(
+    st.text(alphabet="ab_*`[](){}<>|#~$&@!\\-+=.1 \n", max_size=30),
+    st.sampled_from((EVIL, "<script>alert(1)</script>", "[a](javascript:b)", "1. x", "| a |", "```", "    code")),
+)
+
+
+@given(text=TEXTS)
+def test_a_text_means_nothing_to_markdown(text: str) -> None:
+    tokens = MarkdownIt("commonmark").enable("table").parse(markdown_of((Line(("x", text)),)))
+    assert [token.type for token in tokens] == ["paragraph_open", "inline", "paragraph_close"]
+    shown = "".join(child.content for child in tokens[1].children or ())
+    assert {child.type for child in tokens[1].children or ()} <= {"text", "text_special"}
+    assert shown.split() == f"x{printable(text)}".split()
+
+
+@pytest.mark.parametrize("text", [EVIL, "<b>", "a|b`c"])
+def test_every_format_shows_hostile_texts_as_text(text: str) -> None:
+    blocks = every_block(text)
+    page = html_page(Page("certify", text, blocks[:-1], (blocks[-1],)))  # type: ignore[arg-type]
+    assert "<b><b>" not in page
+    assert "\x1b" not in page + text_of(blocks) + markdown_of(blocks)
+    read = MarkdownIt("commonmark").enable("table").render(markdown_of(blocks))
+    assert "<b>" not in read
