@@ -61,7 +61,7 @@ class OrderServer:
     """Runs orders of imports in processes of their own, from the inside of a `with` block on.
 
     Args:
-        limit_s: the bound on the seconds of one order.
+        limit_s: the bound on the seconds of one import; an order has that of all its imports.
         jobs: how many orders run at once.
 
     >>> with OrderServer(limit_s=300, jobs=2) as server:
@@ -139,14 +139,17 @@ class OrderServer:
                 del running[one.pipe]
                 os.kill(one.pid, signal.SIGKILL)
                 one.run()
-                yield one.order, OrderRun(one.order, None, f"takes longer than {self._limit_s:g} s")
+                yield one.order, OrderRun(one.order, None, f"takes longer than {self._limit_of(one.order):g} s")
+
+    def _limit_of(self, order: Order) -> float:
+        return self._limit_s * len(order)
 
     def _forked(self, order: Order) -> _Running:
         inward, outward = os.pipe()
         pid = os.fork()
         if pid:
             os.close(outward)
-            return _Running(order, pid, inward, time.monotonic() + self._limit_s * max(1, len(order)), [])
+            return _Running(order, pid, inward, time.monotonic() + self._limit_of(order), [])
         try:
             os.close(inward)
             content = pickle.dumps(imported(order, self._base))

@@ -510,7 +510,8 @@ _READING = frozenset(("CustomOpDef.__call__", "_maybe_get_opdef", "get_kernel", 
 _REGISTERING = frozenset(each.path.partition(":")[2] for registry in PYTHON_REGISTRIES for each in registry.calls)
 """The functions that register in Python, by qualified name."""
 _LONG = 120
-_SEVERAL = list, tuple, set, frozenset, dict
+_SEVERAL = {kind.__iter__ for kind in (list, tuple, set, frozenset, dict)}
+"""How values that hold several are read. What is read otherwise, as PyTorch's table for export, may work to be read."""
 
 
 def _name(namespace: object) -> str:
@@ -579,13 +580,17 @@ def _answer(value: Any) -> str:
     """An answer as a short text: yes or no, names, a text; empty when only a kernel would say more."""
     if isinstance(value, Iterator):  # which is the package's to read
         return "yes"
-    text = "; ".join(dict.fromkeys(_texts(value))) if isinstance(value, _SEVERAL) else _text(value)
+    text = "; ".join(dict.fromkeys(_texts(value))) if _has_several(value) else _text(value)
     return text if len(text) <= _LONG else f"{len(text):,} characters, SHA-256 {sha256(text.encode()).hexdigest()[:12]}"
+
+
+def _has_several(value: object) -> bool:
+    return getattr(type(value), "__iter__", None) in _SEVERAL
 
 
 def _texts(values: Any) -> Iterator[str]:
     """The names and schemas in an answer, without what has no text but an address; or whether there is anything."""
-    found = [one for each in values for one in (_texts(each) if isinstance(each, _SEVERAL) else (_text(each),))]
+    found = [one for each in values for one in (_texts(each) if _has_several(each) else (_text(each),))]
     names = sorted(each for each in found if each not in ("yes", "no") and not each.startswith("__"))
     yield from names or (["yes"] if "yes" in found else ["no"])
 
