@@ -99,7 +99,7 @@ def test_fallbacks_that_replace_others_are_followed(semantics: str) -> None:
 
 def test_a_long_walk_of_the_engine_is_on_integers() -> None:
     many = [impl(debug=f"fn_{number}") for number in range(33)]
-    spaces: list[object] = [LabEngine().space(some, [FOO]) for some in (ten()[:7], ten()[:8], many[:32], many)]
+    spaces: list[object] = [LabEngine().space(some, [FOO]) for some in (ten()[:5], ten()[:6], many[:32], many)]
     assert [type(space) for space in spaces] == [LabSpace, CodedSpace, CodedSpace, LabSpace]
     found, plain = explore(LabEngine(), ten()[:8], [FOO]), LabSpace(ten()[:8], [FOO], SEMANTICS["strict"])
     assert (found.verdict, found.edges, found.replayed > 0) == (Verdict.ORDER_INDEPENDENT, 2048, True)
