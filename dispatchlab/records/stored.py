@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from dispatchlab.files.file_kinds import BUNDLE_MEMBER, OLD_REGISTRY_MAGIC, REGISTRY_MEMBER, is_archive
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
+from dispatchlab.model.packet import overload_of, qualified
 from dispatchlab.model.python_layer import REGISTRY_NAMED, PythonLayer, PythonRegistration
 from dispatchlab.model.registration import AliasKind, KernelFlags
 from dispatchlab.records.archive import (
@@ -41,8 +42,9 @@ if TYPE_CHECKING:
 # fallthrough]`, how many kernels it has, and the operators that it lacks, by number. Then come the folder `cxx` with
 # rows of operators and, when any registry has a Python layer, `python` with its rows. See Note [Shared rows].
 #
-# The member `overloads` has, for each registry that knows it, the overloads of each name of several as a call tries them.
-# It is read where somebody asks for a name without an overload, and files from before have none.
+# The member `overloads` has, for each registry that knows it, the overloads of each name of several as a call tries them;
+# left out where they are sorted, and the name of another registry stands for what that one has. It is read where a name
+# without an overload is asked for, and files from before have none.
 #
 # The values of an entry are those of the def, which is the first of every operator, `[schema without the name, alias
 # kind, [tag...]]`, of a kernel, `[key, inferred schema, flags]`, or of a registration of Python, `[registry, key,
@@ -235,11 +237,17 @@ class StoredRegistry:
         Raises:
             RegistryFileError: this part of the file is damaged.
         """
-        orders = self._registries.overloads.get(self.name, {})
+        every = self._registries.overloads
+        if self.name not in every:
+            return {}
+        orders = every[self.name]
+        orders = every.get(orders) if isinstance(orders, str) else orders
         try:
             if not isinstance(orders, dict):
                 raise Damaged("wrong in its overloads")
-            return {name: as_texts(order, "its overloads") for name, order in orders.items()}
+            return _sorted_overloads(self.names) | {
+                name: as_texts(order, "its overloads") for name, order in orders.items()
+            }
         except Damaged as error:
             raise self._registries.archive.damaged(f"a registry is {error}") from None
 
@@ -420,11 +428,12 @@ def _archive_of(member: str, registries: Mapping[str, Recorded], layers: Mapping
                 },
             }
         )
-    orders = {
-        name: dict(sorted(registry.orders.items()))
-        for name, registry in registries.items()
-        if isinstance(registry, Registry | StoredRegistry) and registry.orders
-    }
+    orders: dict[str, dict[str, tuple[str, ...]] | str] = {}
+    for name, registry in registries.items():
+        if isinstance(registry, Registry | StoredRegistry) and registry.orders:
+            usual = _sorted_overloads(registry.names)
+            unusual = {one: order for one, order in sorted(registry.orders.items()) if usual.get(one) != order}
+            orders[name] = next((other for other, known in orders.items() if known == unusual), unusual)
     return archive_bytes(
         {
             member: json_bytes({"format": FORMAT, "registries": facts}),
@@ -437,6 +446,13 @@ def _archive_of(member: str, registries: Mapping[str, Recorded], layers: Mapping
             ),
         }
     )
+
+
+def _sorted_overloads(operators: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    overloads: dict[str, list[str]] = {}
+    for operator in operators:
+        overloads.setdefault(qualified(operator), []).append(overload_of(operator))
+    return {name: tuple(sorted(some)) for name, some in overloads.items() if len(some) > 1}
 
 
 def _operator_entries(operator: RecordedOperator) -> list[Entry]:
