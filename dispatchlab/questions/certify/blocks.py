@@ -65,6 +65,7 @@ def _(value: Certification) -> dict[str, object]:
     }
     not_covered = [
         "C++ signatures",
+        "the order in which a call of a name tries its overloads",
         *(f"the release of the fallback of {fallback.key}" for fallback in value.replaced),
         *(f"the fallback of {fallback.key}" for fallback in value.unknown),
     ]
@@ -134,6 +135,7 @@ def _summary(found: Certification) -> Iterator[Line]:
         f"besides, {seconds(found.elapsed_s)}"
     )
     yield Line("not covered: C++ signatures, which registries do not hold")
+    yield Line("not covered: the order in which a call of a name tries its overloads; `lint` names them, see DL017")
     for fallback in found.replaced:
         yield Line(
             f"not covered: the release of the fallback of {fallback.key} ({fallback.debug or 'no debug text'}), which "
