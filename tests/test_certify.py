@@ -243,7 +243,7 @@ def test_the_text_names_owners_and_says_what_is_not_covered() -> None:
     )
     assert text.splitlines()[-2:] == [
         "not covered: C++ signatures, which registries do not hold",
-        "not covered: the order in which a call of a name tries its overloads; `lint` names them, see DL017",
+        "not covered: the order in which a call of a name tries its overloads; `lint` names those that take one call",
     ]
 
 

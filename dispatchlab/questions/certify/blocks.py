@@ -135,7 +135,9 @@ def _summary(found: Certification) -> Iterator[Line]:
         f"besides, {seconds(found.elapsed_s)}"
     )
     yield Line("not covered: C++ signatures, which registries do not hold")
-    yield Line("not covered: the order in which a call of a name tries its overloads; `lint` names them, see DL017")
+    yield Line(
+        "not covered: the order in which a call of a name tries its overloads; `lint` names those that take one call"
+    )
     for fallback in found.replaced:
         yield Line(
             f"not covered: the release of the fallback of {fallback.key} ({fallback.debug or 'no debug text'}), which "
