@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from dispatchlab.errors import DispatchLabError
@@ -102,11 +101,6 @@ class SeveralTakeItError(DispatchLabError):
         )
 
 
-def overloads_in(names: Collection[str], name: str) -> tuple[str, ...]:
-    """The operators among `names` that are overloads of a name, sorted."""
-    return tuple(sorted(each for each in names if each == name or each.startswith(f"{name}.")))
-
-
 def call_packet(packet: Packet, call: Call) -> PacketCall:
     """Which overload a call of a name goes to.
 
@@ -134,19 +128,3 @@ def call_packet(packet: Packet, call: Call) -> PacketCall:
         raise NoOverloadError(tuple(reason for _, _, reason in matches), ended=bool(ending))
     tried = tuple(Tried(overload.name, match is Match.TAKES, reason) for overload, match, reason in matches)
     return PacketCall(packet.name, str(call), tried)
-
-
-def in_order(operators: Sequence[str], order: Sequence[str]) -> tuple[str, ...]:
-    """Operators in an order of overload names; those that are not in it come last, as they are."""
-    place = {overload: at for at, overload in enumerate(order)}
-    return tuple(sorted(operators, key=lambda each: place.get(overload_of(each), len(place))))
-
-
-def overload_of(operator: str) -> str:
-    """The name of the overload of an operator; empty for the default."""
-    return operator.partition("::")[2].partition(".")[2]
-
-
-def qualified(operator: str) -> str:
-    """The name of an operator without its overload."""
-    return operator[: len(operator) - len(overload_of(operator))].removesuffix(".")

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from dispatchlab.files.file_kinds import BUNDLE_MEMBER, OLD_REGISTRY_MAGIC, REGISTRY_MEMBER, is_archive
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.model.names import OperatorName
-from dispatchlab.model.packet import overload_of, qualified
+from dispatchlab.model.names import OperatorName, overload_of, qualified
 from dispatchlab.model.python_layer import REGISTRY_NAMED, PythonLayer, PythonRegistration
 from dispatchlab.model.registration import AliasKind, KernelFlags
 from dispatchlab.records.archive import (

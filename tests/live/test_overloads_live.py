@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from dispatchlab.engine.lab_engine import LabEngine
+from dispatchlab.model.names import overload_of
 from dispatchlab.model.overloads import Call, TensorValue, Value, common_call, schemas_in
-from dispatchlab.model.packet import NoOverloadError, Packet, PacketOverload, call_packet, overload_of
+from dispatchlab.model.packet import NoOverloadError, Packet, PacketOverload, call_packet
 from dispatchlab.model.printed_schema import parse_printed
 from dispatchlab.model.registration import Def
 from dispatchlab.model.schema import FunctionSchema, source_text
