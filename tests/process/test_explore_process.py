@@ -278,8 +278,9 @@ def test_applications_end_with_their_server_although_no_browser_answers(tmp_path
             one = socket.create_connection((host, int(port)), BUSY_S)
             sockets.append(one)
             one.sendall(
-                f"GET /ws?token={token} HTTP/1.1\r\nHost: {host}:{port}\r\nOrigin: {here}\r\nConnection: Upgrade\r\n"
-                "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n".encode()
+                f"GET /ws?token={token} HTTP/1.1\r\nHost: {host}:{port}\r\nOrigin: {here}\r\nUpgrade: websocket\r\n"
+                "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+                "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n".encode()
             )
         answers = sorted(one.recv(12)[9:12] for one in sockets)
         assert answers == [b"101"] * 8 + [b"503"] * 4
