@@ -91,14 +91,6 @@ class _Registered(NamedTuple):
     fallthrough: frozenset[DispatchKey]
 
 
-def _registered(entry: OperatorEntry, fallbacks: Fallbacks) -> _Registered:
-    return _Registered(
-        frozenset(KEY_OF_BIT[bit] for bit in entry.kernels),
-        _keys_in(fallbacks.slots),
-        _keys_in(fallbacks.fallthrough_slots),
-    )
-
-
 @lru_cache(maxsize=256)
 def _keys_in(slots: int) -> frozenset[DispatchKey]:
     return frozenset(keys_of(slots))
@@ -106,7 +98,11 @@ def _keys_in(slots: int) -> frozenset[DispatchKey]:
 
 def candidates(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics, key: DispatchKey) -> list[Candidate]:
     """What could fill a slot, in the order of the precedence."""
-    found = _registered(entry, fallbacks)
+    found = _Registered(
+        frozenset(KEY_OF_BIT[bit] for bit in entry.kernels),
+        _keys_in(fallbacks.slots),
+        _keys_in(fallbacks.fallthrough_slots),
+    )
     return list(semantics.precedence.plain(key, found.direct, found.fallback, found.fallthrough))
 
 

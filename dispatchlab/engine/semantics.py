@@ -263,12 +263,8 @@ def _pr35061() -> Semantics:
         signature_life=SignatureLife.NEVER,
         several_defs=True,
         schema_2020=True,
-        builtin_fallbacks=_builtin_fallbacks(),
+        builtin_fallbacks=fallbacks_of(bundled_profile(bundled_profiles()[-1])),
     )
-
-
-def _builtin_fallbacks() -> tuple[Fallback, ...]:
-    return fallbacks_of(bundled_profile(bundled_profiles()[-1]))
 
 
 @cache

@@ -49,7 +49,7 @@ def sarif(reports: Sequence[LintReport], checkout: Checkout, *, imports: Sequenc
 
 def _run(report: LintReport, checkout: Checkout, imports: Sequence[str]) -> dict[str, object]:
     driver = {"name": "dispatchlab", "version": __version__, "rules": [_rule(rule) for rule in RULES]}
-    name = "/".join(("dispatchlab", _name_of(report.source, checkout), *imports))
+    name = "/".join(("dispatchlab", checkout.find(report.source) or Path(report.source).name, *imports))
     return {
         "tool": {"driver": driver},
         "automationDetails": {"id": f"{name}/"},
@@ -60,10 +60,6 @@ def _run(report: LintReport, checkout: Checkout, imports: Sequence[str]) -> dict
         },
         "results": [_result(group, _otherwise(report, checkout, imports), checkout) for group in _by_line(report)],
     }
-
-
-def _name_of(source: str, checkout: Checkout) -> str:
-    return checkout.find(source) or Path(source).name
 
 
 def _rule(rule: Rule) -> dict[str, object]:
