@@ -68,7 +68,7 @@ def _rule(rule: Rule) -> dict[str, object]:
         "name": "".join(word.capitalize() for word in rule.name.split("-")),
         "shortDescription": {"text": rule.what},
         "fullDescription": {"text": rule.why},
-        "help": {"text": f"{rule.mend}\n\nWhat it cannot know: {rule.unknown}", "markdown": rule.page()},
+        "help": {"text": f"{rule.mend}\n\nWhat it cannot know: {rule.unknown}", "markdown": rule.page},
         "defaultConfiguration": {"level": _LEVELS[rule.level]},
     }
 
