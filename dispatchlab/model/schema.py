@@ -243,7 +243,7 @@ _DISPATCHED = frozenset((*_TENSORS, *(ListType(tensor) for tensor in _TENSORS)))
 
 
 def source_text(schema: FunctionSchema) -> str:
-    """The text of a schema, as somebody would write it to register it.
+    """The text of a schema, as it is written to register it.
 
     >>> from dispatchlab import parse_schema
     >>> print(schema := parse_schema("test::foo(Tensor! out) -> ()"))

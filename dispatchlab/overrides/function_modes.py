@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any, Self
 
 from dispatchlab.call.torch_handlers import FUNCTION, function_thread, special
@@ -48,9 +47,7 @@ class FunctionMode:
         function_thread.modes.append(self)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Leave the mode.
 
         Raises:

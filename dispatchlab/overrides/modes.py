@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any, Self
 
 from dispatchlab.call.local_key_set import ForceDispatchKeyGuard, IncludeDispatchKeyGuard, excluded, included
@@ -53,9 +52,7 @@ class DispatchMode:
         _thread.stack.append((self, guard))
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Leave the mode.
 
         Raises:
@@ -69,7 +66,7 @@ class DispatchMode:
             message = f"the mode {name_of(type(self))} cannot be left here: {what}; leave modes in the reverse order"
             raise OverrideError(message)
         _thread.stack.pop()
-        guard.__exit__(kind, error, traceback)
+        guard.__exit__(*error)
 
 
 def modes() -> tuple[DispatchMode, ...]:

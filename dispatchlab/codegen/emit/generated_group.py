@@ -38,7 +38,7 @@ class Form(Enum):
     DEFAULT = auto()
     """meta, then the out variant, which dispatches anew: what every other backend falls back to."""
     PLAIN = auto()
-    """one function that somebody wrote, which does everything."""
+    """one function written by hand, which does everything."""
 
     __repr__ = member_repr
 

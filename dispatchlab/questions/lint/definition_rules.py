@@ -24,7 +24,7 @@ def _dangling(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterat
         yield Found(
             str(operator.name),
             None,
-            f"it has kernels ({_kernels(operator)}) and no def, so nobody can call it; {hint}",
+            f"it has kernels ({_kernels(operator)}) and no def, so no call can reach it; {hint}",
             tuple(kernel.debug for kernel in operator.kernels),
             mend=f'lib.impl("{near[0]}", fn, "{operator.kernels[0].key}")'
             if near
@@ -135,7 +135,7 @@ def _foreign(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterato
         of = next((other for other in others if other == Packages.TORCH or _related(other, namespace)), None)
         if of is None and _is_named_after(namespace, operator.debug):
             continue
-        whose = "PyTorch" if of == Packages.TORCH else of or "nobody in particular"
+        whose = "PyTorch" if of == Packages.TORCH else of or "no package"
         yield Found(
             str(operator.name),
             None,

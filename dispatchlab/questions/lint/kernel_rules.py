@@ -89,7 +89,7 @@ def _custom_op_without_fake(operator: RecordedOperator) -> Found:
     return Found(
         str(operator.name),
         DispatchKey.Meta,
-        f"custom_op made it at {owner(operator.debug)} and nobody called register_fake for it: torch.compile and "
+        f"custom_op made it at {owner(operator.debug)} and register_fake was not called for it: torch.compile and "
         "torch.export fail at it",
         (operator.debug,),
         cause="custom_op",

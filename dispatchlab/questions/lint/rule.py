@@ -193,7 +193,7 @@ class Subject:
         earlier: the same registry at an earlier moment, or what it should still contain; None when there is none.
         python: what packages register in Python, the newest of each slot last.
         calls: operator -> the calls that registered it, as far as they are known; a dump does not say.
-        beneath: what PyTorch itself has in Python, of a record that is laid over its registry; None where nobody knows.
+        beneath: what PyTorch itself has in Python, of a record that is laid over its registry; None where unknown.
     """
 
     recorded: Recorded

@@ -499,7 +499,7 @@ def _why_not_compared(difference: RegistryDifference) -> str:
             Known.READ: "",
             Known.NOT_RECORDED: "neither recording has read it",
             Known.NOT_FOUND: "it is not found in either PyTorch",
-            Known.NOT_IMPORTED: "nobody imported its module",
+            Known.NOT_IMPORTED: "its module was imported in neither",
         }[difference.before]
     sides = (("first", difference.before), ("second", difference.after))
     return " and ".join(f"{_KNOWN[known]} the {side}" for side, known in sides if known is not Known.READ)
