@@ -11,7 +11,7 @@ from dispatchlab.call.local_key_set import ForceDispatchKeyGuard, IncludeDispatc
 from dispatchlab.call.operators import Operator
 from dispatchlab.call.tensor_keys import PYTHON_KEYS
 from dispatchlab.call.torch_handlers import DISPATCH
-from dispatchlab.overrides.errors import OverrideError, name_of
+from dispatchlab.overrides.errors import name_of, not_innermost
 
 
 class DispatchMode:
@@ -60,11 +60,7 @@ class DispatchMode:
         """
         innermost, guard = _thread.stack[-1] if _thread.stack else (None, None)
         if innermost is not self or guard is None:
-            what = (
-                "no mode is open in this thread" if innermost is None else f"{name_of(type(innermost))} is inside of it"
-            )
-            message = f"the mode {name_of(type(self))} cannot be left here: {what}; leave modes in the reverse order"
-            raise OverrideError(message)
+            raise not_innermost(self, innermost)
         _thread.stack.pop()
         guard.__exit__(*error)
 
