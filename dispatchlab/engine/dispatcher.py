@@ -26,6 +26,7 @@ from dispatchlab.engine.listeners import Listener, Listeners, Named
 from dispatchlab.engine.lowering import LoweredRegistration, lower, register
 from dispatchlab.engine.operator_entry import OperatorEntry
 from dispatchlab.engine.primitives import RegisterDef, RegisterImpl, couple_overloads
+from dispatchlab.engine.refusals import is_refusal
 from dispatchlab.engine.semantics import SEMANTICS, Semantics, semantics_named
 from dispatchlab.engine.state import FALLBACKS, State, StateVariable, Transaction
 from dispatchlab.errors import DispatchLabError, ErrorKind, RegistrationError, no_operator
@@ -237,14 +238,14 @@ class Dispatcher:
             for text in overridden:
                 site = call_site()
                 warnings.warn_explicit(text, OverrideWarning, site.file, site.line)
-        except RegistrationError:
+        except BaseException as error:
+            if not isinstance(error, RegistrationError) or not is_refusal(error):
+                handle.release()
+                raise
             # What semantics leave of one that is refused is not to be released: the reference goes before the handle.
             self._held.pop(made, None)
             del reference
             handle.settle()
-            raise
-        except BaseException:
-            handle.release()
             raise
         finally:
             if self._postponed:
@@ -332,8 +333,8 @@ class Dispatcher:
             overridden = self._overridden(made, transaction)
             come = self._schemas(transaction, come=True)
             self._commit(transaction)
-        except RegistrationError:
-            if not self.semantics.refusal_leaves_traces:
+        except RegistrationError as error:
+            if not self.semantics.refusal_leaves_traces or not is_refusal(error):
                 self._uncouple(made)
             else:
                 come = self._schemas(transaction, come=True)

@@ -4,7 +4,8 @@
 counterexamples that were saved; `json_schema` is for editors.
 
 - scenario: a scenario as a value: registrations, what is observed, and what is claimed about their order
-- registrations: a table of fields for each kind of registration, and what can stand in them; importing kernels
+- registrations: a table of fields for each kind of registration, and what can stand in them
+- named_functions: look up the functions that kernels name, in a process of its own
 - modules: the field `modules`: what each module body registers and imports
 - import_orders: the field `imports` of a record: the orders of imports that ran, and what differed
 - python_registrations: what packages register in Python, as a kind of registration and as the field `python`
