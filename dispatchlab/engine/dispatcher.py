@@ -77,11 +77,11 @@ def _load(semantics: Semantics, fallbacks: Sequence[Fallback]) -> State:
 
 # Note [Releases that come at a bad time]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# A handle that nobody holds any more is released by the garbage collector, which runs whenever Python allocates. In a
+# A handle without a reference is released by the garbage collector, which runs whenever Python allocates. In a
 # registration of the same thread the (re-entrant) lock would let it in to change the state under its feet; in any other
-# place waiting for the lock can be a deadlock, for nobody knows which locks the interrupted code holds. So such a
-# release is queued, and whoever can have the lock without waiting runs the queue. No release stays behind: whoever
-# leaves the lock looks at the queue afterwards, and whoever queues does too.
+# place waiting for the lock can be a deadlock, for it is not known which locks the interrupted code holds. So such a
+# release is queued, and a thread that can have the lock without waiting runs the queue. No release stays behind:
+# a thread that leaves the lock looks at the queue afterwards, and a thread that queues does too.
 # Registrations from a listener come after the state has changed and are therefore let in.
 
 # Note [Interrupts]
@@ -293,7 +293,7 @@ class Dispatcher:
         self._settle()
 
     def _settle(self) -> None:
-        """Run the releases that wait, unless somebody else is going to."""
+        """Run the releases that wait, unless another thread is going to."""
         # See Note [Releases that come at a bad time] and Note [Interrupts]
         while self._postponed:
             held: list[bool] = []

@@ -142,7 +142,7 @@ class ExplorerApp(App[None]):
         self.ended_by: signal.Signals | None = None
 
     def _handle_exception(self, error: Exception) -> None:
-        """End with an error that nobody expected, for the command to report; textual would exit with 1, a verdict."""
+        """End with an unexpected error, for the command to report; textual would exit with 1, a verdict."""
         if self.is_headless:  # a test
             super()._handle_exception(error)
             return

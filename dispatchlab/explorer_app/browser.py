@@ -46,7 +46,7 @@ class PortError(DispatchLabError):
 
 
 def free_port(asked: int | None) -> int:
-    """A port that nobody listens on: the one that is asked for, or any.
+    """A port without a listener: the one that is asked for, or any.
 
     Raises:
         PortError: it cannot be used.
@@ -91,7 +91,7 @@ class _LocalServer(Server):
         """Leave logging as it is: standard output is for the address alone."""
 
     async def on_startup(self, app: web.Application) -> None:
-        """Report the address as soon as somebody listens there, which is after this."""
+        """Report the address as soon as a server listens there, which is after this."""
         self._reporting = create_task(self._report())
 
     async def _report(self) -> None:

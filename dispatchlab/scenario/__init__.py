@@ -40,24 +40,12 @@ if TYPE_CHECKING:
     from dispatchlab.scenario.scenario import Scenario, registration_names
     from dispatchlab.scenario.write import UnwritableError, scenario_text
 
-_HOME = {
-    "json_schema": ".load",
-    "load_scenario": ".load",
-    "parse_scenario": ".load",
-    "Problem": "..files.yaml_tree",
-    "ScenarioError": ".load",
-    "Replay": ".replay_file",
-    "StaleReplayError": ".replay_file",
-    "load_replay": ".replay_file",
-    "make_replay": ".replay_file",
-    "parse_replay": ".replay_file",
-    "replay_text": ".replay_file",
-    "resolve": ".replay_file",
-    "staleness": ".replay_file",
-    "Scenario": ".scenario",
-    "registration_names": ".scenario",
-    "UnwritableError": ".write",
-    "scenario_text": ".write",
+_NAMES = {
+    ".load": "json_schema load_scenario parse_scenario ScenarioError",
+    "..files.yaml_tree": "Problem",
+    ".replay_file": "Replay StaleReplayError load_replay make_replay parse_replay replay_text resolve staleness",
+    ".scenario": "Scenario registration_names",
+    ".write": "UnwritableError scenario_text",
 }
 
 __all__ = [
@@ -80,4 +68,4 @@ __all__ = [
     "staleness",
 ]
 
-__getattr__ = lazy_names(__name__, _HOME)
+__getattr__ = lazy_names(__name__, _NAMES)

@@ -20,7 +20,7 @@ class Found(NamedTuple):
     """The YAML files below a folder, in the order of their paths.
 
     Args:
-        scenarios: those that are scenarios, or that nobody recognises, which is an error when they are read.
+        scenarios: those that are scenarios, or that are not recognised, which is an error when they are read.
         others: those that are something else, and what.
     """
 

@@ -49,7 +49,7 @@ def sarif(reports: Sequence[LintReport], checkout: Checkout, *, imports: Sequenc
 
 def _run(report: LintReport, checkout: Checkout, imports: Sequence[str]) -> dict[str, object]:
     driver = {"name": "dispatchlab", "version": __version__, "rules": [_rule(rule) for rule in RULES]}
-    name = "/".join(("dispatchlab", _name_of(report.source, checkout), *imports))
+    name = "/".join(("dispatchlab", checkout.find(report.source) or Path(report.source).name, *imports))
     return {
         "tool": {"driver": driver},
         "automationDetails": {"id": f"{name}/"},
@@ -62,17 +62,13 @@ def _run(report: LintReport, checkout: Checkout, imports: Sequence[str]) -> dict
     }
 
 
-def _name_of(source: str, checkout: Checkout) -> str:
-    return checkout.find(source) or Path(source).name
-
-
 def _rule(rule: Rule) -> dict[str, object]:
     return {
         "id": rule.code,
         "name": "".join(word.capitalize() for word in rule.name.split("-")),
         "shortDescription": {"text": rule.what},
         "fullDescription": {"text": rule.why},
-        "help": {"text": f"{rule.mend}\n\nWhat it cannot know: {rule.unknown}", "markdown": rule.page()},
+        "help": {"text": f"{rule.mend}\n\nWhat it cannot know: {rule.unknown}", "markdown": rule.page},
         "defaultConfiguration": {"level": _LEVELS[rule.level]},
     }
 
