@@ -255,7 +255,7 @@ def _watch_imports(packages: Sequence[str]) -> _WatchedImports:
     version = str(torch().__version__)
     roots = package_roots()
     before, fallbacks = all_dumps(), read_fallbacks(fallback_rows())
-    modules, functions = ModuleWatch(packages, roots), ReplacedFunctions(roots)
+    modules, functions = ModuleWatch(packages, roots, before), ReplacedFunctions(roots)
     python = PythonWatch(roots, modules.wrote)
     reads = ReadWatch(modules.running, roots, packages, lambda: python.modules, modules.registered)
     with RegistrationWatch(modules.registered) as calls, python, modules:
