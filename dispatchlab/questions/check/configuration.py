@@ -103,7 +103,8 @@ class _Table:
     def line_of(self, key: str) -> int:
         """The line of a key; that of the table where it is not found."""
         lines = self.text.splitlines()
-        start = re.compile(rf"^\s*(?:\[?\s*tool\s*\.\s*dispatchlab\s*\.\s*)?[\"']?{re.escape(key)}[\"']?\s*[=.\]]")
+        parts = r"^\s*\[?\s*(?:tool\s*\.\s*)?(?:dispatchlab\s*\.\s*)?"
+        start = re.compile(rf"{parts}[\"']?{re.escape(key)}[\"']?\s*[=.\]]")
         return next(
             (at for at, line in enumerate(lines[self.header :], self.header + 1) if start.match(line)), self.header
         )

@@ -104,7 +104,7 @@ KINDS: Mapping[str, Kind] = {
 
 
 def name_of(code: str) -> str:
-    """The code and the name of a kind of findings: `DL004 NAME`; the code alone where that says it."""
+    """The code and the name of a kind of findings: `DLnnn NAME`; the code alone where that says it."""
     return code if code in KINDS else f"{code} {rule_named(code).name}"
 
 

@@ -11,7 +11,7 @@ from dispatchlab.prover.result import Verdict
 from dispatchlab.questions.lint.debug_text import sites_in
 from dispatchlab.questions.lint.rule import LEVELS, Finding, FindingGroup, Identity, Level, LintReport, grouped
 from dispatchlab.questions.order.report import Report
-from dispatchlab.questions.readiness.operator_readiness import Aspect, Readiness
+from dispatchlab.questions.readiness.operator_readiness import Readiness
 from dispatchlab.questions.record.check_record import RecordCheck
 from dispatchlab.questions.upgrade.package_changes import PackageUpgrade
 
@@ -120,16 +120,36 @@ _DECIDED = (Verdict.ORDER_INDEPENDENT, Verdict.ORDER_DEPENDENT, Verdict.NO_VIOLA
 
 
 def _once(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The findings without those that another question has, too."""
+    """The findings without those that another question says better.
+
+    A gap is left out that lint has, too: one call closes both. So is what lint only informs of where the order of the
+    same lines matters.
+    """
     every = tuple(findings)
-    without_fake = {finding.operator for finding in every if finding.code == "DL006"}
-    depends = {(finding.operator, _lines(finding)) for finding in every if finding.code == Question.ORDER}
+    closed = {
+        (one.operator, _function(one)) for one in every if _is_of_lint(one) and one.level is not Level.INFORMATION
+    }
+    depends = {(one.operator, _lines(one)) for one in every if one.code == Question.ORDER and one.level is Level.ERROR}
     return tuple(
-        finding
-        for finding in every
-        if not (finding.code == f"{Question.READINESS}-{Aspect.FAKE}" and finding.operator in without_fake)
-        and not (finding.code == "DL002" and (finding.operator, _lines(finding)) in depends)
+        one
+        for one in every
+        if not (one.code.startswith(Question.READINESS) and (one.operator, _function(one)) in closed)
+        and not (
+            _is_of_lint(one)
+            and one.level is Level.INFORMATION
+            and one.owners
+            and (one.operator, _lines(one)) in depends
+        )
     )
+
+
+def _is_of_lint(finding: Finding) -> bool:
+    return finding.code.partition("-")[0] not in frozenset(map(str, Question))
+
+
+def _function(finding: Finding) -> str:
+    """The function of the call that fixes it; the whole text where that is no call."""
+    return finding.mend.partition("(")[0] or finding.code
 
 
 def _lines(finding: Finding) -> frozenset[tuple[str, int]]:
