@@ -38,20 +38,36 @@ class Checkout:
 
 def find_checkout(start: Path) -> Checkout:
     """The checkout around a folder: the nearest folder upwards with a project's file, else the folder itself."""
+    root = _root(start)
+    source = _source(root)
+    named = [name for name in _names_of(_distribution(root)) if _is_module(source, name)]
+    modules = tuple(dict.fromkeys([*named, *_packages(source)]))
+    return Checkout(root, modules, bool(named) or len(modules) == 1, source)
+
+
+def source_folder(start: Path) -> Path:
+    """The folder that has the modules of the checkout around a folder."""
+    return _source(_root(start))
+
+
+def _root(start: Path) -> Path:
     start = start.resolve()
-    root = next(
+    return next(
         (folder for folder in (start, *start.parents) if any((folder / name).is_file() for name in ROOT_FILES)), start
     )
-    source = root / "src" if (root / "src").is_dir() else root
-    names = _names_of(_distribution(root))
-    named = [name for name in names if _is_module(source, name)]
-    others = sorted(
+
+
+def _source(root: Path) -> Path:
+    folders = [folder for folder in (root / "src", root / "python") if folder.is_dir()]  # `src` may be that of Rust
+    return next((folder for folder in folders if _packages(folder)), (root / "src") if root / "src" in folders else root)
+
+
+def _packages(source: Path) -> list[str]:
+    return sorted(
         path.parent.name
         for path in source.glob("*/__init__.py")
         if path.parent.name not in _NO_PACKAGES and path.parent.name.isidentifier()
     )
-    modules = tuple(dict.fromkeys([*named, *others]))
-    return Checkout(root, modules, bool(named) or len(modules) == 1, source)
 
 
 def _distribution(root: Path) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dispatchlab.commands.output import note, out
+from dispatchlab.commands.output import exit_with, note, out
 
 
 @click.command()
@@ -19,10 +19,13 @@ from dispatchlab.commands.output import note, out
 def init(*, module: str | None, ci: str | None, force: bool, dry_run: bool) -> None:
     """Set up dispatchlab in the checkout of a package, the one that contains the current folder.
 
-    Records what importing MODULE registers, in a process of its own, as a first scenario with its golden file; names
-    the folder in pytest's configuration; and writes a CI workflow. A file that exists is kept. MODULE is by default the
-    one that has the name of the project. Without PyTorch, or when nothing is registered, the first scenario is an
-    example.
+    Records what importing MODULE registers, in a process of its own, as a first scenario with its golden file, below
+    the tests; names the folder in pytest's configuration; and writes a CI workflow. A file that exists is kept. MODULE
+    is by default the one that has the name of the project. Without PyTorch, or when nothing is registered, the first
+    scenario is an example.
+
+    Exit codes: 0; 1 when the order of the registrations matters, and then the test of the scenario fails, too, until
+    its file says `expect: order-dependent`.
 
     \b
     Examples:
@@ -51,3 +54,4 @@ def init(*, module: str | None, ci: str | None, force: bool, dry_run: bool) -> N
     out(plan_text(planned, dry_run=dry_run))
     for text in planned.notes:
         note(f"note: {text}")
+    exit_with(0 if planned.dependent is None else 1)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dispatchlab.adopt.doctor import FEATURES, diagnose
-from dispatchlab.adopt.first_files import FOLDER
+from dispatchlab.adopt.first_files import FOLDER  # at the top, for the sake of CONFTEST
 from dispatchlab.pytorch.worker.engine import LiveEngine
 from tests.plugin_options import PLUGIN_OPTIONS
 
