@@ -133,6 +133,7 @@ def call_blocks(call: CallExplanation, *, no_answer: str = "", under: ModeExplan
     if no_answer:
         yield from (Line(no_answer), Line())
     yield Line(call.schema)
+    yield Line(("runs: ", *_path(call)))
     arguments = [argument_text(argument) for argument in call.arguments] or ["none that decides the dispatch"]
     yield Section("arguments", _indented(arguments))
     yield Line("the thread")
