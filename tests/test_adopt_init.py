@@ -11,7 +11,7 @@ import pytest
 
 from dispatchlab.adopt import first_files
 from dispatchlab.adopt.checkout import find_checkout
-from dispatchlab.adopt.first_files import NothingToRecordError, Recorded
+from dispatchlab.adopt.first_files import NothingToRecordError
 from dispatchlab.adopt.pytest_option import ConfigEditError, pytest_config
 from dispatchlab.pytorch.bridge.torch import ImportFailedError, TorchMissingError
 from dispatchlab.questions.order.golden import golden
@@ -37,7 +37,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "my_package").mkdir()
     (tmp_path / "my_package" / "__init__.py").write_text("")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(first_files, "record_module", lambda name, source: Recorded(RECORD, installed=True))
+    monkeypatch.setattr(first_files, "record_module", lambda name: RECORD)
     return tmp_path
 
 
@@ -79,7 +79,7 @@ def test_it_writes_a_scenario_its_golden_file_and_the_options(checkout: Path) ->
 def test_a_second_run_writes_nothing(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run("init", "--ci", "github")
     before = files(checkout)
-    monkeypatch.setattr(first_files, "record_module", lambda name, source: pytest.fail("it was recorded again"))
+    monkeypatch.setattr(first_files, "record_module", lambda name: pytest.fail("it was recorded again"))
     again = run("init", "--ci", "github")
     assert (again.exit_code, files(checkout)) == (0, before)
     assert again.stdout.count("  kept  ") == len(before) - 1 == 4
@@ -116,7 +116,7 @@ def test_what_exists_is_kept_unless_forced(checkout: Path) -> None:
 def test_registrations_whose_order_matters_are_said_loudly_and_accepted_by_name_alone(
     checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(first_files, "record_module", lambda name, source: Recorded(TWO_AT_ONE_KEY, installed=True))
+    monkeypatch.setattr(first_files, "record_module", lambda name: TWO_AT_ONE_KEY)
     for _ in range(2):  # written, and kept
         result = run("init")
         assert result.exit_code == 1
@@ -141,7 +141,7 @@ def test_registrations_whose_order_matters_are_said_loudly_and_accepted_by_name_
 def test_without_a_record_the_scenario_is_an_example_and_the_reason_is_said(
     checkout: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, reason: str
 ) -> None:
-    def fail(name: str, source: Path) -> Recorded:
+    def fail(name: str) -> str:
         raise error
 
     monkeypatch.setattr(first_files, "record_module", fail)
@@ -156,18 +156,8 @@ def test_without_a_record_the_scenario_is_an_example_and_the_reason_is_said(
     assert "lint live" not in (checkout / ".github" / "workflows" / "dispatchlab.yml").read_text()
 
 
-def test_a_package_that_is_not_installed_is_recorded_and_not_compared_later(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(first_files, "record_module", lambda name, source: Recorded(RECORD, installed=False))
-    result = run("init")
-    assert result.exit_code == 0
-    assert "note: my_package is not installed, so pytest does not compare the record" in result.stderr
-    assert "dispatchlab_records" not in (checkout / "pyproject.toml").read_text()
-
-
 def test_a_module_that_is_named_must_be_recorded(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(name: str, source: Path) -> Recorded:
+    def fail(name: str) -> str:
         raise ImportFailedError(name, "ImportError: x")
 
     monkeypatch.setattr(first_files, "record_module", fail)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
+from collections.abc import Iterator
 from configparser import ConfigParser
 from configparser import Error as IniError
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,9 +48,19 @@ def find_checkout(start: Path) -> Checkout:
     return Checkout(root, modules, bool(named) or len(modules) == 1, source)
 
 
-def source_folder(start: Path) -> Path:
-    """The folder that has the modules of the checkout around a folder."""
-    return _source(_root(start))
+@contextmanager
+def reachable(start: Path) -> Iterator[None]:
+    """Let the modules of the checkout around a folder be imported meanwhile, after all that is installed."""
+    folder = str(_source(_root(start)))
+    if folder in sys.path:
+        yield
+        return
+    sys.path.append(folder)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):
+            sys.path.remove(folder)
 
 
 def _root(start: Path) -> Path:

@@ -7,7 +7,6 @@ edited where the options are not set yet. Planned twice, the second plan has not
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,19 +54,6 @@ class NothingToRecordError(DispatchLabError):
     module: str
 
     template = "importing {module} registers nothing; name the module that registers, such as {module}.ops"
-
-
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """What importing a module registers.
-
-    Args:
-        text: the scenario.
-        installed: whether the module can be imported anywhere, as pytest has to; else only from the checkout.
-    """
-
-    text: str
-    installed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +110,7 @@ def plan(
     checkout: Checkout,
     module: str | None,
     *,
-    record: Callable[[str], Recorded],
+    record: Callable[[str], str],
     golden: Callable[[Scenario], tuple[Report, str]],
     ci: bool,
     force: bool,
@@ -153,9 +139,9 @@ def plan(
         scenario_file = PlannedFile(existing, "keep", _read(root / existing), "the first scenario")
         name = name if Path(existing).stem == name else None
     else:
-        name, text, installed = _first_scenario(checkout, name, record, notes, required=module is not None)
+        name, text = _first_scenario(checkout, name, record, notes, required=module is not None)
         path = f"{folder}/{name or EXAMPLE}.yaml"
-        checked = path if installed else None
+        checked = path if name else None
         what = "what importing the package registers" if name else "an example"
         scenario_file = _planned(root, path, marked(text, FileKind.SCENARIO, path), what, force)
     path = scenario_file.path
@@ -196,7 +182,7 @@ def _option(root: Path, config: PytestConfig, folder: str, expect: str, record: 
         config: the configuration.
         folder: the folder of scenarios.
         expect: the folder of golden files.
-        record: the record that pytest compares with what is registered then; None when it cannot.
+        record: the record that pytest compares with what is registered then; None when there is none.
     """
     values = config.values()
     missing: dict[str, str | list[str]] = {}
@@ -222,24 +208,20 @@ def _existing(root: Path, folder: str, name: str | None) -> str | None:
 
 
 def _first_scenario(
-    checkout: Checkout, name: str | None, record: Callable[[str], Recorded], notes: list[str], *, required: bool
-) -> tuple[str | None, str, bool]:
-    """The module that was recorded, its scenario, and whether it is installed; the example, when there is nothing."""
+    checkout: Checkout, name: str | None, record: Callable[[str], str], notes: list[str], *, required: bool
+) -> tuple[str | None, str]:
+    """The module that was recorded, and its scenario; the example, when there is nothing."""
     try:
         if name is None:
             raise ModuleNotClearError(str(checkout.root), checkout.modules)
-        found = record(name)
+        return name, record(name)
     except DispatchLabError as error:
         if required:
             raise
         reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         notes.append(f"the first scenario is an example, and not a record of your package: {reason}")
         notes.append("once that works: dispatchlab init MODULE")
-        return None, demo_text(), False
-    if not found.installed:
-        notes.append(f"{name} is not installed, so pytest does not compare the record with what it registers")
-        notes.append("to have that: pip install -e . and dispatchlab init --force")
-    return name, found.text, found.installed
+        return None, demo_text()
 
 
 def _planned(root: Path, path: str, text: str, what: str, force: bool) -> PlannedFile:  # noqa: FBT001  of this module
@@ -259,33 +241,17 @@ def _read(path: Path) -> str:
         raise WriteError(str(path), error.strerror or str(error)) from None
 
 
-def record_module(module: str, source: Path) -> Recorded:
-    """Record what a module registers, in a process of its own, where it is found as installed or in the checkout.
+def record_module(module: str) -> str:
+    """Record what a module registers, in a process of its own: the text of a scenario.
 
     Args:
         module: the module.
-        source: the folder of the checkout that has it, for when it is not installed.
 
     Raises:
         TorchMissingError: there is no PyTorch.
         ImportFailedError: it cannot be imported.
         NothingToRecordError: it registers nothing.
     """
-    from dispatchlab.pytorch.bridge.torch import ImportFailedError
-
-    try:
-        return Recorded(_recorded(module), installed=True)
-    except ImportFailedError as error:
-        if str(source) in sys.path or not re.search(r"ModuleNotFoundError|has no attribute", error.reason):
-            raise
-    sys.path.append(str(source))
-    try:
-        return Recorded(_recorded(module), installed=False)
-    finally:
-        sys.path.remove(str(source))
-
-
-def _recorded(module: str) -> str:
     from dispatchlab.sources.recorded_packages import recorded_packages
 
     found = recorded_packages((module,))

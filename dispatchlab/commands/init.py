@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from dispatchlab.commands.options import reach_checkout
 from dispatchlab.commands.output import exit_with, note, out
 
 
@@ -16,7 +17,8 @@ from dispatchlab.commands.output import exit_with, note, out
 )
 @click.option("--force", is_flag=True, help="Replace files that exist. pytest's configuration is edited in any case.")
 @click.option("--dry-run", is_flag=True, help="Show what would be written, and write nothing.")
-def init(*, module: str | None, ci: str | None, force: bool, dry_run: bool) -> None:
+@click.pass_context
+def init(context: click.Context, /, *, module: str | None, ci: str | None, force: bool, dry_run: bool) -> None:
     """Set up dispatchlab in the checkout of a package, the one that contains the current folder.
 
     Records what importing MODULE registers, in a process of its own, as a first scenario with its golden file, below
@@ -40,11 +42,12 @@ def init(*, module: str | None, ci: str | None, force: bool, dry_run: bool) -> N
     from dispatchlab.adopt.init_text import plan_text
     from dispatchlab.questions.order.golden import golden
 
+    reach_checkout(context)
     checkout = find_checkout(Path.cwd())
     planned = first_files.plan(
         checkout,
         module,
-        record=lambda name: first_files.record_module(name, checkout.source),
+        record=first_files.record_module,
         golden=golden,
         ci=ci == "github" or (ci is None and (checkout.root / ".github").is_dir()),
         force=force,

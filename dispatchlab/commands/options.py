@@ -79,12 +79,9 @@ def reach_checkout(context: click.Context) -> None:
     """Let what is imported until the command ends be found in the checkout around this folder, after all else."""
     from pathlib import Path
 
-    from dispatchlab.adopt.checkout import source_folder
+    from dispatchlab.adopt.checkout import reachable
 
-    folder = str(source_folder(Path.cwd()))
-    if folder not in sys.path:
-        sys.path.append(folder)
-        context.call_on_close(lambda: sys.path.remove(folder))
+    context.with_resource(reachable(Path.cwd()))
 
 
 def _live_with_package(text: str, param: click.Parameter | None, context: click.Context) -> str:
