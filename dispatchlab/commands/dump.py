@@ -80,8 +80,8 @@ class DumpOptions(NamedTuple):
     "source",
     metavar="SOURCE",
     type=SOURCE,
-    help="Read a scenario, a recorded registry, or a bundled one by its name. Default: that of the "
-    "installed PyTorch, or the newest.",
+    help="Read a scenario, a recorded registry, a bundled one by its name, `live`, or a package. Default: the bundled "
+    "registry of the installed PyTorch, or the newest.",
 )
 @click.option(
     "--after",

@@ -256,7 +256,7 @@ class _SandboxDrive:
                 return Ending(Verdict.INCOMPLETE, reasons=(self._stopped,))
             walk.ended(run)
             if pair is not None:
-                return self._conclude(pair)
+                return Ending(*conclude(self._sessions, self._walk.count, pair, order=self._walk.order))
             self._taken += len(self._steps)
             self._steps = []
         return Ending(Verdict.NO_VIOLATION_FOUND)
@@ -325,9 +325,6 @@ class _SandboxDrive:
         observations.asymmetric |= part.asymmetric
         for mask, refusals in part.refused.items():
             observations.refused.setdefault(mask, {}).update(refusals)
-
-    def _conclude(self, pair: Pair) -> Ending:
-        return Ending(*conclude(self._sessions, self._walk.count, pair, order=self._walk.order))
 
     def crashed(self, crash: EngineCrashed) -> Ending:
         steps = tuple(self._steps)

@@ -6,7 +6,7 @@ See Note [What a proof rests on].
 # Note [What a proof rests on]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 # A graph walk proves something of a state space: of its states, and of its equality, by which they are merged. Whether
-# the space does what the engine does, nobody has looked at by then; nor whether two states that are equal have the same
+# the space does what the engine does has not been looked at by then, nor whether two equal states have the same
 # future. So random sequences run in fresh sandboxes, and on states that are not merged, step by step. A sandbox that
 # shows something else than the states do is `nondeterministic`: the engine gives two answers to one sequence. Two
 # sequences to one set that look different in sandboxes are a counterexample that the equality has hidden. Each sequence

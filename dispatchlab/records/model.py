@@ -68,7 +68,7 @@ class RecordedOperator:
 
     Args:
         name: the operator.
-        schema: its schema as the dispatcher prints it; None for kernels that dangle because nobody defined it.
+        schema: its schema as the dispatcher prints it; None for kernels that dangle because it has no def.
         debug: where the def comes from; empty without one.
         alias: the alias kind of the def; None when it was left at upstream's default, and without a def.
         tags: names of tags.
@@ -178,7 +178,7 @@ def read_fallbacks(table: str) -> tuple[RecordedFallback, ...]:
 
 
 def name_of(text: str) -> OperatorName:
-    """The operator that a recorded name means; its parts may be words that nobody could write in a schema."""
+    """The operator that a recorded name means; its parts may be words that no schema can have."""
     namespace, _, rest = text.rpartition("::")
     name, _, overload = rest.partition(".")
     return OperatorName(namespace, name, overload)

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 #
 # The values of an entry are those of the def, which is the first of every operator, `[schema without the name, alias
 # kind, [tag...]]`, of a kernel, `[key, inferred schema, flags]`, or of a registration of Python, `[registry, key,
-# function, import, active]`. Whoever asks for no Python layer reads none of it.
+# function, import, active]`. A reader of no Python layer reads none of it.
 
 FORMAT = 4
 """The version of the format; it changes whenever an older reader would misread a file."""

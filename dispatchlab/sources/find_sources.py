@@ -287,7 +287,7 @@ def own_operators(recorded: Recorded, source: str) -> Difference:
 
     For a record of packages it is the registry that the record stands on. Everything is its own where there is no such
     registry, in a bundled registry itself, and where a backend fallback differs, which concerns every operator. Left
-    out is what PyTorch registers for itself when a part of it is first used, where nobody else changed the operator.
+    out is what PyTorch registers for itself when a part of it is first used, where no package changed the operator.
     """
     from dispatchlab.records.builds import bundled_for, without_kernels_elsewhere
     from dispatchlab.records.overlay import Overlay

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from itertools import count
 from typing import NamedTuple
 
 from dispatchlab._gc_pause import collector_paused
@@ -107,13 +108,13 @@ def record_moments(imports: Iterable[str]) -> RegistryMoments:
     imported = tuple(imports)
     with collector_paused():  # else what nobody keeps may go unseen, or while it is being read
         before = record_registry()
-        after = _sharing(record_registry(imported), before)
+        after = sharing(record_registry(imported), before)
         gc.collect()
-        kept = _sharing(record_registry(imported), after)
+        kept = sharing(record_registry(imported), after)
         return RegistryMoments(before, after, kept, called_functions())
 
 
-def _sharing(registry: Registry, earlier: Registry) -> Registry:
+def sharing(registry: Registry, earlier: Registry) -> Registry:
     """An equal registry that has the operators of an earlier one where they are equal, so that it costs little."""
     known = {operator.name: operator for operator in earlier}
     shared = tuple(
@@ -134,6 +135,9 @@ def all_dumps() -> dict[str, str]:
     return {name: dump(name) for name in _names()}
 
 
+_untouched = count()
+
+
 class UntouchedOperator:
     """An operator of our own that has no kernel, so that its table shows the backend fallbacks alone.
 
@@ -141,12 +145,13 @@ class UntouchedOperator:
     """
 
     def __init__(self) -> None:
+        self._name = f"untouched_{next(_untouched)}"  # there may be several at a time
         self._library = bindings()._dispatch_library("FRAGMENT", FALLBACK_ROWS, "")
-        self._library.define("untouched() -> ()", "")
+        self._library.define(f"{self._name}() -> ()", "")
 
     def rows(self) -> str:
         """The rows that the backend fallbacks fill now, as a table prints them."""
-        return str(bindings()._dispatch_dump_table(f"{FALLBACK_ROWS}::untouched"))
+        return str(bindings()._dispatch_dump_table(f"{FALLBACK_ROWS}::{self._name}"))
 
     def close(self) -> None:
         """Take the operator away; a second time is harmless."""

@@ -8,10 +8,16 @@ from typing import TYPE_CHECKING
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.dump_format import Provenance
-from dispatchlab.model.packet import NoOverloadError, Packet, PacketCall, PacketOverload
+from dispatchlab.model.packet import NoOverloadError, Packet, PacketCall, PacketOverload, SeveralTakeItError
 from dispatchlab.model.profile import version_of
+from dispatchlab.model.schema_types import OptionalType
 from dispatchlab.questions.dump.inspect_operators import Inspection, inspect_operator
-from dispatchlab.questions.explain.argument_specs import ArgumentSpec, Described, describe_arguments
+from dispatchlab.questions.explain.argument_specs import (
+    ArgumentSpec,
+    ArgumentSpecError,
+    Described,
+    describe_arguments,
+)
 from dispatchlab.questions.explain.hops import explain, schema_of, thread_keys
 from dispatchlab.questions.explain.mode_facts import MODES
 from dispatchlab.questions.explain.result import CallExplanation, ModeExplanation
@@ -114,10 +120,13 @@ def explain_operator(
     given = _given(inspection, arguments, call=call)
     try:
         inspection, packet_call = _one_of(inspection, given)
-    except NoOverloadError:
+    except (NoOverloadError, SeveralTakeItError):
         if call or inspection.packet is None:
             raise
-        raise AmbiguousOperatorError(operator, tuple(each.name for each in inspection.packet.overloads)) from None
+        inspection, given, packet_call = _fitting(operator, arguments, inspection), None, None
+        if report is not None:
+            fits = inspection.snapshots[0].operator
+            report(f"note: {operator} is taken as {fits}, the one overload that fits these arguments")
     operator = str(inspection.snapshots[0].operator)
     described = _described(inspection, arguments, given)
     if chosen:
@@ -167,6 +176,30 @@ def _python_layer(inspection: Inspection, registries: tuple[str, ...]) -> Python
     if missing:
         raise NoPythonRecordError(inspection.source, f"lacks what Python keeps in {', '.join(missing)}")
     return layer
+
+
+def _fitting(operator: str, arguments: Sequence[ArgumentSpec], all_of_them: Inspection) -> Inspection:
+    """The one overload whose tensors are as many as were described; raises where it is none or several."""
+    fitting = []
+    for snapshot in all_of_them.snapshots:
+        schema = schema_of(all_of_them.view(snapshot.operator))
+        try:
+            described = describe_arguments(schema, arguments, privateuse1=all_of_them.privateuse1)
+        except ArgumentSpecError:
+            continue
+        named = {str(spec).partition("=")[0] for spec in arguments if "=" in str(spec)}
+        deciding = {one.name for one in described.arguments}
+        needed = [
+            argument
+            for argument in schema.arguments
+            if argument.name in deciding and argument.default is None and not isinstance(argument.type, OptionalType)
+        ]
+        said = len(arguments) - len(named - deciding)
+        if 0 < said >= len(needed) and all(not one.kwarg_only or one.name in named for one in needed):
+            fitting.append(snapshot)
+    if len(fitting) != 1:
+        raise AmbiguousOperatorError(operator, tuple(str(each.operator) for each in all_of_them.snapshots))
+    return all_of_them._replace(snapshots=tuple(fitting), packet=None)
 
 
 def _given(inspection: Inspection, arguments: Sequence[ArgumentSpec], *, call: bool) -> Given | None:
