@@ -43,12 +43,12 @@ from dispatchlab.model.keys import DispatchKey
 from dispatchlab.questions.upgrade.backend_changes import BackendUpgrade
 from dispatchlab.questions.upgrade.compare_sources import Side, UpgradeReport
 from dispatchlab.questions.upgrade.lines import (
+    PYTHON_KINDS,
     change_texts,
     cxx_summary,
     find_text,
     held_text,
     python_function_texts,
-    python_kind_text,
     python_row_text,
     python_summary,
     summary_rows,
@@ -210,7 +210,7 @@ def _python(found: PythonDiff) -> Iterator[b.Section]:
             b.Cell(one.registry, "name"),
             b.Cell(one.operator, "name"),
             one.key,
-            python_kind_text(one),
+            PYTHON_KINDS[one.kind].one,
             b.Cell(b.Stack(python_function_texts(one)), "code"),
         )
         for one in found.changes
