@@ -8,8 +8,12 @@ import time
 
 from benchmarks.workloads import FOO, many_operators, sixteen, upstreams_five
 from dispatchlab.engine.lab_engine import LabEngine
+from dispatchlab.prover.all_orders import AllOrders
+from dispatchlab.prover.driver import explore_walk
 from dispatchlab.prover.explore import explore
+from dispatchlab.prover.limits import Watch
 from dispatchlab.prover.result import Verdict
+from dispatchlab.prover.run_sequence import on_sandboxes
 from dispatchlab.prover.walk_options import WalkOptions
 
 
@@ -41,7 +45,8 @@ class Explore:
 
     def track_orders_to_graph(self) -> float:
         """How many times longer upstream's n!·n! sequences take than the graph, in one run; wanted: 100 or more."""
-        orders = explore(LabEngine(), upstreams_five(), [FOO], WalkOptions(walk="orders"))
+        sandboxes = on_sandboxes(LabEngine(), upstreams_five(), [FOO])
+        orders = explore_walk(AllOrders(5), sandboxes, watch=Watch(WalkOptions()))
         graph = explore(LabEngine(), upstreams_five(), [FOO])
         assert (orders.edges, graph.edges) == (144_000, 160)
         return orders.elapsed_s / graph.elapsed_s

@@ -226,6 +226,7 @@ class ScenarioItem(_Item):
         """Fail when the verdict is not what is expected, or the golden file does not hold what is shown."""
         from dataclasses import replace
 
+        from dispatchlab.prover.result import Verdict
         from dispatchlab.questions.order.blocks import report_view
         from dispatchlab.questions.order.golden import golden
         from dispatchlab.scenario.load import load_scenario
@@ -236,7 +237,10 @@ class ScenarioItem(_Item):
         scenario = load_scenario(self.path, allow_import=bool(self.config.getini(_ALLOW_IMPORT)))
         report, actual = golden(replace(scenario, file=self._shown(self.path)))
         if not report.as_expected:
-            raise GoldenError(f"expected: {report.expected}\n\n{report_view(report).text()}")
+            verdict = report.exploration.verdict
+            accept = f"or accept it: write `expect: {verdict}` into {self._shown(self.path)}\n"
+            shown = report_view(report).text() + (accept if verdict is Verdict.ORDER_DEPENDENT else "")
+            raise GoldenError(f"expected: {report.expected}\n\n{shown}")
         self._compare(actual)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
@@ -291,12 +295,14 @@ class RecordItem(_Item):
 
     def runtest(self) -> None:
         """Fail when something else is registered; without PyTorch, skip."""
+        from dispatchlab.adopt.checkout import reachable
         from dispatchlab.pytorch.bridge.torch import TorchMissingError
         from dispatchlab.questions.record.blocks import check_view
         from dispatchlab.questions.record.check_record import check_record
 
         try:
-            found = check_record(str(self.path), name=self._shown(self.path))
+            with reachable(self.config.rootpath):
+                found = check_record(str(self.path), name=self._shown(self.path))
         except TorchMissingError as error:
             pytest.skip(str(error))
         if found.is_same:

@@ -219,6 +219,8 @@ def read_bytes(path: str | os.PathLike[str], kind: FileKind) -> bytes:
 
 def _missing(path: Path) -> Problem:
     folder = path.parent
+    if path.is_symlink():
+        return Problem(str(path), f"it is a link to {os.readlink(path)}, which is not there", "")
     try:
         names = sorted(entry.name for entry in folder.iterdir())
     except OSError:

@@ -121,6 +121,7 @@ def call_blocks(
     if no_answer:
         yield from (b.Line(no_answer), b.Line())
     yield b.Line(call.schema)
+    yield b.Line(("runs: ", *_path(call)))
     arguments = [argument_text(argument) for argument in call.arguments] or ["none that decides the dispatch"]
     yield b.Section("arguments", _indented(arguments))
     yield b.Line("the thread")

@@ -103,19 +103,21 @@ class PackageUpgrade:
         return bool(now or self.dangling or self.schemas or self.kernels or self.others)
 
 
-def package_upgrade(before: Recorded, after: Recorded, models: tuple[Model, Model], source: str) -> PackageUpgrade:
+def package_upgrade(
+    before: Recorded, after: Recorded, models: tuple[Model, Model], source: str | Scenario
+) -> PackageUpgrade:
     """Replay the registrations of a package on both registries.
 
     Args:
         before: the first registry.
         after: the second.
         models: the dispatchers that they are read under.
-        source: the scenario or recording.
+        source: the scenario or recording, or its file.
 
     Raises:
         DispatchLabError: the scenario cannot be used.
     """
-    scenario = load_scenario(source)
+    scenario = load_scenario(source) if isinstance(source, str) else source
     # A recording holds the defs of PyTorch's operators that it names, so that it can be explored by itself.
     foundations = foundations_in(scenario, registry_of_scenario(scenario) or before)
     registrations = [one for at, one in enumerate(scenario.registrations) if at not in foundations]
@@ -130,7 +132,7 @@ def package_upgrade(before: Recorded, after: Recorded, models: tuple[Model, Mode
         change for name in names if name not in dangling for change in _other_kernels(name, first, second, common)
     ]
     return PackageUpgrade(
-        source,
+        scenario.file,
         len(registrations),
         len(names),
         tuple(
