@@ -131,15 +131,6 @@ class Footprints(Protocol):
 
 
 @runtime_checkable
-class HasPlainStates(Protocol):
-    """A state space that is made for long walks, and has the same states in a form that a few steps make sooner."""
-
-    @property
-    def plain(self) -> StateSpace[Any]:
-        """The same states; what is touched counts for both."""
-
-
-@runtime_checkable
 class HasLifetimes(Protocol):
     """A state space or a session with registrations that no step releases; without it every one can be released."""
 
