@@ -118,7 +118,7 @@ def _(value: Side) -> dict[str, object]:
 
 
 def upgrade_page(report: UpgradeReport) -> b.Page:
-    """What an upgrade means, for everybody, for a backend or for a package."""
+    """What an upgrade means, at large, for a backend or for a package."""
     before, after = report.before, report.after
     sides = (
         ("before", f"PyTorch {before.torch}, {before.operators:,} operators, by the model {before.model.name}"),
