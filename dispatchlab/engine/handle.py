@@ -17,8 +17,8 @@ class RegistrationHandle:
     <RegistrationHandle released claim test (a.cpp:1)>
 
     Args:
-        undo: releases the registration, and does nothing when that is done: several threads may call it, and one that was
-            interrupted calls it again.
+        undo: releases the registration, and does nothing when that is done: several threads may call it, and one that
+            was interrupted calls it again.
         what: what was registered, for `repr`.
         forget: the same for a handle without a reference; it must not wait for another thread. `undo` when left out.
         home: the handles among which it is while the registration is in force.
