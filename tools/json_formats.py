@@ -71,6 +71,7 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
     "explain": (
         ("explain", "aten::add.Tensor", "--arg", "cpu", "--from", "torch-2.13", "--mode", "fake"),
         ("explain", "aten::add.Tensor", "--arg", "cpu", "--from", "torch-2.13", "--mode", "export"),
+        ("explain", "aten::mean", "cpu", "1", "--from", "torch-2.13"),
     ),
     "codegen --registrations": (
         (
@@ -138,6 +139,7 @@ MEANINGS = {
     "unexplored": "how many registrations of Python there are besides that were not explored",
     "overwritten": "how many of these a later one has taken the place of",
     "imports": "of a record, an object with ran, of, findings and open: the orders of imports that ran; else null",
+    "packet_call": "of a call, the overloads that it tried; else null",
     "dump: packet": "of a name without overload that has several, how a call tries them; else null",
     "standing": "what the verdict stands on, sentences: the model, and of a record how many orders of imports ran",
     "registration_texts": "what each registration is, in the order of the file",
