@@ -43,7 +43,13 @@ class HelpContext(click.Context):
 def short_help_option(command: _Command) -> _Command:
     """`-h`."""
     return click.option(
-        "-h", is_flag=True, is_eager=True, expose_value=False, callback=_print_short, help="Show a short help and exit."
+        "-h",
+        "short_help",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_print_short,
+        help="Show a short help and exit.",
     )(command)
 
 

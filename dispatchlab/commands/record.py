@@ -119,9 +119,7 @@ def record(
         note(f"{file}: {line}")
 
 
-def _check(
-    file: str, packages: tuple[str, ...], format: Literal["text", "json"] | None, progress: bool | None
-) -> None:
+def _check(file: str, packages: tuple[str, ...], format: Literal["text", "json"] | None, progress: bool | None) -> None:
     from dispatchlab.questions.record.blocks import check_view
     from dispatchlab.questions.record.check_record import check_record
 

@@ -56,7 +56,9 @@ SETUPTOOLS = (("setuptools", "wheel"), "setuptools.build_meta")
 BACK_ENDS = {
     "setuptools-flat": BackEnd(*SETUPTOOLS),
     "setuptools-src": BackEnd(*SETUPTOOLS, package="src/my_package"),
-    "setuptools-find": BackEnd(*SETUPTOOLS, project=f'{NAMED}[tool.setuptools.packages.find]\ninclude = ["my_package*"]\n'),
+    "setuptools-find": BackEnd(
+        *SETUPTOOLS, project=f'{NAMED}[tool.setuptools.packages.find]\ninclude = ["my_package*"]\n'
+    ),
     "hatchling": BackEnd(("hatchling",), "hatchling.build"),
     "poetry-core": BackEnd(("poetry-core",), "poetry.core.masonry.api"),
     "flit-core": BackEnd(("flit-core",), "flit_core.buildapi"),
