@@ -14,6 +14,7 @@ from dispatchlab.commands.help import HelpContext, short_help_option
 
 COMMANDS: Mapping[str, str] = {
     "certify": "Prove for every operator of a registry that order has no effect.",
+    "check": "Check a package: order, lint, upgrade, drift, readiness.",
     "codegen": "Generate code from a native_functions.yaml.",
     "completion": "Print the completion script for a shell.",
     "coverage": "Show which operators a backend can run, and how.",

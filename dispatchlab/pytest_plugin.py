@@ -270,8 +270,24 @@ class ScenarioItem(_Item):
 
 
 def is_accepting() -> bool:
-    """Whether EXPECTTEST_ACCEPT is set, and not to a text that means no."""
-    return os.environ.get("EXPECTTEST_ACCEPT", "").strip().casefold() not in ("", "0", "false", "no", "off")
+    """Whether EXPECTTEST_ACCEPT is set, and not to a text that means no; where CI is set, it has to be `in-ci`.
+
+    Raises:
+        GoldenError: it is set in CI, where a test that accepts what it finds checks nothing.
+    """
+    accept, ci = (os.environ.get(name, "").strip().casefold() for name in ("EXPECTTEST_ACCEPT", "CI"))
+    if accept in _NO:
+        return False
+    if ci not in _NO and accept != _IN_CI:
+        raise GoldenError(
+            "EXPECTTEST_ACCEPT is set in CI, where a golden file that is written is no check: unset it, or say "
+            f"EXPECTTEST_ACCEPT={_IN_CI}"
+        )
+    return True
+
+
+_NO = ("", "0", "false", "no", "off")
+_IN_CI = "in-ci"
 
 
 class RecordItem(_Item):

@@ -65,7 +65,7 @@ def environment(commands: Path, *modules: Path) -> dict[str, str]:
         (commands / name).write_text(f"#!/usr/bin/env bash\n{line}\n")
         (commands / name).chmod(0o755)
     return {
-        **{name: value for name, value in os.environ.items() if name != "EXPECTTEST_ACCEPT"},
+        **{name: value for name, value in os.environ.items() if name not in ("EXPECTTEST_ACCEPT", "CI")},
         "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONPATH": os.pathsep.join(map(str, [ROOT, *modules])),

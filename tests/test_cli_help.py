@@ -54,6 +54,7 @@ def test_the_page_about_the_command_line_is_made_from_help() -> None:
 def test_every_command_has_examples_and_every_option_is_explained() -> None:
     assert commands() == [
         "certify",
+        "check",
         "codegen",
         "completion",
         "coverage",

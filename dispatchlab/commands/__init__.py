@@ -3,6 +3,7 @@
 `cli` imports a module when its command is asked for; each imports what it calls when it runs.
 
 - `certify`: certificates for every operator of a registry.
+- `check`: all questions about a package.
 - `codegen`: generated structured kernels, and the call stack of one call.
 - `completion`: the script that makes a shell complete.
 - `coverage`: what a backend can run.

@@ -108,7 +108,7 @@ def lint(
         )
         if sources:
             raise click.UsageError(f"--explain prints the page of a rule, and checks nothing: leave {sources[0]} out")
-        out(rule_named(explain).page())
+        out(rule_named(explain).page)
         return
     if write_baseline is None and page is None:
         refuse(
