@@ -88,7 +88,7 @@ def record(
             ("file", "force", "everything", "once", "orders", "jobs"),
             "has no effect with --check, which writes nothing: leave it out",
         )
-        _check(checked, packages, format, progress)
+        _check(checked, packages, format, progress=progress)
         return
     refuse(context, ("format",), "is for --check: leave it out")
     if file is None:
@@ -119,7 +119,9 @@ def record(
         note(f"{file}: {line}")
 
 
-def _check(file: str, packages: tuple[str, ...], format: Literal["text", "json"] | None, progress: bool | None) -> None:
+def _check(
+    file: str, packages: tuple[str, ...], format: Literal["text", "json"] | None, *, progress: bool | None
+) -> None:
     from dispatchlab.questions.record.blocks import check_view
     from dispatchlab.questions.record.check_record import check_record
 

@@ -26,8 +26,8 @@ BROKEN = {
     ),
     "dl_unknown": (
         "from importlib.metadata import version\nversion('dl-unknown')\n",
-        "PackageNotFoundError: No package metadata was found for dl-unknown, raised at {file}:2; install dl_unknown, in "
-        "its checkout with `pip install -e .`",
+        "PackageNotFoundError: No package metadata was found for dl-unknown, raised at {file}:2; install dl_unknown, "
+        "in its checkout with `pip install -e .`",
     ),
     "dl_syntax": ("def f(:\n", "SyntaxError: invalid syntax (dl_syntax.py, line 1)"),
     "dl_twice": (
