@@ -181,7 +181,7 @@ def inline(content: b.Inline, *, cell: b.CellKind | None = None) -> Html:
     """
     match content:
         case str():
-            return joined(content) if cell is None else breakable(content)
+            return joined(content) if cell in (None, "number") else breakable(content)
         case b.Meter():
             return element(
                 "meter",
