@@ -18,7 +18,9 @@ _FEW, _MANY = 3, 20
 
 @click.command()
 @click.argument("packages", metavar="PACKAGE...", nargs=-1)
-@click.option("-o", "--output", "file", metavar="FILE", type=click.Path(), help="The file to write. Default: print the record.")
+@click.option(
+    "-o", "--output", "file", metavar="FILE", type=click.Path(), help="The file to write. Default: print the record."
+)
 @force_option
 @click.option("--all", "everything", is_flag=True, help="Record everything that is registered, as a registry file.")
 @click.option(
@@ -63,8 +65,9 @@ def record(
 ) -> None:
     """Record what importing packages registers, as a scenario that names the true call site of each registration.
 
-    Prints the record when no file is named with -o. Imports the packages in this order, in a new process. Leaves out the registrations that PyTorch makes for itself
-    meanwhile. With --all, writes the whole registry of the running PyTorch after these imports.
+    Prints the record when no file is named with -o. Imports the packages in this order, in a new process. Leaves out
+    the registrations that PyTorch makes for itself meanwhile. With --all, writes the whole registry of the running
+    PyTorch after these imports.
 
     Then imports them, and the modules that register, in every other order in which that is possible, each in a process
     of its own, and compares what is there afterwards: dumps, tables, the functions that are registered with all values
