@@ -56,26 +56,15 @@ def check_view(found: CheckReport, *, complete: bool = False) -> View[CheckRepor
 
 @as_json.register
 def _(value: Answer) -> object:
-    return as_json(fields_of(value))
+    return fields_of(value)
+
+
+_SHOWN_AS_ANSWERS = ("order", "lint", "readiness", "drift", "upgrade")
 
 
 @as_json.register
 def _(value: CheckReport) -> object:
-    return as_json(
-        {
-            "packages": value.packages,
-            "torch": value.torch,
-            "summary": summary(value),
-            "exit_code": value.exit_code,
-            "registered": value.registered,
-            "nothing": value.nothing,
-            "fails": value.fails,
-            "answers": value.answers,
-            "accepted": value.accepted,
-            "outdated": value.outdated,
-            "notes": value.notes,
-        }
-    )
+    return fields_of(value, without=_SHOWN_AS_ANSWERS, summary=summary(value), exit_code=value.exit_code)
 
 
 def summary(found: CheckReport) -> str:
