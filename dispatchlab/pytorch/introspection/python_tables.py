@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import chain
 from operator import is_
 from typing import Any, NamedTuple
 
@@ -143,7 +144,7 @@ class _Operators:
 
     def __init__(self) -> None:
         self._sizes = (-1, -1)
-        self._packets: list[Any] = []
+        self._packets: list[dict[str, Any]] = []
         self._tables: dict[str, list[tuple[Any, Mapping[Any, Any]]]] = {}
         self._seen: dict[str, tuple[list[int], list[Any]]] = {}
 
@@ -157,7 +158,7 @@ class _Operators:
     def have_changed(self, registry: str) -> bool:
         """Whether any table has changed since the last call, or there are other tables."""
         tables = [table for _, table in self.tables(registry)]
-        now = list(map(len, tables)), [value for table in tables if table for value in list(table.values())]
+        now = list(map(len, tables)), list(chain.from_iterable([*table.values()] for table in tables if table))
         had = self._seen.get(registry)
         self._seen[registry] = now
         return had is None or had[0] != now[0] or not all(map(is_, had[1], now[1]))
@@ -166,11 +167,11 @@ class _Operators:
         """The table of each overload."""
         ops = sys.modules["torch._ops"]
         spaces = [vars(each) for each in list(vars(torch().ops).values()) if isinstance(each, ops._OpNamespace)]
-        sizes = sum(map(len, spaces)), sum([len(vars(each)) for each in self._packets])
+        sizes = sum(map(len, spaces)), sum(map(len, self._packets))
         if sizes != self._sizes:
             kind = ops.OpOverloadPacket
-            self._packets = [each for space in spaces for each in list(space.values()) if isinstance(each, kind)]
-            self._sizes = sizes[0], sum([len(vars(each)) for each in self._packets])
+            self._packets = [vars(each) for space in spaces for each in list(space.values()) if isinstance(each, kind)]
+            self._sizes = sizes[0], sum(map(len, self._packets))
             self._tables.clear()
         found = self._tables.get(registry)
         if found is None:
@@ -180,7 +181,7 @@ class _Operators:
     def _read(self, names: Iterable[str]) -> Iterator[tuple[Any, Mapping[Any, Any]]]:
         overload = sys.modules["torch._ops"].OpOverload
         for packet in self._packets:
-            for each in list(vars(packet).values()):
+            for each in list(packet.values()):
                 if isinstance(each, overload):
                     has = vars(each)
                     table = next((has[name] for name in names if name in has), None)

@@ -48,10 +48,16 @@ class PythonWatch:
     Args:
         roots: the folders in which packages are found.
         wrote: see `PythonJournal`.
+        packages: what is imported; see Note [Modules of others] in introspection/python_journal.py.
     """
 
-    def __init__(self, roots: tuple[str, ...], wrote: Callable[[int, str], None] | None = None) -> None:
-        self._roots, self._wrote = roots, wrote
+    def __init__(
+        self,
+        roots: tuple[str, ...],
+        wrote: Callable[[int, str], None] | None = None,
+        packages: Collection[str] | None = None,
+    ) -> None:
+        self._roots, self._wrote, self._packages = roots, wrote, packages
         self._before = frozenset[PythonRegistration]()
         self._journal: PythonJournal | None = None
         self.numbers: list[int] = []
@@ -61,7 +67,7 @@ class PythonWatch:
 
     def __enter__(self) -> PythonWatch:
         self._before = frozenset(read_python_layer())
-        self._journal = PythonJournal(self._roots, wrote=self._wrote).__enter__()
+        self._journal = PythonJournal(self._roots, wrote=self._wrote, watched=self._packages).__enter__()
         return self
 
     def __exit__(self, *error: object) -> None:
