@@ -148,9 +148,10 @@ def _needed_notes(answer: Answer, found: CheckReport) -> tuple[str, ...]:
     """The notes that qualify an answer; of a verdict, why it is no proof."""
     if answer.question is not Question.ORDER or found.order is None:
         return answer.notes
-    verdict = found.order.exploration.verdict
-    decided = verdict in (OrderVerdict.ORDER_INDEPENDENT, OrderVerdict.ORDER_DEPENDENT)
-    return () if decided else answer.notes
+    exploration = found.order.exploration
+    if exploration.verdict in (OrderVerdict.ORDER_INDEPENDENT, OrderVerdict.ORDER_DEPENDENT):
+        return ()
+    return tuple(note for note in answer.notes if note not in exploration.notes[:-1])  # the last one says why
 
 
 def _groups(found: CheckReport, *, complete: bool) -> tuple[FindingGroup, ...]:
