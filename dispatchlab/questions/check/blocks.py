@@ -75,7 +75,8 @@ def summary(found: CheckReport) -> str:
         verb = "registers" if len(found.nothing) == 1 else "register"
         return f"{names} {verb} nothing: name the module that registers, such as {found.nothing[0]}.ops"
     counts = _counts(found)
-    return f"{packages}: {counts}" if counts else f"{packages}: nothing found"
+    accepted = f"{counted(found.accepted, 'finding')} that the baseline accepts"
+    return f"{packages}: {counts or (f'nothing but {accepted}' if found.accepted else 'nothing found')}"
 
 
 def hidden_text(found: CheckReport) -> str:

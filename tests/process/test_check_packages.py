@@ -54,6 +54,17 @@ def _(x):
 twice.register_autograd(lambda ctx, grad: grad + grad)
 """
 
+UNKEPT = """
+import torch
+
+def make():
+    library = torch.library.Library("unkept", "DEF")
+    library.define("op(Tensor x) -> Tensor")
+    library.cycle = library  # so that it goes when garbage is collected, and not before
+
+make()
+"""
+
 SINGLE = """
 import json, sys
 from dispatchlab import lint, readiness
@@ -202,6 +213,15 @@ def test_a_package_that_registers_nothing_is_named_and_never_fine(tmp_path: Path
     assert answer(found, "lint")["asked"]
 
 
+def test_a_def_that_nobody_keeps_is_found_though_nothing_is_left(tmp_path: Path) -> None:
+    module(tmp_path, "unkept", __init__=UNKEPT)
+    code, found = checked(tmp_path, "unkept")
+    assert (code, found["nothing"]) == (1, [])
+    (one,) = answer(found, "lint")["findings"]
+    assert (one["operator"], one["level"]) == ("unkept::op", "error")
+    assert not answer(found, "order")["asked"]
+
+
 def test_an_import_that_fails_names_the_line_of_the_package(tmp_path: Path) -> None:
     module(tmp_path, "broken", __init__="from broken import inner\n", inner="import torch\n\n{}['missing']\n")
     done = dispatchlab(tmp_path, "check", "broken")
@@ -214,6 +234,7 @@ def test_a_baseline_accepts_what_is_there_and_nothing_new(planted: Path, tmp_pat
     assert dispatchlab(planted, "check", "--write-baseline", file).returncode == 0
     code, found = checked(planted, "--baseline", file)
     assert (code, found["accepted"] > 5, found["outdated"]) == (0, True, [])
+    assert found["summary"] == f"planted: nothing but {found['accepted']} findings that the baseline accepts"
     one = json.loads(Path(file).read_text())
     one["findings"] = [each for each in one["findings"] if each["code"] != "order"]
     Path(file).write_text(json.dumps(one))
