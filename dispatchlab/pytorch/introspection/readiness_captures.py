@@ -32,8 +32,14 @@ PER_OPERATOR = 8
 _PER_CALL = 1 << 20
 _MAX_RANK = 64
 _OWN = frozenset(
-    ("aten", "prim", "prims", "inductor", "quantized", "debugprims", "rngprims", "_inductor_test", "higher_order")
+    (
+        *("aten", "prim", "prims", "quantized", "_quantized", "symm_mem", "static_runtime", "c10d", "onednn", "mkldnn"),
+        *("_c10d_functional", "_c10d_functional_autograd", "profiler", "sparse", "inductor", "_test", "onnx", "mkl"),
+        *("quantization", "mkldnn_prepacked", "debugprims", "_dtensor", "inductor_prims", "rngprims", "_native"),
+        *("export", "debug_mode_ops", "higher_order", "_inductor_test"),
+    )
 )
+"""The namespaces of PyTorch's own operators, which are not noted."""
 
 # Note [Where calls are seen]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -99,6 +105,10 @@ class Capture:
         for owner, original in self._originals:
             type.__setattr__(owner, "__call__", original)
         self._originals.clear()
+
+    def file(self) -> bytes:
+        """The file of what was noted."""
+        return captures_bytes(self.found)
 
     def _forget(self, name: str, call: dict[str, Any]) -> None:
         """Leave out a call that raised."""
@@ -173,7 +183,11 @@ def _noting(
             forget(*new)
             raise
 
-    frames.skip_code(noted.__code__)
+    if hasattr(frames, "set_code_exec_strategy"):
+        action = frames._FrameAction
+        frames.set_code_exec_strategy(noted.__code__, frames._FrameExecStrategy(action.SKIP, action.DEFAULT))
+    elif hasattr(frames, "skip_code"):  # before 2.7
+        frames.skip_code(noted.__code__)
     return noted
 
 
@@ -519,7 +533,7 @@ def capture_program(path: str) -> bytes:
             raise ProgramError(path, f"{type(error).__name__}: {error}") from None
         finally:
             sys.argv = arguments
-    return captures_bytes(capture.found)
+    return capture.file()
 
 
 class ProgramError(DispatchLabError):
