@@ -222,6 +222,7 @@ def _check_plain(tensor: Any) -> None:
         raise _NotKept("a layout")
 
 
+_INTEGERS = ("bool", "uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64")
 _NAMED = ("dtype", "device", "layout", "memory_format")
 
 
@@ -326,16 +327,19 @@ def _cpu_bytes(tensor: Any) -> bytes:
 def captures_bytes(found: CapturedCalls) -> bytes:
     """A file of calls."""
     calls = json.dumps({name: calls for name, calls in sorted(found.calls.items()) if calls}, allow_nan=False)
+    return _encoded(calls, found.memory)
+
+
+def _encoded(calls: str, memory: list[bytes]) -> bytes:
     header: dict[str, Any] = {}
     at = 0
-    for index, memory in enumerate(found.memory):
-        header[str(index)] = {"dtype": "U8", "shape": [len(memory)], "data_offsets": [at, at + len(memory)]}
-        at += len(memory)
-    body = b"".join(found.memory)
-    metadata = {"format": INPUTS_FORMAT, "calls": calls, "sha256": _checksum(calls, found.memory)}
+    for index, part in enumerate(memory):
+        header[str(index)] = {"dtype": "U8", "shape": [len(part)], "data_offsets": [at, at + len(part)]}
+        at += len(part)
+    metadata = {"format": INPUTS_FORMAT, "calls": calls, "sha256": _checksum(calls, memory)}
     text = json.dumps({"__metadata__": metadata, **header}).encode()
     text += b" " * (-len(text) % 8)
-    return struct.pack("<Q", len(text)) + text + body
+    return struct.pack("<Q", len(text)) + text + b"".join(memory)
 
 
 def merged(files: list[bytes]) -> bytes:
@@ -399,7 +403,7 @@ def _parsed(data: bytes) -> tuple[dict[str, list[Any]], list[bytes]]:
             raise ValueError("its memory does not follow on another")
         memory.append(body[begin:stop])
         end = stop
-    if end != len(body) or metadata["sha256"] != _checksum(metadata["calls"], memory):
+    if _encoded(metadata["calls"], memory) != data:
         raise ValueError("its checksum is another")
     calls = json.loads(metadata["calls"])
     if not isinstance(calls, dict) or not all(isinstance(one, list) for one in calls.values()):
@@ -465,6 +469,8 @@ class _Decoding:
         dtype = _of(module.dtype, vars(module).get(_of(str, said["dtype"])))
         shape, stride = ([_index(one) for one in _of(list, said[what])] for what in ("shape", "stride"))
         offset, at = _index(said["offset"]), _index(said["memory"])
+        if not (dtype.is_floating_point or dtype.is_complex or said["dtype"] in _INTEGERS):
+            raise ValueError(f"tensors of {said['dtype']} are not kept")
         size = dtype.itemsize
         memory = self._memory[at]
         count = 1
@@ -476,6 +482,8 @@ class _Decoding:
         if dtype is module.bool and memory.translate(None, b"\0\1"):
             raise ValueError("a truth value is neither true nor false")
         device = module.device(_of(str, said["device"]))
+        if device.type == "meta":
+            raise ValueError("a tensor has no data")
         if device.type != "cpu" and not _has(device):
             device = module.device("cpu")
         if (at, str(device)) not in self._storages:
