@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,8 +17,8 @@ torch = pytest.importorskip("torch")
 from dispatchlab.files.file_kinds import FileKind, content_of  # noqa: E402
 from dispatchlab.pytorch.introspection.readiness_captures import (  # noqa: E402
     Capture,
+    CapturedCalls,
     CaptureError,
-    _checksum,
     _parsed,
     captures_bytes,
     counted,
@@ -191,7 +192,14 @@ if __name__ == "__main__":
 
 def test_a_program_gives_inputs_and_a_damaged_file_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
-    options = ("--from-program", "program.py", "--save-inputs", "kept.safetensors", "--write-baseline", "known.json")
+    options: tuple[str, ...] = (
+        "--from-program",
+        "program.py",
+        "--save-inputs",
+        "kept.safetensors",
+        "--write-baseline",
+        "known.json",
+    )
     fail_on = ("--fail-on", "fake", "--operator", "captured::over")
     done = _run(tmp_path, "-m", "dispatchlab", "readiness", "captured_package", *options, *fail_on)
     assert done.returncode == 1, done.stderr
@@ -260,15 +268,35 @@ def test_a_file_that_is_changed_is_refused_or_harmless(tmp_path: Path) -> None:
 def test_a_file_with_a_right_checksum_reaches_over_no_memory(tmp_path: Path) -> None:
     calls, memory = _parsed(_file())
     draw, path, refused, read = random.Random(1), tmp_path / "made.safetensors", 0, 0
-    numbers = (0, 1, 2, 3, 5, 7, 64, 2**31, 2**40, 2**62, -1, 1.5, True, None, "cuda", "bool", "int64", "qint8", [], {})
+    numbers: tuple[Any, ...] = (
+        0,
+        1,
+        2,
+        3,
+        5,
+        7,
+        64,
+        2**31,
+        2**40,
+        2**62,
+        -1,
+        1.5,
+        True,
+        None,
+        "cuda",
+        "bool",
+        "int64",
+        "qint8",
+        [],
+        {},
+    )
     for _ in range(1000):
         text = json.loads(json.dumps(calls))
         for _ in range(draw.choice((1, 1, 2))):
             holder = draw.choice([one for call in text["captured_here::take"] for one in _holders(call)])
-            keys = list(holder) if isinstance(holder, dict) else range(len(holder))
-            holder[draw.choice(list(keys))] = draw.choice(numbers)
+            holder[draw.choice(list(holder) if isinstance(holder, dict) else range(len(holder)))] = draw.choice(numbers)
         parts = [bytes(draw.randrange(256) if draw.random() < 0.1 else byte for byte in part) for part in memory]
-        written = captures_bytes(type(_captured())(text, parts, {}))
+        written = captures_bytes(CapturedCalls(text, parts, {}))
         assert _parsed(written)[1] == parts
         path.write_bytes(written)
         try:
@@ -287,14 +315,9 @@ def test_a_file_with_a_right_checksum_reaches_over_no_memory(tmp_path: Path) -> 
                     assert tensor.dtype is not torch.bool or tensor.view(torch.uint8).max() <= 1
     assert refused >= 200
     assert read >= 50
-    assert _checksum("", []) != _checksum("", [b""])
 
 
-def _captured() -> object:
-    return Capture().found
-
-
-def _holders(value: object) -> list[list[object] | dict[str, object]]:
+def _holders(value: Any) -> list[Any]:
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     own = [value] if isinstance(value, (dict, list)) and value else []
     return own + [holder for one in inner for holder in _holders(one)]
