@@ -11,11 +11,12 @@ from dispatchlab.commands.options import (
     check_page,
     force_option,
     operators_option,
+    progress_option,
     refuse,
     report_option,
     view_format_option,
 )
-from dispatchlab.commands.output import Format, exit_with, note, progress_display, save, save_page, show_view
+from dispatchlab.commands.output import Format, exit_with, note, save, save_page, show_view, working
 
 _COLUMNS = (
     *("cpu", "cuda", "backends", "fake", "dynamic_shapes", "autograd", "second_order", "functionalize", "vmap"),
@@ -78,6 +79,7 @@ _COLUMNS = (
 @force_option
 @click.option("--all", "show_all", is_flag=True, help="Show the reason of every cell.")
 @view_format_option
+@progress_option
 @click.pass_context
 def readiness(
     context: click.Context,
@@ -96,6 +98,7 @@ def readiness(
     force: bool,
     show_all: bool,
     format: Format | None,
+    progress: bool | None,
 ) -> None:
     """Show what the operators of packages have of what users of PyTorch 2 expect, and which call closes each gap.
 
@@ -148,24 +151,23 @@ def readiness(
             required = ()
         case _:
             required = tuple(one for one in Aspect if one in fail_on)
-    with progress_display(None) as display:
-        display.stage("live", f"starting PyTorch, importing {' and '.join(packages)} and reading its registries")
-        with TemporaryDirectory() as folder:
-            if program is not None:
-                content = live_capture(packages, program)
-                if saved is not None:
-                    save(saved, content, FileKind.INPUTS, force=force)
-                inputs = f"{folder}/captured.safetensors"
-                write_file(inputs, content)
-            found = package_readiness(
-                packages,
-                operators=operators,
-                required=required,
-                inputs=inputs,
-                generate=generate,
-                limit_s=time_limit,
-                started=lambda name: display.stage("runs", f"running {name}"),
-            )
+    text = f"starting PyTorch, importing {' and '.join(packages)} and reading its registries"
+    with working("live", text, asked=progress) as say, TemporaryDirectory() as folder:
+        if program is not None:
+            content = live_capture(packages, program)
+            if saved is not None:
+                save(saved, content, FileKind.INPUTS, force=force)
+            inputs = f"{folder}/captured.safetensors"
+            write_file(inputs, content)
+        found = package_readiness(
+            packages,
+            operators=operators,
+            required=required,
+            inputs=inputs,
+            generate=generate,
+            limit_s=time_limit,
+            started=lambda name: say(f"running {name}"),
+        )
     found = replace(found, known=known)
     for each in found.notes:
         note(f"note: {each}")
