@@ -338,7 +338,7 @@ def _modules_of(
             numbers.setdefault(events[id(registration)], []).append(number)
     for number, write in enumerate(watched.python.numbers, len(registrations)):
         numbers[python_event(write)] = [number]
-    return watched.modules.modules(numbers)
+    return watched.modules.modules(numbers, {read.module for read in watched.reads.reads})
 
 
 # Note [Calls that are refused]
