@@ -6,7 +6,7 @@ import functools
 import importlib._bootstrap_external as bootstrap
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from dispatchlab.model.python_layer import (
@@ -42,7 +42,8 @@ from dispatchlab.pytorch.introspection.python_tables import PythonTables, TableC
 # - before and after each call of a function that registers, so that what it wrote has the line of the call, and what
 #   was assigned before it is a write of its own;
 # - when the body of a module begins and ends, so that what two modules assign to one entry is two writes. Modules of
-#   PyTorch that PyTorch imports count as one, and what comes with them is PyTorch's.
+#   PyTorch that PyTorch imports count as one, and what comes with them is PyTorch's. So does a package that is not
+#   recorded, with all of it that its own body imports: whatever order it is imported in, its body begins first.
 #
 # Two assignments to one entry by one module body, with neither between them, are one write. No order of imports comes
 # between these either. What a body takes back, so that nothing has changed, is no write: see Note [Uses of tables].
@@ -98,6 +99,7 @@ class PythonJournal:
         roots: the folders in which packages are found.
         tables: what the registries have now; read when left out.
         every_module: look at the borders of all modules; else at those of PyTorch's alone.
+        recorded: the packages whose modules are told apart wherever they are imported; all when left out.
         wrote: is called after each write that is not PyTorch's with its number, while the code that made it is running;
             after an assignment with the module that was running, too, which may have ended.
     """
@@ -108,6 +110,7 @@ class PythonJournal:
         *,
         tables: PythonTables | None = None,
         every_module: bool = True,
+        recorded: Collection[str] | None = None,
         wrote: Callable[[int, str], None] | None = None,
     ) -> None:
         self.writes: list[PythonWrite] = []
@@ -115,6 +118,7 @@ class PythonJournal:
         """The modules whose bodies ran, but for those of PyTorch, in the order in which they began."""
         self._tables = tables or PythonTables()
         self._every_module, self._wrote = every_module, wrote
+        self._recorded = None if recorded is None else {package.partition(".")[0] for package in recorded}
         self._torch = torch_folder()
         self._sites = CallSites(passing=_FILES)
         self._functions = FunctionSites(roots)
@@ -219,11 +223,19 @@ class PythonJournal:
             self.modules.append(module)
         if threading.current_thread() is not threading.main_thread():
             return False
-        if (is_torch and outer) or not (is_torch or outer or self._every_module):
+        name = str(getattr(module, "__name__", ""))
+        if (is_torch and outer) or not (is_torch or outer or self._every_module) or self._is_inside(name):
             return False
         self.look()
-        self._bodies.append(_Body(file, is_torch, str(getattr(module, "__name__", ""))))
+        self._bodies.append(_Body(file, is_torch, name))
         return True
+
+    def _is_inside(self, module: str) -> bool:
+        """Whether the body of a package that is not recorded imports a part of it."""
+        if self._recorded is None or not self._bodies:
+            return False
+        outer = self._bodies[-1].module
+        return module.startswith(f"{outer}.") and outer.partition(".")[0] not in self._recorded
 
     def _leave(self) -> None:
         try:
