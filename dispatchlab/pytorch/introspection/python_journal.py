@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from dispatchlab.files.bounded_read import ReadError, read_file
 from dispatchlab.model.python_layer import (
     EFFECT,
     EVERY_REGISTRY,
@@ -42,8 +43,7 @@ from dispatchlab.pytorch.introspection.python_tables import PythonTables, TableC
 # - before and after each call of a function that registers, so that what it wrote has the line of the call, and what
 #   was assigned before it is a write of its own;
 # - when the body of a module begins and ends, so that what two modules assign to one entry is two writes. Modules of
-#   PyTorch that PyTorch imports count as one, and what comes with them is PyTorch's. So does a package that is not
-#   recorded, with all of it that its own body imports: whatever order it is imported in, its body begins first.
+#   PyTorch that PyTorch imports count as one, and what comes with them is PyTorch's.
 #
 # Two assignments to one entry by one module body, with neither between them, are one write. No order of imports comes
 # between these either. What a body takes back, so that nothing has changed, is no write: see Note [Uses of tables].
@@ -60,6 +60,17 @@ from dispatchlab.pytorch.introspection.python_tables import PythonTables, TableC
 #
 # Where a function refuses to register, it says so by an exception. It is a write that was refused if the entry that
 # it is about has something already; another error is no registration at all.
+
+
+# Note [Modules of others]
+# ~~~~~~~~~~~~~~~~~~~~~~~~
+# To look at all registries takes a millisecond, and a package may import hundreds of modules of another one that has
+# nothing to do with PyTorch, such as sympy. What is in such a module's body without the word torch, and is imported by
+# a module of the same package, counts as a part of that: what it would assign is taken note of when that one ends. So
+# does whatever the body of a package imports from inside of it, since that body begins first in every order. The
+# modules of the packages that are recorded are all looked at, since their order is what is asked about.
+
+_LONGEST_SOURCE = 2**24
 
 
 class PythonWrite(NamedTuple):
@@ -99,7 +110,7 @@ class PythonJournal:
         roots: the folders in which packages are found.
         tables: what the registries have now; read when left out.
         every_module: look at the borders of all modules; else at those of PyTorch's alone.
-        recorded: the packages whose modules are told apart wherever they are imported; all when left out.
+        watched: the packages whose modules are all looked at; all when left out. See Note [Modules of others].
         wrote: is called after each write that is not PyTorch's with its number, while the code that made it is running;
             after an assignment with the module that was running, too, which may have ended.
     """
@@ -110,7 +121,7 @@ class PythonJournal:
         *,
         tables: PythonTables | None = None,
         every_module: bool = True,
-        recorded: Collection[str] | None = None,
+        watched: Collection[str] | None = None,
         wrote: Callable[[int, str], None] | None = None,
     ) -> None:
         self.writes: list[PythonWrite] = []
@@ -118,7 +129,7 @@ class PythonJournal:
         """The modules whose bodies ran, but for those of PyTorch, in the order in which they began."""
         self._tables = tables or PythonTables()
         self._every_module, self._wrote = every_module, wrote
-        self._recorded = None if recorded is None else {package.partition(".")[0] for package in recorded}
+        self._watched = None if watched is None else frozenset(name.partition(".")[0] for name in watched)
         self._torch = torch_folder()
         self._sites = CallSites(passing=_FILES)
         self._functions = FunctionSites(roots)
@@ -223,19 +234,26 @@ class PythonJournal:
             self.modules.append(module)
         if threading.current_thread() is not threading.main_thread():
             return False
-        name = str(getattr(module, "__name__", ""))
-        if (is_torch and outer) or not (is_torch or outer or self._every_module) or self._is_inside(name):
+        if (is_torch and outer) or not (is_torch or outer or self._every_module) or self._is_beside(module, file):
             return False
         self.look()
-        self._bodies.append(_Body(file, is_torch, name))
+        self._bodies.append(_Body(file, is_torch, str(getattr(module, "__name__", ""))))
         return True
 
-    def _is_inside(self, module: str) -> bool:
-        """Whether the body of a package that is not recorded imports a part of it."""
-        if self._recorded is None or not self._bodies:
+    def _is_beside(self, module: Any, file: str) -> bool:
+        """Whether a module counts as a part of the one that imports it. See Note [Modules of others]."""
+        if self._watched is None or not self._bodies or not file.endswith(".py"):
             return False
-        outer = self._bodies[-1].module
-        return module.startswith(f"{outer}.") and outer.partition(".")[0] not in self._recorded
+        name, outer = str(getattr(module, "__name__", "")), self._bodies[-1].module
+        top = name.partition(".")[0]
+        if top in self._watched or top != outer.partition(".")[0]:
+            return False
+        if name.startswith(f"{outer}."):
+            return True
+        try:
+            return b"torch" not in read_file(file, limit=_LONGEST_SOURCE, what="modules")
+        except (OSError, ReadError):
+            return False
 
     def _leave(self) -> None:
         try:

@@ -47,17 +47,17 @@ class PythonWatch:
 
     Args:
         roots: the folders in which packages are found.
-        recorded: see `PythonJournal`.
         wrote: see `PythonJournal`.
+        packages: what is imported; see Note [Modules of others] in introspection/python_journal.py.
     """
 
     def __init__(
         self,
         roots: tuple[str, ...],
-        recorded: Collection[str] | None = None,
         wrote: Callable[[int, str], None] | None = None,
+        packages: Collection[str] | None = None,
     ) -> None:
-        self._roots, self._recorded, self._wrote = roots, recorded, wrote
+        self._roots, self._wrote, self._packages = roots, wrote, packages
         self._before = frozenset[PythonRegistration]()
         self._journal: PythonJournal | None = None
         self.numbers: list[int] = []
@@ -68,7 +68,7 @@ class PythonWatch:
     def __enter__(self) -> PythonWatch:
         if self._wrote is None:
             self._before = frozenset(read_python_layer())
-        self._journal = PythonJournal(self._roots, recorded=self._recorded, wrote=self._wrote).__enter__()
+        self._journal = PythonJournal(self._roots, wrote=self._wrote, watched=self._packages).__enter__()
         return self
 
     def __exit__(self, *error: object) -> None:

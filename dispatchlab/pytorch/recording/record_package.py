@@ -256,7 +256,7 @@ def _watch_imports(packages: Sequence[str]) -> _WatchedImports:
     roots = package_roots()
     before, fallbacks = all_dumps(), read_fallbacks(fallback_rows())
     modules, functions = ModuleWatch(packages, roots, before), ReplacedFunctions(roots)
-    python = PythonWatch(roots, packages, modules.wrote)
+    python = PythonWatch(roots, modules.wrote, packages)
     reads = ReadWatch(modules.running, roots, packages, lambda: python.modules, modules.registered)
     with RegistrationWatch(modules.registered) as calls, python, modules:
         gc.freeze()  # nothing of PyTorch's is a library of theirs, and to look through it takes a quarter of a second
