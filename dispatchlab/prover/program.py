@@ -466,7 +466,9 @@ def contract(modules: Sequence[Module], reading: Collection[str] = ()) -> tuple[
     )
 
 
-def _leading_to(names: Collection[str], bodies: Mapping[str, tuple[int | str, ...]]) -> dict[str, tuple[int | str, ...]]:
+def _leading_to(
+    names: Collection[str], bodies: Mapping[str, tuple[int | str, ...]]
+) -> dict[str, tuple[int | str, ...]]:
     """The bodies of these modules, and of those whose import imports one of them."""
     importers: dict[str, list[str]] = {}
     for name, body in bodies.items():

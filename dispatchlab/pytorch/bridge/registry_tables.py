@@ -399,11 +399,11 @@ def live_contents(roots: Iterable[object]) -> list[Iterable[object]]:
             continue
         known[id(one)] = one
         if isinstance(one, dict):
-            views += one, one.values()
+            views += (one,), one, one.values()  # the table itself, so that what moves to the next one is seen
         elif isinstance(one, list | set):
-            views.append(one)
+            views += (one,), one
         elif _keeps_registrations(type(one)) and hasattr(one, "__dict__"):
-            views.append(vars(one).values())
+            views += (vars(one),), vars(one).values()
         elif isinstance(one, Mapping):
             raise NotFoundHere(type(one).__qualname__)
         else:

@@ -30,7 +30,7 @@ from dispatchlab.pytorch.bridge.registry_tables import (
     plain_table,
     tables_of,
 )
-from dispatchlab.pytorch.introspection.package_paths import package_path
+from dispatchlab.pytorch.introspection.package_paths import package_path, site_chain
 from dispatchlab.pytorch.introspection.python_registries import registration_of
 from dispatchlab.pytorch.introspection.python_sites import FunctionSites
 from dispatchlab.pytorch.introspection.python_tables import PythonTables, TableChange
@@ -194,15 +194,11 @@ class PythonJournal:
             made = registration_of(write.registry, write.after, self._functions)
             if file and made.site.startswith(PYTORCH_FOLDERS):  # the function is PyTorch's, and the assignment is not
                 made = made._replace(site=file)
-        return made if write.site is None else made._replace(site=self.site_text(write.site))
+        return made if write.site is None else made._replace(site=site_chain(write.site, self._roots))
 
     def before(self, write: PythonWrite) -> PythonRegistration | None:
         """What was there before a write; None when nothing was."""
         return None if write.before is None else registration_of(write.registry, write.before, self._functions)
-
-    def site_text(self, site: CallSite) -> str:
-        """A call site with the lines that lead from it to the call."""
-        return " via ".join(package_path(at, self._roots) for at in (str(site), *site.via))
 
     @property
     def _is_in_torch(self) -> bool:

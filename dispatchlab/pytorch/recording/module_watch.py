@@ -58,9 +58,7 @@ class ModuleWatch:
         dumps: the dumps of all operators; read when left out.
     """
 
-    def __init__(
-        self, packages: Sequence[str], roots: tuple[str, ...], dumps: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, packages: Sequence[str], roots: tuple[str, ...], dumps: Mapping[str, str] | None = None) -> None:
         self._bodies: dict[str, list[object]] = {}
         self._packages, self._roots = tuple(packages), roots
         self._before = frozenset(sys.modules)

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from dispatchlab.model.python_layer import ASSIGNMENT, PythonLayer, PythonRegistration, WriteEffect
 from dispatchlab.pytorch.bridge.torch import bindings, torch
 from dispatchlab.pytorch.introspection.module_uses import tables_used_in
-from dispatchlab.pytorch.introspection.package_paths import package_path
+from dispatchlab.pytorch.introspection.package_paths import package_path, site_chain
 from dispatchlab.pytorch.introspection.python_journal import PYTORCH_FOLDERS, PYTORCH_NAMESPACES, PythonJournal
 from dispatchlab.pytorch.introspection.python_registries import read_python_layer
 from dispatchlab.records.builds import bundled_for
@@ -143,7 +143,7 @@ class PythonWatch:
         slots = sorted({one.slot for one in entries ^ self._before})
         journal = self._noted
         sites = {
-            (write.registry, write.operator, write.key): journal.site_text(write.site)
+            (write.registry, write.operator, write.key): site_chain(write.site, self._roots)
             for write in journal.writes
             if write.site is not None and not write.site.by_torch and not write.refused and write.after is not None
         }

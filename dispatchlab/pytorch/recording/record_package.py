@@ -34,9 +34,8 @@ from dispatchlab.model.registration import (
 )
 from dispatchlab.model.schema import clone_with_name
 from dispatchlab.prover.program import Module
-from dispatchlab.pytorch.bridge.call_sites import CallSite
 from dispatchlab.pytorch.bridge.torch import import_packages, semantics, torch
-from dispatchlab.pytorch.introspection.package_paths import package_path, package_roots, without_root
+from dispatchlab.pytorch.introspection.package_paths import package_path, package_roots, site_chain, without_root
 from dispatchlab.pytorch.introspection.registry_reader import all_dumps, fallback_rows, tags_of
 from dispatchlab.pytorch.introspection.site_log import running_ownership, site_text
 from dispatchlab.pytorch.recording.dispatcher_reads import (
@@ -187,7 +186,7 @@ def _record(
         registry=scenario.registry,
         registrations=len(registrations),
         foundations=tuple(str(definition.operator) for definition in needed),
-        sites=tuple(sorted({_chain(call.site, watched.roots) for call in _with_parts(calls)})),
+        sites=tuple(sorted({site_chain(call.site, watched.roots) for call in _with_parts(calls)})),
         operators=sum(isinstance(registration, Def) for registration in made),
         dangling=tuple(sorted(name for name, dump in dumps.items() if dump.is_dangling)),
         kernels=sum(isinstance(registration, Impl | Fallback) for registration in made),
@@ -200,7 +199,7 @@ def _record(
             *reader.unreadable,
             *left_out,
             *(
-                f"{_call_text(call)} at {_chain(call.site, watched.roots)} is refused in any order"
+                f"{_call_text(call)} at {site_chain(call.site, watched.roots)} is refused in any order"
                 for call in refused.always
             ),
         ),
@@ -437,7 +436,9 @@ def _not_written(call: WatchedCall, roots: tuple[str, ...], effect: WriteEffect)
     keys = " ".join(dict.fromkeys(str(one.key) for one in made if isinstance(one, Impl | Fallback) and one.key))
     kind = "Library" if call.claims else "def" if any(isinstance(one, Def) for one in made) else "impl"
     called = str(call.function or ("fallback" if any(isinstance(one, Fallback) for one in made) else kind))
-    return PythonRegistration("torch_library", name, keys, site=_chain(call.site, roots), call=called, effect=effect)
+    return PythonRegistration(
+        "torch_library", name, keys, site=site_chain(call.site, roots), call=called, effect=effect
+    )
 
 
 class _Reader:
@@ -538,10 +539,6 @@ def _written(
         else:
             kept.append(registration)
     return text(tuple(kept)), left_out
-
-
-def _chain(site: CallSite, roots: tuple[str, ...]) -> str:
-    return " via ".join(package_path(at, roots) for at in (str(site), *site.via))
 
 
 def _with_parts(calls: Sequence[WatchedCall]) -> Iterator[WatchedCall]:
