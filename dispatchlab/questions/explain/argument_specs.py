@@ -41,6 +41,8 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
 
 _LAZY = {"conj": DispatchKey.Conjugate, "neg": DispatchKey.Negative, "zero": DispatchKey.ZeroTensor}
 _WORDS = ("requires_grad", "quantized", "python", "inference", "none", *_LAZY)
+_NAMES_OF_PACKAGES = ("mlu", "musa", "npu", "openreg")
+"""What packages call the PrivateUse1 backend."""
 _GENERATOR = SimpleType("Generator")
 
 
@@ -339,8 +341,8 @@ def _device(word: str, privateuse1: str = "") -> DeviceType:
         known += [privateuse1] if privateuse1 else []
         near = did_you_mean(word, known) or did_you_mean(word, DispatchKey.__members__)
         more = near or "; say where the tensor is and what it is like, such as 'cuda requires_grad' or 'cpu sparse'"
-        if not privateuse1:
-            more += "; a device that a package names is known with --package, and is PrivateUse1 anywhere"
+        if name in _NAMES_OF_PACKAGES:
+            more = "; a device that a package names is known with --package PACKAGE, and is privateuse1 without"
         raise ArgumentSpecError(f"{word!r} does not describe a tensor{more}")
     return DeviceType(name)
 

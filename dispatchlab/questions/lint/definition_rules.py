@@ -28,7 +28,7 @@ def _dangling(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterat
             tuple(kernel.debug for kernel in operator.kernels),
             mend=f'lib.impl("{near[0]}", fn, "{operator.kernels[0].key}")'
             if near
-            else f'import the package that defines {operator.name} first, or lib.define("...")',
+            else f'lib.define("{operator.name.name}(...) -> ..."), or import the package that defines it first',
         )
 
 
@@ -57,8 +57,9 @@ def near_misses(operator: RecordedOperator, names: Sequence[str]) -> tuple[str, 
     by_namespace = {one.partition("::")[0]: one for one in reversed(same_name)}
     close = [by_namespace[space] for space in nearest(name.namespace, by_namespace, count=_NEAR)]
     close += [one for space, one in by_namespace.items() if _related(space, name.namespace)]
-    inside = [one for one in names if one.startswith(f"{name.namespace}::")]
-    return tuple(dict.fromkeys([*close, *nearest(str(name), inside, count=_NEAR)]))[:_NEAR]
+    inside = {one.partition("::")[2]: one for one in names if one.startswith(f"{name.namespace}::")}
+    near = nearest(str(name).partition("::")[2], inside, count=_NEAR)
+    return tuple(dict.fromkeys([*close, *(inside[one] for one in near)]))[:_NEAR]
 
 
 def _related(one: str, other: str) -> bool:
