@@ -226,6 +226,7 @@ class ScenarioItem(_Item):
         """Fail when the verdict is not what is expected, or the golden file does not hold what is shown."""
         from dataclasses import replace
 
+        from dispatchlab.prover.result import Verdict
         from dispatchlab.questions.order.blocks import report_view
         from dispatchlab.questions.order.golden import golden
         from dispatchlab.scenario.load import load_scenario
@@ -236,7 +237,10 @@ class ScenarioItem(_Item):
         scenario = load_scenario(self.path, allow_import=bool(self.config.getini(_ALLOW_IMPORT)))
         report, actual = golden(replace(scenario, file=self._shown(self.path)))
         if not report.as_expected:
-            raise GoldenError(f"expected: {report.expected}\n\n{report_view(report).text()}")
+            verdict = report.exploration.verdict
+            accept = f"or accept it: write `expect: {verdict}` into {self._shown(self.path)}\n"
+            shown = report_view(report).text() + (accept if verdict is Verdict.ORDER_DEPENDENT else "")
+            raise GoldenError(f"expected: {report.expected}\n\n{shown}")
         self._compare(actual)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
@@ -266,8 +270,24 @@ class ScenarioItem(_Item):
 
 
 def is_accepting() -> bool:
-    """Whether EXPECTTEST_ACCEPT is set, and not to a text that means no."""
-    return os.environ.get("EXPECTTEST_ACCEPT", "").strip().casefold() not in ("", "0", "false", "no", "off")
+    """Whether EXPECTTEST_ACCEPT is set, and not to a text that means no; where CI is set, it has to be `in-ci`.
+
+    Raises:
+        GoldenError: it is set in CI, where a test that accepts what it finds checks nothing.
+    """
+    accept, ci = (os.environ.get(name, "").strip().casefold() for name in ("EXPECTTEST_ACCEPT", "CI"))
+    if accept in _NO:
+        return False
+    if ci not in _NO and accept != _IN_CI:
+        raise GoldenError(
+            "EXPECTTEST_ACCEPT is set in CI, where a golden file that is written is no check: unset it, or say "
+            f"EXPECTTEST_ACCEPT={_IN_CI}"
+        )
+    return True
+
+
+_NO = ("", "0", "false", "no", "off")
+_IN_CI = "in-ci"
 
 
 class RecordItem(_Item):
@@ -275,12 +295,14 @@ class RecordItem(_Item):
 
     def runtest(self) -> None:
         """Fail when something else is registered; without PyTorch, skip."""
+        from dispatchlab.adopt.checkout import reachable
         from dispatchlab.pytorch.bridge.torch import TorchMissingError
         from dispatchlab.questions.record.blocks import check_view
         from dispatchlab.questions.record.check_record import check_record
 
         try:
-            found = check_record(str(self.path), name=self._shown(self.path))
+            with reachable(self.config.rootpath):
+                found = check_record(str(self.path), name=self._shown(self.path))
         except TorchMissingError as error:
             pytest.skip(str(error))
         if found.is_same:

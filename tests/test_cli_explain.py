@@ -237,7 +237,7 @@ def test_a_recorded_registry_is_explained(tmp_path: Path) -> None:
             ["aten::relu", "--engine", "torch", "--from", "torch-2.13"],
             "torch-2.13 is a recording, which --engine torch cannot run",
         ),
-        (["aten::relu", "--import", "json"], "--import json needs the installed PyTorch"),
+        (["aten::relu", "--import", "json", "--from", "torch-2.13"], "--import json needs the installed PyTorch"),
         (["aten::relu", "--from", "nothing.yaml"], "nothing.yaml"),
     ],
 )

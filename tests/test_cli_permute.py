@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import runpy
 import warnings
@@ -197,6 +198,20 @@ def test_a_folder_stands_for_all_scenarios_below_it(folder: Path) -> None:
     quiet = permute("below", "twice.yaml", "--semantics", "strict", "-q")
     assert "as expected (" not in quiet.stdout
     assert re.findall("scenario: (.*)", quiet.stdout) == ["below/a.yml", "below/bad.yaml"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_a_pipe_in_a_folder_is_no_scenario_and_a_link_that_leads_nowhere_is_an_error(folder: Path) -> None:
+    (folder / "below").mkdir()
+    (folder / "below" / "a.yaml").write_text(FIVE)
+    os.mkfifo(folder / "below" / "pipe.yaml")
+    assert permute("below").exit_code == 0
+    (folder / "below" / "gone.yaml").symlink_to("nowhere.yaml")
+    result = permute("below")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "below/gone.yaml: it is a link to nowhere.yaml, which is not there\n",
+    )
 
 
 def test_a_folder_without_scenarios_is_bad_input(folder: Path) -> None:

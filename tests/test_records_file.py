@@ -302,7 +302,7 @@ def test_an_unknown_registry_is_refused_with_the_nearest_name(tmp_path: Path, mo
     with pytest.raises(UnknownRegistryError) as caught:
         open_named("torch-2.13-gpu")
     assert str(caught.value) == (
-        "there is no registry 'torch-2.13-gpu': expected a file, or the name of one that comes with dispatchlab, "
+        "there is no registry 'torch-2.13-gpu': expected a file, an installed package, or the name of one that comes with dispatchlab, "
         f"torch-2.4 to {newest_bundled()}; did you mean torch-2.13-cpu?"
     )
     with pytest.raises(UnknownRegistryError):

@@ -21,6 +21,11 @@ def _lines(plan: Plan, words: dict[str, str]) -> Iterator[str]:
     first, second = max(map(len, done)), max(len(file.path) for file in plan.files)
     for word, file in zip(done, plan.files, strict=True):
         yield f"  {word:<{first}}  {file.path:<{second}}  {file.what}"
+    if plan.dependent is not None:
+        yield f"The order of these registrations matters, so the test of {plan.dependent} fails until you decide:"
+        yield f"  dispatchlab permute {plan.dependent}  # two orders that disagree, and why"
+        yield f"  remove the cause, and run dispatchlab init --force; or accept it: write `expect: order-dependent` into that file"
     yield "Next:"
     yield f"  pytest {plan.run}"
-    yield "  dispatchlab lint live --import MODULE"
+    if plan.module is not None:
+        yield f"  dispatchlab lint {plan.module}"

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     "source",
     metavar="SOURCE",
     type=SOURCE,
-    help="Read a scenario, a recorded registry, a bundled one by its name, or `live`. Default: the bundled "
+    help="Read a scenario, a recorded registry, a bundled one by its name, `live`, or a package. Default: the bundled "
     "registry of the installed PyTorch, or else the newest; for CUDA tensors, one that has CUDA's kernels.",
 )
 @engine_option("Engine whose dispatcher to explain.")
@@ -117,7 +117,7 @@ def explain(
       dispatchlab explain aten::index_reduce --mode vmap
       dispatchlab explain aten::addmm --mode autocast --arg cuda
       dispatchlab explain test::foo --arg cpu --from scenario.yaml --semantics torch-2.13
-      dispatchlab explain my::op --arg cpu --engine torch --import my_package
+      dispatchlab explain my::op --arg cpu --package my_package
     """
     from dispatchlab.questions.dump.operator_text import refused_step_text
     from dispatchlab.questions.explain.blocks import explanation_notes, explanation_view

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from dispatchlab.commands.options import JOBS, force_option, import_timeout_option, refuse
-from dispatchlab.commands.output import exit_with, note, out, save
+from dispatchlab.commands.options import JOBS, force_option, import_timeout_option, progress_option, refuse
+from dispatchlab.commands.output import exit_with, note, out, save, working
 
 if TYPE_CHECKING:
     from dispatchlab.pytorch.recording.record_package import PackageRecord
@@ -44,6 +44,7 @@ _FEW, _MANY = 3, 20
 )
 @click.option("--jobs", metavar="N", type=JOBS, help="Import in N orders at once. Default: one for each core.")
 @import_timeout_option
+@progress_option
 @click.pass_context
 def record(
     context: click.Context,
@@ -58,6 +59,7 @@ def record(
     once: bool,
     orders: int | None,
     jobs: int | None,
+    progress: bool | None,
 ) -> None:
     """Record what importing packages registers, as a scenario that names the true call site of each registration.
 
@@ -86,7 +88,7 @@ def record(
             ("file", "force", "everything", "once", "orders", "jobs"),
             "has no effect with --check, which writes nothing: leave it out",
         )
-        _check(checked, packages, format)
+        _check(checked, packages, format, progress)
         return
     refuse(context, ("format",), "is for --check: leave it out")
     if file is None:
@@ -100,7 +102,7 @@ def record(
         )
     if everything:
         refuse(context, ("once", "orders", "jobs"), "has no effect with --all, which imports once: leave it out")
-        _record_registry(packages, file, force=force)
+        _record_registry(packages, file, force=force, progress=progress)
         return
     if not packages:
         note("no package was named: name packages to import, or use --all for everything that is registered")
@@ -109,17 +111,22 @@ def record(
     from dispatchlab.sources.recorded_packages import MOST_ORDERS, recorded_packages
 
     check_output(file, FileKind.SCENARIO, force=force)
-    found = recorded_packages(packages, once=once, most=orders or MOST_ORDERS, jobs=jobs)
+    others = "" if once else ", in this order and in others"
+    with working("live", f"starting PyTorch and importing {' and '.join(packages)}{others}", asked=progress):
+        found = recorded_packages(packages, once=once, most=orders or MOST_ORDERS, jobs=jobs)
     save(file, found.text, FileKind.SCENARIO, force=force)
     for line in _summary(found):
         note(f"{file}: {line}")
 
 
-def _check(file: str, packages: tuple[str, ...], format: Literal["text", "json"] | None) -> None:
+def _check(
+    file: str, packages: tuple[str, ...], format: Literal["text", "json"] | None, progress: bool | None
+) -> None:
     from dispatchlab.questions.record.blocks import check_view
     from dispatchlab.questions.record.check_record import check_record
 
-    found = check_record(file, packages)
+    with working("live", f"starting PyTorch and importing what {file} names", asked=progress):
+        found = check_record(file, packages)
     for each in found.unreadable:
         note(f"{file}: left out: {each}")
     view = check_view(found)
@@ -127,14 +134,16 @@ def _check(file: str, packages: tuple[str, ...], format: Literal["text", "json"]
     exit_with(found.exit_code)
 
 
-def _record_registry(packages: tuple[str, ...], file: str, *, force: bool) -> None:
+def _record_registry(packages: tuple[str, ...], file: str, *, force: bool, progress: bool | None) -> None:
     from dispatchlab.files.file_kinds import FileKind, check_output
     from dispatchlab.model.python_layer import REGISTRY_NAMED
     from dispatchlab.pytorch.registry import live_registry
     from dispatchlab.records.file import registry_bytes
 
     check_output(file, FileKind.REGISTRY, force=force)
-    registry = live_registry(packages, python=True)
+    importing = "".join(f", importing {name}" for name in packages)
+    with working("live", f"starting PyTorch{importing} and reading its registries", asked=progress):
+        registry = live_registry(packages, python=True)
     for each in registry.unreadable:
         note(each)
     content = registry_bytes(registry)

@@ -110,7 +110,7 @@ class Fallbacks:
         return Fallbacks(left, builtin=self.builtin, replacing=replacing)
 
     def shipped(self) -> Fallbacks:
-        """The same, as builtin ones: nobody releases them."""
+        """The same, as builtin ones: they are never released."""
         return Fallbacks(self._by_slot, builtin=MappingProxyType(self._by_slot))
 
 

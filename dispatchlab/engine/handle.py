@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from types import TracebackType
-from typing import Self
+from typing import NoReturn, Self
 
 
 class RegistrationHandle:
@@ -72,17 +71,26 @@ class RegistrationHandle:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.release()
 
     def __del__(self, *, _ending: Callable[[], bool] = sys.is_finalizing) -> None:
-        if self._undo is not None and not _ending():  # else the dispatcher goes too, and half of the modules are gone
+        if (
+            getattr(self, "_undo", None) is not None and not _ending()
+        ):  # else the dispatcher goes too, and half of the modules are gone
             self.forget()
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise not_copied(self)
 
     def __repr__(self) -> str:
         return f"<RegistrationHandle {'released' if self.is_released else 'of'} {self._what}>"
+
+
+def not_copied(owner: object) -> TypeError:
+    """Refuse to copy or pickle what holds registrations: the end of a second owner would release the first's."""
+    name = type(owner).__name__
+    return TypeError(f"cannot copy or pickle a {name}: it owns its registrations; hand the {name} itself on")
 
 
 def release_all(handles: Iterable[RegistrationHandle]) -> None:

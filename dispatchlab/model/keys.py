@@ -304,7 +304,7 @@ AUTOGRAD_KEY_OF_BACKEND: tuple[DispatchKey, ...] = tuple(
 
 # Note [Keys that upstream cannot parse]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# c10::parseDispatchKey looks a text up in a table that somebody has to extend by hand for each new backend, so 42 of
+# c10::parseDispatchKey looks a text up in a table that is extended by hand for each new backend, so 42 of
 # the 137 runtime keys can be named by C++ only, and by `torch._C.DispatchKey` where bindings take a key and no text. We
 # parse every key; `Library` refuses those that a version does not parse, as `torch.library` does, and a scenario, which
 # stands for C++ as well, names them all.

@@ -346,7 +346,7 @@ def _match_simple(name: str, value: Value) -> Match:
         case "float":
             return _taken(_as_float(value))
         case "complex":
-            return _taken(_as_complex(value))
+            return _taken(_as_float(value) or isinstance(value, complex))
         case "bool" | "SymBool":
             return _taken(_as_bool(value))
         case "Scalar":
@@ -383,10 +383,6 @@ def _as_int(value: Value) -> bool:
 
 def _as_float(value: Value) -> bool:
     return _is_one(value) or isinstance(value, float) or (isinstance(value, int) and abs(value) < 2**1024)
-
-
-def _as_complex(value: Value) -> bool:
-    return _as_float(value) or isinstance(value, complex)
 
 
 def _as_bool(value: Value) -> bool:

@@ -48,7 +48,7 @@ _Item = TypeVar("_Item", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Registrations that meet nobody else.
+    """Registrations that meet no others.
 
     Args:
         indices: their numbers in the scenario, ascending, broadcasts included.

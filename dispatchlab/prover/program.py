@@ -70,7 +70,8 @@ def import_orders(
                 begun.add(module)
                 trace.append(f"+{module}")
                 for other in imports.get(module, ()):
-                    imported(other, trace, begun)
+                    if other not in begun:  # else the packages around it have begun, too
+                        imported(other, trace, begun)
                 trace.append(f"-{module}")
 
     def take(order: Sequence[str]) -> None:

@@ -69,7 +69,7 @@ def test_the_commands_of_the_guide_end_as_it_says(checkout: Path, environment: d
         assert "Traceback" not in result.stderr
         ends.append((script.splitlines()[0], result.returncode, int(code or 0), result.stderr[-600:]))
     assert [end for end in ends if end[1] != end[2]] == []
-    assert (checkout / "dispatch_scenarios" / "expect" / "my_package.txt").exists()
+    assert (checkout / "tests" / "dispatch-scenarios" / "expect" / "my_package.txt").exists()
     assert "</html>" in (checkout / "scenarios.html").read_text(encoding="utf-8")
     assert json.loads((checkout / "dispatchlab.sarif").read_text())["version"] == "2.1.0"
 

@@ -6,10 +6,9 @@ import functools
 import importlib._bootstrap_external as bootstrap
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from dispatchlab.files.bounded_read import ReadError, read_file
 from dispatchlab.model.python_layer import (
     EFFECT,
     EVERY_REGISTRY,
@@ -62,16 +61,6 @@ from dispatchlab.pytorch.introspection.python_tables import PythonTables, TableC
 # it is about has something already; another error is no registration at all.
 
 
-# Note [Modules of others]
-# ~~~~~~~~~~~~~~~~~~~~~~~~
-# To look at all registries takes a millisecond, and a package may import hundreds of modules of another one that has
-# nothing to do with PyTorch, such as sympy. What is in such a module's body without the word torch, and is imported by
-# a module of the same package, counts as a part of that: what it would assign is taken note of when that one ends. The
-# modules of the packages that are recorded are all looked at, since their order is what is asked about.
-
-_LONGEST_SOURCE = 2**24
-
-
 class PythonWrite(NamedTuple):
     """One write into a registry.
 
@@ -109,7 +98,6 @@ class PythonJournal:
         roots: the folders in which packages are found.
         tables: what the registries have now; read when left out.
         every_module: look at the borders of all modules; else at those of PyTorch's alone.
-        watched: the packages whose modules are all looked at; all when left out. See Note [Modules of others].
         wrote: is called after each write that is not PyTorch's with its number, while the code that made it is running;
             after an assignment with the module that was running, too, which may have ended.
     """
@@ -120,7 +108,6 @@ class PythonJournal:
         *,
         tables: PythonTables | None = None,
         every_module: bool = True,
-        watched: Collection[str] | None = None,
         wrote: Callable[[int, str], None] | None = None,
     ) -> None:
         self.writes: list[PythonWrite] = []
@@ -128,7 +115,6 @@ class PythonJournal:
         """The modules whose bodies ran, but for those of PyTorch, in the order in which they began."""
         self._tables = tables or PythonTables()
         self._every_module, self._wrote = every_module, wrote
-        self._watched = None if watched is None else frozenset(name.partition(".")[0] for name in watched)
         self._torch = torch_folder()
         self._sites = CallSites(passing=_FILES)
         self._functions = FunctionSites(roots)
@@ -233,23 +219,11 @@ class PythonJournal:
             self.modules.append(module)
         if threading.current_thread() is not threading.main_thread():
             return False
-        if (is_torch and outer) or not (is_torch or outer or self._every_module) or self._is_beside(module, file):
+        if (is_torch and outer) or not (is_torch or outer or self._every_module):
             return False
         self.look()
         self._bodies.append(_Body(file, is_torch, str(getattr(module, "__name__", ""))))
         return True
-
-    def _is_beside(self, module: Any, file: str) -> bool:
-        """Whether a module counts as a part of the one that imports it. See Note [Modules of others]."""
-        if self._watched is None or not self._bodies or not file.endswith(".py"):
-            return False
-        top = str(getattr(module, "__name__", "")).partition(".")[0]
-        if top in self._watched or top != self._bodies[-1].module.partition(".")[0]:
-            return False
-        try:
-            return b"torch" not in read_file(file, limit=_LONGEST_SOURCE, what="modules")
-        except (OSError, ReadError):
-            return False
 
     def _leave(self) -> None:
         try:

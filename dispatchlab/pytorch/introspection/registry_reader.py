@@ -10,11 +10,13 @@ from typing import NamedTuple
 
 from dispatchlab._gc_pause import collector_paused
 from dispatchlab.model.dump_format import DumpError
+from dispatchlab.model.packet import overload_of, qualified
 from dispatchlab.model.registration import TorchLibraryFunction
 from dispatchlab.pytorch.bridge.reserved_namespaces import FALLBACK_ROWS, is_own
 from dispatchlab.pytorch.bridge.torch import bindings, torch
 from dispatchlab.pytorch.introspection.called_functions import called_functions
 from dispatchlab.pytorch.introspection.package_paths import package_roots, without_root
+from dispatchlab.pytorch.introspection.packets import overload_order
 from dispatchlab.pytorch.introspection.queries import privateuse1_name
 from dispatchlab.pytorch.introspection.site_log import import_logged, log_of_imports, site_text
 from dispatchlab.records.model import (
@@ -53,7 +55,8 @@ def record_registry(imports: Iterable[str] = (), *, only: Collection[str] | None
         fallbacks = [_fallback(one, roots) for one in read_fallbacks(fallback_rows())]
         operators, unreadable = _readable(names, roots)
         found = registry_of(version, operators, fallbacks, imported)
-        return replace(found, privateuse1=privateuse1_name(), unreadable=tuple(unreadable))
+        orders = _orders(found.names)
+        return replace(found, privateuse1=privateuse1_name(), unreadable=tuple(unreadable), orders=orders)
 
 
 def record_with_python(imports: Iterable[str] = ()) -> Registry:
@@ -180,6 +183,15 @@ def fallback_rows() -> str:
         return operator.rows()
     finally:
         operator.close()
+
+
+def _orders(operators: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """For each name of several operators, the order in which a call tries them."""
+    overloads: dict[str, set[str]] = {}
+    for operator in operators:
+        overloads.setdefault(qualified(operator), set()).add(overload_of(operator))
+    several = {name: some for name, some in overloads.items() if len(some) > 1}
+    return {name: tuple(one for one in overload_order(name) if one in some) for name, some in several.items()}
 
 
 def _names() -> list[str]:

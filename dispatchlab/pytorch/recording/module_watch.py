@@ -55,16 +55,19 @@ class ModuleWatch:
     Args:
         packages: what is imported; a registration that no module body made counts as one of the first of them.
         roots: the folders that debug texts are shown without.
+        dumps: the dumps of all operators; read when left out.
     """
 
-    def __init__(self, packages: Sequence[str], roots: tuple[str, ...]) -> None:
+    def __init__(
+        self, packages: Sequence[str], roots: tuple[str, ...], dumps: Mapping[str, str] | None = None
+    ) -> None:
         self._bodies: dict[str, list[object]] = {}
         self._packages, self._roots = tuple(packages), roots
         self._before = frozenset(sys.modules)
         self._torch = os.path.join(os.path.dirname(torch().__file__), "")
         self._own = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
         self._untouched = UntouchedOperator()
-        self._seen = self._registrations()
+        self._dumps = all_dumps() if dumps is None else dumps
         self.fallbacks: list[RecordedFallback] = []
         """The backend fallbacks that shared libraries registered while they were loaded, in order."""
         self._wrapped = WrappedFunctions()
@@ -194,9 +197,13 @@ class ModuleWatch:
         yield
         came = self._came(rows)
         self.fallbacks += came
-        now = self._registrations()
-        self._add((now - self._seen) | {native("", one.key, without_root(one.debug, self._roots)) for one in came})
-        self._seen = now
+        before, self._dumps = self._dumps, all_dumps()
+        new = {native("", one.key, without_root(one.debug, self._roots)) for one in came}
+        for operator, text in self._dumps.items():
+            had = before.get(operator, "")
+            if text != had:
+                new |= _registrations_of(operator, text, self._roots) - _registrations_of(operator, had, self._roots)
+        self._add(frozenset(new))
 
     def _came(self, rows: str) -> list[RecordedFallback]:
         """The fallbacks of C++ that there were not when the rows were read, nor another library has registered."""
@@ -204,12 +211,6 @@ class ModuleWatch:
         old = () if now == rows else (*read_fallbacks(rows), *self.fallbacks)
         new = () if now == rows else read_fallbacks(now)
         return [one for one in new if one not in old and PYTHON_LINE.search(one.debug) is None]
-
-    def _registrations(self) -> frozenset[Native]:
-        found: set[Native] = set()
-        for name, text in all_dumps().items():
-            found |= _registrations_of(name, text, self._roots)
-        return frozenset(found)
 
     def _add(self, what: object) -> None:
         running = list(self._running())

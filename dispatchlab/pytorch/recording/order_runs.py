@@ -70,7 +70,6 @@ class OrderServer:
 
     def __init__(self, *, limit_s: float, jobs: int) -> None:
         self._limit_s, self._jobs = limit_s, jobs
-        self._base = Base()
         self._pid = 0
 
     def __enter__(self) -> OrderServer:
@@ -113,16 +112,18 @@ class OrderServer:
         return runs
 
     def _serve(self, requests: int, answers: int) -> None:
+        base: Base | None = None  # which costs something, and often there is but one order
         while (content := _read_all(requests)) is not None:
             orders: tuple[Order, ...] = pickle.loads(content)
-            found = dict(self._each(orders))
+            base = base or Base()
+            found = dict(self._each(orders, base))
             _write(answers, pickle.dumps([found[order] for order in orders]))
 
-    def _each(self, orders: Iterable[Order]) -> Iterator[tuple[Order, OrderRun]]:
+    def _each(self, orders: Iterable[Order], base: Base) -> Iterator[tuple[Order, OrderRun]]:
         waiting, running = list(reversed(tuple(dict.fromkeys(orders)))), dict[int, _Running]()
         while waiting or running:
             while waiting and len(running) < self._jobs:
-                one = self._forked(waiting.pop())
+                one = self._forked(waiting.pop(), base)
                 running[one.pipe] = one
             now = time.monotonic()
             left = max(0.0, min(one.deadline for one in running.values()) - now)
@@ -144,7 +145,7 @@ class OrderServer:
     def _limit_of(self, order: Order) -> float:
         return self._limit_s * len(order)
 
-    def _forked(self, order: Order) -> _Running:
+    def _forked(self, order: Order, base: Base) -> _Running:
         inward, outward = os.pipe()
         pid = os.fork()
         if pid:
@@ -152,7 +153,7 @@ class OrderServer:
             return _Running(order, pid, inward, time.monotonic() + self._limit_of(order), [])
         try:
             os.close(inward)
-            content = pickle.dumps(imported(order, self._base))
+            content = pickle.dumps(imported(order, base))
             with os.fdopen(outward, "wb") as file:
                 file.write(content)
         finally:

@@ -275,8 +275,8 @@ def _watch_imports(packages: Sequence[str], witness: Witness | None) -> _Watched
     version = str(torch().__version__)
     roots = package_roots()
     before, fallbacks = all_dumps(), read_fallbacks(fallback_rows())
-    modules, functions = ModuleWatch(packages, roots), ReplacedFunctions(roots)
-    python = PythonWatch(roots, modules.wrote, packages)
+    modules, functions = ModuleWatch(packages, roots, before), ReplacedFunctions(roots)
+    python = PythonWatch(roots, modules.wrote)
     reads = ReadWatch(modules.running, roots, packages, lambda: python.modules, modules.registered)
     with RegistrationWatch(modules.registered) as calls, python, modules:
         gc.freeze()  # nothing of PyTorch's is a library of theirs, and to look through it takes a quarter of a second

@@ -43,6 +43,7 @@ class Kind:
     mend: str
     unknown: str
 
+    @property
     def page(self) -> str:
         """Its page of documentation, as Markdown."""
         return (

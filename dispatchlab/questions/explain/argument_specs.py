@@ -147,10 +147,15 @@ def _assign_specs(
             )
         if name in given:
             raise ArgumentSpecError(f"{name} was described twice: {given[name]!r} and {described!r}")
-        given[name] = " ".join(described.split())
+        given[name] = " ".join("requires_grad" if word == "grad" else word for word in _parts(described))
         if spec is not None and not isinstance(spec, str):
             values[name] = spec
     return given, values
+
+
+def _parts(described: str) -> list[str]:
+    """The words of a description, which may be joined by `+`."""
+    return described.replace("+", " ").split()
 
 
 def _required_type(type_: Type) -> Type:
@@ -318,17 +323,19 @@ def _backend_key(backend: str, layout: Layout, dtype: DType | None, given: str) 
 def _device(word: str, privateuse1: str = "") -> DeviceType:
     name, colon, index = word.partition(":")
     renamed = bool(privateuse1) and name == privateuse1
-    if (renamed or name in tuple(DeviceType)) and colon and not is_device_index(index):
+    if (renamed or name in (*DeviceType, "privateuse1")) and colon and not is_device_index(index):
         raise ArgumentSpecError(
             f"{word!r} is not a device: expected a number from 0 to 127 after the colon, as in {name}:0"
         )
-    if renamed:
+    if renamed or name == "privateuse1":
         return DeviceType.PRIVATEUSE1
     if name not in tuple(DeviceType):
         known = [*map(str, DeviceType), *LAYOUTS, *_WORDS]
         known += [privateuse1] if privateuse1 else []
         near = did_you_mean(word, known) or did_you_mean(word, DispatchKey.__members__)
         more = near or "; say where the tensor is and what it is like, such as 'cuda requires_grad' or 'cpu sparse'"
+        if not privateuse1:
+            more += "; a device that a package names is known with --package, and is PrivateUse1 anywhere"
         raise ArgumentSpecError(f"{word!r} does not describe a tensor{more}")
     return DeviceType(name)
 

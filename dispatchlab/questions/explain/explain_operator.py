@@ -9,14 +9,20 @@ from typing import TYPE_CHECKING
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.profile import version_of
-from dispatchlab.questions.dump.inspect_operators import Inspection, inspect_operator
-from dispatchlab.questions.explain.argument_specs import ArgumentSpec, Described, describe_arguments
+from dispatchlab.model.schema_types import OptionalType
+from dispatchlab.questions.dump.inspect_operators import Inspection, inspect_operator, inspect_operators
+from dispatchlab.questions.explain.argument_specs import (
+    ArgumentSpec,
+    ArgumentSpecError,
+    Described,
+    describe_arguments,
+)
 from dispatchlab.questions.explain.hops import explain, schema_of, thread_keys
 from dispatchlab.questions.explain.mode_facts import MODES
 from dispatchlab.questions.explain.result import CallExplanation, ModeExplanation
 from dispatchlab.records.builds import backend_named, default_registry, has_kernels_for, no_answer
 from dispatchlab.sources.engines import EngineName
-from dispatchlab.sources.find_sources import LIVE, named_key
+from dispatchlab.sources.find_sources import LIVE, AmbiguousOperatorError, named_key
 
 if TYPE_CHECKING:
     from dispatchlab.model.python_layer import Compiler, Decompositions, Mode, PythonLayer
@@ -94,9 +100,28 @@ def explain_operator(
         needed = (*facts.imports, *facts.option(option).imports)
         imports = (*imports, *(module for module in needed if module not in imports))
     python = mode is not None
-    inspection = inspect_operator(
-        operator, source=source, engine=engine, semantics=semantics, imports=imports, python=python, report=report
-    )
+    try:
+        inspection = inspect_operator(
+            operator, source=source, engine=engine, semantics=semantics, imports=imports, python=python, report=report
+        )
+    except AmbiguousOperatorError as error:
+        inspection = _fitting(
+            error,
+            arguments,
+            inspect_operators(
+                f"{error.found[0].rpartition('.')[0]}.*",
+                source=None if source == LIVE else source,
+                engine="torch" if source == LIVE else engine,
+                semantics=semantics,
+                imports=imports,
+                reasons=True,
+                python=python,
+                report=report,
+            ),
+        )
+        operator = str(inspection.snapshots[0].operator)
+        if report is not None:
+            report(f"note: {error.asked} is taken as {operator}, the one overload that fits these arguments")
     described = _described(inspection, arguments)
     if chosen:
         keys = [described.options.backend, *(key for argument in described.arguments for key in argument.keys)]
@@ -145,6 +170,30 @@ def _python_layer(inspection: Inspection, registries: tuple[str, ...]) -> Python
     if missing:
         raise NoPythonRecordError(inspection.source, f"lacks what Python keeps in {', '.join(missing)}")
     return layer
+
+
+def _fitting(error: AmbiguousOperatorError, arguments: Sequence[ArgumentSpec], all_of_them: Inspection) -> Inspection:
+    """The one overload whose tensors are as many as were described; raises the error where it is none or several."""
+    fitting = []
+    for snapshot in all_of_them.snapshots:
+        schema = schema_of(all_of_them.view(snapshot.operator))
+        try:
+            described = describe_arguments(schema, arguments, privateuse1=all_of_them.privateuse1)
+        except ArgumentSpecError:
+            continue
+        named = {str(spec).partition("=")[0] for spec in arguments if "=" in str(spec)}
+        deciding = {one.name for one in described.arguments}
+        needed = [
+            argument
+            for argument in schema.arguments
+            if argument.name in deciding and argument.default is None and not isinstance(argument.type, OptionalType)
+        ]
+        said = len(arguments) - len(named - deciding)
+        if 0 < said >= len(needed) and all(not one.kwarg_only or one.name in named for one in needed):
+            fitting.append(snapshot)
+    if len(fitting) != 1:
+        raise error
+    return all_of_them._replace(snapshots=tuple(fitting))
 
 
 def _described(inspection: Inspection, arguments: Sequence[ArgumentSpec]) -> Described:

@@ -52,6 +52,7 @@ class Described(Protocol):
     def mend(self) -> str: ...
     @property
     def unknown(self) -> str: ...
+    @property
     def page(self) -> str: ...
 
 
@@ -103,7 +104,7 @@ def _rule(rule: Described) -> dict[str, object]:
         "name": "".join(word.capitalize() for word in rule.name.split("-")),
         "shortDescription": {"text": rule.what},
         "fullDescription": {"text": rule.why},
-        "help": {"text": f"{rule.mend}\n\nWhat it cannot know: {rule.unknown}", "markdown": rule.page()},
+        "help": {"text": f"{rule.mend}\n\nWhat it cannot know: {rule.unknown}", "markdown": rule.page},
         "defaultConfiguration": {"level": _LEVELS[rule.level]},
     }
 

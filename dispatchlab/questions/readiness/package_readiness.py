@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dispatchlab.pytorch.introspection.readiness_reader import PackageOperators
 
 RUN_LIMIT_S = 120.0
-"""How long the runs of one operator may take, unless somebody says otherwise; a compile takes seconds."""
+"""How long one cell of an operator may take by default; a compile takes seconds."""
 
 _REFUSING = "MetaFallbackKernel.cpp"
 """The file of PyTorch's backend fallback for Meta, which raises for every operator."""
@@ -40,6 +40,7 @@ def package_readiness(
     operators: Sequence[str] = (),
     required: Sequence[Aspect] = COMPILED,
     inputs: str | None = None,
+    generate: bool = False,
     limit_s: float = RUN_LIMIT_S,
     started: Callable[[str], None] = lambda _: None,
 ) -> Readiness:
@@ -50,8 +51,10 @@ def package_readiness(
         operators: names and globs of those that are judged; all of them when left out. PyTorch's own are left out
             unless they are named.
         required: the columns where a gap is not as expected.
-        inputs: `module:name` of what makes inputs; operators that have some are run, which decides more cells.
-        limit_s: how long the runs of one operator may take.
+        inputs: `module:name` of what makes inputs, or a file of captured ones; operators that have some are run, which
+            decides more cells.
+        generate: also run the others, on inputs that are made from their schemas.
+        limit_s: how long one cell of an operator may take.
         started: called with each operator that is run.
 
     Raises:
@@ -63,10 +66,10 @@ def package_readiness(
     from dispatchlab.pytorch.registry import live_operator_runs, live_package_operators
 
     result = readiness_of(live_package_operators(packages), packages, operators=operators, required=required)
-    if inputs is None:
+    if inputs is None and not generate:
         return result
     names = [row.operator for row in result.rows]
-    done = live_operator_runs(packages, inputs, names, limit_s=limit_s, started=started)
+    done = live_operator_runs(packages, inputs or "", names, limit_s=limit_s, generate=generate, started=started)
     return with_runs(replace(result, notes=(*result.notes, *done.notes)), done.runs)
 
 

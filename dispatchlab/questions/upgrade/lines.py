@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.python_layer import REGISTRY_NAMED
@@ -379,7 +379,7 @@ def python_summary(diff: PythonDiff) -> Iterator[Line]:
             yield _row("Python", f"no difference ({counted(compared, 'registry', 'registries')} compared)")
         else:
             texts = [
-                f"{number:,} {_PYTHON_KINDS[kind]}"
+                f"{number:,} {_PYTHON_KINDS[kind].several}"
                 for kind in (PythonChangeKind.REMOVED, PythonChangeKind.ADDED, PythonChangeKind.CHANGED)
                 if (number := sum(_of_kind(registry, kind) for registry in diff.registries))
             ]
@@ -397,12 +397,28 @@ def python_summary(diff: PythonDiff) -> Iterator[Line]:
         yield _row("Python" if not diff.registries else "", note, "quiet")
 
 
+class _Shown(NamedTuple):
+    """How a kind of changes is shown: one of them, several in a row of their registry, and several at large."""
+
+    one: str
+    in_row: str
+    several: str
+    mood: Mood = ""
+
+
 _PYTHON_KINDS = {
-    PythonChangeKind.REMOVED: "entries only before",
-    PythonChangeKind.ADDED: "entries only after",
-    PythonChangeKind.CHANGED: "with another function in force",
-    PythonChangeKind.MOVED: "moved to another line",
+    PythonChangeKind.REMOVED: _Shown("only before", "only before", "entries only before", "bad"),
+    PythonChangeKind.ADDED: _Shown("only after", "only after", "entries only after", "good"),
+    PythonChangeKind.CHANGED: _Shown(
+        "another function in force", "with another function", "with another function in force"
+    ),
+    PythonChangeKind.MOVED: _Shown("moved", "moved", "moved to another line"),
 }
+
+
+def _of_kind(difference: RegistryDifference, kind: PythonChangeKind) -> int:
+    number: int = getattr(difference, kind.value)
+    return number
 
 
 def _python_details(diff: PythonDiff, *, everything: bool) -> Iterator[Line]:
@@ -432,33 +448,25 @@ def _python_details(diff: PythonDiff, *, everything: bool) -> Iterator[Line]:
         for kind in PythonChangeKind:
             names = list(dict.fromkeys(one.operator for one in changes if one.kind is kind))
             if names:
-                mood = _PYTHON_MOODS.get(kind, "")
-                yield Line(f"{_PYTHON_KINDS[kind]}: {', '.join(_cut(names, 6, 'operator'))}", mood, indent=2, hang=4)
+                text = f"{_PYTHON_KINDS[kind].several}: {', '.join(_cut(names, 6, 'operator'))}"
+                yield Line(text, _PYTHON_KINDS[kind].mood, indent=2, hang=4)
         yield Line("their functions: see --all, or name one with --operator", "quiet", indent=2, hang=0)
 
 
 _FEW_ENTRIES = 5  # so that a summary of many registries is no wall
-_PYTHON_MOODS: dict[PythonChangeKind, Mood] = {PythonChangeKind.REMOVED: "bad", PythonChangeKind.ADDED: "good"}
 
 
 def _python_change(change: PythonChange) -> Iterator[Line]:
     name = f"{change.operator} {change.key}".rstrip()
-    yield Line(f"{name}  {_PYTHON_ONE[change.kind]}", _PYTHON_MOODS.get(change.kind, ""), indent=2, hang=4)
+    shown = _PYTHON_KINDS[change.kind]
+    yield Line(f"{name}  {shown.one}", shown.mood, indent=2, hang=4)
     for text in python_function_texts(change):
         yield Line(text, "quiet", indent=6)
 
 
-_PYTHON_ONE = {
-    PythonChangeKind.REMOVED: "only before",
-    PythonChangeKind.ADDED: "only after",
-    PythonChangeKind.CHANGED: "another function in force",
-    PythonChangeKind.MOVED: "moved",
-}
-
-
 def python_kind_text(change: PythonChange) -> str:
     """How an entry differs."""
-    return _PYTHON_ONE[change.kind]
+    return _PYTHON_KINDS[change.kind].one
 
 
 def python_function_texts(change: PythonChange) -> tuple[str, ...]:
@@ -479,18 +487,10 @@ def python_row_text(difference: RegistryDifference) -> str:
             f"; the other has {counted(difference.not_compared, 'entry', 'entries')}" if difference.not_compared else ""
         )
         return f"not compared, since {_why_not_compared(difference)}{has}"
-    texts = [f"{number:,} {text}" for kind, text in _PYTHON_COUNTED.items() if (number := _of_kind(difference, kind))]
+    texts = [f"{n:,} {shown.in_row}" for kind, shown in _PYTHON_KINDS.items() if (n := _of_kind(difference, kind))]
     if difference.not_compared:
         texts.append(f"{difference.not_compared:,} not compared, of a module that the other has not imported")
     return ", ".join(texts)
-
-
-_PYTHON_COUNTED = {
-    PythonChangeKind.REMOVED: "only before",
-    PythonChangeKind.ADDED: "only after",
-    PythonChangeKind.CHANGED: "with another function",
-    PythonChangeKind.MOVED: "moved",
-}
 
 
 def _why_not_compared(difference: RegistryDifference) -> str:
@@ -499,7 +499,7 @@ def _why_not_compared(difference: RegistryDifference) -> str:
             Known.READ: "",
             Known.NOT_RECORDED: "neither recording has read it",
             Known.NOT_FOUND: "it is not found in either PyTorch",
-            Known.NOT_IMPORTED: "nobody imported its module",
+            Known.NOT_IMPORTED: "its module was imported in neither",
         }[difference.before]
     sides = (("first", difference.before), ("second", difference.after))
     return " and ".join(f"{_KNOWN[known]} the {side}" for side, known in sides if known is not Known.READ)
@@ -512,19 +512,16 @@ _KNOWN = {
 }
 
 
-def _of_kind(difference: RegistryDifference, kind: PythonChangeKind) -> int:
-    match kind:
-        case PythonChangeKind.REMOVED:
-            return difference.removed
-        case PythonChangeKind.ADDED:
-            return difference.added
-        case PythonChangeKind.CHANGED:
-            return difference.changed
-        case PythonChangeKind.MOVED:
-            return difference.moved
-
-
 # -- one backend
+
+
+_FOUND_NOW: tuple[tuple[str, Way, tuple[str, str], Mood], ...] = (
+    ("missing", Way.MISSING, ("finds nothing now", "find nothing now"), "bad"),
+    ("ambiguous", Way.AMBIGUOUS, ("is ambiguous now", "are ambiguous now"), "bad"),
+    ("fallback", Way.FALLBACK, ("falls back now", "fall back now"), ""),
+    ("composite", Way.COMPOSITE, ("finds a composite now", "find a composite now"), ""),
+    ("direct", Way.DIRECT, ("finds a kernel of its own now", "find kernels of their own now"), "good"),
+)
 
 
 def _backend(upgrade: BackendUpgrade, *, everything: bool) -> Iterator[Line]:
@@ -535,30 +532,10 @@ def _backend(upgrade: BackendUpgrade, *, everything: bool) -> Iterator[Line]:
         yield Line("no call with these keys finds anything else", hang=0)
         return
     plain = [change for change in upgrade.changes if upgrade.key in change.keys]
-    rows: tuple[tuple[str, tuple[str, str], list[SharedChange], Mood], ...] = (
-        ("missing", ("finds nothing now", "find nothing now"), [c for c in plain if c.after.way is Way.MISSING], "bad"),
-        (
-            "ambiguous",
-            ("is ambiguous now", "are ambiguous now"),
-            [c for c in upgrade.changes if c.after.way is Way.AMBIGUOUS],
-            "bad",
-        ),
-        ("fallback", ("falls back now", "fall back now"), [c for c in plain if c.after.way is Way.FALLBACK], ""),
-        (
-            "composite",
-            ("finds a composite now", "find a composite now"),
-            [c for c in plain if c.after.way is Way.COMPOSITE],
-            "",
-        ),
-        (
-            "direct",
-            ("finds a kernel of its own now", "find kernels of their own now"),
-            [c for c in plain if c.after.way is Way.DIRECT],
-            "good",
-        ),
-    )
-    for label, what, changes, mood in rows:
-        names = [name for change in changes for name in change.operators]
+    for label, way, what, mood in _FOUND_NOW:
+        # NB: an ambiguous slot is reported at whichever key it is
+        changes = upgrade.changes if way is Way.AMBIGUOUS else plain
+        names = [name for change in changes if change.after.way is way for name in change.operators]
         if names:
             yield _row(label, f"{counted(len(names), 'operator')} {_s(names, *what)}", mood)
     others = {name for change in upgrade.changes if upgrade.key not in change.keys for name in change.operators}

@@ -42,8 +42,8 @@ class Reason(StrEnum):
     """Why a kernel that stands at the same key is another one."""
 
     FALLTHROUGH = "fallthrough"  # calls skip the key now, or no longer
-    OWNER = "owner"  # somebody else registered it
-    FILE = "file"  # another file of somebody else's
+    OWNER = "owner"  # another package registered it
+    FILE = "file"  # another file of another package
     LANGUAGE = "language"  # C++ then and Python now, or the reverse
     TYPE = "type"  # it has another type although the schema is the same
     OVERRIDES = "overrides"  # more or fewer kernels stand at the key

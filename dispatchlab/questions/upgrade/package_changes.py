@@ -76,7 +76,7 @@ class PackageUpgrade:
         registrations: how many there are, without defs of operators that are PyTorch's.
         operators: how many operators they name.
         refused: those that either dispatcher refuses.
-        dangling: operators of which the package has kernels and nobody a def any more.
+        dangling: operators of which the package has kernels and that have no def any more.
         schemas: operators of PyTorch for which it has kernels, and whose schema differs.
         kernels: calls that run the package's kernel on one side and another one on the other.
         others: calls of these operators that run another kernel of PyTorch's.
@@ -174,7 +174,7 @@ class _Replayed:
         self._fallbacks = {fallback.key: fallback.debug for fallback in self._registry.fallbacks}
 
     def dangles(self, name: str) -> bool:
-        """Whether the package has kernels for an operator that nobody defines."""
+        """Whether the package has kernels for an operator that has no def."""
         found = self._registry.operator(name)
         return found is not None and found.is_dangling and bool(self.own_keys(name))
 
