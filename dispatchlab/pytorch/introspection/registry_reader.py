@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from dispatchlab._gc_pause import collector_paused
 from dispatchlab.model.dump_format import DumpError
-from dispatchlab.model.packet import overload_of, qualified
+from dispatchlab.model.names import overload_of, qualified
 from dispatchlab.model.registration import TorchLibraryFunction
 from dispatchlab.pytorch.bridge.reserved_namespaces import FALLBACK_ROWS, is_own
 from dispatchlab.pytorch.bridge.torch import bindings, torch
