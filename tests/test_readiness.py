@@ -7,21 +7,29 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial, wraps
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
 from rich.console import Console
 
+from dispatchlab.files.file_kinds import FileContent, FileKind, content_of
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.operator_runs import Outcome, Run
 from dispatchlab.model.printed_schema import parse_printed
 from dispatchlab.model.python_layer import PythonRegistration
 from dispatchlab.model.registration import KernelFlags, TorchLibraryFunction
 from dispatchlab.pytorch.introspection.readiness_reader import parameters_of
+from dispatchlab.pytorch.introspection.readiness_runs import summed
 from dispatchlab.pytorch.registry import live_operator_runs
 from dispatchlab.pytorch.worker.process import WorkerCrashed
 from dispatchlab.questions.readiness.blocks import readiness_view, summary
 from dispatchlab.questions.readiness.cells_from_runs import decided
+from dispatchlab.questions.readiness.known_failures import (
+    KnownFailuresError,
+    known_failures_text,
+    load_known_failures,
+)
 from dispatchlab.questions.readiness.operator_readiness import (
     RUN_ONLY,
     Answer,
@@ -374,3 +382,44 @@ def test_a_worker_that_answers_as_it_is_killed_takes_no_other_operator_along(mon
     for timer in ManualTimer.made:  # it was cancelled, and comes too late
         timer.end()
     assert not engine.is_killed
+
+
+def test_a_baseline_knows_failures_and_lists_those_that_are_gone(tmp_path: Path) -> None:
+    found = readiness(["my"], "2.13.0", [facts(_UNARY, "CPU")], required=[Aspect.FAKE, Aspect.AUTOCAST])
+    file = tmp_path / "known.json"
+    file.write_text(known_failures_text(found))
+    known = load_known_failures(str(file))
+    assert known == {("my::op", Aspect.FAKE), ("my::op", Aspect.AUTOCAST)}
+    assert content_of(file) == FileContent(FileKind.KNOWN_FAILURES)
+    again = replace(found, known=known)
+    assert (again.exit_code, again.new_failures, again.fixed) == (0, (), ())
+    assert "new failures: none" in readiness_view(again).text()
+    more = replace(again, required=(*found.required, Aspect.AUTOGRAD))
+    assert (more.exit_code, more.new_failures) == (1, (("my::op", Aspect.AUTOGRAD),))
+    assert "new failures: my::op autograd" in readiness_view(more).text()
+    fixed = readiness(["my"], "2.13.0", [facts(_UNARY, "CPU", functions=(TorchLibraryFunction.REGISTER_FAKE,))])
+    fixed = replace(fixed, known=known | {("my::other", Aspect.FAKE)})
+    assert (fixed.exit_code, fixed.fixed) == (0, (("my::op", Aspect.FAKE),))
+    assert "known failures that fail no more: my::op fake" in readiness_view(fixed).text()
+    file.write_text(known_failures_text(fixed, fixed.known or ()))
+    assert load_known_failures(str(file)) == {("my::op", Aspect.AUTOCAST), ("my::other", Aspect.FAKE)}
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", '{"version": 1}', '{"version": 1, "failures": [{"operator": "a", "column": "b"}]}']
+)
+def test_a_file_that_is_no_baseline_is_one_sentence(content: str, tmp_path: Path) -> None:
+    file = tmp_path / "known.json"
+    file.write_text(content)
+    with pytest.raises(KnownFailuresError, match="write it with"):
+        load_known_failures(str(file))
+
+
+def test_a_column_goes_by_the_worst_of_its_inputs() -> None:
+    works, fails = Run(Outcome.WORKS, "a call"), Run(Outcome.FAILS, "no")
+    open_, not_needed = Run(Outcome.NOT_DECIDED, "?"), Run(Outcome.NOT_NEEDED, "-")
+    assert summed([works, open_, fails, not_needed], 4) == fails
+    assert summed([open_, works, not_needed, works], 5) == Run(Outcome.WORKS, "a call (2 of 5 inputs)")
+    assert summed([works], 1) == works
+    assert summed([open_, not_needed], 2) == not_needed
+    assert summed([open_], 1) == open_

@@ -14,7 +14,8 @@ pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'disp
 
 from dispatchlab.pytorch.introspection.function_content import Contents
 from dispatchlab.pytorch.recording.order_check import check_orders
-from dispatchlab.pytorch.recording.order_runs import Order, OrderRun, OrderServer
+from dispatchlab.pytorch.recording.order_runs import OrderRun, OrderServer
+from dispatchlab.scenario.import_orders import Order
 
 # -- processes
 

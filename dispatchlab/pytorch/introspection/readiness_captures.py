@@ -32,8 +32,14 @@ PER_OPERATOR = 8
 _PER_CALL = 1 << 20
 _MAX_RANK = 64
 _OWN = frozenset(
-    ("aten", "prim", "prims", "inductor", "quantized", "debugprims", "rngprims", "_inductor_test", "higher_order")
+    (
+        *("aten", "prim", "prims", "quantized", "_quantized", "symm_mem", "static_runtime", "c10d", "onednn", "mkldnn"),
+        *("_c10d_functional", "_c10d_functional_autograd", "profiler", "sparse", "inductor", "_test", "onnx", "mkl"),
+        *("quantization", "mkldnn_prepacked", "debugprims", "_dtensor", "inductor_prims", "rngprims", "_native"),
+        *("export", "debug_mode_ops", "higher_order", "_inductor_test"),
+    )
 )
+"""The namespaces of PyTorch's own operators, which are not noted."""
 
 # Note [Where calls are seen]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -99,6 +105,10 @@ class Capture:
         for owner, original in self._originals:
             type.__setattr__(owner, "__call__", original)
         self._originals.clear()
+
+    def file(self) -> bytes:
+        """The file of what was noted."""
+        return captures_bytes(self.found)
 
     def _forget(self, name: str, call: dict[str, Any]) -> None:
         """Leave out a call that raised."""
@@ -173,7 +183,11 @@ def _noting(
             forget(*new)
             raise
 
-    frames.skip_code(noted.__code__)
+    if hasattr(frames, "set_code_exec_strategy"):
+        action = frames._FrameAction
+        frames.set_code_exec_strategy(noted.__code__, frames._FrameExecStrategy(action.SKIP, action.DEFAULT))
+    elif hasattr(frames, "skip_code"):  # before 2.7
+        frames.skip_code(noted.__code__)
     return noted
 
 
@@ -208,6 +222,7 @@ def _check_plain(tensor: Any) -> None:
         raise _NotKept("a layout")
 
 
+_INTEGERS = ("bool", "uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64")
 _NAMED = ("dtype", "device", "layout", "memory_format")
 
 
@@ -312,16 +327,19 @@ def _cpu_bytes(tensor: Any) -> bytes:
 def captures_bytes(found: CapturedCalls) -> bytes:
     """A file of calls."""
     calls = json.dumps({name: calls for name, calls in sorted(found.calls.items()) if calls}, allow_nan=False)
+    return _encoded(calls, found.memory)
+
+
+def _encoded(calls: str, memory: list[bytes]) -> bytes:
     header: dict[str, Any] = {}
     at = 0
-    for index, memory in enumerate(found.memory):
-        header[str(index)] = {"dtype": "U8", "shape": [len(memory)], "data_offsets": [at, at + len(memory)]}
-        at += len(memory)
-    body = b"".join(found.memory)
-    metadata = {"format": INPUTS_FORMAT, "calls": calls, "sha256": _checksum(calls, found.memory)}
+    for index, part in enumerate(memory):
+        header[str(index)] = {"dtype": "U8", "shape": [len(part)], "data_offsets": [at, at + len(part)]}
+        at += len(part)
+    metadata = {"format": INPUTS_FORMAT, "calls": calls, "sha256": _checksum(calls, memory)}
     text = json.dumps({"__metadata__": metadata, **header}).encode()
     text += b" " * (-len(text) % 8)
-    return struct.pack("<Q", len(text)) + text + body
+    return struct.pack("<Q", len(text)) + text + b"".join(memory)
 
 
 def merged(files: list[bytes]) -> bytes:
@@ -385,7 +403,7 @@ def _parsed(data: bytes) -> tuple[dict[str, list[Any]], list[bytes]]:
             raise ValueError("its memory does not follow on another")
         memory.append(body[begin:stop])
         end = stop
-    if end != len(body) or metadata["sha256"] != _checksum(metadata["calls"], memory):
+    if _encoded(metadata["calls"], memory) != data:
         raise ValueError("its checksum is another")
     calls = json.loads(metadata["calls"])
     if not isinstance(calls, dict) or not all(isinstance(one, list) for one in calls.values()):
@@ -451,6 +469,8 @@ class _Decoding:
         dtype = _of(module.dtype, vars(module).get(_of(str, said["dtype"])))
         shape, stride = ([_index(one) for one in _of(list, said[what])] for what in ("shape", "stride"))
         offset, at = _index(said["offset"]), _index(said["memory"])
+        if not (dtype.is_floating_point or dtype.is_complex or said["dtype"] in _INTEGERS):
+            raise ValueError(f"tensors of {said['dtype']} are not kept")
         size = dtype.itemsize
         memory = self._memory[at]
         count = 1
@@ -462,6 +482,8 @@ class _Decoding:
         if dtype is module.bool and memory.translate(None, b"\0\1"):
             raise ValueError("a truth value is neither true nor false")
         device = module.device(_of(str, said["device"]))
+        if device.type == "meta":
+            raise ValueError("a tensor has no data")
         if device.type != "cpu" and not _has(device):
             device = module.device("cpu")
         if (at, str(device)) not in self._storages:
@@ -519,7 +541,7 @@ def capture_program(path: str) -> bytes:
             raise ProgramError(path, f"{type(error).__name__}: {error}") from None
         finally:
             sys.argv = arguments
-    return captures_bytes(capture.found)
+    return capture.file()
 
 
 class ProgramError(DispatchLabError):

@@ -101,12 +101,7 @@ def describe_arguments(schema: FunctionSchema, specs: Sequence[ArgumentSpec], *,
     Raises:
         ArgumentSpecError: a spec cannot be read, or no argument is left for it.
     """
-    dispatched = schema.dispatch_arguments()
-    deciding = [
-        argument
-        for number, argument in enumerate(schema.arguments)
-        if dispatched >> number & 1 or _required_type(argument.type) == _GENERATOR
-    ]
+    deciding = deciding_arguments(schema)
     given, values = _assign_specs(schema, [argument.name for argument in deciding], specs)
     arguments = []
     for argument in deciding:
@@ -121,6 +116,16 @@ def describe_arguments(schema: FunctionSchema, specs: Sequence[ArgumentSpec], *,
         arguments.append(ArgumentKeys(argument.name, str(argument.type), given_as, keys, note))
     grad = any("requires_grad" in text.replace(",", " ").replace(":", " ").split() for text in given.values())
     return Described(tuple(arguments), _options(given, privateuse1), grad)
+
+
+def deciding_arguments(schema: FunctionSchema) -> list[Argument]:
+    """The arguments that decide the dispatch, or that of calls which are not boxed."""
+    dispatched = schema.dispatch_arguments()
+    return [
+        argument
+        for number, argument in enumerate(schema.arguments)
+        if dispatched >> number & 1 or _required_type(argument.type) == _GENERATOR
+    ]
 
 
 def _assign_specs(

@@ -583,7 +583,7 @@ def _autograd(facts: OperatorFacts) -> Cell:
     if facts.is_custom_op:
         if facts.writes:
             return Cell(aspect, Answer.NO, "custom_op got no backward")
-        return _gap(facts, aspect, "custom_op got no backward, and one raises", call)
+        return _gap(facts, aspect, "custom_op got no backward, and one through a floating-point result raises", call)
     keys = (DispatchKey.AutogradCPU, DispatchKey.AutogradCUDA, *_AUTOGRAD_OTHERS)
     with_kernel = [key for key in keys if facts.fill(key).way in (Way.DIRECT, Way.COMPOSITE)]
     if not with_kernel:
