@@ -10,6 +10,7 @@ The public names:
   `AliasKind`, `BlockKind`; scenarios of them: `Scenario`, `load_scenario`, `parse_scenario`, `scenario_text`;
 - call: `operator`, `ops`, `Operator`, `Tensor`, `tensor`, `trace`; `explain` gives an `ExplainedCall`; `Lab` is a
   dispatcher with autograd, batching and Meta;
+- ask about packages and registries: `check`, `lint`, `coverage`, `certify`, `readiness` and `record` give a `Result`;
 - look up: `dump` gives an `OperatorDump`, `diff` a `SourceDiff`; `open_registry`, `bundled_registries`; `DispatchKey`,
   `DispatchKeySet`, `OperatorName`, `FunctionSchema`, `parse_name`, `parse_schema`, `parse_schema_or_name`;
 - errors: `DispatchLabError`, `RegistrationError`, `CallError`, `ParseError`, `ErrorKind`.
@@ -30,7 +31,7 @@ The packages, from the bottom; each has a map of its own:
 - `questions`: a room for each question of a user, with what it finds, its result and its views;
 - `adopt`: the first steps of a new user: the example, what works here, the files for a package's checkout;
 - `explorer_app`: the application of `dispatchlab explore`; `commands`, `cli`: the command line;
-- `api`: the public functions that tie packages together; `pytest_plugin`: scenarios as tests.
+- `api`, `ask`: the public functions that tie packages together; `pytest_plugin`: scenarios as tests.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
         open_registry,
         trace,
     )
+    from dispatchlab.ask import Result, certify, check, coverage, lint, readiness, record
     from dispatchlab.call.operators import Operator, operator, ops
     from dispatchlab.call.tensor import Tensor, tensor
     from dispatchlab.engine.dispatcher import Dispatcher, InvariantError, OverrideWarning
@@ -90,6 +92,7 @@ _NAMES = {
     "._version": "__version__",
     ".api": "ExplainedCall OperatorDump OrderCheck SourceDiff bundled_registries "
     "check_order diff dump explain open_registry trace",
+    ".ask": "Result certify check coverage lint readiness record",
     ".call.operators": "Operator operator ops",
     ".call.tensor": "Tensor tensor",
     ".engine.dispatcher": "Dispatcher InvariantError OverrideWarning",
@@ -147,19 +150,24 @@ __all__ = [
     "ParseError",
     "RegistrationError",
     "RegistrationHandle",
+    "Result",
     "Scenario",
     "SourceDiff",
     "Tensor",
     "Verdict",
     "boxed",
     "bundled_registries",
+    "certify",
+    "check",
     "check_order",
+    "coverage",
     "diff",
     "dispatch",
     "dispatch_autograd",
     "dump",
     "explain",
     "fallthrough",
+    "lint",
     "load_scenario",
     "open_registry",
     "operator",
@@ -168,6 +176,8 @@ __all__ = [
     "parse_scenario",
     "parse_schema",
     "parse_schema_or_name",
+    "readiness",
+    "record",
     "scenario_text",
     "tensor",
     "trace",

@@ -98,7 +98,9 @@ def stranger(folder: Path) -> dict[str, str]:
         if done.returncode:
             raise NoStrangerError(f"{' '.join(found[:4])} fails here: {(done.stderr or done.stdout).strip()[-300:]}")
     # The programs of the packages outside have their Python, and not this one.
-    (programs / "pytest").write_text(f'#!/usr/bin/env bash\nexec "{programs}/python" -P -m pytest -p no:cacheprovider "$@"\n')
+    (programs / "pytest").write_text(
+        f'#!/usr/bin/env bash\nexec "{programs}/python" -P -m pytest -p no:cacheprovider "$@"\n'
+    )
     (programs / "pytest").chmod(0o755)
     left_out = ("EXPECTTEST_ACCEPT", "PYTHONPATH", "VIRTUAL_ENV", "PYTHONHOME")
     return {

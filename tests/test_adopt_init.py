@@ -72,7 +72,7 @@ def test_it_writes_a_scenario_its_golden_file_and_the_options(checkout: Path) ->
         f"  wrote   {FOLDER}/expect/my_package.txt  its golden file",
         "Next:",
         f"  pytest {FOLDER}",
-        "  dispatchlab lint my_package",
+        "  dispatchlab check my_package",
     ]
 
 

@@ -127,7 +127,9 @@ def every_error() -> list[type[DispatchLabError]]:
     for path in (ROOT / "dispatchlab").rglob("*.py"):
         if "DispatchLabError" in path.read_text(encoding="utf-8") and "__pycache__" not in path.parts:
             with suppress(ImportError):  # of what an extra brings
-                importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"))
+                importlib.import_module(
+                    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+                )
     found, kinds = [DispatchLabError], list[type[DispatchLabError]]()
     while found:
         kind = found.pop()

@@ -68,9 +68,11 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
         ("coverage", "scenarios/defects/stale_slots_torch.yaml", "--key", "CPU", "--what-if", "impl test::foo CPU"),
     ),
     "lint": (("lint", "scenarios/lint/dl012_found.yaml"),),
+    "check": (("check", "cellar"),),
     "explain": (
         ("explain", "aten::add.Tensor", "--arg", "cpu", "--from", "torch-2.13", "--mode", "fake"),
         ("explain", "aten::add.Tensor", "--arg", "cpu", "--from", "torch-2.13", "--mode", "export"),
+        ("explain", "aten::mean", "cpu", "1", "--from", "torch-2.13"),
     ),
     "codegen --registrations": (
         (
@@ -91,7 +93,7 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 """What is shown -> the commands whose outputs are looked at."""
 
-NEED_PYTORCH = ("doctor", "imports", "readiness")
+NEED_PYTORCH = ("check", "doctor", "imports", "readiness")
 _MORE_THAN = {"diff --layer": "diff", "diff --for": "diff", "diff --key": "diff"}
 _INTRO = {
     "permute": "One object for each scenario, on a line of its own.",
@@ -105,6 +107,7 @@ _INTRO = {
     "diff --for": "What `--for` adds to the fields of `diff`.",
     "diff --key": "What `--key` adds to the fields of `diff`.",
     "lint": "`--format sarif` prints SARIF 2.1.0 instead.",
+    "check": "`--format sarif` prints SARIF 2.1.0 instead, and `--format github` the annotations of a workflow.",
     "imports": "",
 }
 
@@ -138,10 +141,13 @@ MEANINGS = {
     "unexplored": "how many registrations of Python there are besides that were not explored",
     "overwritten": "how many of these a later one has taken the place of",
     "imports": "of a record, an object with ran, of, findings and open: the orders of imports that ran; else null",
+    "packet_call": "of a call, the overloads that it tried; else null",
     "dump: packet": "of a name without overload that has several, how a call tries them; else null",
     "standing": "what the verdict stands on, sentences: the model, and of a record how many orders of imports ran",
     "registration_texts": "what each registration is, in the order of the file",
     "counterexample.kind": "how the two sequences disagree",
+    "check: summary": "the first line of the text",
+    "check: exit_code": "what the command ends with",
     "readiness: packages": "the packages, as they were given",
     "readiness: torch": "the installed PyTorch",
     "readiness: summary": "the first line of the text",

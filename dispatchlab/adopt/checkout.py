@@ -72,7 +72,9 @@ def _root(start: Path) -> Path:
 
 def _source(root: Path) -> Path:
     folders = [folder for folder in (root / "src", root / "python") if folder.is_dir()]  # `src` may be that of Rust
-    return next((folder for folder in folders if _packages(folder)), (root / "src") if root / "src" in folders else root)
+    return next(
+        (folder for folder in folders if _packages(folder)), (root / "src") if root / "src" in folders else root
+    )
 
 
 def _packages(source: Path) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 _HEAD = """\
-# What importing this package registers: the scenarios still hold, and lint annotates pull requests.
+# What importing this package registers: the scenarios still hold, and findings annotate pull requests.
 name: dispatchlab
 
 on:
@@ -38,7 +38,7 @@ def workflow(folder: str, scenario: str, module: str | None) -> str:
     steps = [f"      - run: pytest {folder}\n"]
     if module is not None:
         steps.append(
-            f"      - run: dispatchlab lint {module} --format sarif > dispatchlab.sarif\n"
+            f"      - run: dispatchlab check {module} --format sarif > dispatchlab.sarif\n"
             "      - uses: github/codeql-action/upload-sarif@48ab28a6f5dbc2a99bf1e0131198dd8f1df78169  # v3.28.0\n"
             "        if: always()\n"
             "        with:\n"

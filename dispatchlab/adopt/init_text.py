@@ -24,8 +24,9 @@ def _lines(plan: Plan, words: dict[str, str]) -> Iterator[str]:
     if plan.dependent is not None:
         yield f"The order of these registrations matters, so the test of {plan.dependent} fails until you decide:"
         yield f"  dispatchlab permute {plan.dependent}  # two orders that disagree, and why"
-        yield f"  remove the cause, and run dispatchlab init --force; or accept it: write `expect: order-dependent` into that file"
+        yield "  remove the cause, and run dispatchlab init --force"
+        yield "  or accept it: write `expect: order-dependent` into that file"
     yield "Next:"
     yield f"  pytest {plan.run}"
     if plan.module is not None:
-        yield f"  dispatchlab lint {plan.module}"
+        yield f"  dispatchlab check {plan.module}"

@@ -149,7 +149,7 @@ def check(
         tuple(Question(one) for one in fail_on if one != "nothing") if fail_on else settings.fail if is_own else None
     )
     if is_own:
-        _make_importable(named, checkout)
+        _make_importable(context, named, checkout)
     with progress_display(None) as display:
         report = check_packages(
             named,
@@ -208,7 +208,7 @@ def _records_of_pytest(root: Path) -> tuple[str, ...]:
     return tuple(str(root / one) for one in folders_of(values.get(RECORDS, [])))
 
 
-def _make_importable(packages: tuple[str, ...], checkout: Checkout) -> None:
+def _make_importable(context: click.Context, packages: tuple[str, ...], checkout: Checkout) -> None:
     """Have the modules of the checkout found where they are not installed, and say so."""
     import sys
     from importlib.util import find_spec
@@ -216,4 +216,5 @@ def _make_importable(packages: tuple[str, ...], checkout: Checkout) -> None:
     missing = [name for name in packages if find_spec(name.partition(".")[0]) is None]
     if missing:
         sys.path.append(str(checkout.source))
+        context.call_on_close(lambda: sys.path.remove(str(checkout.source)))
         note(f"note: {' and '.join(missing)} not installed, so imported from {checkout.source}")

@@ -59,9 +59,9 @@ def coverage(
 ) -> None:
     """Show which operators a backend can run: with its own kernel, through a composite, by fallback, or not at all.
 
-    SOURCE is a recorded registry, a bundled one's name, a scenario, `live`, the installed PyTorch, or a package, which is
-    imported into that. Default: the bundled registry of the installed PyTorch, or else the newest; for a key of CUDA,
-    one that has CUDA's kernels.
+    SOURCE is a recorded registry, a bundled one's name, a scenario, `live`, the installed PyTorch, or a package, which
+    is imported into that. Default: the bundled registry of the installed PyTorch, or else the newest; for a key of
+    CUDA, one that has CUDA's kernels.
 
     \b
     Examples:

@@ -97,8 +97,8 @@ def diff(
 ) -> None:
     """Report what an upgrade from A to B means: operators, schemas, kernels, composites, tags, fallbacks, slots.
 
-    A and B are recorded registries, names of bundled ones, scenarios, `live`, the installed PyTorch, or a package, which
-    is imported into that.
+    A and B are recorded registries, names of bundled ones, scenarios, `live`, the installed PyTorch, or a package,
+    which is imported into that.
 
     Begins with a summary. Says of each schema whether it breaks callers, by PyTorch's own rule. Slots are computed
     under the model of each PyTorch, so that what its dispatcher does otherwise is reported, too. Moved lines and

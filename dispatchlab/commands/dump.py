@@ -123,9 +123,10 @@ class DumpOptions(NamedTuple):
 def dump(context: click.Context, /, **values: Any) -> None:
     """Show the kernels of an operator, its dispatch table with the reason for each row, and what Python registers.
 
-    OP is a name (test::foo.out), a glob ('test::*'), or a name without overload: where it has several, dump also shows
-    them in the order in which a call of torch.ops.test.foo tries them. Without --from, the bundled registry of the installed PyTorch answers, which is not imported, or else the newest; standard
-    error says which. With --engine torch, the installed PyTorch answers itself.
+    OP is a name (test::foo.out), a glob ('test::*'), or a name without overload. Where it has several, dump also shows
+    them in the order in which a call of torch.ops.test.foo tries them. Without --from, the bundled registry of the
+    installed PyTorch answers, which is not imported, or else the newest; standard error says which. With --engine
+    torch, the installed PyTorch answers itself.
 
     A refused registration of a scenario is reported on standard error; the remaining steps still run, and the exit code
     stays 0.

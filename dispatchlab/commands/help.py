@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from inspect import cleandoc
 from typing import Any, TypeVar
 
@@ -25,7 +25,7 @@ class _Formatter(click.HelpFormatter):
         """Write how the command is called."""
         super().write_usage(prog, args.replace("-", _HYPHEN), prefix)
 
-    def write_dl(self, rows: Sequence[tuple[str, str]], *arguments: Any, **more: Any) -> None:
+    def write_dl(self, rows: Iterable[tuple[str, str]], *arguments: Any, **more: Any) -> None:
         """Write options or commands."""
         super().write_dl([(name, text.replace("-", _HYPHEN)) for name, text in rows], *arguments, **more)
 
@@ -43,7 +43,13 @@ class HelpContext(click.Context):
 def short_help_option(command: _Command) -> _Command:
     """`-h`."""
     return click.option(
-        "-h", is_flag=True, is_eager=True, expose_value=False, callback=_print_short, help="Show a short help and exit."
+        "-h",
+        "short_help",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_print_short,
+        help="Show a short help and exit.",
     )(command)
 
 

@@ -87,7 +87,13 @@ def reach_checkout(context: click.Context) -> None:
 def _live_with_package(text: str, param: click.Parameter | None, context: click.Context) -> str:
     """`live` in place of the name of a package that can be found, which is imported into it; else the text itself."""
     parts = text.split(".")
-    if param is None or param.name not in _WITH_PACKAGES or text == LIVE or not all(map(str.isidentifier, parts)) or os.path.isfile(text):
+    if (
+        param is None
+        or param.name not in _WITH_PACKAGES
+        or text == LIVE
+        or not all(map(str.isidentifier, parts))
+        or os.path.isfile(text)
+    ):
         return text
     from importlib.util import find_spec
 

@@ -28,7 +28,7 @@ from dispatchlab.engine.semantics import Semantics
 
 
 class _Bits(int):
-    """A set of bits that notes which of them are looked at; whoever does not mask it looks at all."""
+    """A set of bits that notes which of them are looked at; code that does not mask it looks at all."""
 
     reads: list[int]
 

@@ -17,10 +17,10 @@ class RegistrationHandle:
     <RegistrationHandle released claim test (a.cpp:1)>
 
     Args:
-        undo: releases the registration, and does nothing when that is done: several threads may call it, and whoever
+        undo: releases the registration, and does nothing when that is done: several threads may call it, and one that
             was interrupted calls it again.
         what: what was registered, for `repr`.
-        forget: the same for a handle that nobody holds any more; it must not wait for anybody. `undo` when left out.
+        forget: the same for a handle without a reference; it must not wait for another thread. `undo` when left out.
         home: the handles among which it is while the registration is in force.
     """
 
@@ -54,14 +54,14 @@ class RegistrationHandle:
             self.settle()
 
     def forget(self) -> None:
-        """Undo it without waiting: now, or as soon as whoever is changing the dispatcher is done."""
+        """Undo it without waiting: now, or as soon as the thread that changes the dispatcher is done."""
         undo = self._undo
         if undo is not None:
             (self._forget or undo)()
             self.settle()
 
     def settle(self) -> None:
-        """Note that the registration is gone; for whoever takes it out."""
+        """Note that the registration is gone; for the code that takes it out."""
         self._undo = None
         home = self._home
         if home is not None:

@@ -37,7 +37,7 @@ class Registrations:
     @property
     def handles(self) -> tuple[RegistrationHandle, ...]:
         """The handles of what is in force, in the order in which it was registered."""
-        return tuple(self._handles)
+        return (*self._handles,)  # `tuple` grows while it iterates, and what is collected then changes the dict
 
     def _hold(self, made: LoweredRegistration, what: str) -> RegistrationHandle:
         return register_lowered(self._dispatcher, made, what, home=self._handles)

@@ -90,7 +90,7 @@ class LoweredRegistration:
                         variables.update(primitive.rivals.calls)
                 case _:
                     pass
-        # Whoever looks at an operator sees what Python keeps for it, too.
+        # A look at an operator sees what Python keeps for it, too.
         return frozenset({*variables, *(each.operator for each in variables if isinstance(each, PythonVariable))})
 
 

@@ -554,7 +554,8 @@ class ExplorerApp(App[None]):
             try:
                 moments = [self._runner.at(sequence[: self._step]) for sequence in (expected, actual)]
                 compared = Compared(self._step, *moments)
-                width = max(30, self.query_one("#check-text").content_size.width)
+                pane_width = self.query_one("#check-text").content_size.width
+                width = max(24, pane_width - 1)  # its scrollbar comes when the text is long
                 text.append_text(comparison_text(self.subject, counterexample, compared, width))
             except DispatchLabError as error:
                 text.append_text(plain(str(error), BAD))

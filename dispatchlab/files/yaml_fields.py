@@ -287,6 +287,16 @@ class Table:
         """The name of the first field."""
         return self.fields[0].name
 
+    @property
+    def schema(self) -> dict[str, object]:
+        """The JSON schema of such a mapping."""
+        return {
+            "type": "object",
+            "properties": {each.name: {"description": each.doc, **each.shape.schema} for each in self.fields},
+            "required": [each.name for each in self.fields if each.required],
+            "additionalProperties": False,
+        }
+
     def field(self, name: str) -> Field[Any] | None:
         """The field with this name."""
         return self._by_name.get(name)

@@ -225,7 +225,7 @@ class DispatchKey(IntEnum):
 # ~~~~~~~~~~~~~~
 # Before the instances of a functionality for each backend stands a marker, and a set that has such a functionality and
 # no backend has the marker for its highest key: a call goes there that excluded the backend of its tensors, or that
-# somebody redispatched with a set made by hand. PyTorch prints it `QuantizedUndefined`, or `Undefined` for `Dense`,
+# a program redispatched with a set made by hand. PyTorch prints it `QuantizedUndefined`, or `Undefined` for `Dense`,
 # which is not the key `Undefined`. Nothing can be registered at one, so a marker is no member: no iteration shows it,
 # and only its number gives it.
 _FIRST_MARKER = DispatchKey.CPU - 1

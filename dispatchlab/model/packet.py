@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.model.overloads import Call, Match, NoOverloadError, match_call
+from dispatchlab.model.overloads import Call, Match, match_call
 from dispatchlab.model.printed_schema import parse_printed
 
 
@@ -70,6 +69,23 @@ class PacketCall:
     tried: tuple[Tried, ...]
 
 
+class NoOverloadError(DispatchLabError):
+    """No overload of a name takes a call, or one ended it before another was tried.
+
+    Args:
+        reasons: why each overload that was tried did not take it, as PyTorch says it.
+        ended: the last one raised an error of its own.
+    """
+
+    reasons: tuple[str, ...]
+    ended: bool
+
+    def __str__(self) -> str:
+        if self.ended or len(self.reasons) == 1:
+            return self.reasons[-1]
+        return "\n".join(("Overloaded torch operator invoked from Python failed to match any schema:", *self.reasons))
+
+
 class SeveralTakeItError(DispatchLabError):
     """Several overloads take a call, and it is not known which is tried first."""
 
@@ -85,13 +101,14 @@ class SeveralTakeItError(DispatchLabError):
         )
 
 
-def overloads_in(names: Collection[str], name: str) -> tuple[str, ...]:
-    """The operators among `names` that are overloads of a name, sorted."""
-    return tuple(sorted(each for each in names if each == name or each.startswith(f"{name}.")))
-
-
 def call_packet(packet: Packet, call: Call) -> PacketCall:
     """Which overload a call of a name goes to.
+
+    >>> from dispatchlab.model.overloads import Call, TensorValue
+    >>> schemas = ["t::foo.a(Tensor x, int n=0) -> ()", "t::foo.b(Tensor x, float s) -> ()"]
+    >>> packet = Packet("t::foo", tuple(PacketOverload(each.partition("(")[0], each) for each in schemas))
+    >>> call_packet(packet, Call((TensorValue((2,)), 1.5))).tried[-1]
+    Tried(name='t::foo.b', takes=True, reason='')
 
     Raises:
         NoOverloadError: none takes it, or one ends it with an error.
@@ -103,31 +120,11 @@ def call_packet(packet: Packet, call: Call) -> PacketCall:
         matches.append((overload, match, reason))
         if match is not Match.REFUSES and not packet.unknown:
             break
-    tried = [Tried(overload.name, match is Match.TAKES, reason) for overload, match, reason in matches]
-    ending = [overload for overload, match, _ in matches if match is not Match.REFUSES]
+    matches.sort(key=lambda each: each[1] is not Match.REFUSES)  # which changes nothing where the order is known
+    ending = [overload.name for overload, match, _ in matches if match is not Match.REFUSES]
     if len(ending) > 1:
-        raise SeveralTakeItError(packet.name, str(call), tuple(each.name for each in ending), packet.unknown)
-    taking = [each for each in tried if each.takes]
-    if not taking:
-        reasons = tuple(each.reason for each in tried)
-        schemas = tuple(parse_printed(overload.schema) for overload, _, _ in matches)
-        raise NoOverloadError(reasons, schemas, ended=bool(ending))
-    return PacketCall(packet.name, str(call), tuple(sorted(tried, key=lambda each: each.takes)))
-
-
-def in_order(operators: Sequence[str], order: Sequence[str]) -> tuple[str, ...]:
-    """Operators in an order of overload names; those that are not in it come last, as they are."""
-    place = {overload: at for at, overload in enumerate(order)}
-    return tuple(sorted(operators, key=lambda each: place.get(overload_of(each), len(place))))
-
-
-def overload_of(operator: str) -> str:
-    """The name of the overload of an operator; empty for the default."""
-    return operator.partition("::")[2].partition(".")[2]
-
-
-def qualified(operator: str) -> str:
-    """The name of an operator without its overload."""
-    return operator[: len(operator) - len(overload_of(operator))].removesuffix(".")
-
-
+        raise SeveralTakeItError(packet.name, str(call), tuple(ending), packet.unknown)
+    if not matches or matches[-1][1] is not Match.TAKES:
+        raise NoOverloadError(tuple(reason for _, _, reason in matches), ended=bool(ending))
+    tried = tuple(Tried(overload.name, match is Match.TAKES, reason) for overload, match, reason in matches)
+    return PacketCall(packet.name, str(call), tried)

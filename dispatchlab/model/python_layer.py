@@ -578,7 +578,7 @@ HIGHER_ORDER = "higher_order"
 """The namespace of higher-order operators, which Python alone knows."""
 
 IN_THE_SET = "in the set"
-"""What snapshots show of an operator in a registry that is a set, whoever added it first."""
+"""What snapshots show of an operator in a registry that is a set, whichever package added it first."""
 
 NOTHING = "nothing"
 """The key here of an operator that a registry has an empty entry for."""

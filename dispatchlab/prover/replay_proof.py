@@ -98,7 +98,7 @@ def replay_proof(
             if done and watch.is_over():
                 break
             with warnings.catch_warnings(), fresh() as session:
-                warnings.simplefilter("ignore")  # of overrides, which are reported to whoever registers
+                warnings.simplefilter("ignore")  # of overrides, which are reported where they are registered
                 trouble = replay.run(session, plan)
             if trouble is not None:
                 refuted = _refuted(proof, trouble, fresh, count, order, is_program=program is not None)

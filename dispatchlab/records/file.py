@@ -104,10 +104,11 @@ class UnknownRegistryError(DispatchLabError):
 
     def __str__(self) -> str:
         known = bundled_names()
-        near = f"; the newest is {known[-1]}" if version_of(self.text) else did_you_mean(self.text, known)
+        is_other = version_of(self.text) not in (None, *map(version_of, known))
+        near = f"; the newest is {known[-1]}" if is_other else did_you_mean(self.text, known)
         return (
-            f"there is no registry {self.text!r}: expected a file, an installed package, or the name of one that comes with dispatchlab, "
-            f"{known[0]} to {known[-1]}{near}"
+            f"there is no registry {self.text!r}: expected a file, an installed package, or the name of one that comes "
+            f"with dispatchlab, {known[0]} to {known[-1]}{near}"
         )
 
 

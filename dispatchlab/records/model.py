@@ -211,7 +211,7 @@ class Recorded(Protocol):
         """One operator; None when there is none of that name."""
 
     def overload_order(self, name: str, /) -> tuple[str, ...]:
-        """The overloads of a name of several as a call tries them, `` for the default; empty where nobody recorded it.
+        """The overloads of a name of several as a call tries them, `` for the default; empty where it was not recorded.
 
         Those that only TorchScript has come after them, and are in no registry.
         """

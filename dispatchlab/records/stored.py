@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from dispatchlab.files.file_kinds import BUNDLE_MEMBER, OLD_REGISTRY_MAGIC, REGISTRY_MEMBER, is_archive
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.model.names import OperatorName
-from dispatchlab.model.packet import overload_of, qualified
+from dispatchlab.model.names import OperatorName, overload_of, qualified
 from dispatchlab.model.python_layer import REGISTRY_NAMED, PythonLayer, PythonRegistration
 from dispatchlab.model.registration import AliasKind, KernelFlags
 from dispatchlab.records.archive import (
@@ -42,9 +41,9 @@ if TYPE_CHECKING:
 # fallthrough]`, how many kernels it has, and the operators that it lacks, by number. Then come the folder `cxx` with
 # rows of operators and, when any registry has a Python layer, `python` with its rows. See Note [Shared rows].
 #
-# The member `overloads` has, for each registry that knows it, the overloads of each name of several as a call tries them;
-# left out where they are sorted, and the name of another registry stands for what that one has. It is read where a name
-# without an overload is asked for, and files from before have none.
+# The member `overloads` has, for each registry that knows it, the overloads of each name of several as a call tries
+# them. Those that are sorted are left out, and the name of another registry stands for what that one has. It is read
+# where a name without an overload is asked for, and files from before have none.
 #
 # The values of an entry are those of the def, which is the first of every operator, `[schema without the name, alias
 # kind, [tag...]]`, of a kernel, `[key, inferred schema, flags]`, or of a registration of Python, `[registry, key,

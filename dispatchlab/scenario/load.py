@@ -302,20 +302,11 @@ def json_schema() -> dict[str, object]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "dispatchlab scenario",
-        **_object(SCENARIO_TABLE),
+        **SCENARIO_TABLE.schema,
         "$defs": {
             "key": {"enum": [key.name for key in DispatchKey]},
             "registration": {"oneOf": [{"$ref": f"#/$defs/{table.head}"} for table in TOP_TABLES]},
             "nested": {"oneOf": [{"$ref": f"#/$defs/{table.head}"} for table in NESTED_TABLES]},
-            **{table.head: {"title": table.title, **_object(table)} for table in TOP_TABLES},
+            **{table.head: {"title": table.title, **table.schema} for table in TOP_TABLES},
         },
-    }
-
-
-def _object(table: Table) -> dict[str, object]:
-    return {
-        "type": "object",
-        "properties": {field.name: {"description": field.doc, **field.shape.schema} for field in table.fields},
-        "required": [field.name for field in table.fields if field.required],
-        "additionalProperties": False,
     }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dispatchlab.errors import DispatchLabError, RegistrationError, UnknownOperatorError
 from dispatchlab.files.file_kinds import FileKind, OtherFileError, content_of
-from dispatchlab.model.packet import overloads_in, qualified
+from dispatchlab.model.names import overloads_in, qualified
 from dispatchlab.records.file import bundled_name, is_registry_file, newest_bundled, open_named
 from dispatchlab.records.find import find, find_names, is_glob
 from dispatchlab.records.model import Recorded, RecordedOperator, Registry

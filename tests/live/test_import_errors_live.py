@@ -26,8 +26,8 @@ BROKEN = {
     ),
     "dl_unknown": (
         "from importlib.metadata import version\nversion('dl-unknown')\n",
-        "PackageNotFoundError: No package metadata was found for dl-unknown, raised at {file}:2; install dl_unknown, in "
-        "its checkout with `pip install -e .`",
+        "PackageNotFoundError: No package metadata was found for dl-unknown, raised at {file}:2; install dl_unknown, "
+        "in its checkout with `pip install -e .`",
     ),
     "dl_syntax": ("def f(:\n", "SyntaxError: invalid syntax (dl_syntax.py, line 1)"),
     "dl_twice": (
@@ -65,7 +65,10 @@ def test_a_package_that_is_not_there_is_to_be_installed_and_a_module_of_one_is_n
     (tmp_path / "dl_there").mkdir()
     (tmp_path / "dl_there" / "__init__.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ImportFailedError, match=r"No module named 'dl_absent'; install it, in its checkout with `pip install -e .`, or leave it out$"):
+    with pytest.raises(
+        ImportFailedError,
+        match=r"No module named 'dl_absent'; install it, in its checkout with `pip install -e .`, or leave it out$",
+    ):
         import_package("dl_absent.sub")
     with pytest.raises(ImportFailedError, match=r"; dl_there is installed and has no such module$"):
         import_package("dl_there.sub")

@@ -56,7 +56,9 @@ SETUPTOOLS = (("setuptools", "wheel"), "setuptools.build_meta")
 BACK_ENDS = {
     "setuptools-flat": BackEnd(*SETUPTOOLS),
     "setuptools-src": BackEnd(*SETUPTOOLS, package="src/my_package"),
-    "setuptools-find": BackEnd(*SETUPTOOLS, project=f'{NAMED}[tool.setuptools.packages.find]\ninclude = ["my_package*"]\n'),
+    "setuptools-find": BackEnd(
+        *SETUPTOOLS, project=f'{NAMED}[tool.setuptools.packages.find]\ninclude = ["my_package*"]\n'
+    ),
     "hatchling": BackEnd(("hatchling",), "hatchling.build"),
     "poetry-core": BackEnd(("poetry-core",), "poetry.core.masonry.api"),
     "flit-core": BackEnd(("flit-core",), "flit_core.buildapi"),
@@ -175,13 +177,13 @@ class Colour:
     scenario: str = "my_package"
     init: int = 0
     pytest: int = 0
-    lint: int | None = 0
+    check: int | None = 0
 
 
 COLOURS = {
-    "nothing": Colour({"__init__": ""}, scenario="example", lint=None),
+    "nothing": Colour({"__init__": ""}, scenario="example", check=None),
     "sound": Colour({"__init__": OPERATORS}),
-    "double": Colour({"__init__": OPERATORS + OVERRIDE + OVERRIDE}, lint=1),
+    "double": Colour({"__init__": OPERATORS + OVERRIDE + OVERRIDE}, check=1),
     "order": Colour(
         {
             "__init__": "from my_package import a, b\n",
@@ -191,7 +193,7 @@ COLOURS = {
         },
         init=1,
         pytest=1,
-        lint=1,
+        check=1,
     ),
 }
 
@@ -211,7 +213,7 @@ def test_the_workflow_is_green_for_a_sound_package_and_red_for_a_defect(name: st
     steps = yaml.safe_load((root / ".github/workflows/dispatchlab.yml").read_text())["jobs"]["dispatchlab"]["steps"]
     scripts = [step["run"] for step in steps if "run" in step and not step["run"].startswith("pip ")]
     ends = [bash(script, root, environment) for script in scripts]
-    assert [end.returncode for end in ends] == [colour.pytest, *([] if colour.lint is None else [colour.lint])]
+    assert [end.returncode for end in ends] == [colour.pytest, *([] if colour.check is None else [colour.check])]
     if not colour.pytest:
         return
     assert f"or accept it: write `expect: order-dependent` into {scenario}" in ends[0].stdout

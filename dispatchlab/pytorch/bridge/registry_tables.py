@@ -174,6 +174,8 @@ def _attribute(home: str, *others: str) -> Any:
         NotFoundHere: it is not imported, or has no such thing.
     """
     module, _, path = home.partition(":")
+    if module not in sys.modules:
+        raise NotFoundHere(home)
     for names in (path, *filter(None, others)):
         value: Any = sys.modules.get(module)
         for name in names.split("."):
@@ -347,33 +349,39 @@ _OWN_TABLES = (*attributes("py_kernels"), *attributes("mode_rules"), "functorch_
 
 def roots_of(registry: str) -> tuple[object, ...]:
     """The objects that everything of a registry is reached from; raises one of `UNREADABLE`."""
-    match registry:
-        case "meta_functions":
-            return (_home("decompositions"),)
-        case "fast_fake_rules":
-            return (_attribute(_FAST_RULES),)
-        case "torch_library":  # which has functions of `custom_op` by what that keeps
-            return _home(registry), *roots_of("custom_ops")
-        case "custom_ops":  # which keeps its objects weakly, so that nothing else may keep them
-            made = list(_home(registry).items())
-            return *(name for name, _ in made), *chain.from_iterable(_OF_CUSTOM_OP(one) for _, one in made)
-        case "dtensor_rules":
-            propagator = sharding_propagator()
-            return tuple(getattr(propagator, attribute, None) for attribute, _ in SHARDING_RULES.values())
-        case "dtensor_handlers":
-            return (_dtensor_dispatcher()._custom_op_handlers,)
-        case "inductor_fallbacks":
-            return _home(registry), _home("inductor_lowerings")
-        case "masked_tensor":
-            return _home(registry), _attribute(_MASKED_FUNCTIONS)
-        case "semi_structured":
-            classes = _subclasses(_attribute(_SEMI_STRUCTURED))
-            return *classes, *(getattr(each, "SPARSE_DISPATCH", None) for each in classes)
-        case "sharded_tensor":
-            return _home(registry), *map(_attribute, (_CUSTOM_SHARDED, _CUSTOM_BY_SPEC))
-        case "privateuse1_name":
-            return (sys.intern(bindings()._get_privateuse1_backend_name()),)  # which gives a new text each time
-    return (_home(registry),)
+    roots = _ROOTS.get(registry)
+    return (_home(registry),) if roots is None else roots()
+
+
+def _roots_of_custom_ops() -> tuple[object, ...]:
+    """The functions by name, and not the objects, which the registry keeps weakly, so that nothing else may."""
+    made = dict(_home("custom_ops"))
+    return *made, *chain.from_iterable(map(_OF_CUSTOM_OP, made.values()))
+
+
+def _roots_of_sharding_rules() -> tuple[object, ...]:
+    propagator = sharding_propagator()
+    return tuple(getattr(propagator, attribute, None) for attribute, _ in SHARDING_RULES.values())
+
+
+def _roots_of_semi_structured() -> tuple[object, ...]:
+    classes = _subclasses(_attribute(_SEMI_STRUCTURED))
+    return *classes, *(getattr(each, "SPARSE_DISPATCH", None) for each in classes)
+
+
+_ROOTS: Mapping[str, Callable[[], tuple[object, ...]]] = {
+    "meta_functions": lambda: (_home("decompositions"),),
+    "fast_fake_rules": lambda: (_attribute(_FAST_RULES),),
+    "torch_library": lambda: (_home("torch_library"), *_roots_of_custom_ops()),  # it has functions of these
+    "custom_ops": _roots_of_custom_ops,
+    "dtensor_rules": _roots_of_sharding_rules,
+    "dtensor_handlers": lambda: (_dtensor_dispatcher()._custom_op_handlers,),
+    "inductor_fallbacks": lambda: (_home("inductor_fallbacks"), _home("inductor_lowerings")),
+    "masked_tensor": lambda: (_home("masked_tensor"), _attribute(_MASKED_FUNCTIONS)),
+    "semi_structured": _roots_of_semi_structured,
+    "sharded_tensor": lambda: (_home("sharded_tensor"), _attribute(_CUSTOM_SHARDED), _attribute(_CUSTOM_BY_SPEC)),
+    "privateuse1_name": lambda: (sys.intern(bindings()._get_privateuse1_backend_name()),),  # a new text each time
+}
 
 
 def live_contents(roots: Iterable[object]) -> list[Iterable[object]]:
@@ -391,11 +399,11 @@ def live_contents(roots: Iterable[object]) -> list[Iterable[object]]:
             continue
         known[id(one)] = one
         if isinstance(one, dict):
-            views += one, one.values()
+            views += (one,), one, one.values()  # the table itself, so that what moves to the next one is seen
         elif isinstance(one, list | set):
-            views.append(one)
+            views += (one,), one
         elif _keeps_registrations(type(one)) and hasattr(one, "__dict__"):
-            views.append(vars(one).values())
+            views += (vars(one),), vars(one).values()
         elif isinstance(one, Mapping):
             raise NotFoundHere(type(one).__qualname__)
         else:

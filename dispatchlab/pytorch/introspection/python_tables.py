@@ -15,7 +15,15 @@ from typing import Any, Final, NamedTuple
 
 from dispatchlab._gc_pause import collector_paused
 from dispatchlab.model.python_layer import EVERY_REGISTRY
-from dispatchlab.pytorch.bridge.registry_tables import UNREADABLE, Entry, Table, attributes, live_contents, roots_of, tables_of
+from dispatchlab.pytorch.bridge.registry_tables import (
+    UNREADABLE,
+    Entry,
+    Table,
+    attributes,
+    live_contents,
+    roots_of,
+    tables_of,
+)
 from dispatchlab.pytorch.bridge.reserved_namespaces import is_own
 from dispatchlab.pytorch.bridge.torch import torch
 
@@ -101,14 +109,13 @@ class PythonTables:
         had = self._contents.get(registry)
         try:
             roots = roots_of(registry)
-            if had is not None and _are_same(had.roots, roots):
-                if _are_same(had.values, tuple(chain.from_iterable(had.views))):
-                    return True
+            if had is not None and _are_same(had.roots, roots) and _are_same(had.values, _contents(had.views)):
+                return True
             views = live_contents(roots)
         except UNREADABLE:  # of another version, or not imported
             self._contents.pop(registry, None)
             return False
-        self._contents[registry] = _Contents(roots, views, tuple(chain.from_iterable(views)))
+        self._contents[registry] = _Contents(roots, views, _contents(views))
         return False
 
     def _tables(self, registry: str) -> list[Table]:
@@ -130,6 +137,11 @@ def _same(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> bool:
 def _are_same(some: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
     """Whether two tuples have the same objects, by identity: what they have in memory is compared."""
     return len(some) == len(others) and (some is others or _addresses(some) == _addresses(others))
+
+
+def _contents(views: Iterable[Iterable[object]]) -> tuple[object, ...]:
+    """What some views have now, in one go: another thread may be writing."""
+    return tuple(chain.from_iterable(views))
 
 
 def _addresses(some: tuple[Any, ...]) -> bytes:
@@ -221,7 +233,7 @@ class _Operators:
         tables = tuple(filter(None, all_tables))
         is_known = had is not None and _are_same(had.tables, tables)
         views = had.views if had is not None and is_known else [table.values() for table in tables]
-        now = _Seen(len(all_tables), tables, list(map(len, tables)), views, tuple(chain.from_iterable(views)))
+        now = _Seen(len(all_tables), tables, list(map(len, tables)), views, _contents(views))
         self._seen[registry] = now
         if had is None or not is_known or (had.count, had.sizes) != (now.count, now.sizes):
             return True

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from dispatchlab._gc_pause import collector_paused
 from dispatchlab.model.dump_format import DumpError
-from dispatchlab.model.packet import overload_of, qualified
+from dispatchlab.model.names import overload_of, qualified
 from dispatchlab.model.registration import TorchLibraryFunction
 from dispatchlab.pytorch.bridge.reserved_namespaces import FALLBACK_ROWS, is_own
 from dispatchlab.pytorch.bridge.torch import bindings, torch
@@ -74,6 +74,34 @@ def record_with_python(imports: Iterable[str] = ()) -> Registry:
     return replace(registry, python=read_python_layer(all_known=True))
 
 
+class RegistryReader:
+    """Records everything that is registered in this process, again and again: what has not changed is read once."""
+
+    def __init__(self) -> None:
+        self._dumps: dict[str, str] = {}
+        self._last: Registry | None = None
+
+    def read(self, imports: Iterable[str] = ()) -> Registry:
+        """Everything that is registered now, as `record_registry` records it.
+
+        Raises:
+            DispatchLabError: as for `record_registry`.
+        """
+        last, had = self._last, self._dumps
+        import_logged(imported := tuple(imports))
+        self._dumps = all_dumps()
+        if last is None:
+            self._last = record_registry(imported)
+            return self._last
+        changed = {name for name, dump in self._dumps.items() if had.get(name) != dump}
+        fresh = record_registry(imported, only=changed)
+        kept = [one for one in last if (name := str(one.name)) in self._dumps and name not in changed]
+        found = registry_of(fresh.torch, [*kept, *fresh], fresh.fallbacks, imported)
+        unreadable = tuple(dict.fromkeys((*last.unreadable, *fresh.unreadable)))
+        self._last = replace(found, privateuse1=fresh.privateuse1, unreadable=unreadable)
+        return self._last
+
+
 def _readable(names: Iterable[str], roots: tuple[str, ...]) -> tuple[list[RecordedOperator], list[str]]:
     """The operators whose dumps can be read, and a sentence for each of the others: one costs none of the others."""
     operators: list[RecordedOperator] = []
@@ -107,21 +135,11 @@ def record_moments(imports: Iterable[str]) -> RegistryMoments:
     """
     imported = tuple(imports)
     with collector_paused():  # else what nobody keeps may go unseen, or while it is being read
-        before = record_registry()
-        after = sharing(record_registry(imported), before)
+        reader = RegistryReader()
+        before, after = reader.read(), reader.read(imported)
         gc.collect()
-        kept = sharing(record_registry(imported), after)
+        kept = reader.read(imported)
         return RegistryMoments(before, after, kept, called_functions())
-
-
-def sharing(registry: Registry, earlier: Registry) -> Registry:
-    """An equal registry that has the operators of an earlier one where they are equal, so that it costs little."""
-    known = {operator.name: operator for operator in earlier}
-    shared = tuple(
-        same if (same := known.get(operator.name)) == operator and same is not None else operator
-        for operator in registry
-    )
-    return replace(registry, operators=shared)
 
 
 def record_operators(names: Collection[str]) -> Registry:

@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.machinery import ExtensionFileLoader
 from importlib.util import resolve_name
@@ -58,9 +58,7 @@ class ModuleWatch:
         dumps: the dumps of all operators; read when left out.
     """
 
-    def __init__(
-        self, packages: Sequence[str], roots: tuple[str, ...], dumps: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, packages: Sequence[str], roots: tuple[str, ...], dumps: Mapping[str, str] | None = None) -> None:
         self._bodies: dict[str, list[object]] = {}
         self._packages, self._roots = tuple(packages), roots
         self._before = frozenset(sys.modules)
@@ -118,11 +116,12 @@ class ModuleWatch:
         """By module, the modules that its body imports, in program order."""
         return {name: [item for item in body if isinstance(item, str)] for name, body in self._bodies.items()}
 
-    def modules(self, numbers: Mapping[object, Sequence[int]]) -> tuple[Module, ...]:
+    def modules(self, numbers: Mapping[object, Sequence[int]], reading: Collection[str] = ()) -> tuple[Module, ...]:
         """The modules that register, with the numbers of their registrations.
 
         Args:
             numbers: by what `registered` was given, and by what C++ registered; nothing else counts.
+            reading: the modules that read something.
         """
         taken: set[int] = set()
         bodies: dict[str, tuple[int | str, ...]] = {}
@@ -144,7 +143,7 @@ class ModuleWatch:
         if unseen:
             taken.update(unseen)
             bodies[self._packages[0]] = (*unseen, *bodies.get(self._packages[0], ()))
-        return contract([Module(name, body) for name, body in bodies.items()])
+        return contract([Module(name, body) for name, body in bodies.items()], reading)
 
     def _import(
         self,

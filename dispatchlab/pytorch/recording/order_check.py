@@ -9,7 +9,7 @@ from typing import Final
 
 from dispatchlab.prover.program import import_orders
 from dispatchlab.pytorch.introspection.function_content import ORDER_OF_KEYS
-from dispatchlab.pytorch.recording.end_state import EndState
+from dispatchlab.pytorch.recording.end_state import EndState, Kind
 from dispatchlab.pytorch.recording.order_runs import OrderRun, OrderServer
 from dispatchlab.scenario.import_orders import ImportOrders, OrderFinding
 
@@ -129,7 +129,7 @@ def _differing(one: OrderRun, other: OrderRun) -> set[str]:
     if one.state is None or other.state is None:
         return set() if (one.state, one.ended) == (other.state, other.ended) else {_PROCESS}
     found = {
-        f"import of {module}"
+        f"{_IMPORT}{module}"
         for module in {*one.state.failures, *other.state.failures}
         if one.state.failures.get(module) != other.state.failures.get(module)
     }
@@ -138,6 +138,7 @@ def _differing(one: OrderRun, other: OrderRun) -> set[str]:
 
 
 _PROCESS: Final = "process"
+_IMPORT: Final = "import of "
 
 
 def _finding(what: str, expected: OrderRun, actual: OrderRun, *, certain: bool) -> OrderFinding:
@@ -149,8 +150,8 @@ def _finding(what: str, expected: OrderRun, actual: OrderRun, *, certain: bool) 
 def _text(what: str, run: OrderRun) -> str:
     if run.state is None:
         return run.ended
-    if what.startswith("import of "):
-        return run.state.failures.get(what.removeprefix("import of "), "imported")
+    if what.startswith(_IMPORT):
+        return run.state.failures.get(what.removeprefix(_IMPORT), "imported")
     return run.state.texts.get(what, "nothing")[:_LONGEST]
 
 
@@ -185,13 +186,14 @@ def _reordered(different: Collection[str], one: OrderRun, other: OrderRun) -> se
 
 
 _PLACE: Final = re.compile(r"\[\d+\]")
-_POSSIBLE: Final = ("module ", "environment ", "process ", "setting rng", "setting initial_seed")
+_POSSIBLE: Final = (Kind.MODULE, Kind.ENVIRONMENT, Kind.PROCESS, Kind.RNG, Kind.SEED)
 """What only some functions can tell."""
 
-_RANKS: Final = ("process", "import of ", "kernel of ", "fallback at ", "overloads ", "replaced ", "dump of ")
+_RANKS: Final = (_PROCESS, _IMPORT, Kind.KERNEL, Kind.FALLBACK, Kind.OVERLOADS, Kind.REPLACED, Kind.DUMP)
+_LATE: Final = (Kind.TABLE, Kind.MODULE, Kind.ENVIRONMENT, Kind.SETTING)
 
 
 def _rank(what: str) -> tuple[int, str]:
     """What says most comes first."""
     rank = next((at for at, start in enumerate(_RANKS) if what.startswith(start)), len(_RANKS))
-    return rank + len(_RANKS) * what.startswith(("table of ", "module ", "environment ", "setting ")), what
+    return rank + len(_RANKS) * what.startswith(_LATE), what

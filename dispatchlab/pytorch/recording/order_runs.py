@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from dispatchlab.pytorch.bridge.torch import (
     ImportEndedError,
@@ -24,12 +24,10 @@ from dispatchlab.pytorch.bridge.torch import (
     forget_import_listeners,
     import_package,
 )
-from dispatchlab.pytorch.recording.end_state import Base, EndState
+from dispatchlab.pytorch.recording.end_state import EndState, StateBefore
 from dispatchlab.pytorch.recording.watch import RegistrationWatch
 from dispatchlab.pytorch.recording.wrapped_functions import WrappedFunctions
-
-Order: TypeAlias = tuple[str, ...]
-"""Modules, in the order in which they are imported."""
+from dispatchlab.scenario.import_orders import Order
 
 # Note [Processes for orders]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -112,14 +110,14 @@ class OrderServer:
         return runs
 
     def _serve(self, requests: int, answers: int) -> None:
-        base: Base | None = None  # which costs something, and often there is but one order
+        base: StateBefore | None = None  # which costs something, and often there is but one order
         while (content := _read_all(requests)) is not None:
             orders: tuple[Order, ...] = pickle.loads(content)
-            base = base or Base()
+            base = base or StateBefore()
             found = dict(self._each(orders, base))
             _write(answers, pickle.dumps([found[order] for order in orders]))
 
-    def _each(self, orders: Iterable[Order], base: Base) -> Iterator[tuple[Order, OrderRun]]:
+    def _each(self, orders: Iterable[Order], base: StateBefore) -> Iterator[tuple[Order, OrderRun]]:
         waiting, running = list(reversed(tuple(dict.fromkeys(orders)))), dict[int, _Running]()
         while waiting or running:
             while waiting and len(running) < self._jobs:
@@ -145,7 +143,7 @@ class OrderServer:
     def _limit_of(self, order: Order) -> float:
         return self._limit_s * len(order)
 
-    def _forked(self, order: Order, base: Base) -> _Running:
+    def _forked(self, order: Order, base: StateBefore) -> _Running:
         inward, outward = os.pipe()
         pid = os.fork()
         if pid:
@@ -191,7 +189,7 @@ class _Running:
         return run
 
 
-def imported(order: Order, base: Base) -> OrderRun:
+def imported(order: Order, base: StateBefore) -> OrderRun:
     """Import modules in this order in this very process, and look.
 
     Args:

@@ -12,10 +12,9 @@ from dispatchlab.pytorch.bridge.torch import torch
 from dispatchlab.pytorch.introspection.called_functions import called_functions
 from dispatchlab.pytorch.introspection.python_registries import read_operators
 from dispatchlab.pytorch.introspection.readiness_reader import PackageOperators, autograd_watched, package_operators
-from dispatchlab.pytorch.introspection.registry_reader import RegistryMoments, record_registry, sharing
+from dispatchlab.pytorch.introspection.registry_reader import RegistryMoments, RegistryReader
 from dispatchlab.pytorch.introspection.site_log import import_logged
 from dispatchlab.pytorch.recording.record_package import OrderBudget, PackageRecord, record_packages
-from dispatchlab.records.model import Registry
 
 # Note [Parts of PyTorch that are not imported]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -49,7 +48,7 @@ def package_facts(packages: Sequence[str], orders: OrderBudget) -> PackageFacts:
         DispatchLabError: as for `record_registry`.
     """
     with collector_paused():  # else what nobody keeps may go before it is read
-        witness = _Witness(record_registry())
+        witness = _Witness()
         record = record_packages(packages, orders, witness)
         return PackageFacts(record, witness.moments, witness.operators())
 
@@ -57,8 +56,9 @@ def package_facts(packages: Sequence[str], orders: OrderBudget) -> PackageFacts:
 class _Witness:
     """Reads the registry while a recording goes on."""
 
-    def __init__(self, before: Registry) -> None:
-        self._before = self._after = before
+    def __init__(self) -> None:
+        self._reader = RegistryReader()
+        self._before = self._after = before = self._reader.read()
         self._packages: tuple[str, ...] = ()
         self._given: dict[str, object] = {}
         self._functions: Mapping[str, frozenset[TorchLibraryFunction]] = {}
@@ -70,11 +70,11 @@ class _Witness:
             import_logged(packages)
 
     def imported(self) -> None:
-        self._after = sharing(record_registry(self._packages), self._before)
+        self._after = self._reader.read(self._packages)
         self._functions = called_functions()
 
     def collected(self) -> None:
-        kept = sharing(record_registry(self._packages), self._after)
+        kept = self._reader.read(self._packages)
         self.moments = RegistryMoments(self._before, self._after, kept, called_functions())
 
     def operators(self) -> PackageOperators:

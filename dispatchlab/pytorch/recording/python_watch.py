@@ -9,7 +9,7 @@ from typing import TypeAlias
 from dispatchlab.model.python_layer import ASSIGNMENT, PythonLayer, PythonRegistration, WriteEffect
 from dispatchlab.pytorch.bridge.torch import bindings, torch
 from dispatchlab.pytorch.introspection.module_uses import tables_used_in
-from dispatchlab.pytorch.introspection.package_paths import package_path
+from dispatchlab.pytorch.introspection.package_paths import package_path, site_chain
 from dispatchlab.pytorch.introspection.python_journal import PYTORCH_FOLDERS, PYTORCH_NAMESPACES, PythonJournal
 from dispatchlab.pytorch.introspection.python_registries import read_python_layer
 from dispatchlab.records.builds import bundled_for
@@ -48,10 +48,16 @@ class PythonWatch:
     Args:
         roots: the folders in which packages are found.
         wrote: see `PythonJournal`.
+        packages: what is imported; see Note [Modules of others] in introspection/python_journal.py.
     """
 
-    def __init__(self, roots: tuple[str, ...], wrote: Callable[[int, str], None] | None = None) -> None:
-        self._roots, self._wrote = roots, wrote
+    def __init__(
+        self,
+        roots: tuple[str, ...],
+        wrote: Callable[[int, str], None] | None = None,
+        packages: Collection[str] | None = None,
+    ) -> None:
+        self._roots, self._wrote, self._packages = roots, wrote, packages
         self._before = frozenset[PythonRegistration]()
         self._journal: PythonJournal | None = None
         self.numbers: list[int] = []
@@ -62,7 +68,7 @@ class PythonWatch:
     def __enter__(self) -> PythonWatch:
         if self._wrote is None:
             self._before = frozenset(read_python_layer())
-        self._journal = PythonJournal(self._roots, wrote=self._wrote).__enter__()
+        self._journal = PythonJournal(self._roots, wrote=self._wrote, watched=self._packages).__enter__()
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -137,7 +143,7 @@ class PythonWatch:
         slots = sorted({one.slot for one in entries ^ self._before})
         journal = self._noted
         sites = {
-            (write.registry, write.operator, write.key): journal.site_text(write.site)
+            (write.registry, write.operator, write.key): site_chain(write.site, self._roots)
             for write in journal.writes
             if write.site is not None and not write.site.by_torch and not write.refused and write.after is not None
         }

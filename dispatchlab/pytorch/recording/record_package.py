@@ -35,9 +35,8 @@ from dispatchlab.model.registration import (
 )
 from dispatchlab.model.schema import clone_with_name
 from dispatchlab.prover.program import Module
-from dispatchlab.pytorch.bridge.call_sites import CallSite
 from dispatchlab.pytorch.bridge.torch import import_packages, semantics, torch
-from dispatchlab.pytorch.introspection.package_paths import package_path, package_roots, without_root
+from dispatchlab.pytorch.introspection.package_paths import package_path, package_roots, site_chain, without_root
 from dispatchlab.pytorch.introspection.registry_reader import all_dumps, fallback_rows, tags_of
 from dispatchlab.pytorch.introspection.site_log import running_ownership, site_text
 from dispatchlab.pytorch.recording.dispatcher_reads import (
@@ -207,7 +206,7 @@ def _record(packages: Sequence[str], watched: _WatchedImports, server: OrderServ
         registry=scenario.registry,
         registrations=len(registrations),
         foundations=tuple(str(definition.operator) for definition in needed),
-        sites=tuple(sorted({_chain(call.site, watched.roots) for call in _with_parts(calls)})),
+        sites=tuple(sorted({site_chain(call.site, watched.roots) for call in _with_parts(calls)})),
         operators=sum(isinstance(registration, Def) for registration in made),
         dangling=tuple(sorted(name for name, dump in dumps.items() if dump.is_dangling)),
         kernels=sum(isinstance(registration, Impl | Fallback) for registration in made),
@@ -220,7 +219,7 @@ def _record(packages: Sequence[str], watched: _WatchedImports, server: OrderServ
             *reader.unreadable,
             *left_out,
             *(
-                f"{_call_text(call)} at {_chain(call.site, watched.roots)} is refused in any order"
+                f"{_call_text(call)} at {site_chain(call.site, watched.roots)} is refused in any order"
                 for call in refused.always
             ),
         ),
@@ -276,7 +275,7 @@ def _watch_imports(packages: Sequence[str], witness: Witness | None) -> _Watched
     roots = package_roots()
     before, fallbacks = all_dumps(), read_fallbacks(fallback_rows())
     modules, functions = ModuleWatch(packages, roots, before), ReplacedFunctions(roots)
-    python = PythonWatch(roots, modules.wrote)
+    python = PythonWatch(roots, modules.wrote, packages)
     reads = ReadWatch(modules.running, roots, packages, lambda: python.modules, modules.registered)
     with RegistrationWatch(modules.registered) as calls, python, modules:
         gc.freeze()  # nothing of PyTorch's is a library of theirs, and to look through it takes a quarter of a second
@@ -362,7 +361,7 @@ def _modules_of(
             numbers.setdefault(events[id(registration)], []).append(number)
     for number, write in enumerate(watched.python.numbers, len(registrations)):
         numbers[python_event(write)] = [number]
-    return watched.modules.modules(numbers)
+    return watched.modules.modules(numbers, {read.module for read in watched.reads.reads})
 
 
 # Note [Calls that are refused]
@@ -461,7 +460,9 @@ def _not_written(call: WatchedCall, roots: tuple[str, ...], effect: WriteEffect)
     keys = " ".join(dict.fromkeys(str(one.key) for one in made if isinstance(one, Impl | Fallback) and one.key))
     kind = "Library" if call.claims else "def" if any(isinstance(one, Def) for one in made) else "impl"
     called = str(call.function or ("fallback" if any(isinstance(one, Fallback) for one in made) else kind))
-    return PythonRegistration("torch_library", name, keys, site=_chain(call.site, roots), call=called, effect=effect)
+    return PythonRegistration(
+        "torch_library", name, keys, site=site_chain(call.site, roots), call=called, effect=effect
+    )
 
 
 class _Reader:
@@ -562,10 +563,6 @@ def _written(
         else:
             kept.append(registration)
     return text(tuple(kept)), left_out
-
-
-def _chain(site: CallSite, roots: tuple[str, ...]) -> str:
-    return " via ".join(package_path(at, roots) for at in (str(site), *site.via))
 
 
 def _with_parts(calls: Sequence[WatchedCall]) -> Iterator[WatchedCall]:

@@ -44,6 +44,7 @@ def _(value: Certification) -> dict[str, object]:
     }
     not_covered = [
         "C++ signatures",
+        "the order in which a call of a name tries its overloads",
         *(f"the release of the fallback of {fallback.key}" for fallback in value.replaced),
         *(f"the fallback of {fallback.key}" for fallback in value.unknown),
     ]
@@ -113,6 +114,9 @@ def _summary(found: Certification) -> Iterator[b.Line]:
         f"besides, {seconds(found.elapsed_s)}"
     )
     yield b.Line("not covered: C++ signatures, which registries do not hold")
+    yield b.Line(
+        "not covered: the order in which a call of a name tries its overloads; `lint` names those that take one call"
+    )
     for fallback in found.replaced:
         yield b.Line(
             f"not covered: the release of the fallback of {fallback.key} ({fallback.debug or 'no debug text'}), which "

@@ -56,26 +56,15 @@ def check_view(found: CheckReport, *, complete: bool = False) -> View[CheckRepor
 
 @as_json.register
 def _(value: Answer) -> object:
-    return as_json(fields_of(value))
+    return fields_of(value)
+
+
+_SHOWN_AS_ANSWERS = ("order", "lint", "readiness", "drift", "upgrade")
 
 
 @as_json.register
 def _(value: CheckReport) -> object:
-    return as_json(
-        {
-            "packages": value.packages,
-            "torch": value.torch,
-            "summary": summary(value),
-            "exit_code": value.exit_code,
-            "registered": value.registered,
-            "nothing": value.nothing,
-            "fails": value.fails,
-            "answers": value.answers,
-            "accepted": value.accepted,
-            "outdated": value.outdated,
-            "notes": value.notes,
-        }
-    )
+    return fields_of(value, without=_SHOWN_AS_ANSWERS, summary=summary(value), exit_code=value.exit_code)
 
 
 def summary(found: CheckReport) -> str:
@@ -86,7 +75,8 @@ def summary(found: CheckReport) -> str:
         verb = "registers" if len(found.nothing) == 1 else "register"
         return f"{names} {verb} nothing: name the module that registers, such as {found.nothing[0]}.ops"
     counts = _counts(found)
-    return f"{packages}: {counts}" if counts else f"{packages}: nothing found"
+    accepted = f"{counted(found.accepted, 'finding')} that the baseline accepts"
+    return f"{packages}: {counts or (f'nothing but {accepted}' if found.accepted else 'nothing found')}"
 
 
 def hidden_text(found: CheckReport) -> str:
@@ -159,9 +149,10 @@ def _needed_notes(answer: Answer, found: CheckReport) -> tuple[str, ...]:
     """The notes that qualify an answer; of a verdict, why it is no proof."""
     if answer.question is not Question.ORDER or found.order is None:
         return answer.notes
-    verdict = found.order.exploration.verdict
-    decided = verdict in (OrderVerdict.ORDER_INDEPENDENT, OrderVerdict.ORDER_DEPENDENT)
-    return () if decided else answer.notes
+    exploration = found.order.exploration
+    if exploration.verdict in (OrderVerdict.ORDER_INDEPENDENT, OrderVerdict.ORDER_DEPENDENT):
+        return ()
+    return tuple(note for note in answer.notes if note not in exploration.notes[:-1])  # the last one says why
 
 
 def _groups(found: CheckReport, *, complete: bool) -> tuple[FindingGroup, ...]:

@@ -25,7 +25,7 @@ from dispatchlab.questions.upgrade.package_changes import PackageUpgrade, packag
 from dispatchlab.questions.upgrade.slot_models import models_of
 from dispatchlab.records.file import newest_bundled, open_bundled
 from dispatchlab.scenario.load import load_scenario, parse_scenario
-from dispatchlab.sources.find_sources import LIVE
+from dispatchlab.sources.find_sources import LIVE, EmptySourceError
 from dispatchlab.views.formatting import counted
 
 if TYPE_CHECKING:
@@ -73,13 +73,25 @@ def check_packages(
         tuple(one for one in Question if one in fails),
         notes=tuple(f"left out: {each}" for each in facts.record.unreadable),
     )
-    if len(nothing) == len(named):
-        why = "nothing is registered"
-        return replace(report, answers=tuple(Answer(one, why, asked=False) for one in Question))
+    if len(nothing) == len(named):  # a def that nobody keeps is gone by now, and lint knows
+        lint, *_ = _lint(report, facts, scenario).answers
+        if not lint.findings:
+            lint = Answer(Question.LINT, _NOTHING, asked=False)
+        others = (Answer(one, _NOTHING, asked=False) for one in Question if one is not Question.LINT)
+        report = replace(report, nothing=() if lint.findings else nothing, answers=(lint, *others))
+        return _without_accepted(report, accepted)
     for ask, what in ((_order, "the order"), (_lint, "lint"), (_upgrade, "upgrade"), (_readiness, "readiness")):
         stage(f"asking about {what} of {' and '.join(named)}")
         report = ask(report, facts, scenario)
     report = _drift(report, facts, before)
+    return _without_accepted(report, accepted)
+
+
+_NOTHING = "nothing is registered"
+
+
+def _without_accepted(report: CheckReport, accepted: Collection[Identity]) -> CheckReport:
+    """The report with its answers in order, without the findings that a baseline accepts."""
     answers = sorted(report.answers, key=lambda answer: list(Question).index(answer.question))
     found = {finding.identity for answer in answers for finding in answer.findings}
     kept = [
@@ -171,6 +183,8 @@ def _lint(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> Check
 def _readiness(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> CheckReport:
     try:
         found = readiness_of(facts.operators, report.packages)
+    except EmptySourceError:
+        return _not_asked(report, Question.READINESS, "no operator is defined")
     except DispatchLabError as error:
         return _not_asked(report, Question.READINESS, error)
     gaps, open_ = len(found.with_gaps), len(found.undecided)

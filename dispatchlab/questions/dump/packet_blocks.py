@@ -16,5 +16,5 @@ def packet_lines(packet: Packet) -> Iterator[Block]:
     tries = warn(f": {packet.unknown}") if packet.unknown else "; a call tries them in this order:"
     yield Line((strong(packet.name), f" has {count}", tries))
     for overload in packet.overloads:
-        title = schema_title(overload.schema)
-        yield Line((*title, quiet(" (TorchScript alone)")) if overload.torchscript else title, indent=2, hang=4)
+        mark = quiet(" (TorchScript alone)") if overload.torchscript else ""
+        yield Line((*schema_title(overload.schema), mark), indent=2, hang=4)

@@ -41,6 +41,8 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
 
 _LAZY = {"conj": DispatchKey.Conjugate, "neg": DispatchKey.Negative, "zero": DispatchKey.ZeroTensor}
 _WORDS = ("requires_grad", "quantized", "python", "inference", "none", *_LAZY)
+_NAMES_OF_PACKAGES = ("mlu", "musa", "npu", "openreg")
+"""What packages call the PrivateUse1 backend."""
 _GENERATOR = SimpleType("Generator")
 
 
@@ -99,12 +101,7 @@ def describe_arguments(schema: FunctionSchema, specs: Sequence[ArgumentSpec], *,
     Raises:
         ArgumentSpecError: a spec cannot be read, or no argument is left for it.
     """
-    dispatched = schema.dispatch_arguments()
-    deciding = [
-        argument
-        for number, argument in enumerate(schema.arguments)
-        if dispatched >> number & 1 or _required_type(argument.type) == _GENERATOR
-    ]
+    deciding = deciding_arguments(schema)
     given, values = _assign_specs(schema, [argument.name for argument in deciding], specs)
     arguments = []
     for argument in deciding:
@@ -119,6 +116,16 @@ def describe_arguments(schema: FunctionSchema, specs: Sequence[ArgumentSpec], *,
         arguments.append(ArgumentKeys(argument.name, str(argument.type), given_as, keys, note))
     grad = any("requires_grad" in text.replace(",", " ").replace(":", " ").split() for text in given.values())
     return Described(tuple(arguments), _options(given, privateuse1), grad)
+
+
+def deciding_arguments(schema: FunctionSchema) -> list[Argument]:
+    """The arguments that decide the dispatch, or that of calls which are not boxed."""
+    dispatched = schema.dispatch_arguments()
+    return [
+        argument
+        for number, argument in enumerate(schema.arguments)
+        if dispatched >> number & 1 or _required_type(argument.type) == _GENERATOR
+    ]
 
 
 def _assign_specs(
@@ -334,8 +341,8 @@ def _device(word: str, privateuse1: str = "") -> DeviceType:
         known += [privateuse1] if privateuse1 else []
         near = did_you_mean(word, known) or did_you_mean(word, DispatchKey.__members__)
         more = near or "; say where the tensor is and what it is like, such as 'cuda requires_grad' or 'cpu sparse'"
-        if not privateuse1:
-            more += "; a device that a package names is known with --package, and is PrivateUse1 anywhere"
+        if name in _NAMES_OF_PACKAGES:
+            more = "; a device that a package names is known with --package PACKAGE, and is privateuse1 without"
         raise ArgumentSpecError(f"{word!r} does not describe a tensor{more}")
     return DeviceType(name)
 

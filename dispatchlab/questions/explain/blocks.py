@@ -8,6 +8,7 @@ from dispatchlab.escape import printable
 from dispatchlab.model.key_set import DispatchKeySet, functionality_bit
 from dispatchlab.model.keys import AUTOCAST_KEYS, FUNCTIONALITY_KEYS
 from dispatchlab.model.operator_view import OUTRANKED
+from dispatchlab.model.packet import PacketCall
 from dispatchlab.model.profile import CALLS, model_for, other_keys_of_calls
 from dispatchlab.questions.explain.explain_operator import ExplainedOperator
 from dispatchlab.questions.explain.mode_facts import MODES
@@ -111,7 +112,15 @@ def _implementation_text(runs: Implementation) -> str:
 
 
 def _lines(explained: ExplainedOperator) -> Iterator[b.Block]:
-    return call_blocks(explained.explanation, no_answer=explained.no_answer, under=explained.under)
+    if explained.packet_call is not None:
+        yield from (*_tried(explained.packet_call), b.Line())
+    yield from call_blocks(explained.explanation, no_answer=explained.no_answer, under=explained.under)
+
+
+def _tried(call: PacketCall) -> Iterator[b.Block]:
+    """The overloads that the call of a name tried, and why each did not take it."""
+    yield b.Line(f"{call.packet}{printable(call.call)} tried")
+    yield from _indented(f"{each.name}: {'takes it' if each.takes else each.reason}" for each in call.tried)
 
 
 def call_blocks(
@@ -196,6 +205,8 @@ def _screen(explained: ExplainedOperator) -> Iterator[b.Block]:
     if under is not None:
         lead.append(b.Line((b.strong("runs: "), b.Span(_implementation_text(under.runs), mood)), indent=2))
     yield b.Frame(tuple(lead), mood)
+    if explained.packet_call is not None:
+        yield from (b.Line(), *_tried(explained.packet_call))
     if under is not None:
         yield b.Section(_mode_title(under), tuple(_mode_fields(under)))
     yield b.Section("key sets", tuple(_key_sets(call)))
@@ -305,6 +316,7 @@ def _(value: ExplainedOperator) -> dict[str, object]:
         "semantics": inspection.semantics,
         "no_answer": value.no_answer or None,
         "privateuse1": inspection.privateuse1 or None,
+        "packet_call": as_json(value.packet_call),
         **fields_of(value.explanation),
         "mode": as_json(value.under),
     }

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.dump_format import Provenance
+from dispatchlab.model.packet import NoOverloadError, Packet, PacketCall, PacketOverload, SeveralTakeItError
 from dispatchlab.model.profile import version_of
 from dispatchlab.model.schema_types import OptionalType
-from dispatchlab.questions.dump.inspect_operators import Inspection, inspect_operator, inspect_operators
+from dispatchlab.questions.dump.inspect_operators import Inspection, inspect_operator
 from dispatchlab.questions.explain.argument_specs import (
     ArgumentSpec,
     ArgumentSpecError,
@@ -26,6 +27,7 @@ from dispatchlab.sources.find_sources import LIVE, AmbiguousOperatorError, named
 
 if TYPE_CHECKING:
     from dispatchlab.model.python_layer import Compiler, Decompositions, Mode, PythonLayer
+    from dispatchlab.questions.explain.packet_calls import Given
 
 
 class NoPythonRecordError(DispatchLabError):
@@ -48,6 +50,7 @@ class ExplainedOperator:
             answer; else empty.
         under: what runs under the mode that was asked for; None when none was.
         engine: whose dispatcher was asked.
+        packet_call: of a call of a name, the overloads that were tried; None where one operator was asked for.
     """
 
     inspection: Inspection
@@ -55,12 +58,14 @@ class ExplainedOperator:
     no_answer: str = ""
     under: ModeExplanation | None = None
     engine: EngineName = "lab"
+    packet_call: PacketCall | None = None
 
 
 def explain_operator(
     operator: str,
     arguments: Sequence[ArgumentSpec],
     *,
+    call: bool = False,
     source: str | None = None,
     engine: EngineName = "lab",
     semantics: str | None = None,
@@ -75,8 +80,10 @@ def explain_operator(
     """Explain a call.
 
     Args:
-        operator: a name, or a name without overload when that is unique.
-        arguments: as `describe_arguments` reads them.
+        operator: a name; of one without overload that has several, none of them without a name, those that the call
+            tries, as `torch.ops` does.
+        arguments: as `describe_arguments` reads them; of a call, as `read_call` does.
+        call: the arguments are all of a call, and a name without overload tries those that it has in any case.
         source: a scenario, a registry or `live`; when left out the bundled registry that has the kernels of the call.
         engine: see `inspect_operator`.
         semantics: see `inspect_operator`.
@@ -100,35 +107,34 @@ def explain_operator(
         needed = (*facts.imports, *facts.option(option).imports)
         imports = (*imports, *(module for module in needed if module not in imports))
     python = mode is not None
+    inspection = inspect_operator(
+        operator,
+        source=source,
+        engine=engine,
+        semantics=semantics,
+        imports=imports,
+        python=python,
+        packets=True,
+        report=report,
+    )
+    given = _given(inspection, arguments, call=call)
     try:
-        inspection = inspect_operator(
-            operator, source=source, engine=engine, semantics=semantics, imports=imports, python=python, report=report
-        )
-    except AmbiguousOperatorError as error:
-        inspection = _fitting(
-            error,
-            arguments,
-            inspect_operators(
-                f"{error.found[0].rpartition('.')[0]}.*",
-                source=None if source == LIVE else source,
-                engine="torch" if source == LIVE else engine,
-                semantics=semantics,
-                imports=imports,
-                reasons=True,
-                python=python,
-                report=report,
-            ),
-        )
-        operator = str(inspection.snapshots[0].operator)
+        inspection, packet_call = _one_of(inspection, given)
+    except (NoOverloadError, SeveralTakeItError):
+        if call or inspection.packet is None:
+            raise
+        inspection, given, packet_call = _fitting(operator, arguments, inspection), None, None
         if report is not None:
-            report(f"note: {error.asked} is taken as {operator}, the one overload that fits these arguments")
-    described = _described(inspection, arguments)
+            fits = inspection.snapshots[0].operator
+            report(f"note: {operator} is taken as {fits}, the one overload that fits these arguments")
+    operator = str(inspection.snapshots[0].operator)
+    described = _described(inspection, arguments, given)
     if chosen:
         keys = [described.options.backend, *(key for argument in described.arguments for key in argument.keys)]
         known, reason = default_registry(keys)
         if known != source:
             inspection = inspect_operator(operator, source=known, semantics=semantics, python=python, report=report)
-            described = _described(inspection, arguments)
+            described = _described(inspection, arguments, given)
         if report is not None:
             report(f"note: {reason}")
     view = inspection.only_view
@@ -158,7 +164,7 @@ def explain_operator(
     lacks = unanswered(explanation, source=inspection.source, build=inspection.build, imports=inspection.imports)
     if lacks:
         explanation = replace(explanation, end=f"in {inspection.source}: {explanation.end}")
-    return ExplainedOperator(inspection, explanation, lacks, under, engine)
+    return ExplainedOperator(inspection, explanation, lacks, under, engine, packet_call)
 
 
 def _python_layer(inspection: Inspection, registries: tuple[str, ...]) -> PythonLayer | None:
@@ -172,8 +178,8 @@ def _python_layer(inspection: Inspection, registries: tuple[str, ...]) -> Python
     return layer
 
 
-def _fitting(error: AmbiguousOperatorError, arguments: Sequence[ArgumentSpec], all_of_them: Inspection) -> Inspection:
-    """The one overload whose tensors are as many as were described; raises the error where it is none or several."""
+def _fitting(operator: str, arguments: Sequence[ArgumentSpec], all_of_them: Inspection) -> Inspection:
+    """The one overload whose tensors are as many as were described; raises where it is none or several."""
     fitting = []
     for snapshot in all_of_them.snapshots:
         schema = schema_of(all_of_them.view(snapshot.operator))
@@ -192,12 +198,44 @@ def _fitting(error: AmbiguousOperatorError, arguments: Sequence[ArgumentSpec], a
         if 0 < said >= len(needed) and all(not one.kwarg_only or one.name in named for one in needed):
             fitting.append(snapshot)
     if len(fitting) != 1:
-        raise error
-    return all_of_them._replace(snapshots=tuple(fitting))
+        raise AmbiguousOperatorError(operator, tuple(str(each.operator) for each in all_of_them.snapshots))
+    return all_of_them._replace(snapshots=tuple(fitting), packet=None)
 
 
-def _described(inspection: Inspection, arguments: Sequence[ArgumentSpec]) -> Described:
-    return describe_arguments(schema_of(inspection.only_view), arguments, privateuse1=inspection.privateuse1)
+def _given(inspection: Inspection, arguments: Sequence[ArgumentSpec], *, call: bool) -> Given | None:
+    """The arguments of a call of a name; None where they only describe the tensors of one operator."""
+    packet = inspection.packet
+    has_default = packet is not None and any(each.name == packet.name for each in packet.overloads)
+    if not call and (packet is None or has_default or not packet.overloads):
+        return None
+    from dispatchlab.questions.explain.packet_calls import read_call  # costs start-up, and not every question is a call
+
+    return read_call(arguments)
+
+
+def _one_of(inspection: Inspection, given: Given | None) -> tuple[Inspection, PacketCall | None]:
+    """The same with the one operator that is called, and the overloads that were tried."""
+    packet, found = inspection.packet, None
+    name = str(inspection.snapshots[0].operator) if packet is None else packet.name
+    if given is not None:
+        from dispatchlab.questions.explain.packet_calls import resolve
+
+        if packet is None:
+            view = inspection.only_view
+            packet = Packet(name, (PacketOverload(name, str(schema_of(view))),))
+        found = resolve(packet, given)
+        name = found.tried[-1].name
+    ones = tuple(each for each in inspection.snapshots if str(each.operator) == name) or inspection.snapshots[:1]
+    return inspection._replace(snapshots=ones, packet=None), found
+
+
+def _described(inspection: Inspection, arguments: Sequence[ArgumentSpec], given: Given | None) -> Described:
+    schema, privateuse1 = schema_of(inspection.only_view), inspection.privateuse1
+    if given is None:
+        return describe_arguments(schema, arguments, privateuse1=privateuse1)
+    from dispatchlab.questions.explain.packet_calls import describe_call
+
+    return describe_call(schema, given, privateuse1=privateuse1)
 
 
 def unanswered(explanation: CallExplanation, *, source: str, build: str, imports: Sequence[str]) -> str:

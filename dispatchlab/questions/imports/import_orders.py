@@ -302,7 +302,7 @@ class _Trial:
         *,
         again: bool,
         is_cluster: bool,
-        started: Callable[[str], None],
+        started: Callable[[str], None] = lambda _: None,
     ) -> None:
         from dispatchlab.pytorch.worker.process import limit_in_force
 

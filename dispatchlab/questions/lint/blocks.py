@@ -132,14 +132,19 @@ def _sites(finding: Finding) -> tuple[tuple[str, int], ...]:
     return next((sites for debug in finding.owners if (sites := tuple(sites_in(debug)))), ())
 
 
-def _summary(report: LintReport, *, complete: bool) -> Iterator[b.Line]:
-    """How many findings there are and of which rules; what was left out and why."""
+def summary(report: LintReport) -> str:
+    """How many findings there are, in one line."""
     levels = [(level, sum(finding.level is level for finding in report.findings)) for level in LEVELS]
     by_level = ", ".join(
         counted(count, level, level if level is Level.INFORMATION else "") for level, count in levels if count
     )
     what = f"{counted(len(report.findings), 'finding')} in {counted(report.operators, 'operator')}"
-    yield b.Line(f"{report.source}: {what}{f' ({by_level})' if by_level else ''}")
+    return f"{report.source}: {what}{f' ({by_level})' if by_level else ''}"
+
+
+def _summary(report: LintReport, *, complete: bool) -> Iterator[b.Line]:
+    """How many findings there are and of which rules; what was left out and why."""
+    yield b.Line(summary(report))
     for text in _summary_rows(report, complete=complete):
         yield b.Line(text, indent=2)
 

@@ -28,7 +28,7 @@ def _dangling(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterat
             tuple(kernel.debug for kernel in operator.kernels),
             mend=f'lib.impl("{near[0]}", fn, "{operator.kernels[0].key}")'
             if near
-            else f'define it: lib.define("{operator.name.name}(...) -> ..."), or import the package that defines it first',
+            else f'lib.define("{operator.name.name}(...) -> ..."), or import the package that defines it first',
         )
 
 

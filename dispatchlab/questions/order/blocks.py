@@ -126,9 +126,9 @@ def _fields(report: Report, found: Exploration) -> Iterator[tuple[str, str, Mood
 
 
 def _counterexample(counterexample: Counterexample, registrations: Sequence[str]) -> Iterator[Block]:
-    why = [Line(reason, indent=2, label=strong("why: "), hang=5) for reason in reasons(counterexample)]
-    lines = (Line(), sides_of(counterexample, registrations), *([Line(), *why] if why else []))
-    yield Section(f"{counterexample.flaw}: {FLAWS[counterexample.flaw]}", lines, mood="bad")
+    why: list[Block] = [Line(reason, indent=2, label=strong("why: "), hang=5) for reason in reasons(counterexample)]
+    lines: list[Block] = [Line(), sides_of(counterexample, registrations), *([Line(), *why] if why else [])]
+    yield Section(f"{counterexample.flaw}: {FLAWS[counterexample.flaw]}", tuple(lines), mood="bad")
 
 
 # -- what differs

@@ -43,12 +43,12 @@ from dispatchlab.model.keys import DispatchKey
 from dispatchlab.questions.upgrade.backend_changes import BackendUpgrade
 from dispatchlab.questions.upgrade.compare_sources import Side, UpgradeReport
 from dispatchlab.questions.upgrade.lines import (
+    PYTHON_KINDS,
     change_texts,
     cxx_summary,
     find_text,
     held_text,
     python_function_texts,
-    python_kind_text,
     python_row_text,
     python_summary,
     summary_rows,
@@ -118,7 +118,7 @@ def _(value: Side) -> dict[str, object]:
 
 
 def upgrade_page(report: UpgradeReport) -> b.Page:
-    """What an upgrade means, for everybody, for a backend or for a package."""
+    """What an upgrade means, at large, for a backend or for a package."""
     before, after = report.before, report.after
     sides = (
         ("before", f"PyTorch {before.torch}, {before.operators:,} operators, by the model {before.model.name}"),
@@ -210,7 +210,7 @@ def _python(found: PythonDiff) -> Iterator[b.Section]:
             b.Cell(one.registry, "name"),
             b.Cell(one.operator, "name"),
             one.key,
-            python_kind_text(one),
+            PYTHON_KINDS[one.kind].one,
             b.Cell(b.Stack(python_function_texts(one)), "code"),
         )
         for one in found.changes

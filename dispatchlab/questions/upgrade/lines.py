@@ -52,16 +52,6 @@ def change_texts(change: OperatorChange) -> tuple[str, ...]:
     return tuple(plain(line.content) for line in _change(change))
 
 
-def find_text(find: Find) -> str:
-    """What a call finds: `its own kernel`, `CompositeImplicitAutograd`, `nothing`."""
-    return _find(find)
-
-
-def held_text(held: Held) -> str:
-    """What runs in a slot, and whose it is."""
-    return _held(held, debug=True)
-
-
 def upgrade_lines(report: UpgradeReport, *, everything: bool) -> Iterator[Block]:
     """The summary, which fits on a screen, and the details.
 
@@ -317,7 +307,7 @@ def _change(change: OperatorChange) -> Iterator[Line]:
         own = [key for key in each.keys if key in lost or key in gained]
         for some in (own, [key for key in each.keys if key not in own]):
             if some:
-                yield line(f"{_keys(some)}: {_find(each.before)} -> {_find(each.after)}", _mood(each))
+                yield line(f"{_keys(some)}: {find_text(each.before)} -> {find_text(each.after)}", _mood(each))
     unseen = [
         key for key in (*change.lost, *change.gained) if not key.is_alias and not _in_slots(key, change.own_slots)
     ]
@@ -358,7 +348,7 @@ def _replaced(kernel: Replaced) -> str:
 def _shared(change: SharedChange, *, everything: bool) -> Iterator[Line]:
     why = {Cause.DISPATCHER: "by the rules of the dispatcher", Cause.FALLBACKS: "by the fallback"}
     because = f" {why[change.cause]}" if change.cause in why else ""
-    text = f"{_keys(change.keys)}: {_find(change.before)} -> {_find(change.after)}{because}"
+    text = f"{_keys(change.keys)}: {find_text(change.before)} -> {find_text(change.after)}{because}"
     yield Line(f"{text}, {counted(len(change.operators), 'operator')}", indent=2, hang=4)
     yield from _names(change.operators, everything=everything, indent=6, mood="quiet")
 
@@ -379,7 +369,7 @@ def python_summary(diff: PythonDiff) -> Iterator[Line]:
             yield _row("Python", f"no difference ({counted(compared, 'registry', 'registries')} compared)")
         else:
             texts = [
-                f"{number:,} {_PYTHON_KINDS[kind].several}"
+                f"{number:,} {PYTHON_KINDS[kind].several}"
                 for kind in (PythonChangeKind.REMOVED, PythonChangeKind.ADDED, PythonChangeKind.CHANGED)
                 if (number := sum(_of_kind(registry, kind) for registry in diff.registries))
             ]
@@ -406,7 +396,7 @@ class _Shown(NamedTuple):
     mood: Mood = ""
 
 
-_PYTHON_KINDS = {
+PYTHON_KINDS = {
     PythonChangeKind.REMOVED: _Shown("only before", "only before", "entries only before", "bad"),
     PythonChangeKind.ADDED: _Shown("only after", "only after", "entries only after", "good"),
     PythonChangeKind.CHANGED: _Shown(
@@ -448,8 +438,8 @@ def _python_details(diff: PythonDiff, *, everything: bool) -> Iterator[Line]:
         for kind in PythonChangeKind:
             names = list(dict.fromkeys(one.operator for one in changes if one.kind is kind))
             if names:
-                text = f"{_PYTHON_KINDS[kind].several}: {', '.join(_cut(names, 6, 'operator'))}"
-                yield Line(text, _PYTHON_KINDS[kind].mood, indent=2, hang=4)
+                text = f"{PYTHON_KINDS[kind].several}: {', '.join(_cut(names, 6, 'operator'))}"
+                yield Line(text, PYTHON_KINDS[kind].mood, indent=2, hang=4)
         yield Line("their functions: see --all, or name one with --operator", "quiet", indent=2, hang=0)
 
 
@@ -458,15 +448,10 @@ _FEW_ENTRIES = 5  # so that a summary of many registries is no wall
 
 def _python_change(change: PythonChange) -> Iterator[Line]:
     name = f"{change.operator} {change.key}".rstrip()
-    shown = _PYTHON_KINDS[change.kind]
+    shown = PYTHON_KINDS[change.kind]
     yield Line(f"{name}  {shown.one}", shown.mood, indent=2, hang=4)
     for text in python_function_texts(change):
         yield Line(text, "quiet", indent=6)
-
-
-def python_kind_text(change: PythonChange) -> str:
-    """How an entry differs."""
-    return _PYTHON_KINDS[change.kind].one
 
 
 def python_function_texts(change: PythonChange) -> tuple[str, ...]:
@@ -487,7 +472,7 @@ def python_row_text(difference: RegistryDifference) -> str:
             f"; the other has {counted(difference.not_compared, 'entry', 'entries')}" if difference.not_compared else ""
         )
         return f"not compared, since {_why_not_compared(difference)}{has}"
-    texts = [f"{n:,} {shown.in_row}" for kind, shown in _PYTHON_KINDS.items() if (n := _of_kind(difference, kind))]
+    texts = [f"{n:,} {shown.in_row}" for kind, shown in PYTHON_KINDS.items() if (n := _of_kind(difference, kind))]
     if difference.not_compared:
         texts.append(f"{difference.not_compared:,} not compared, of a module that the other has not imported")
     return ", ".join(texts)
@@ -654,14 +639,15 @@ def _same(changes: Iterable[OtherKernel]) -> Iterator[tuple[OtherKernel, list[st
 def _other(change: OtherKernel, names: list[str], *, everything: bool) -> Iterator[Line]:
     mood: Mood = "bad" if change.before.is_packages and not change.after.is_packages else ""
     debug = len(names) == 1
-    before, after = _held(change.before, debug=debug), _held(change.after, debug=debug)
+    before, after = held_text(change.before, debug=debug), held_text(change.after, debug=debug)
     yield Line(f"{_keys(change.keys)}: {before} -> {after}", mood, indent=2, hang=4)
     yield from _names(names, everything=everything, indent=6, mood="quiet")
 
 
-def _held(held: Held, *, debug: bool) -> str:
+def held_text(held: Held, *, debug: bool = True) -> str:
+    """What runs in a slot, and whose it is."""
     whose = "the package's" if held.is_packages else "PyTorch's" if held.debug else ""
-    find = _find(held.find).removeprefix("its ").removeprefix("the ")
+    find = find_text(held.find).removeprefix("its ").removeprefix("the ")
     shown = f" ({held.debug})" if held.debug and debug else ""
     return f"{whose}{' ' if whose else ''}{find}{shown}"
 
@@ -669,7 +655,8 @@ def _held(held: Held, *, debug: bool) -> str:
 # -- words
 
 
-def _find(find: Find) -> str:
+def find_text(find: Find) -> str:
+    """What a call finds: `its own kernel`, `CompositeImplicitAutograd`, `nothing`."""
     match find.way:
         case Way.DIRECT:
             return "its own kernel"

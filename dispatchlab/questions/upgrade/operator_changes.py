@@ -2,7 +2,7 @@
 
 Kernels are compared by what they are: their key, whether calls fall through, who registered them and in which language.
 A line that moved within its file, a file that was split and a folder that was renamed are no change. What slots hold is
-computed by whoever knows a dispatcher, and handed in.
+computed where a dispatcher is known, and handed in.
 """
 
 from __future__ import annotations
