@@ -190,6 +190,7 @@ def _readiness(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> 
     gaps, open_ = len(found.with_gaps), len(found.undecided)
     text = f"{found.ready:,} of {counted(len(found.rows), 'operator')} ready for {', '.join(found.required)}"
     text += f", {gaps:,} with gaps" * bool(gaps) + f", {open_:,} that only a run can decide" * bool(open_)
+    text += f", {len(found.registered):,} registered and not run" * bool(found.registered)
     findings = tuple(readiness_findings(found, facts.operators.registry))
     return replace(_answered(report, Answer(Question.READINESS, text, findings, found.notes)), readiness=found)
 
