@@ -87,6 +87,7 @@ class PackageRecord:
         orders: the orders in which they were imported; None where that was one alone.
         reads: what they asked of the dispatcher and of the registries of Python, and of other packages.
         dependences: those of the reads whose answer another module writes, before it or after it as imports come.
+        idle: the packages none of whose modules registers anything.
     """
 
     text: str
@@ -108,6 +109,7 @@ class PackageRecord:
     orders: ImportOrders | None = None
     reads: tuple[DispatcherRead, ...] = ()
     dependences: tuple[Dependence, ...] = ()
+    idle: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,8 +173,10 @@ def _record(
     events: dict[int, object] = {id(made): native_event(_operator(made), _key(made), made.debug) for made in native}
     events |= {id(registration): id(call) for registration, call in written}
     modules_of = partial(_modules_of, watched, events)
+    modules = modules_of((*needed, *registrations))
+    writing = [module.name for module in modules if any(isinstance(item, int) for item in module.body)]
     if server is not None:
-        entries = [module.name for module in modules_of((*needed, *registrations))]
+        entries = [module.name for module in modules]
         imports = check_orders(server, packages, entries, watched.modules.imports, most)
         if not imports.of:  # See Note [What a record stands on]
             imports = replace(imports, open=(*imports.open, *dict.fromkeys(map(str, asked))))
@@ -208,6 +212,7 @@ def _record(
         orders=scenario.imports,
         reads=watched.reads.reads,
         dependences=asked,
+        idle=tuple(one for one in packages if not any(name == one or name.startswith(f"{one}.") for name in writing)),
     )
 
 

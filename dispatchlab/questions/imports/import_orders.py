@@ -98,6 +98,7 @@ class ImportComparison:
         skipped: how many orders of all packages were skipped because groups share nothing; else 0.
         not_skipped: why none was skipped although there are groups, a clause; else empty.
         in_python: the operators for which an entry of a Python-side registry is new or changed after any of them.
+        loaded: the packages that others had loaded whenever their turn came after these.
     """
 
     packages: tuple[str, ...]
@@ -114,6 +115,7 @@ class ImportComparison:
     skipped: int = 0
     not_skipped: str = ""
     in_python: tuple[str, ...] = ()
+    loaded: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -236,6 +238,12 @@ def _comparison(packages: Sequence[str], collected: Sequence[_Collected], *, aga
         again=again,
         imported_again=tuple(each for run in _distinct(runs, again=True) for each in on_repeat(run)),
         whole=sum(len(order) == len(packages) for each in collected for order in each.orders),
+        loaded=tuple(
+            package
+            for package in packages
+            if (later := [run for run in runs if package in run.order[1:]])
+            and all(package in run.loaded for run in later)
+        ),
     )
 
 
@@ -256,7 +264,7 @@ class _Collected:
     def add(self, run: ImportRun) -> None:
         """Add the run of an order; they come in any order."""
         number = self._number[run.order]
-        key = run.first.observed, None if run.again is None else run.again.observed
+        key = run.first.observed, None if run.again is None else run.again.observed, run.order[:1], run.loaded
         first = self._first.get(key)
         self._like[number] = key
         if first is None or number < first:
