@@ -40,16 +40,16 @@ class Context:
 
     Args:
         file: what source locations call it.
-        allow_import: whether references to functions may be imported.
-        functions: functions by reference, which need no import.
+        find: looks a reference to a function up, by importing it; None when nothing may be imported.
+        functions: functions by reference, None where they are not at hand, which need no import.
         problems: what was found to be wrong so far.
         parsed: what texts were parsed to, by parser and text.
         classes: custom classes that schemas may name besides those of PyTorch.
     """
 
     file: str
-    allow_import: bool = False
-    functions: MappingType[str, Callable[..., object]] = field(default_factory=dict)
+    find: Callable[[str], Any] | None = None
+    functions: MappingType[str, Callable[..., object] | None] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     parsed: dict[tuple[object, str], object] = field(default_factory=dict)
     classes: frozenset[str] = frozenset()

@@ -43,6 +43,12 @@ def kept_packet(name: str) -> Any:
     return packet if isinstance(packet, torch()._ops.OpOverloadPacket) else None
 
 
+def packet_schemas(name: str) -> tuple[tuple[str, str], ...]:
+    """The overloads in that order with their schemas, those included that only TorchScript has."""
+    schemas = {each.overload_name: str(each) for each in bindings()._jit_get_schemas_for_operator(name)}
+    return tuple((overload, schemas[overload]) for overload in overload_order(name) if overload in schemas)
+
+
 def fresh_overload_order(name: str) -> tuple[str, ...]:
     """What a packet that is made now would try, whatever the one in `torch.ops` does; as `overload_order` has it."""
     try:

@@ -43,9 +43,7 @@ def check_orders(
         imports: by module, what its body imports, in program order.
         most: see `import_orders`.
     """
-    tops = {package.partition(".")[0] for package in packages}
-    others = sorted(name for name in entries if name.partition(".")[0] in tops)
-    orders, are_all = import_orders(imports, tuple(dict.fromkeys((*packages, *others))), most=most)
+    orders, are_all = _orders(packages, entries, imports, most)
     of = len(orders) if are_all else 0
     if len(orders) == 1:
         return ImportOrders(1, of)
@@ -72,6 +70,29 @@ def check_orders(
             open_points = (*open_points, f"not the same in two runs of one order: {shown}")
     kept = sorted(findings.values(), key=lambda one: (not one.certain, _rank(one.what)))
     return ImportOrders(len(orders), of, tuple(kept[:_MOST_FINDINGS]), open_points)
+
+
+def only_order(
+    packages: Sequence[str], entries: Sequence[str], imports: Mapping[str, Sequence[str]]
+) -> ImportOrders | None:
+    """The order of the record where there is no other, which ran when it was recorded; else None.
+
+    Args:
+        packages: see `check_orders`, as for the other arguments.
+        entries: likewise.
+        imports: likewise.
+    """
+    orders, are_all = _orders(packages, entries, imports, 1)
+    return ImportOrders(1, 1) if are_all and len(orders) == 1 else None
+
+
+def _orders(
+    packages: Sequence[str], entries: Sequence[str], imports: Mapping[str, Sequence[str]], most: int
+) -> tuple[list[tuple[str, ...]], bool]:
+    """The orders of the packages, and of their modules that register; and whether they are all."""
+    tops = {package.partition(".")[0] for package in packages}
+    others = sorted(name for name in entries if name.partition(".")[0] in tops)
+    return import_orders(imports, tuple(dict.fromkeys((*packages, *others))), most=most)
 
 
 def _trouble(recorded: OrderRun) -> str:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Protocol
 
 from dispatchlab.errors import DispatchLabError, ParseError
 from dispatchlab.model.cpp_signature import cpp_signature, is_symint_schema
@@ -49,7 +50,7 @@ from dispatchlab.pytorch.recording.dispatcher_reads import (
 )
 from dispatchlab.pytorch.recording.module_watch import PYTHON_LINE, ModuleWatch, python_event
 from dispatchlab.pytorch.recording.module_watch import native as native_event
-from dispatchlab.pytorch.recording.order_check import check_orders
+from dispatchlab.pytorch.recording.order_check import check_orders, only_order
 from dispatchlab.pytorch.recording.order_runs import OrderServer
 from dispatchlab.pytorch.recording.python_watch import PythonWatch
 from dispatchlab.pytorch.recording.read_watch import ReadWatch
@@ -127,25 +128,39 @@ class OrderBudget:
     jobs: int
 
 
-def record_packages(packages: Sequence[str], orders: OrderBudget | None = None) -> PackageRecord:
+class Witness(Protocol):
+    """Reads something besides in the process that records: what other questions are asked about."""
+
+    def import_packages(self, packages: Sequence[str], /) -> None:
+        """Import the packages."""
+
+    def imported(self) -> None:
+        """They are imported, and no garbage was collected since."""
+
+    def collected(self) -> None:
+        """Garbage was collected."""
+
+
+def record_packages(
+    packages: Sequence[str], orders: OrderBudget | None = None, witness: Witness | None = None
+) -> PackageRecord:
     """Import packages and record what they register.
 
     Args:
         packages: the modules, imported in this order.
         orders: how to import them in other orders, too; None for this one alone.
+        witness: reads something besides.
 
     Raises:
         ImportFailedError: one cannot be imported.
     """
-    if orders is None:
-        return _record(packages, _watch_imports(packages), None)
+    if orders is None or orders.most == 1:
+        return _record(packages, _watch_imports(packages, witness), None, 0 if orders is None else orders.most)
     with OrderServer(limit_s=orders.limit_s, jobs=orders.jobs) as server:
-        return _record(packages, _watch_imports(packages), server, orders.most)
+        return _record(packages, _watch_imports(packages, witness), server, orders.most)
 
 
-def _record(
-    packages: Sequence[str], watched: _WatchedImports, server: OrderServer | None, most: int = 0
-) -> PackageRecord:
+def _record(packages: Sequence[str], watched: _WatchedImports, server: OrderServer | None, most: int) -> PackageRecord:
     reader = _Reader(watched.roots)
     by_python = Counter(_registered_at(watched.kept))
     added = _added(watched.before, watched.after, by_python, reader)
@@ -175,10 +190,15 @@ def _record(
     modules_of = partial(_modules_of, watched, events)
     modules = modules_of((*needed, *registrations))
     writing = [module.name for module in modules if any(isinstance(item, int) for item in module.body)]
-    if server is not None:
+    if most:
         entries = [module.name for module in modules]
-        imports = check_orders(server, packages, entries, watched.modules.imports, most)
-        if not imports.of:  # See Note [What a record stands on]
+        watching = watched.modules.imports
+        imports = (
+            only_order(packages, entries, watching)
+            if server is None
+            else check_orders(server, packages, entries, watching, most)
+        )
+        if imports is not None and not imports.of:  # See Note [What a record stands on]
             imports = replace(imports, open=(*imports.open, *dict.fromkeys(map(str, asked))))
         scenario = replace(scenario, imports=imports)
     text, left_out = _written(scenario, (*needed, *registrations), modules_of)
@@ -255,7 +275,7 @@ class _WatchedImports:
         return [call for call in self.lasting if not call.refused]
 
 
-def _watch_imports(packages: Sequence[str]) -> _WatchedImports:
+def _watch_imports(packages: Sequence[str], witness: Witness | None) -> _WatchedImports:
     version = str(torch().__version__)
     roots = package_roots()
     before, fallbacks = all_dumps(), read_fallbacks(fallback_rows())
@@ -265,10 +285,14 @@ def _watch_imports(packages: Sequence[str]) -> _WatchedImports:
     with RegistrationWatch(modules.registered) as calls, python, modules:
         gc.freeze()  # nothing of PyTorch's is a library of theirs, and to look through it takes a quarter of a second
         with reads:
-            import_packages(packages)
+            (import_packages if witness is None else witness.import_packages)(packages)
+        if witness is not None:
+            witness.imported()
         gc.collect()  # See Note [Libraries that the garbage collector ends]
         gc.unfreeze()
         replaced = tuple(functions.found())  # before the watches put back what they have wrapped
+    if witness is not None:
+        witness.collected()
     return _WatchedImports(version, roots, before, all_dumps(), calls, python, modules, fallbacks, replaced, reads)
 
 
