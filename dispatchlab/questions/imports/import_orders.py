@@ -243,8 +243,8 @@ def _comparison(packages: Sequence[str], collected: Sequence[_Collected], *, aga
         loaded=tuple(
             package
             for package in packages
-            if (later := [run for run in runs if package in run.order[1:]])
-            and all(package in run.loaded for run in later)
+            if {package in loaded for each in collected for order, loaded in each.loaded if package in order[1:]}
+            == {True}
         ),
     )
 
@@ -262,11 +262,14 @@ class _Collected:
         self._first: dict[object, int] = {}  # the first order with what was observed
         self._runs: dict[int, ImportRun] = {}
         self._like: dict[int, object] = {}
+        self.loaded: set[tuple[tuple[str, ...], tuple[str, ...]]] = set()
+        """Each order, with the packages that others had loaded before their turn came."""
 
     def add(self, run: ImportRun) -> None:
         """Add the run of an order; they come in any order."""
         number = self._number[run.order]
-        key = run.first.observed, None if run.again is None else run.again.observed, run.order[:1], run.loaded
+        self.loaded.add((run.order, run.loaded))
+        key = run.first.observed, None if run.again is None else run.again.observed
         first = self._first.get(key)
         self._like[number] = key
         if first is None or number < first:
@@ -289,6 +292,7 @@ class _Collected:
         found = _Collected(orders)
         for order in orders:
             found.add(replace(self.run_of(order), order=order))
+        found.loaded = {each for each in self.loaded if each[0] in orders}
         return found
 
 
