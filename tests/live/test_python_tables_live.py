@@ -34,7 +34,8 @@ def test_random_writes_into_the_tables_are_found_as_by_reading_all_of_them() -> 
     from torch._subclasses.fake_impls import op_implementations_checks as checks
     from torch._subclasses.fake_impls import op_implementations_dict as fakes
 
-    library = torch.library.Library("python_tables_live", "FRAGMENT")
+    make: Any = torch.library.Library
+    library = make("python_tables_live", "FRAGMENT")
     library.define("defined(Tensor x) -> Tensor")
 
     custom: Any = torch.library.custom_op(
@@ -81,7 +82,14 @@ def test_random_writes_into_the_tables_are_found_as_by_reading_all_of_them() -> 
         fake,
         check,
     ]
-    tables = [decompositions, after, before, fakes, of_rule, *(each.py_kernels for each in operators)]
+    tables: list[dict[Any, Any]] = [
+        decompositions,
+        after,
+        before,
+        fakes,
+        of_rule,
+        *(each.py_kernels for each in operators),
+    ]
     kept, kept_checks = [dict(table) for table in tables], list(checks)
     fast, slow = PythonTables(), _ReadsEveryTable()
     found: list[object] = []
