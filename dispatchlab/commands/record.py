@@ -185,6 +185,8 @@ def _summary(found: PackageRecord) -> list[str]:
             f"{_count(found.registrations, 'registration')}{_made_by(found)}: {counts}; the dumps of PyTorch name "
             f"{_count(found.shown, 'source location')} for them"
         ]
+    if found.idle and (found.registrations or found.in_python):
+        lines.append(f"no module of these registers anything: {_few(found.idle)}")
     if found.foundations:
         lines.append(f"kernels are for operators of others, whose defs come first: {_few(found.foundations)}")
     if found.registry is None:

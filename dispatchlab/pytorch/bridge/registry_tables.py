@@ -398,14 +398,15 @@ def live_contents(roots: Iterable[object]) -> list[Iterable[object]]:
         if id(one) in known:
             continue
         known[id(one)] = one
+        kind: type[Any] = type(one)
         if isinstance(one, dict):
             views += (one,), one, one.values()  # the table itself, so that what moves to the next one is seen
         elif isinstance(one, list | set):
             views += (one,), one
-        elif _keeps_registrations(type(one)) and hasattr(one, "__dict__"):
+        elif _keeps_registrations(kind) and hasattr(one, "__dict__"):  # type: ignore[arg-type]  # a class has a hash
             views += (vars(one),), vars(one).values()
         elif isinstance(one, Mapping):
-            raise NotFoundHere(type(one).__qualname__)
+            raise NotFoundHere(kind.__qualname__)
         else:
             continue
         left += views[-1]

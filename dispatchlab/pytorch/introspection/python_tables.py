@@ -199,7 +199,7 @@ class _Contents(NamedTuple):
 class _Seen(NamedTuple):
     """The tables of a registry that have something, how many there are in all, and what these have."""
 
-    count: int
+    number: int
     tables: tuple[Mapping[Any, Any], ...]
     sizes: list[int]
     views: list[ValuesView[Any]]
@@ -235,7 +235,7 @@ class _Operators:
         views = had.views if had is not None and is_known else [table.values() for table in tables]
         now = _Seen(len(all_tables), tables, list(map(len, tables)), views, _contents(views))
         self._seen[registry] = now
-        if had is None or not is_known or (had.count, had.sizes) != (now.count, now.sizes):
+        if had is None or not is_known or (had.number, had.sizes) != (now.number, now.sizes):
             return True
         return not _are_same(had.values, now.values)
 

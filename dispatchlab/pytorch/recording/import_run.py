@@ -64,12 +64,14 @@ class ImportRun:
         first: the outcome.
         again: the outcome after their modules were purged and they were imported once more; None when they were not.
         footprint: that of a package which was imported by itself, when it was asked for.
+        loaded: the packages that others of them had loaded before their turn came.
     """
 
     order: tuple[str, ...]
     first: ImportOutcome
     again: ImportOutcome | None = None
     footprint: ImportFootprint | None = None
+    loaded: tuple[str, ...] = ()
 
 
 def run_order(packages: Sequence[str], again: bool, others: Sequence[str] = ()) -> ImportRun:  # noqa: FBT001  # a message has no keywords
@@ -90,7 +92,8 @@ def run_order(packages: Sequence[str], again: bool, others: Sequence[str] = ()) 
     untouched = _untouched()
     with SiteLog() as log, RegistrationWatch() as watch, PythonWatch(package_roots()) as python:
         modules = frozenset(sys.modules)
-        failures = _import_all(packages)
+        early: list[str] = []
+        failures = _import_all(packages, early)
         loaded = frozenset(sys.modules)  # the packages load no more, but what looks at them may
         changed = python.changed()
         first = _look(before, failures, watch.calls, log, changed)
@@ -110,19 +113,23 @@ def run_order(packages: Sequence[str], again: bool, others: Sequence[str] = ()) 
             )
             return ImportRun(tuple(packages), first, footprint=found)
         if not again:
-            return ImportRun(tuple(packages), first)
+            return ImportRun(tuple(packages), first, loaded=tuple(early))
         _purge(packages, modules)
-        failures = _import_all(packages)
-        return ImportRun(tuple(packages), first, _look(before, failures, watch.calls, log, python.changed()))
+        again_failed = _import_all(packages, [])
+        second = _look(before, again_failed, watch.calls, log, python.changed())
+        return ImportRun(tuple(packages), first, second, loaded=tuple(early))
 
 
 def _untouched() -> str:
     return without_roots(bindings()._dispatch_dump_table(_UNTOUCHED), package_roots())
 
 
-def _import_all(packages: Iterable[str]) -> dict[str, str]:
+def _import_all(packages: Iterable[str], early: list[str]) -> dict[str, str]:
+    """Import packages, and note those that were loaded before; what failed, by package."""
     failures: dict[str, str] = {}
     for package in packages:
+        if package in sys.modules:
+            early.append(package)
         try:
             import_package(package)
         except ImportEndedError:

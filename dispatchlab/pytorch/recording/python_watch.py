@@ -66,7 +66,7 @@ class PythonWatch:
         """What was refused since PyTorch itself has such an entry, once `found` was asked."""
 
     def __enter__(self) -> PythonWatch:
-        if self._wrote is None:
+        if self._wrote is None:  # else the journal has all that is asked for
             self._before = frozenset(read_python_layer())
         self._journal = PythonJournal(self._roots, wrote=self._wrote, watched=self._packages).__enter__()
         return self

@@ -88,6 +88,7 @@ class PackageRecord:
         orders: the orders in which they were imported; None where that was one alone.
         reads: what they asked of the dispatcher and of the registries of Python, and of other packages.
         dependences: those of the reads whose answer another module writes, before it or after it as imports come.
+        idle: the packages none of whose modules registers anything.
     """
 
     text: str
@@ -109,6 +110,7 @@ class PackageRecord:
     orders: ImportOrders | None = None
     reads: tuple[DispatcherRead, ...] = ()
     dependences: tuple[Dependence, ...] = ()
+    idle: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +188,10 @@ def _record(packages: Sequence[str], watched: _WatchedImports, server: OrderServ
     events: dict[int, object] = {id(made): native_event(_operator(made), _key(made), made.debug) for made in native}
     events |= {id(registration): id(call) for registration, call in written}
     modules_of = partial(_modules_of, watched, events)
+    modules = modules_of((*needed, *registrations))
+    writing = [module.name for module in modules if any(isinstance(item, int) for item in module.body)]
     if most:
-        entries = [module.name for module in modules_of((*needed, *registrations))]
+        entries = [module.name for module in modules]
         watching = watched.modules.imports
         imports = (
             only_order(packages, entries, watching)
@@ -228,6 +232,7 @@ def _record(packages: Sequence[str], watched: _WatchedImports, server: OrderServ
         orders=scenario.imports,
         reads=watched.reads.reads,
         dependences=asked,
+        idle=tuple(one for one in packages if not any(name == one or name.startswith(f"{one}.") for name in writing)),
     )
 
 

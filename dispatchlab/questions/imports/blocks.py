@@ -17,6 +17,7 @@ As JSON, one object on one line; a field is never renamed or dropped within a ve
     skipped           how many orders of all packages were skipped, because groups share nothing
     not_skipped       why none was skipped although there are groups
     in_python         the operators for which an entry of a Python-side registry is new or changed after any of them
+    loaded            the packages that others had loaded whenever their turn came after these
 """
 
 from __future__ import annotations
@@ -58,7 +59,16 @@ def _facts(found: ImportComparison) -> Iterator[tuple[str, Inline]]:
     yield from _groups(found)
     if len(found.packages) == 1:
         yield "", "one package has one order: name those that are imported with it"
+    if found.loaded and set(found.loaded) == set(found.packages):
+        yield (
+            "",
+            "each of these loads all the others when it is imported first, so that no order is another than the rest",
+        )
+    elif found.loaded:
+        yield "", f"loaded by others whenever their turn came later: {', '.join(found.loaded)}"
     yield "operators", f"{len(found.operators):,} new or changed, those of PyTorch's own modules included"
+    if not (found.operators or found.in_python or found.failed or found.ended):
+        yield "", f"nothing is registered by importing {', '.join(found.packages)}"
     if found.in_python:
         number = f"{len(found.in_python):,} operators with registrations that are new or changed"
         yield "in Python", f"{number}, PyTorch's own included"

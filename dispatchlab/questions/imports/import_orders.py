@@ -98,6 +98,7 @@ class ImportComparison:
         skipped: how many orders of all packages were skipped because groups share nothing; else 0.
         not_skipped: why none was skipped although there are groups, a clause; else empty.
         in_python: the operators for which an entry of a Python-side registry is new or changed after any of them.
+        loaded: the packages that others had loaded whenever their turn came after these.
     """
 
     packages: tuple[str, ...]
@@ -114,6 +115,7 @@ class ImportComparison:
     skipped: int = 0
     not_skipped: str = ""
     in_python: tuple[str, ...] = ()
+    loaded: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -238,6 +240,12 @@ def _comparison(packages: Sequence[str], collected: Sequence[_Collected], *, aga
         again=again,
         imported_again=tuple(each for run in _distinct(runs, again=True) for each in on_repeat(run)),
         whole=sum(len(order) == len(packages) for each in collected for order in each.orders),
+        loaded=tuple(
+            package
+            for package in packages
+            if {package in loaded for each in collected for order, loaded in each.loaded if package in order[1:]}
+            == {True}
+        ),
     )
 
 
@@ -254,10 +262,13 @@ class _Collected:
         self._first: dict[object, int] = {}  # the first order with what was observed
         self._runs: dict[int, ImportRun] = {}
         self._like: dict[int, object] = {}
+        self.loaded: set[tuple[tuple[str, ...], tuple[str, ...]]] = set()
+        """Each order, with the packages that others had loaded before their turn came."""
 
     def add(self, run: ImportRun) -> None:
         """Add the run of an order; they come in any order."""
         number = self._number[run.order]
+        self.loaded.add((run.order, run.loaded))
         key = run.first.observed, None if run.again is None else run.again.observed
         first = self._first.get(key)
         self._like[number] = key
@@ -281,6 +292,7 @@ class _Collected:
         found = _Collected(orders)
         for order in orders:
             found.add(replace(self.run_of(order), order=order))
+        found.loaded = {each for each in self.loaded if each[0] in orders}
         return found
 
 
