@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 
+from tests.live import shared_state_attacks
 from tests.live.import_truth import Group, Truth, groups_in, truths
 
 _SHARED_VALUES = """
@@ -3812,11 +3813,15 @@ __import__("common").twice(x)
 """
 
 ATTACKS: tuple[Group, ...] = tuple(
-    groups_in(_SHARED_VALUES + _READS + _OVERLOADS + _STATE + _CONFLICTS + _LIFETIMES + _PATCHES + _LATE)
+    groups_in(
+        "".join((_SHARED_VALUES, _READS, _OVERLOADS, _STATE, _CONFLICTS, _LIFETIMES, _PATCHES, _LATE))
+        + shared_state_attacks.OUTSIDE
+        + shared_state_attacks.SHARED
+    )
 )
 """Whose results depend on the order of import."""
 
-INNOCENT: tuple[Group, ...] = tuple(groups_in(_INNOCENT))
+INNOCENT: tuple[Group, ...] = tuple(groups_in(_INNOCENT + shared_state_attacks.INNOCENT))
 """Whose results do not."""
 
 

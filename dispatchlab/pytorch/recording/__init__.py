@@ -8,6 +8,6 @@
 - `read_watch`: what packages ask meanwhile; `dispatcher_reads`: which answers another module writes.
 - `record_package`: packages as a scenario.
 - `end_state`: what imports leave behind; `order_runs`: other orders of imports, in processes that are forked;
-  `order_check`: what is not the same after them.
+  `order_check`: what is not the same after them; `outside_writes`: files that they change, programs they start.
 - `import_run`: one order of imports in a fresh process; `import_footprint`: what a package has to do with.
 """

@@ -9,14 +9,17 @@ import gc
 import os
 import random
 import re
+import signal
 import sys
+import threading
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import BuiltinFunctionType, FunctionType, ModuleType, SimpleNamespace
+from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any, Final
 
 from dispatchlab._gc_pause import collector_paused
@@ -28,11 +31,12 @@ from dispatchlab.pytorch.bridge.call_sites import CallSite
 from dispatchlab.pytorch.bridge.native_libraries import knows_torch
 from dispatchlab.pytorch.bridge.reserved_namespaces import IMPORT_ORDERS, is_own
 from dispatchlab.pytorch.bridge.torch import bindings, torch
-from dispatchlab.pytorch.introspection.function_content import Contents
+from dispatchlab.pytorch.introspection.function_content import ORDER_OF_KEYS, Contents
 from dispatchlab.pytorch.introspection.package_paths import package_path, package_roots, without_roots
 from dispatchlab.pytorch.introspection.packets import fresh_overload_order, overload_order
 from dispatchlab.pytorch.introspection.python_tables import PythonTables, TableChange
 from dispatchlab.pytorch.introspection.registry_reader import all_dumps
+from dispatchlab.pytorch.introspection.shared_state import SharedState
 from dispatchlab.pytorch.recording.watch import RegistrationWatch, WatchedCall
 
 # Note [What imports leave behind]
@@ -45,8 +49,8 @@ from dispatchlab.pytorch.recording.watch import RegistrationWatch, WatchedCall
 #   (Note [What a function can reach]);
 # - for each name, the overloads that a call of `torch.ops.ns.name` tries, in their order: those of the packet that
 #   Python keeps, where somebody looked it up, and what it keeps of a def that is gone;
-# - settings of the process that PyTorch's own kernels read, the environment, and what was replaced in modules that were
-#   there before.
+# - settings of the process that PyTorch's own kernels read, the environment, and what was replaced or written in
+#   modules that were there before (Note [State that packages share]).
 #
 # A dump of every operator is only read where a shared library was loaded, since C++ registers without a call.
 
@@ -66,7 +70,7 @@ class EndState:
         failures: what the import of a package raised, by package.
         texts: what is found, by what it is of.
         sites: the lines that registered, by operator.
-        written: files and folders that were written meanwhile.
+        written: files that were written, and programs that were started.
         is_cut: there are more values than were read.
     """
 
@@ -95,12 +99,15 @@ class Base:
         self._untouched = self._table(_UNTOUCHED)
         self._libraries = _shared_libraries()
         self._modules = frozenset(sys.modules)
-        self._attributes = {name: dict(own) for name, own in (*_attributes(self._modules), *_namespaces())}
+        self._namespaces = {name: dict(own) for name, own in _namespaces()}
         self._changed: list[TableChange] = []
-        self.searched: list[object] = []
-        """The functions that search for codecs, of which Python has no list."""
+        self.searched: list[tuple[str, object]] = []
+        """Functions of which Python shows no list, each with what it is for."""
+        self.exits: list[object] = []
+        """What was registered for the end of the process."""
         self._settings = dict(_settings())
         self._fetched: dict[int, tuple[object, str]] = {}
+        self._state = SharedState()
 
     def end_state(self, failures: Mapping[str, str], watch: RegistrationWatch, written: Iterable[str] = ()) -> EndState:
         """What is not as it was.
@@ -108,7 +115,7 @@ class Base:
         Args:
             failures: what the import of a package raised, by package.
             watch: saw the calls that registered.
-            written: files and folders that were written meanwhile.
+            written: files that were written, and programs that were started.
         """
         with collector_paused():
             return replace(self._end_state(failures, watch), written=tuple(sorted(written)))
@@ -123,10 +130,15 @@ class Base:
         self._fetched[id(kernel)] = kernel, text
         return kernel
 
-    def searches(self, original: Callable[..., Any], function: Any) -> object:
-        """Stands in for the function that registers a search for codecs."""
-        self.searched.append(function)
-        return original(function)
+    def ends(self, original: Callable[..., Any], *arguments: Any, **named: Any) -> object:
+        """Stands in for the function that registers another one for the end of the process."""
+        self.exits.append((*arguments, *named.items()))
+        return original(*arguments, **named)
+
+    def hidden(self, what: str, original: Callable[..., Any], *arguments: Any, **named: Any) -> object:
+        """Stands in for a function that registers another one in a list that Python does not show."""
+        self.searched.append((what, (*arguments, *named.items())))
+        return original(*arguments, **named)
 
     def _end_state(self, failures: Mapping[str, str], watch: RegistrationWatch) -> EndState:
         texts: Texts = {}
@@ -145,9 +157,13 @@ class Base:
             [name for name, module in list(sys.modules.items()) if name not in self._modules and _is_of_user(module)],
             {key: text for key, (_, text) in self._fetched.items()},
         )
-        contents.read(sorted(self._roots_of_calls(watch), key=_first))
+        contents.read(sorted(self._roots_of_calls(watch), key=_first), sorted(self._roots_of_state(), key=_first))
         if "warn" in contents.names:
             texts["process filters of warnings"] = str([filter_[:2] for filter_ in warnings.filters])
+        if "_run_exitfuncs" in contents.names:
+            contents.read((f"process end {number}", function) for number, function in enumerate(self.exits))
+        if "threading" in contents.names:
+            texts["process threads"] = str([thread.name for thread in threading.enumerate()])
         if contents.is_reflective:
             texts["module tables"] = str([f"{one.registry} {one.operator}" for one in self._changed])
             spaces = (vars(torch().ops).get(name) for name in sorted({name.partition("::")[0] for name in names}))
@@ -157,7 +173,8 @@ class Base:
             if not call.site.by_torch:
                 sites.setdefault(_subject(call), {})[_site(call.site, self._roots)] = None
         found = {operator: tuple(lines) for operator, lines in sites.items()}
-        return EndState(failures, texts | contents.texts, found, is_cut=contents.is_cut)
+        read = {path: text for path, text in contents.texts.items() if not _is_order_of_state(path)}
+        return EndState(failures, texts | read, found, is_cut=contents.is_cut)
 
     def _names(self, watch: RegistrationWatch) -> list[str]:
         """The operators that may not be as they were."""
@@ -189,16 +206,31 @@ class Base:
                 path = f"kernel of {kernel.namespace}::{operator.name}{overload} at {key}"
             counts[path] = number = counts.get(path, 0) + 1
             yield f"{path}{f' ({number})' if number > 1 else ''}", kernel.function
-        yield from ((f"search of codecs {number}", function) for number, function in enumerate(self.searched))
+        numbers = Counter[str]()
+        for what, function in self.searched:
+            numbers[what] += 1
+            yield f"{what} {numbers[what]}", function
         self._changed = self._tables.changes()
         for change in self._changed:
             where = f"{change.registry}{f' {change.key}' if change.key else ''} of {change.operator}"
             yield where, "taken out" if change.after is None else change.after.value
-        for name, own in (*_attributes(self._modules), *_namespaces()):
-            before = self._attributes.get(name, {})
+        for name, own in _namespaces():
+            before = self._namespaces.get(name, {})
             for attribute, value in own.items():
-                if before.get(attribute, _NOTHING) is not value and _is_shown(value, attribute):
+                if before.get(attribute, _NOTHING) is not value:
                     yield f"replaced {name}.{attribute}", value
+
+    def _roots_of_state(self) -> Iterator[tuple[str, object]]:
+        """What is not as it was in modules that are not of the packages."""
+        paths = Counter[str]()
+        new = [name for name, module in list(sys.modules.items()) if name not in self._modules]
+        of_user = frozenset(name for name in new if _is_of_user(sys.modules[name]))
+        later = self._state.new_state([name for name in new if name not in of_user], of_user.__contains__)
+        for path, value, is_attribute in (*self._state.changes(), *later):
+            if _is_shown(value, path):
+                shown = f"{'replaced' if is_attribute else STATE} {path}"
+                paths[shown] += 1
+                yield f"{shown}{f' ({paths[shown]})' if paths[shown] > 1 else ''}", value
 
 
 def hash_of(text: str) -> str:
@@ -208,6 +240,8 @@ def hash_of(text: str) -> str:
     return blake2b(text.encode(errors="surrogatepass"), digest_size=8).hexdigest()
 
 
+STATE: Final = "state of"
+"""What the path to a value begins with that a module which was there before holds, where no attribute was replaced."""
 _NOTHING: Final = object()
 
 
@@ -332,6 +366,11 @@ def _umask() -> int:
     return found
 
 
+def _handler(number: int) -> str:
+    handler = signal.getsignal(number)
+    return f"{getattr(handler, '__module__', '')}:{getattr(handler, '__qualname__', handler)}"
+
+
 def _loaded(module: str) -> Any:
     """A module that is loaded; raises KeyError otherwise."""
     return sys.modules[module]
@@ -350,6 +389,8 @@ _OF_PROCESS: Final[Mapping[str, Callable[[], object]]] = {
     "locale": lambda: _loaded("locale").setlocale(_loaded("locale").LC_ALL, None),
     "context of decimal": lambda: _loaded("decimal").getcontext(),
     "recursion limit": sys.getrecursionlimit,
+    "interval of threads": sys.getswitchinterval,
+    "handlers of signals": lambda: [_handler(number) for number in sorted(signal.valid_signals())],
     "denormal numbers": lambda: (torch().full((8,), 1e-45) * 1).tolist(),
     "folder": os.getcwd,
 }
@@ -370,33 +411,16 @@ _CONFIGS: Final = (
 )
 
 
-def _attributes(modules: Collection[str]) -> Iterator[tuple[str, Mapping[str, object]]]:
-    """The attributes of modules, and of the classes of those of PyTorch that a package may be tempted to change."""
-    for name in sorted(modules):
-        module = sys.modules.get(name)
-        if not isinstance(module, ModuleType) or name.partition(".")[0] in ("dispatchlab", "__main__"):
-            continue
-        own = dict(vars(module))
-        yield name, own
-        if name == "torch" or name.startswith(_WITH_CLASSES):
-            for kind in own.values():
-                if isinstance(kind, type) and kind.__module__ == name:
-                    yield f"{name}.{kind.__qualname__}", dict(vars(kind))
+def _is_order_of_state(path: str) -> bool:
+    """Whether a path is to the order of keys of what only modules reach that are not of the packages."""
+    return path.startswith(STATE) and path.endswith(ORDER_OF_KEYS)
 
 
-_WITH_CLASSES: Final = (
-    *("torch.library", "torch._library", "torch._ops", "torch._tensor", "torch.autograd", "torch._subclasses"),
-    *("torch.overrides", "torch.utils._python_dispatch", "torch._decomp", "torch._C", "torch.nn.parameter"),
-)
-
-
-def _is_shown(value: object, name: str) -> bool:
-    """Whether an attribute that was set is compared: functions, classes and plain values, of the packages or not."""
-    if ((name.startswith("__") and name.endswith("__")) or "cache" in name) and not isinstance(value, FunctionType):
-        return False
-    if isinstance(value, FunctionType | BuiltinFunctionType | type | bool | int | float | str):
-        return True
-    return isinstance(value, ModuleType | SimpleNamespace) and not name.startswith("_") and _is_of_user(value)
+def _is_shown(value: object, path: str) -> bool:
+    """Whether a value is compared that was set: of modules those of the packages, and no namespace of operators."""
+    if isinstance(value, ModuleType | SimpleNamespace):
+        return not path.rpartition(".")[2].startswith("_") and _is_of_user(value)
+    return not isinstance(value, sys.modules["torch._ops"]._OpNamespace)
 
 
 def _namespaces() -> Iterator[tuple[str, Mapping[str, object]]]:

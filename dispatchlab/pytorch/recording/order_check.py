@@ -9,7 +9,7 @@ from typing import Final
 
 from dispatchlab.prover.program import import_orders
 from dispatchlab.pytorch.introspection.function_content import ORDER_OF_KEYS
-from dispatchlab.pytorch.recording.end_state import EndState
+from dispatchlab.pytorch.recording.end_state import STATE, EndState
 from dispatchlab.pytorch.recording.order_runs import OrderRun, OrderServer
 from dispatchlab.scenario.import_orders import ImportOrders, OrderFinding
 
@@ -91,7 +91,7 @@ def _open_points(runs: Sequence[OrderRun]) -> Iterator[str]:
     written = sorted({path for state in states for path in state.written})
     if written:
         more = f" and {len(written) - 1:,} more" if len(written) > 1 else ""
-        yield f"files are written while the packages are imported, which the next order finds: {written[0]}{more}"
+        yield f"files are written or programs started by the imports, and the next order finds it: {written[0]}{more}"
 
 
 def _unlike_suspects(suspects: Sequence[OrderRun]) -> list[OrderRun]:
@@ -164,7 +164,7 @@ def _reordered(different: Collection[str], one: OrderRun, other: OrderRun) -> se
 
 
 _PLACE: Final = re.compile(r"\[\d+\]")
-_POSSIBLE: Final = ("module ", "environment ", "process ", "setting rng", "setting initial_seed")
+_POSSIBLE: Final = ("module ", "environment ", "process ", "setting rng", "setting initial_seed", STATE)
 """What only some functions can tell."""
 
 _RANKS: Final = ("process", "import of ", "kernel of ", "fallback at ", "overloads ", "replaced ", "dump of ")
@@ -173,4 +173,4 @@ _RANKS: Final = ("process", "import of ", "kernel of ", "fallback at ", "overloa
 def _rank(what: str) -> tuple[int, str]:
     """What says most comes first."""
     rank = next((at for at, start in enumerate(_RANKS) if what.startswith(start)), len(_RANKS))
-    return rank + len(_RANKS) * what.startswith(("table of ", "module ", "environment ", "setting ")), what
+    return rank + len(_RANKS) * what.startswith(("table of ", "module ", "environment ", "setting ", STATE)), what
