@@ -125,7 +125,7 @@ class Truth:
 _DIED = "the process"
 
 
-def truth_of(group: Group, *, timeout: float = 20) -> Truth:
+def truth_of(group: Group, *, timeout: float = 300) -> Truth:
     """What every order of a group leads to.
 
     Args:
@@ -291,7 +291,7 @@ def _tables() -> Iterator[tuple[str, dict[Any, Any]]]:
 
 def _made_by(value: object) -> str:
     """A function by its module, name and line; anything else as it is shown."""
-    inner = getattr(value, "func", value)  # of a fake of torch.library
+    inner: Any = getattr(value, "func", value)  # of a fake of torch.library
     code = getattr(inner, "__code__", None)
     return shown(value) if code is None else f"{inner.__module__}:{inner.__qualname__}:{code.co_firstlineno}"
 

@@ -172,8 +172,10 @@ class SharedState:
                 own = None
             if type(own) is dict:
                 self._take(level, parent, key, object, own)
-            if issubclass(kind, dict | list | set) and kind.__iter__ in _ITERATED:
-                self._take(level, parent, key, dict if issubclass(kind, dict) else list, value)
+            if issubclass(kind, dict) and (kind.__iter__, kind.values, kind.items) in _MAPPINGS:
+                self._take(level, parent, key, dict, value)
+            elif issubclass(kind, list | set) and kind.__iter__ in (list.__iter__, set.__iter__):
+                self._take(level, parent, key, list, value)
 
 
 class _Parts:
@@ -259,7 +261,8 @@ _LEVELS: Final = 4
 _GONE: Final = "taken out"
 _PLAIN: Final = frozenset({type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented)})
 _WRAPPERS: Final = {staticmethod: _of_static, classmethod: _of_static, property: _of_property}
-_ITERATED: Final = tuple(kind.__iter__ for kind in (dict, OrderedDict, list, set))
+_MAPPINGS: Final = tuple((kind.__iter__, kind.values, kind.items) for kind in (dict, OrderedDict))
+"""How mappings are read whose classes run no code of their own for it."""
 _PART_NAMES: Final = ("__code__", "__defaults__", "__kwdefaults__", "__doc__", "__dict__")
 _HEAP_TYPE: Final = 1 << 9
 """The flag of classes that Python code made, which alone can be written."""
@@ -293,8 +296,7 @@ def _is_noise(key: object) -> bool:
 
 
 def _is_own(kind: type, modules: tuple[str, ...]) -> bool:
-    module = kind.__module__
-    return isinstance(module, str) and module.startswith(modules)
+    return str(kind.__module__).startswith(modules)
 
 
 def _step(path: str, kind: type, key: object) -> str:
