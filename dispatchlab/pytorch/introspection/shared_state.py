@@ -76,7 +76,7 @@ class SharedState:
         self._owners: list[_Owner] = []
         self._seen: set[int] = {id(self), id(sys.modules)}
         with collector_paused():
-            self._walk(sys.modules)
+            self._walk(sys.modules, self._seen)
             owners = self._owners
             self._chunks = [_Chunk(owners[at : at + _SIZE]) for at in range(0, len(owners), _SIZE)]
 
@@ -97,7 +97,7 @@ class SharedState:
             A digest of each object, and each value of a class or a function of a package.
         """
         self._owners = []
-        self._walk({name: sys.modules[name] for name in modules})
+        self._walk({name: sys.modules[name] for name in modules}, set(self._seen))
         for owner in self._owners:
             texts = []
             for key, value in list(owner.keys.items()) if owner.keys is not None else [("", one) for one in owner.view]:
@@ -111,9 +111,8 @@ class SharedState:
             has_order = owner.keys is None and not isinstance(owner.view, set)
             yield SharedChange(owner.path, str(texts if has_order else sorted(texts)), is_attribute=False)
 
-    def _walk(self, modules: Mapping[str, object]) -> None:
-        """Find what modules reach, the nearest first."""
-        seen = self._seen
+    def _walk(self, modules: Mapping[str, object], seen: set[int]) -> None:
+        """Find what modules reach that was not seen, the nearest first."""
         level: list[tuple[_Owner, object, Any]] = []
         for name, module in sorted(modules.items()):
             if issubclass(type(module), ModuleType) and id(module) not in seen:
