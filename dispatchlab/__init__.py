@@ -10,6 +10,7 @@ The public names:
   `AliasKind`, `BlockKind`; scenarios of them: `Scenario`, `load_scenario`, `parse_scenario`, `scenario_text`;
 - call: `operator`, `ops`, `Operator`, `Tensor`, `tensor`, `trace`; `explain` gives an `ExplainedCall`; `Lab` is a
   dispatcher with autograd, batching and Meta;
+- ask about packages and registries: `check`, `lint`, `coverage`, `certify`, `readiness` and `record` give a `Result`;
 - look up: `dump` gives an `OperatorDump`, `diff` a `SourceDiff`; `open_registry`, `bundled_registries`; `DispatchKey`,
   `DispatchKeySet`, `OperatorName`, `FunctionSchema`, `parse_name`, `parse_schema`, `parse_schema_or_name`;
 - errors: `DispatchLabError`, `RegistrationError`, `CallError`, `ParseError`, `ErrorKind`.
@@ -30,7 +31,7 @@ The packages, from the bottom; each has a map of its own:
 - `questions`: a room for each question of a user, with what it finds, its result and its views;
 - `adopt`: the first steps of a new user: the example, what works here, the files for a package's checkout;
 - `explorer_app`: the application of `dispatchlab explore`; `commands`, `cli`: the command line;
-- `api`: the public functions that tie packages together; `pytest_plugin`: scenarios as tests.
+- `api`, `ask`: the public functions that tie packages together; `pytest_plugin`: scenarios as tests.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
         open_registry,
         trace,
     )
+    from dispatchlab.ask import Result, certify, check, coverage, lint, readiness, record
     from dispatchlab.call.operators import Operator, operator, ops
     from dispatchlab.call.tensor import Tensor, tensor
     from dispatchlab.engine.dispatcher import Dispatcher, InvariantError, OverrideWarning
@@ -86,67 +88,31 @@ if TYPE_CHECKING:
     from dispatchlab.scenario.scenario import Scenario
     from dispatchlab.scenario.write import scenario_text
 
-_HOME = {
-    "__version__": "._version",
-    "ExplainedCall": ".api",
-    "OperatorDump": ".api",
-    "OrderCheck": ".api",
-    "SourceDiff": ".api",
-    "bundled_registries": ".api",
-    "check_order": ".api",
-    "diff": ".api",
-    "dump": ".api",
-    "explain": ".api",
-    "open_registry": ".api",
-    "Operator": ".call.operators",
-    "operator": ".call.operators",
-    "ops": ".call.operators",
-    "Tensor": ".call.tensor",
-    "tensor": ".call.tensor",
-    "trace": ".api",
-    "Dispatcher": ".engine.dispatcher",
-    "InvariantError": ".engine.dispatcher",
-    "Listener": ".engine.listeners",
-    "OverrideWarning": ".engine.dispatcher",
-    "RegistrationHandle": ".engine.handle",
-    "boxed": ".engine.kernel",
-    "dispatch": ".engine.kernel",
-    "dispatch_autograd": ".engine.kernel",
-    "fallthrough": ".engine.kernel",
-    "unboxed": ".engine.kernel",
-    "LabEngine": ".engine.lab_engine",
-    "Library": ".engine.library",
-    "CallError": ".errors",
-    "DispatchLabError": ".errors",
-    "ErrorKind": ".errors",
-    "ParseError": ".errors",
-    "RegistrationError": ".errors",
-    "Counterexample": ".prover.result",
-    "Expectation": ".prover.result",
-    "Exploration": ".prover.result",
-    "Verdict": ".prover.result",
-    "Lab": ".layers.lab",
-    "DispatchKeySet": ".model.key_set",
-    "DispatchKey": ".model.keys",
-    "OperatorName": ".model.names",
-    "AliasKind": ".model.registration",
-    "Block": ".model.registration",
-    "BlockKind": ".model.registration",
-    "Claim": ".model.registration",
-    "Def": ".model.registration",
-    "Fallback": ".model.registration",
-    "Impl": ".model.registration",
-    "Kernel": ".model.registration",
-    "KernelForm": ".model.registration",
-    "NameOnly": ".model.registration",
-    "FunctionSchema": ".model.schema",
-    "parse_name": ".model.schema_parser",
-    "parse_schema": ".model.schema_parser",
-    "parse_schema_or_name": ".model.schema_parser",
-    "load_scenario": ".scenario.load",
-    "parse_scenario": ".scenario.load",
-    "Scenario": ".scenario.scenario",
-    "scenario_text": ".scenario.write",
+_NAMES = {
+    "._version": "__version__",
+    ".api": "ExplainedCall OperatorDump OrderCheck SourceDiff bundled_registries "
+    "check_order diff dump explain open_registry trace",
+    ".ask": "Result certify check coverage lint readiness record",
+    ".call.operators": "Operator operator ops",
+    ".call.tensor": "Tensor tensor",
+    ".engine.dispatcher": "Dispatcher InvariantError OverrideWarning",
+    ".engine.listeners": "Listener",
+    ".engine.handle": "RegistrationHandle",
+    ".engine.kernel": "boxed dispatch dispatch_autograd fallthrough unboxed",
+    ".engine.lab_engine": "LabEngine",
+    ".engine.library": "Library",
+    ".errors": "CallError DispatchLabError ErrorKind ParseError RegistrationError",
+    ".prover.result": "Counterexample Expectation Exploration Verdict",
+    ".layers.lab": "Lab",
+    ".model.key_set": "DispatchKeySet",
+    ".model.keys": "DispatchKey",
+    ".model.names": "OperatorName",
+    ".model.registration": "AliasKind Block BlockKind Claim Def Fallback Impl Kernel KernelForm NameOnly",
+    ".model.schema": "FunctionSchema",
+    ".model.schema_parser": "parse_name parse_schema parse_schema_or_name",
+    ".scenario.load": "load_scenario parse_scenario",
+    ".scenario.scenario": "Scenario",
+    ".scenario.write": "scenario_text",
 }
 
 __all__ = [
@@ -184,19 +150,24 @@ __all__ = [
     "ParseError",
     "RegistrationError",
     "RegistrationHandle",
+    "Result",
     "Scenario",
     "SourceDiff",
     "Tensor",
     "Verdict",
     "boxed",
     "bundled_registries",
+    "certify",
+    "check",
     "check_order",
+    "coverage",
     "diff",
     "dispatch",
     "dispatch_autograd",
     "dump",
     "explain",
     "fallthrough",
+    "lint",
     "load_scenario",
     "open_registry",
     "operator",
@@ -205,6 +176,8 @@ __all__ = [
     "parse_scenario",
     "parse_schema",
     "parse_schema_or_name",
+    "readiness",
+    "record",
     "scenario_text",
     "tensor",
     "trace",
@@ -212,7 +185,7 @@ __all__ = [
 ]
 
 
-__getattr__ = lazy_names(__name__, _HOME)
+__getattr__ = lazy_names(__name__, _NAMES)
 
 
 def __dir__() -> list[str]:

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 
 
-def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], object]:
+def lazy_names(package: str, names: Mapping[str, str]) -> Callable[[str], object]:
     """A `__getattr__` for a package's `__init__`.
 
     Args:
         package: the package's `__name__`.
-        homes: each public name -> the module that defines it, relative to the package: `.module`.
+        names: each module, relative to the package as in `.module` -> the public names that it defines, with blanks.
     """
+    homes = {name: module for module, some in names.items() for name in some.split()}
 
     def get(name: str) -> object:
         home = homes.get(name)

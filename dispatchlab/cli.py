@@ -10,8 +10,11 @@ from typing import Any
 
 import click
 
+from dispatchlab.commands.help import HelpContext, short_help_option
+
 COMMANDS: Mapping[str, str] = {
     "certify": "Prove for every operator of a registry that order has no effect.",
+    "check": "Check a package: order, lint, upgrade, drift, readiness.",
     "codegen": "Generate code from a native_functions.yaml.",
     "completion": "Print the completion script for a shell.",
     "coverage": "Show which operators a backend can run, and how.",
@@ -33,9 +36,17 @@ COMMANDS: Mapping[str, str] = {
 }
 """Each command with its line in the help. Its module and its function are named like it."""
 
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "Start": ("demo", "doctor", "init"),
+    "Inspect": ("explain", "dump", "coverage", "diff", "explore"),
+    "Check": ("check", "lint", "permute", "record", "imports", "readiness", "certify"),
+    "Advanced": ("trace", "profile", "codegen", "schema", "completion"),
+}
+"""The commands in the order of the help."""
+
 
 _INTERRUPTED = 130
-_HELP = ["-h", "--help"]
+_HELP = ["--help"]
 COMPLETE_VARIABLE = "_DISPATCHLAB_COMPLETE"
 """The environment variable by which the script of a shell asks for values."""
 
@@ -43,9 +54,11 @@ COMPLETE_VARIABLE = "_DISPATCHLAB_COMPLETE"
 class _Group(click.Group):
     """Imports a command on first use; reports errors without a traceback, each kind with its exit code."""
 
+    context_class = HelpContext
+
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names of all commands, sorted."""
-        return sorted(COMMANDS)
+        """The names of all commands, in the order of the help."""
+        return [name for names in GROUPS.values() for name in names if name in COMMANDS]
 
     def main(self, *arguments: Any, **more: Any) -> Any:
         """Run the command line, also where standard streams are closed.
@@ -95,6 +108,7 @@ class _Group(click.Group):
         assert isinstance(command, click.Command)
         # A command that is run by itself, too, has the options for help that it has in this group.
         command.context_settings["help_option_names"] = _HELP
+        command.context_class = HelpContext
         _through_the_door(command.get_help_option(click.Context(command, help_option_names=_HELP)))
         from dispatchlab.commands.every_command import as_every_command
 
@@ -116,8 +130,15 @@ class _Group(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands with their lines, without importing any."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name]) for name in self.list_commands(ctx)])
+        width = max(map(len, COMMANDS))
+        for title, names in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:<{width}}", COMMANDS[name]) for name in names if name in COMMANDS])
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands, and then the options."""
+        self.format_commands(ctx, formatter)
+        click.Command.format_options(self, ctx, formatter)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
@@ -145,7 +166,7 @@ class _Group(click.Group):
 
 def _through_the_door(option: click.Option | None) -> click.Option | None:
     if option is not None:
-        option.callback = _print_help
+        option.callback, option.help = _print_help, "Show the whole help and exit."
     return option
 
 
@@ -171,8 +192,10 @@ def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> N
     cls=_Group,
     context_settings={"help_option_names": _HELP},
     epilog="Exit codes: 0 as expected, 1 not as expected, 2 bad input, 3 incomplete, 4 nondeterministic, 5 crashed, "
-    "70 a defect of dispatchlab, 124 a package took too long to be imported.",
+    "70 a defect of dispatchlab, 74 the output could not be written, 124 a package took too long to be imported, "
+    "130 Ctrl-C, 141 the reader of the output has gone, 143 SIGTERM.",
 )
+@short_help_option
 @click.option(
     "--version",
     is_flag=True,

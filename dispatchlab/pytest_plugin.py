@@ -18,6 +18,7 @@ was there before or on the running PyTorch, and shows which; `dispatchlab_leaks 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Generator, Iterator
 from difflib import unified_diff
 from fnmatch import fnmatchcase
@@ -27,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from dispatchlab.pytorch.introspection.readiness_captures import Capture
     from dispatchlab.questions.leaks import Watch
 
 _SCENARIOS = "dispatchlab_scenarios"
@@ -34,6 +36,7 @@ _RECORDS = "dispatchlab_records"
 _EXPECT = "dispatchlab_expect"
 _ALLOW_IMPORT = "dispatchlab_allow_import"
 _LEAKS = "dispatchlab_leaks"
+_CAPTURE_OPTION = "--dispatchlab-readiness"
 _SUFFIXES = (".yaml", ".yml")
 _OWNERS = pytest.StashKey[dict[Path, list[Path]]]()
 
@@ -43,7 +46,12 @@ class GoldenError(Exception):
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The ini options."""
+    """The ini options, and that of capturing."""
+    parser.getgroup("dispatchlab").addoption(
+        _CAPTURE_OPTION,
+        metavar="FILE.safetensors",
+        help="note the arguments of operator calls while the tests run, for: dispatchlab readiness --inputs FILE",
+    )
     parser.addini(_SCENARIOS, "folders whose scenarios dispatchlab collects as tests", type="paths", default=[])
     parser.addini(_RECORDS, "records of packages, and folders of them, that are checked", type="paths", default=[])
     parser.addini(_EXPECT, "folder of the golden files of dispatchlab's scenarios", default="expect")
@@ -53,6 +61,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Look into the folders of scenarios too, when pytest looks where its configuration says."""
+    captured = config.getoption(_CAPTURE_OPTION)
+    if captured is not None:
+        if not captured.endswith(".safetensors"):
+            raise pytest.UsageError(f"{_CAPTURE_OPTION}={captured}: the name of the file has to end in .safetensors")
+        config.pluginmanager.register(_Capturing(config, captured), "dispatchlab-capture")
     if config.getini(_LEAKS):
         config.pluginmanager.register(_EveryTest(), "dispatchlab-leaks")
     folders = _folders(config)
@@ -89,6 +102,61 @@ def dispatcher_leaks() -> Iterator[Watch]:
         found = watch.leaks()
     if found:
         pytest.fail(leaks_text(found), pytrace=False)
+
+
+class _Capturing:
+    """Notes operator calls while tests run; with pytest-xdist, each worker hands over what it noted."""
+
+    def __init__(self, config: pytest.Config, path: str) -> None:
+        from dispatchlab.files.file_kinds import FileKind, check_output
+
+        self._path = os.path.abspath(path)
+        self._is_worker = hasattr(config, "workerinput")
+        self._files: list[bytes] = []
+        self._capture: Capture | None = None
+        if not self._is_worker:
+            check_output(self._path, FileKind.INPUTS, force=False)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self) -> Generator[None, bool, bool]:
+        """Note the calls of one test and its fixtures, and nothing before a test module has imported PyTorch."""
+        if self._capture is None and "torch" in sys.modules:
+            from dispatchlab.pytorch.introspection.readiness_captures import Capture
+
+            self._capture = Capture()
+        if self._capture is None:
+            return (yield)
+        with self._capture:
+            return (yield)
+
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Take what a worker noted."""
+        data = getattr(node, "workeroutput", {}).get(_CAPTURE_OPTION)
+        if data is not None:
+            self._files.append(data)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Keep what was noted."""
+        if self._capture is not None:
+            self._files.append(self._capture.file())
+        if self._is_worker and self._files:
+            session.config.workeroutput[_CAPTURE_OPTION] = self._files[0]  # type: ignore[attr-defined]
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Write the file, and say what is in it."""
+        from dispatchlab.files.atomic_write import write_file
+        from dispatchlab.pytorch.introspection.readiness_captures import counted, merged
+
+        content = merged(self._files)
+        calls = counted(content)
+        left_out = sum(self._capture.found.left_out.values()) if self._capture is not None else 0
+        write_file(self._path, content)
+        terminalreporter.section("dispatchlab readiness")
+        terminalreporter.line(
+            f"{self._path}: {sum(calls.values()):,} inputs of {len(calls):,} operators"
+            + (f"; {left_out:,} calls were too large, or of values that cannot be kept" if left_out else "")
+        )
 
 
 class _EveryTest:
@@ -226,6 +294,7 @@ class ScenarioItem(_Item):
         """Fail when the verdict is not what is expected, or the golden file does not hold what is shown."""
         from dataclasses import replace
 
+        from dispatchlab.prover.result import Verdict
         from dispatchlab.questions.order.blocks import report_view
         from dispatchlab.questions.order.golden import golden
         from dispatchlab.scenario.load import load_scenario
@@ -236,7 +305,10 @@ class ScenarioItem(_Item):
         scenario = load_scenario(self.path, allow_import=bool(self.config.getini(_ALLOW_IMPORT)))
         report, actual = golden(replace(scenario, file=self._shown(self.path)))
         if not report.as_expected:
-            raise GoldenError(f"expected: {report.expected}\n\n{report_view(report).text()}")
+            verdict = report.exploration.verdict
+            accept = f"or accept it: write `expect: {verdict}` into {self._shown(self.path)}\n"
+            shown = report_view(report).text() + (accept if verdict is Verdict.ORDER_DEPENDENT else "")
+            raise GoldenError(f"expected: {report.expected}\n\n{shown}")
         self._compare(actual)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
@@ -266,8 +338,24 @@ class ScenarioItem(_Item):
 
 
 def is_accepting() -> bool:
-    """Whether EXPECTTEST_ACCEPT is set, and not to a text that means no."""
-    return os.environ.get("EXPECTTEST_ACCEPT", "").strip().casefold() not in ("", "0", "false", "no", "off")
+    """Whether EXPECTTEST_ACCEPT is set, and not to a text that means no; where CI is set, it has to be `in-ci`.
+
+    Raises:
+        GoldenError: it is set in CI, where a test that accepts what it finds checks nothing.
+    """
+    accept, ci = (os.environ.get(name, "").strip().casefold() for name in ("EXPECTTEST_ACCEPT", "CI"))
+    if accept in _NO:
+        return False
+    if ci not in _NO and accept != _IN_CI:
+        raise GoldenError(
+            "EXPECTTEST_ACCEPT is set in CI, where a golden file that is written is no check: unset it, or say "
+            f"EXPECTTEST_ACCEPT={_IN_CI}"
+        )
+    return True
+
+
+_NO = ("", "0", "false", "no", "off")
+_IN_CI = "in-ci"
 
 
 class RecordItem(_Item):
@@ -275,12 +363,14 @@ class RecordItem(_Item):
 
     def runtest(self) -> None:
         """Fail when something else is registered; without PyTorch, skip."""
+        from dispatchlab.adopt.checkout import reachable
         from dispatchlab.pytorch.bridge.torch import TorchMissingError
         from dispatchlab.questions.record.blocks import check_view
         from dispatchlab.questions.record.check_record import check_record
 
         try:
-            found = check_record(str(self.path), name=self._shown(self.path))
+            with reachable(self.config.rootpath):
+                found = check_record(str(self.path), name=self._shown(self.path))
         except TorchMissingError as error:
             pytest.skip(str(error))
         if found.is_same:

@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from types import FrameType
@@ -18,7 +18,8 @@ from dispatchlab.engine.dispatcher import Dispatcher, OverrideWarning
 from dispatchlab.engine.handle import RegistrationHandle
 from dispatchlab.engine.kernel import unboxed
 from dispatchlab.engine.library import Library
-from dispatchlab.errors import RegistrationError
+from dispatchlab.errors import ErrorKind, RegistrationError
+from dispatchlab.model.registration import Claim
 
 KEYS = ("CPU", "CUDA", "Meta", "AutogradCPU", "Tracer")
 
@@ -112,7 +113,24 @@ def many_threads(semantics: str, operations: int, *, threads: int = 16) -> int:
 
 
 class Alarm(Exception):
-    """What the handler raises; half of the time a KeyboardInterrupt instead."""
+    """One of the errors that the handler raises."""
+
+
+_ERRORS: tuple[Callable[[], BaseException], ...] = (
+    Alarm,
+    KeyboardInterrupt,
+    SystemExit,
+    MemoryError,
+    OSError,
+    ValueError,
+    KeyError,
+    AttributeError,
+    StopIteration,
+    lambda: RegistrationError(ErrorKind.OTHER, "of a handler", {}),
+)
+"""What the handler raises; now and then it registers, and raises the refusal that it gets."""
+_CLAIM = Claim("of_a_handler", "")
+_TYPES = (*_ERRORS[:-1], RegistrationError, RuntimeError)  # which a StopIteration in a generator becomes
 
 
 def many_interrupts(semantics: str, interrupts: int, *, seed: int = 0) -> int:
@@ -126,7 +144,7 @@ def many_interrupts(semantics: str, interrupts: int, *, seed: int = 0) -> int:
     before = in_force(dispatcher)
     numbers = count()
     met = 0
-    with _alarms(chance) as arrived, warnings.catch_warnings():
+    with _alarms(dispatcher, chance) as arrived, warnings.catch_warnings():
         warnings.simplefilter("ignore", OverrideWarning)
         while met < interrupts:
             library = Library("test", "FRAGMENT", dispatcher=dispatcher)
@@ -134,8 +152,9 @@ def many_interrupts(semantics: str, interrupts: int, *, seed: int = 0) -> int:
             try:
                 signal.setitimer(signal.ITIMER_REAL, chance.uniform(2e-5, 6e-4))
                 _register_until(met, arrived, chance, library, handles, numbers)
-            except (Alarm, KeyboardInterrupt):
-                pass
+            except BaseException as error:
+                if not arrived or type(error) not in _TYPES:
+                    raise
             met = len(arrived)
             for handle in handles:
                 handle.release()
@@ -202,12 +221,14 @@ def _one(chance: random.Random, library: Library, handles: list[RegistrationHand
 
 
 @contextmanager
-def _alarms(chance: random.Random) -> Iterator[list[int]]:
+def _alarms(dispatcher: Dispatcher, chance: random.Random) -> Iterator[list[int]]:
     arrived: list[int] = []
 
     def alarm(number: int, frame: FrameType | None) -> None:
         arrived.append(number)
-        raise Alarm if chance.randrange(2) else KeyboardInterrupt
+        if not chance.randrange(4):
+            dispatcher.register(_CLAIM)
+        raise chance.choice(_ERRORS)()
 
     old = signal.signal(signal.SIGALRM, alarm)
     hooks = sys.excepthook, sys.unraisablehook

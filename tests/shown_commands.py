@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -64,11 +65,52 @@ def environment(commands: Path, *modules: Path) -> dict[str, str]:
         (commands / name).write_text(f"#!/usr/bin/env bash\n{line}\n")
         (commands / name).chmod(0o755)
     return {
-        **{name: value for name, value in os.environ.items() if name != "EXPECTTEST_ACCEPT"},
+        **{name: value for name, value in os.environ.items() if name not in ("EXPECTTEST_ACCEPT", "CI")},
         "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONPATH": os.pathsep.join(map(str, [ROOT, *modules])),
     }
+
+
+class NoStrangerError(Exception):
+    """A fresh environment cannot be made here."""
+
+
+def stranger(folder: Path) -> dict[str, str]:
+    """An environment with the wheel of this code, and the other packages of this environment; nothing else of it.
+
+    Args:
+        folder: an empty folder for it.
+
+    Raises:
+        NoStrangerError: the wheel or the environment cannot be made.
+    """
+    programs = folder / "venv" / "bin"
+    python = [str(programs / "python"), "-I"]
+    for command in (
+        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)],
+        [sys.executable, "-m", "venv", str(folder / "venv")],
+        [*python, "-c", f"open(__import__('site').getsitepackages()[0] + '/outer.pth', 'w').write({_OUTER!r})"],
+        [*python, "-m", "pip", "install", "-q", "--no-deps", "--ignore-installed", str(folder / "*.whl")],
+    ):
+        found = [str(next(folder.glob("*.whl"), "")) if "*" in part else part for part in command]
+        done = subprocess.run(found, capture_output=True, text=True, check=False, timeout=300)
+        if done.returncode:
+            raise NoStrangerError(f"{' '.join(found[:4])} fails here: {(done.stderr or done.stdout).strip()[-300:]}")
+    # The programs of the packages outside have their Python, and not this one.
+    (programs / "pytest").write_text(
+        f'#!/usr/bin/env bash\nexec "{programs}/python" -P -m pytest -p no:cacheprovider "$@"\n'
+    )
+    (programs / "pytest").chmod(0o755)
+    left_out = ("EXPECTTEST_ACCEPT", "PYTHONPATH", "VIRTUAL_ENV", "PYTHONHOME")
+    return {
+        **{name: value for name, value in os.environ.items() if name not in left_out},
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+
+_OUTER = sysconfig.get_path("purelib") + "\n"
 
 
 def bash(script: str, folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import tomllib
 from configparser import ConfigParser
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dispatchlab.adopt import first_files
 from dispatchlab.adopt.checkout import find_checkout
-from dispatchlab.adopt.first_files import FOLDER, NothingToRecordError, Recorded
+from dispatchlab.adopt.first_files import NothingToRecordError
 from dispatchlab.adopt.pytest_option import ConfigEditError, pytest_config
 from dispatchlab.pytorch.bridge.torch import ImportFailedError, TorchMissingError
+from dispatchlab.questions.order.golden import golden
+from dispatchlab.scenario.load import load_scenario
 from tests.command_line import run
 
 RECORD = """\
@@ -22,6 +25,7 @@ registrations:
   - def: foo(Tensor x) -> Tensor
   - {impl: foo, dispatch: CPU, debug: fn_cpu}
 """
+FOLDER = "tests/dispatch-scenarios"
 TWO_AT_ONE_KEY = RECORD + "  - {impl: foo, dispatch: CPU, debug: fn_other}\n"
 PROJECT = '[project]\nname = "my-package"\nversion = "1"\n'
 
@@ -33,7 +37,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "my_package").mkdir()
     (tmp_path / "my_package" / "__init__.py").write_text("")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(first_files, "record_module", lambda name, source: Recorded(RECORD, installed=True))
+    monkeypatch.setattr(first_files, "record_module", lambda name: RECORD)
     return tmp_path
 
 
@@ -47,10 +51,10 @@ def test_it_writes_a_scenario_its_golden_file_and_the_options(checkout: Path) ->
     assert (result.exit_code, result.stderr) == (0, "")
     written = files(checkout)
     assert sorted(written) == [
-        f"{FOLDER}/expect/my_package.txt",
-        f"{FOLDER}/my_package.yaml",
         "my_package/__init__.py",
         "pyproject.toml",
+        f"{FOLDER}/expect/my_package.txt",
+        f"{FOLDER}/my_package.yaml",
     ]
     assert written[f"{FOLDER}/my_package.yaml"].endswith(RECORD)
     assert (
@@ -62,17 +66,20 @@ def test_it_writes_a_scenario_its_golden_file_and_the_options(checkout: Path) ->
         "dispatchlab_expect": f"{FOLDER}/expect",
         "dispatchlab_records": [f"{FOLDER}/my_package.yaml"],
     }
-    assert result.stdout.splitlines()[1:4] == [
-        f"  edited  pyproject.toml{' ' * 28}pytest collects the scenarios in {FOLDER}",
+    assert result.stdout.splitlines()[1:] == [
+        f"  edited  pyproject.toml{' ' * 34}pytest collects the scenarios in {FOLDER}",
         f"  wrote   {FOLDER}/my_package.yaml{' ' * 8}what importing the package registers",
         f"  wrote   {FOLDER}/expect/my_package.txt  its golden file",
+        "Next:",
+        f"  pytest {FOLDER}",
+        "  dispatchlab check my_package",
     ]
 
 
 def test_a_second_run_writes_nothing(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run("init", "--ci", "github")
     before = files(checkout)
-    monkeypatch.setattr(first_files, "record_module", lambda name, source: pytest.fail("it was recorded again"))
+    monkeypatch.setattr(first_files, "record_module", lambda name: pytest.fail("it was recorded again"))
     again = run("init", "--ci", "github")
     assert (again.exit_code, files(checkout)) == (0, before)
     assert again.stdout.count("  kept  ") == len(before) - 1 == 4
@@ -106,17 +113,21 @@ def test_what_exists_is_kept_unless_forced(checkout: Path) -> None:
     assert workflow.read_text().startswith("# What importing")
 
 
-def test_registrations_whose_order_matters_are_expected_to_and_said(
+def test_registrations_whose_order_matters_are_said_loudly_and_accepted_by_name_alone(
     checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(first_files, "record_module", lambda name, source: Recorded(TWO_AT_ONE_KEY, installed=True))
-    result = run("init")
-    assert result.exit_code == 0
-    assert (
-        f"note: the order of these registrations matters; dispatchlab permute {FOLDER}/my_package.yaml" in result.stderr
-    )
-    assert "expect: order-dependent\n" in (checkout / FOLDER / "my_package.yaml").read_text()
+    monkeypatch.setattr(first_files, "record_module", lambda name: TWO_AT_ONE_KEY)
+    for _ in range(2):  # written, and kept
+        result = run("init")
+        assert result.exit_code == 1
+        assert f"so the test of {FOLDER}/my_package.yaml fails until you decide:\n" in result.stdout
+    scenario = checkout / FOLDER / "my_package.yaml"
+    assert "expect:" not in scenario.read_text()
+    assert run("permute", f"{FOLDER}/my_package.yaml").exit_code == 1
+    scenario.write_text(scenario.read_text().replace("namespace:", "expect: order-dependent\nnamespace:"))
     assert run("permute", f"{FOLDER}/my_package.yaml").exit_code == 0
+    accepted = run("init")
+    assert (accepted.exit_code, "fails until" in accepted.stdout) == (0, False)
 
 
 @pytest.mark.parametrize(
@@ -130,30 +141,23 @@ def test_registrations_whose_order_matters_are_expected_to_and_said(
 def test_without_a_record_the_scenario_is_an_example_and_the_reason_is_said(
     checkout: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, reason: str
 ) -> None:
-    def fail(name: str, source: Path) -> Recorded:
+    def fail(name: str) -> str:
         raise error
 
     monkeypatch.setattr(first_files, "record_module", fail)
     result = run("init", "--ci", "github")
     assert result.exit_code == 0
     assert f"note: the first scenario is an example, and not a record of your package: {reason}" in result.stderr
-    assert "demo" in (checkout / FOLDER / "example.yaml").read_text()
-    assert (checkout / FOLDER / "expect" / "example.txt").exists()
+    scenario = checkout / FOLDER / "example.yaml"
+    assert "demo" in scenario.read_text()
+    shown = replace(load_scenario(scenario), file=f"{FOLDER}/example.yaml")
+    assert (checkout / FOLDER / "expect" / "example.txt").read_text() == golden(shown)[1]
+    assert "MODULE" not in result.stdout
     assert "lint live" not in (checkout / ".github" / "workflows" / "dispatchlab.yml").read_text()
 
 
-def test_a_package_that_is_not_installed_is_recorded_and_not_compared_later(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(first_files, "record_module", lambda name, source: Recorded(RECORD, installed=False))
-    result = run("init")
-    assert result.exit_code == 0
-    assert "note: my_package is not installed, so pytest does not compare the record" in result.stderr
-    assert "dispatchlab_records" not in (checkout / "pyproject.toml").read_text()
-
-
 def test_a_module_that_is_named_must_be_recorded(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(name: str, source: Path) -> Recorded:
+    def fail(name: str) -> str:
         raise ImportFailedError(name, "ImportError: x")
 
     monkeypatch.setattr(first_files, "record_module", fail)
@@ -171,6 +175,27 @@ def test_a_folder_that_is_configured_already_is_used(checkout: Path) -> None:
     assert (checkout / "pyproject.toml").read_text().replace(record, "") == before
     assert (checkout / "a" / "my_package.yaml").exists()
     assert (checkout / "expect" / "my_package.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("conftest", "folders", "expected"),
+    [
+        ("import pytest\n", ["tests"], "tests/dispatch-scenarios"),
+        ("def pytest_runtest_call(item):\n    pass\n", ["tests"], "dispatch-scenarios"),
+        ("    def pytest_collection_modifyitems(items):\n", ["test"], "dispatch-scenarios"),
+        ("", ["test"], "test/dispatch-scenarios"),
+        ("", ["test", "tests"], "tests/dispatch-scenarios"),
+    ],
+)
+def test_the_folder_lies_below_the_tests_but_not_below_hooks_that_expect_functions(
+    checkout: Path, conftest: str, folders: list[str], expected: str
+) -> None:
+    for folder in folders:
+        (checkout / folder).mkdir()
+        (checkout / folder / "conftest.py").write_text(conftest)
+    assert run("init").exit_code == 0
+    assert (checkout / expected / "expect" / "my_package.txt").exists()
+    assert not Path(expected).name.isidentifier()
 
 
 # -- the checkout

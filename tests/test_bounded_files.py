@@ -37,6 +37,7 @@ OPENED_ELSEWHERE = {
     "records/file.py": "the first bytes",
     "records/ownership.py": "a file of the package",
     "views/html/document.py": "files of the package",
+    "questions/lint/rule.py": "files of the package",
 }
 
 

@@ -115,5 +115,7 @@ def test_options_of_the_other_mode_are_refused(tmp_path: Path) -> None:
     assert (result.exit_code, "has no effect with --check" in result.stderr) == (2, True)
     result = run("record", "mine", "-o", str(tmp_path / "other.yaml"), "--format", "json")
     assert (result.exit_code, "is for --check" in result.stderr) == (2, True)
-    result = run("record", "mine")
+    result = run("record", "--all")
     assert (result.exit_code, "no file was named" in result.stderr) == (2, True)
+    result = run("record", "mine", "--force")
+    assert (result.exit_code, "is for the file of -o" in result.stderr) == (2, True)

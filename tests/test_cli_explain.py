@@ -128,7 +128,7 @@ def test_rich_says_what_text_says() -> None:
     wanted = re.sub(r"registered at \S*/|registered at |\(empty\)|[0-9]\. ", "", text)
     missing = set(re.findall(r"[\w.&*]+", wanted)) - said
     assert code == 0
-    assert missing <= {"arguments", "what", "remains", "lost", "comes", "first", "above"}
+    assert missing <= {"runs", "arguments", "what", "remains", "lost", "comes", "first", "above"}
     assert len(wanted.splitlines()) > 15
 
 
@@ -237,7 +237,7 @@ def test_a_recorded_registry_is_explained(tmp_path: Path) -> None:
             ["aten::relu", "--engine", "torch", "--from", "torch-2.13"],
             "torch-2.13 is a recording, which --engine torch cannot run",
         ),
-        (["aten::relu", "--import", "json"], "--import json needs the installed PyTorch"),
+        (["aten::relu", "--import", "json", "--from", "torch-2.13"], "--import json needs the installed PyTorch"),
         (["aten::relu", "--from", "nothing.yaml"], "nothing.yaml"),
     ],
 )
@@ -249,3 +249,63 @@ def test_what_cannot_be_explained_is_bad_input(arguments: list[str], message: st
         assert "aten::add.Tensor" in stderr
     else:
         assert message in stderr
+
+
+def tried(*arguments: str) -> tuple[str, list[str]]:
+    """The operator that a call goes to, and why each overload before did not take it."""
+    code, stdout, stderr = explain(*arguments, "--format", "json")
+    assert code == 0, stderr
+    found = json.loads(stdout)
+    *before, last = found["packet_call"]["tried"]
+    assert (last["takes"], last["name"]) == (True, found["operator"])
+    assert not any(one["takes"] for one in before)
+    return last["name"], [one["reason"].partition("() ")[2].partition(" Declaration")[0] for one in before]
+
+
+def test_a_call_of_a_name_goes_to_the_first_overload_that_takes_it() -> None:
+    pytorch = ("--from", "torch-2.13")
+    assert tried("aten::add", "cpu", "1", *pytorch) == ("aten::add.Tensor", [])
+    assert tried("aten::add", "cpu", "1", "1", *pytorch) == (
+        "aten::add.Scalar",
+        ["takes 2 positional argument(s) but 3 was/were given. "],
+    )
+    assert tried("aten::mean", "cpu", "dim=[0]", *pytorch)[0] == "aten::mean.dim"
+    assert tried("aten::mean", "cpu", "dtype=float32", *pytorch) == ("aten::mean", [])
+    assert tried("aten::index_reduce", "cpu", "0", "cpu", "cpu", '"prod"', *pytorch)[0] == "aten::index_reduce"
+    assert tried("aten::index", "cpu", "list:cuda, none", *pytorch)[0] == "aten::index.Tensor"
+    code, stdout, _ = explain("aten::add", "cuda requires_grad", "1", *pytorch)
+    assert code == 0
+    assert "aten::add(torch.ones(2), 1) tried\n  aten::add.Tensor: takes it\n\naten::add.Tensor(" in stdout
+    assert "other (Tensor), 1: AutocastCPU, AutogradCPU, ADInplaceOrView, CPU (a number becomes a tensor on" in stdout
+
+
+def test_a_scenario_decides_which_overload_is_tried_first(tmp_path: Path) -> None:
+    path = tmp_path / "two.yaml"
+    path.write_text(
+        "claim: two\nregistrations:\n  - def: t::foo.a(Tensor x, int n=0) -> Tensor\n"
+        "  - def: t::foo.b(Tensor x, float s=0.) -> Tensor\n"
+    )
+    assert tried("t::foo", "cpu", "--from", str(path))[0] == "t::foo.a"
+    assert tried("t::foo", "cpu", "2.5", "--from", str(path)) == (
+        "t::foo.b",
+        ["Expected a value of type 'int' for argument 'n' but instead found type 'float'."],
+    )
+    assert tried("t::foo", "--arg", "cpu", "--arg", "s=1", "--from", str(path))[0] == "t::foo.b"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["aten::add", "cpu", "[1]"], "failed to match any schema:\naten::add() Expected a value of type 'Tensor' for"),
+        (["aten::add.Scalar", "cpu", "cpu"], "Expected a value of type 'Scalar' for argument 'other' but instead fou"),
+        (["aten::add", "cpu", "1", "--from", "torch-2.9"], "may go to aten::add.Scalar or aten::add.Tensor, and torch"),
+        (["aten::add", "cpu", "1x"], "1x is no value: expected one that Python reads, such as 1, 2.5, "),
+        (["aten::add", "cpv", "1"], "'cpv' does not describe a tensor; did you mean cpu"),
+        (["aten::add", "self=cpu", "1"], "1 comes after self=, and is given by position: name it as well"),
+        (["aten::add", "self=cpu", "self=cpu"], "self was given twice"),
+    ],
+)
+def test_a_call_that_goes_nowhere_says_why(arguments: list[str], message: str) -> None:
+    code, stdout, stderr = explain(*arguments)
+    assert (code, stdout) == (2, "")
+    assert message in stderr

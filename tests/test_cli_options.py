@@ -29,7 +29,7 @@ def options(*, hidden: bool = False) -> Iterator[tuple[str, click.Option]]:
     """Every option of every command."""
     for name in sorted(COMMANDS):
         for param in command(name).params:
-            if isinstance(param, click.Option) and param.hidden is hidden:
+            if isinstance(param, click.Option) and param.hidden is hidden and param.name != "short_help":
                 yield name, param
 
 
@@ -94,7 +94,7 @@ def test_no_argument_is_an_empty_text(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_global_options_work_before_and_after_the_command(name: str) -> None:
-    assert {param.name for param in main.params} == {"version", "no_color", "no_pager"}
+    assert {param.name for param in main.params} == {"version", "no_color", "no_pager", "short_help"}
     assert {option.name for at, option in options(hidden=True) if at == name} == {"version", "no_color", "no_pager"}
     for line in (["--version", name], [name, "--version"]):
         assert run(*line).stdout == f"dispatchlab, version {__version__}\n"

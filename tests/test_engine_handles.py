@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import weakref
+from collections.abc import Callable
 
 import pytest
 
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.handle import RegistrationHandle, release_all
+from dispatchlab.engine.library import Library
 from dispatchlab.model.registration import Claim, NameOnly, Registration
 from tests.engine_shorthand import FOO, K, define, each_semantics, fallback, impl, state
 
@@ -94,3 +98,28 @@ def test_all_handles_are_released_although_some_of_them_raise() -> None:
     assert [handle.is_released for handle in handles] == [True, False, True, False, True]
     release_all(handles)
     assert done == [0, 1, 2, 3, 4, 1, 3]
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+@pytest.mark.parametrize("of", ["handle", "library"])
+def test_what_owns_registrations_is_neither_copied_nor_pickled(copied: Callable[[object], object], of: str) -> None:
+    dispatcher = Dispatcher()
+    library = Library("test", "FRAGMENT", dispatcher=dispatcher)
+    handle = library.define("foo(int x) -> int")
+    owner = handle if of == "handle" else library
+    with pytest.raises(TypeError, match=f"cannot copy or pickle a {type(owner).__name__}: it owns its registrations"):
+        copied(owner)
+    with pytest.raises(TypeError):
+        copy.deepcopy({"held": [owner]})
+    assert library.handles == (handle,)
+    assert dispatcher.find_schema("test::foo") is not None
+
+
+@pytest.mark.parametrize("kind", [RegistrationHandle, Library])
+def test_one_whose_making_was_interrupted_ends_in_silence(
+    kind: type[RegistrationHandle] | type[Library], capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = kind.__new__(kind)
+    del made
+    gc.collect()
+    assert capsys.readouterr().err == ""

@@ -10,6 +10,7 @@ import pytest
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.handle import RegistrationHandle
 from dispatchlab.engine.lab_engine import LabEngine
+from dispatchlab.engine.lab_space import LabState
 from dispatchlab.engine.semantics import SEMANTICS, semantics_of
 from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.model.operator_view import NEWER
@@ -179,7 +180,7 @@ def test_it_is_found_though_the_operators_are_explored_by_themselves() -> None:
 def test_two_of_them_in_two_orders_are_two_rows() -> None:
     space = LabEngine("torch-2.13").space([define(), fallback("a"), fallback("b")], (FOO,))
 
-    def after(*indices: int) -> object:
+    def after(*indices: int) -> LabState:
         state = space.empty()
         for index in indices:
             state, refusal = space.register(state, index)

@@ -99,7 +99,7 @@ def test_what_is_kept_is_what_a_formula_needs_and_only_when_its_gradient_is_want
     assert '    node.save("self", values["self"] if node.needs(1) else None)' in lines
     assert '    node.save("other", values["other"] if node.needs(0) else None)' in lines
     assert '    node.save("self", calls("clone")(values["self"]) if node.needs(1) else None)' in lines
-    assert '    "f_": Derivative("FBackward0", _f_, _save_f_),' in lines
+    assert '    "f_": Derivative("FBackward0", _f, _save_f_),' in lines  # its formulas are those of f
     assert "    # d.yaml:2" in lines
 
 

@@ -86,7 +86,7 @@ def test_the_scenarios_are_the_examples_of_the_pages(rule: Rule) -> None:
 
 def test_each_rule_says_what_it_cannot_know() -> None:
     for rule in RULES:
-        assert f"## What it cannot know\n\n{rule.unknown}\n" in rule.page()
+        assert f"## What it cannot know\n\n{rule.unknown}\n" in rule.page
         assert len(rule.unknown.split()) > 8
 
 
@@ -94,8 +94,8 @@ def test_each_rule_has_its_page() -> None:
     for rule in RULES:
         path = ROOT / "docs" / "lint" / f"{rule.code}.md"
         if os.environ.get("EXPECTTEST_ACCEPT"):
-            path.write_text(rule.page(), encoding="utf-8", newline="\n")
-        assert path.read_text(encoding="utf-8") == rule.page()
+            path.write_text(rule.page, encoding="utf-8", newline="\n")
+        assert path.read_text(encoding="utf-8") == rule.page
     assert sorted(path.stem for path in (ROOT / "docs" / "lint").glob("*.md")) == CODES
 
 
@@ -237,7 +237,7 @@ def test_the_command_ends_with_1_when_it_finds_something() -> None:
 
 
 def test_a_rule_explains_itself() -> None:
-    assert run("lint", "--explain", "dl003").stdout == next(rule for rule in RULES if rule.code == "DL003").page()
+    assert run("lint", "--explain", "dl003").stdout == next(rule for rule in RULES if rule.code == "DL003").page
 
 
 def findings(folder: Path, registrations: str, *codes: str) -> Sequence[tuple[str, str]]:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from dispatchlab.model.overloads import (
     Call,
     Match,
-    NoOverloadError,
     TensorValue,
     Value,
     common_call,
     match_call,
-    resolve_packet,
 )
+from dispatchlab.model.packet import NoOverloadError, Packet, PacketOverload, call_packet
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.schema_parser import parse_schema
 from tests.effort import share
@@ -55,6 +55,7 @@ OVERLOADS = [
     parse_schema(f"t::f.{text} -> ()")
     for text in ("a(Tensor x, int n, *, bool z)", "b(Tensor x, str s)", "c(Device d)")
 ]
+PACKET = Packet("t::f", tuple(PacketOverload(str(each.name), str(each)) for each in OVERLOADS))
 
 
 @pytest.mark.parametrize(
@@ -93,7 +94,7 @@ def test_a_call_that_no_overload_takes_says_why(
     args: list[Value], kwargs: dict[str, Value], reasons: list[str]
 ) -> None:
     with pytest.raises(NoOverloadError) as error:
-        resolve_packet(OVERLOADS, args, kwargs)
+        call_packet(PACKET, Call(tuple(args), tuple(kwargs.items())))
     assert str(error.value).splitlines() == [
         "Overloaded torch operator invoked from Python failed to match any schema:",
         *reasons,
@@ -102,7 +103,7 @@ def test_a_call_that_no_overload_takes_says_why(
 
 def test_an_error_of_an_overload_ends_the_call() -> None:
     with pytest.raises(NoOverloadError) as error:
-        resolve_packet([OVERLOADS[2], OVERLOADS[1]], ["nowhere"])
+        call_packet(replace(PACKET, overloads=PACKET.overloads[:0:-1]), Call(("nowhere",)))
     assert str(error.value) == "t::f.c() fails on 'nowhere' for argument 'd'"
     assert error.value.ended
 

@@ -69,10 +69,10 @@ def test_no_input_or_name_of_a_branch_is_put_into_a_script() -> None:
 
 def test_the_workflow_that_init_writes_runs_commands_that_exist() -> None:
     for module in ("my_package", None):
-        text = workflow("dispatch_scenarios", "dispatch_scenarios/my_package.yaml", module)
+        text = workflow("tests/dispatch-scenarios", "tests/dispatch-scenarios/my_package.yaml", module)
         steps = yaml.safe_load(text)["jobs"]["dispatchlab"]["steps"]
         scripts = [step["run"] for step in steps if "run" in step]
         named = {line.split()[1] for line in scripts if line.startswith("dispatchlab ")}
         assert named <= set(COMMANDS)
         assert bool(named) is (module is not None)
-        assert "pytest dispatch_scenarios" in scripts
+        assert "pytest tests/dispatch-scenarios" in scripts

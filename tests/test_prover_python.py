@@ -5,17 +5,14 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from dispatchlab.engine.coded_states import CodedSpace
-from dispatchlab.engine.semantics import SEMANTICS
 from dispatchlab.model import python_layer
 from dispatchlab.model.kernel_identity import distinguished
 from dispatchlab.model.lifetimes import Lifetimes
 from dispatchlab.model.python_layer import PYTHON_REGISTRIES, REGISTRY_NAMED, PythonRule, Second
 from dispatchlab.model.registration import PythonImpl, Registration
-from dispatchlab.prover.prng import SplitMix64
 from dispatchlab.prover.result import Verdict
 from tests.effort import examples
-from tests.python_orders import HOW, NOT_EXPLORED, check, defines, keeps, observed, scenarios, walked
+from tests.python_orders import HOW, NOT_EXPLORED, check, defines, keeps, scenarios, walked
 
 pytestmark = pytest.mark.filterwarnings("ignore::dispatchlab.OverrideWarning")
 
@@ -33,30 +30,6 @@ def test_the_default_walk_agrees_with_the_walk_through_every_state(registrations
     assert auto.verdict is graph.verdict
     assert {one.members for one in auto.conflicts} == {one.members for one in graph.conflicts}
     assert auto.never_accepted == graph.never_accepted
-
-
-@given(scenarios(most=8))
-@examples(100)
-def test_states_as_integers_are_the_same_states(registrations: tuple[Registration, ...]) -> None:
-    coded = CodedSpace(registrations, observed(registrations), SEMANTICS["torch-2.13"])
-    plain, lifetimes = coded.plain, coded.lifetimes()
-    random, mask, state, whole = SplitMix64(len(registrations)), 0, coded.empty(), coded.plain.empty()
-    for _ in range(60):
-        index = random.below(len(registrations))
-        if mask >> index & 1:
-            if lifetimes.is_permanent(index):
-                continue
-            state, whole, mask = (
-                coded.release(state, index),
-                plain.release(whole, index),
-                lifetimes.after_release(mask, index),
-            )
-        else:
-            (state, one), (whole, other) = coded.register(state, index), plain.register(whole, index)
-            assert one == other
-            mask |= 0 if one else 1 << index
-        assert coded.decoded(state) == whole
-        assert coded.observe(state) == plain.observe(whole)
 
 
 PLANTED = {

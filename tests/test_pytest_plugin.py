@@ -33,7 +33,8 @@ Run = Callable[..., pytest.RunResult]
 @pytest.fixture
 def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs pytest in a project with the plugin, installed or not."""
-    monkeypatch.delenv("EXPECTTEST_ACCEPT", raising=False)
+    for name in ("EXPECTTEST_ACCEPT", "CI"):
+        monkeypatch.delenv(name, raising=False)
 
     def run(*arguments: str, accept: bool = False) -> pytest.RunResult:
         with monkeypatch.context() as patch:
@@ -212,6 +213,37 @@ def test_a_value_that_means_no_accepts_nothing(project: Path, run: Run, monkeypa
     result = run("scenarios/five.yaml")
     result.assert_outcomes(failed=1)
     assert goldens(project) == []
+
+
+def test_nothing_is_accepted_in_ci_unless_it_is_named(project: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI", "true")
+    result = run("scenarios/five.yaml", accept=True)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["*a golden file that is written is no check: unset it, or say EXPECTTEST_ACCEPT=in-ci"]
+    )
+    assert goldens(project) == []
+    monkeypatch.setenv("EXPECTTEST_ACCEPT", "in-ci")
+    run("scenarios/five.yaml").assert_outcomes(passed=1)
+    assert len(goldens(project)) == 1
+
+
+@pytest.mark.parametrize(
+    "body", ["import os\nos._exit(0)", "import os\nos.kill(os.getpid(), 9)", "raise SystemExit(0)"]
+)
+def test_a_module_that_ends_its_process_fails_its_scenario_and_no_other(
+    project: Path, run: Run, monkeypatch: pytest.MonkeyPatch, body: str
+) -> None:
+    (project / "ends.py").write_text(body)
+    monkeypatch.syspath_prepend(str(project))
+    (project / "pytest.ini").write_text(INI.format(folders="scenarios") + "dispatchlab_allow_import = true\n")
+    (project / "scenarios" / "ends.yaml").write_text(
+        "claim: It ends.\nregistrations:\n  - def: foo(Tensor x) -> Tensor\n"
+        "  - {impl: foo, dispatch: CPU, kernel: 'ends:f'}\n"
+    )
+    result = run("scenarios/five.yaml", "scenarios/ends.yaml", accept=True)
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*scenarios/ends.yaml:4:40: importing ends *"])
 
 
 def test_a_replay_among_the_scenarios_is_not_collected_and_owns_no_golden_file(project: Path, run: Run) -> None:

@@ -7,22 +7,31 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial, wraps
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
 from rich.console import Console
 
+from dispatchlab.files.file_kinds import FileContent, FileKind, content_of
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.operator_runs import Outcome, Run
 from dispatchlab.model.printed_schema import parse_printed
 from dispatchlab.model.python_layer import PythonRegistration
 from dispatchlab.model.registration import KernelFlags, TorchLibraryFunction
 from dispatchlab.pytorch.introspection.readiness_reader import parameters_of
+from dispatchlab.pytorch.introspection.readiness_runs import summed
 from dispatchlab.pytorch.registry import live_operator_runs
 from dispatchlab.pytorch.worker.process import WorkerCrashed
 from dispatchlab.questions.readiness.blocks import readiness_view, summary
 from dispatchlab.questions.readiness.cells_from_runs import decided
+from dispatchlab.questions.readiness.known_failures import (
+    KnownFailuresError,
+    known_failures_text,
+    load_known_failures,
+)
 from dispatchlab.questions.readiness.operator_readiness import (
+    RUN_ONLY,
     Answer,
     Aspect,
     Cell,
@@ -77,7 +86,7 @@ FALLBACK = {"FuncTorchBatched": Filled(Way.FALLBACK, DispatchKey.FuncTorchBatche
 
 
 def test_a_kernel_of_a_backend_is_a_yes_and_none_is_a_no_only_where_the_build_has_that_backend() -> None:
-    assert answer(facts(_UNARY, "CPU"), Aspect.CPU) is Answer.YES
+    assert answer(facts(_UNARY, "CPU"), Aspect.CPU) is Answer.REGISTERED
     assert answer(facts(_UNARY, "CPU"), Aspect.CUDA) is Answer.NO
     assert answer(facts(_UNARY, "CPU", cuda=False), Aspect.CUDA) is Answer.UNKNOWN
 
@@ -93,8 +102,8 @@ def test_custom_op_has_a_fake_when_it_was_given_one_or_needs_none() -> None:
     custom = (TorchLibraryFunction.CUSTOM_OP,)
     assert answer(facts(_UNARY, "CPU", "Meta", functions=custom), Aspect.FAKE) is Answer.NO
     with_fake = (*custom, TorchLibraryFunction.REGISTER_FAKE)
-    assert answer(facts(_UNARY, "CPU", "Meta", functions=with_fake), Aspect.FAKE) is Answer.YES
-    assert answer(facts("(Tensor(a!) x) -> ()", "CPU", "Meta", functions=custom), Aspect.FAKE) is Answer.YES
+    assert answer(facts(_UNARY, "CPU", "Meta", functions=with_fake), Aspect.FAKE) is Answer.REGISTERED
+    assert answer(facts("(Tensor(a!) x) -> ()", "CPU", "Meta", functions=custom), Aspect.FAKE) is Answer.REGISTERED
 
 
 def test_a_gap_names_the_call_that_closes_it_with_its_documentation() -> None:
@@ -121,19 +130,19 @@ def test_a_call_that_this_pytorch_lacks_is_not_named() -> None:
     ("signature", "tags", "wanted"),
     [
         (_UNARY, (), Answer.NOT_NEEDED),
-        ("(Tensor(a!) x) -> ()", (), Answer.YES),
-        ("(Tensor(a!)[] xs) -> ()", (), Answer.YES),
-        ("(Tensor(a!) x) -> Tensor", (), Answer.YES),
+        ("(Tensor(a!) x) -> ()", (), Answer.REGISTERED),
+        ("(Tensor(a!)[] xs) -> ()", (), Answer.REGISTERED),
+        ("(Tensor(a!) x) -> Tensor", (), Answer.REGISTERED),
         ("(Tensor(a!) x) -> Tensor[]", (), Answer.NO),
         ("(Tensor(a!) x) -> Tensor(a!)", (), Answer.NO),
-        ("(Tensor(a!) x) -> Tensor(a!)", ("inplace",), Answer.YES),
+        ("(Tensor(a!) x) -> Tensor(a!)", ("inplace",), Answer.REGISTERED),
         ("(Tensor(a) x) -> Tensor(a)", (), Answer.NO),
     ],
 )
 def test_functionalization_goes_by_the_schema(signature: str, tags: tuple[str, ...], wanted: Answer) -> None:
     assert answer(facts(signature, "CPU", tags=tags), Aspect.FUNCTIONALIZE) is wanted
     assert answer(facts(signature, "CPU", "Functionalize", tags=tags), Aspect.FUNCTIONALIZE) in (
-        Answer.YES,
+        Answer.REGISTERED,
         Answer.NOT_NEEDED,
     )
 
@@ -141,8 +150,8 @@ def test_functionalization_goes_by_the_schema(signature: str, tags: tuple[str, .
 @pytest.mark.parametrize(
     ("signature", "wanted"),
     [
-        (_UNARY, Answer.YES),
-        ("(Tensor x) -> (Tensor, Tensor)", Answer.YES),
+        (_UNARY, Answer.REGISTERED),
+        ("(Tensor x) -> (Tensor, Tensor)", Answer.REGISTERED),
         ("(Tensor x) -> Tensor[]", Answer.NO),
         ("(Tensor[] xs) -> Tensor", Answer.NO),
         ("(Tensor(a!) x) -> ()", Answer.NO),
@@ -152,7 +161,7 @@ def test_functionalization_goes_by_the_schema(signature: str, tags: tuple[str, .
 )
 def test_the_fallback_of_vmap_takes_some_schemas(signature: str, wanted: Answer) -> None:
     assert answer(facts(signature, "CPU", filled=FALLBACK), Aspect.VMAP) is wanted
-    assert answer(facts(signature, "CPU", "FuncTorchBatched"), Aspect.VMAP) in (Answer.YES, Answer.NOT_NEEDED)
+    assert answer(facts(signature, "CPU", "FuncTorchBatched"), Aspect.VMAP) in (Answer.REGISTERED, Answer.NOT_NEEDED)
 
 
 def test_the_compiled_columns_follow_the_fake() -> None:
@@ -160,7 +169,7 @@ def test_the_compiled_columns_follow_the_fake() -> None:
     given = facts(_UNARY, "CPU", functions=(TorchLibraryFunction.REGISTER_FAKE,))
     for aspect in (Aspect.EXPORT, Aspect.INDUCTOR):
         assert answer(without, aspect) is Answer.NO
-        assert answer(given, aspect) is Answer.YES
+        assert answer(given, aspect) is Answer.REGISTERED
     lowered = (PythonRegistration("inductor_lowerings", "my::op", function="my:lower"),)
     cell = cell_of(
         facts(_UNARY, "CPU", functions=(TorchLibraryFunction.REGISTER_FAKE,), python=lowered), Aspect.INDUCTOR
@@ -170,7 +179,7 @@ def test_the_compiled_columns_follow_the_fake() -> None:
 
 def test_a_composite_under_vmap_runs_as_the_fallback_takes_it() -> None:
     with_fallback = COMPOSITE | FALLBACK
-    assert answer(facts(filled=with_fallback), Aspect.VMAP) is Answer.YES
+    assert answer(facts(filled=with_fallback), Aspect.VMAP) is Answer.REGISTERED
     assert answer(facts("(Tensor x) -> ()", filled=with_fallback), Aspect.VMAP) is Answer.NO
 
 
@@ -181,8 +190,8 @@ def test_a_composite_under_vmap_runs_as_the_fallback_takes_it() -> None:
         ("x, y=None, *, z", Answer.NO, "missing a required"),
         ("x, *, z=None", Answer.UNKNOWN, "too many positional arguments"),
         ("x, y=None", Answer.UNKNOWN, "got an unexpected keyword argument 'z'"),
-        ("x, y=None, *, z=None", Answer.YES, "torch.library.register_fake"),
-        ("*arguments, **named", Answer.YES, "torch.library.register_fake"),
+        ("x, y=None, *, z=None", Answer.REGISTERED, "torch.library.register_fake"),
+        ("*arguments, **named", Answer.REGISTERED, "torch.library.register_fake"),
     ],
 )
 def test_a_fake_has_to_take_calls_that_leave_out_defaults(parameters: str, wanted: Answer, reason: str) -> None:
@@ -213,30 +222,34 @@ def test_a_fake_that_is_wrapped_says_nothing_of_what_it_takes() -> None:
 
 def test_runs_decide_cells_and_leave_those_alone_that_they_do_not() -> None:
     unknown = Cell(Aspect.CPU, Answer.UNKNOWN, "a run shows it")
-    yes = Cell(Aspect.FAKE, Answer.YES, "torch.library.register_fake")
+    yes = Cell(Aspect.FAKE, Answer.REGISTERED, "torch.library.register_fake")
     no = Cell(Aspect.DTENSOR, Answer.NO, "no rule", "register(...)", "https://x")
     not_needed = Cell(Aspect.AUTOGRAD, Answer.NOT_NEEDED, "no tensor")
     works, fails = Run(Outcome.WORKS, "a call"), Run(Outcome.FAILS, "TypeError: no")
     assert decided(unknown, works) == Cell(Aspect.CPU, Answer.YES, "a call", by_run=True)
-    assert decided(unknown, fails) == Cell(Aspect.CPU, Answer.NO, "a run raises TypeError: no", by_run=True)
-    assert decided(yes, fails).reason == "a run raises TypeError: no; it has torch.library.register_fake"
+    assert decided(unknown, fails) == Cell(Aspect.CPU, Answer.NO, "TypeError: no", by_run=True)
+    assert decided(yes, fails).reason == "TypeError: no; it has torch.library.register_fake"
     assert decided(no, fails) == replace(no, by_run=True)
     assert decided(no, works).answer is Answer.YES
     assert decided(yes, Run(Outcome.NOT_NEEDED, "no float")).answer is Answer.NOT_NEEDED
-    assert decided(yes, Run(Outcome.NOT_DECIDED, "no device")) == yes
-    assert decided(not_needed, fails) == not_needed
+    assert decided(yes, works) == Cell(Aspect.FAKE, Answer.YES, "a call", by_run=True)
+    not_run = decided(yes, Run(Outcome.NOT_DECIDED, "no device"))
+    assert not_run == replace(yes, reason="torch.library.register_fake; no run decides it: no device")
+    assert decided(not_needed, fails) == decided(not_needed, works) == not_needed
+    pure = Cell(Aspect.FUNCTIONALIZE, Answer.NOT_NEEDED, "its schema says that it writes to nothing")
+    assert (decided(pure, works), decided(pure, fails).answer) == (pure, Answer.NO)
     assert decided(yes, None) == yes
 
 
 def test_rules_of_dtensor_and_autocast_are_found() -> None:
     rule = (PythonRegistration("dtensor_rules", "my::op", "rule", "my:shard"),)
-    assert answer(facts(_UNARY, "CPU", python=rule), Aspect.DTENSOR) is Answer.YES
+    assert answer(facts(_UNARY, "CPU", python=rule), Aspect.DTENSOR) is Answer.REGISTERED
     assert answer(facts(_UNARY, "CPU"), Aspect.DTENSOR) is Answer.NO
     assert cell_of(facts("(Tensor x) -> Tensor[]", "CPU"), Aspect.DTENSOR).closes == ""
     own = (PythonRegistration("dtensor_rules", "my::op", "rule", "x:register_sharding.<locals>.custom_strategy"),)
-    assert answer(facts(_UNARY, "CPU", python=own), Aspect.DTENSOR) is Answer.YES
+    assert answer(facts(_UNARY, "CPU", python=own), Aspect.DTENSOR) is Answer.REGISTERED
     assert answer(facts("(Tensor x) -> Tensor[]", "CPU", python=own), Aspect.DTENSOR) is Answer.NO
-    assert answer(facts(_UNARY, "CPU", "AutocastCUDA"), Aspect.AUTOCAST) is Answer.YES
+    assert answer(facts(_UNARY, "CPU", "AutocastCUDA"), Aspect.AUTOCAST) is Answer.REGISTERED
     assert answer(facts(_UNARY, "CPU"), Aspect.AUTOCAST) is Answer.NO
 
 
@@ -274,23 +287,24 @@ def test_a_terminal_has_a_table_with_a_colour_for_each_mark() -> None:
     text = _drawn(_several(), 100)
     line = next(line for line in text.splitlines() if line.startswith("my::operator_3"))
     assert [mark for mark in line.split(" ") if mark][1:4] == [
-        "\x1b[32myes\x1b[0m",
+        "\x1b[2mreg\x1b[0m",
         "\x1b[1;31mNO\x1b[0m",
         "\x1b[1;31mNO\x1b[0m",
     ]
     assert text.count("\x1b[1;31mNO\x1b[0m") == 5 * sum(cell.answer is Answer.NO for cell in _several().rows[0].cells)
 
 
-@pytest.mark.parametrize("width", [40, 60, 79])
+@pytest.mark.parametrize("width", [40, 50, 60])
 def test_a_narrow_terminal_has_the_columns_of_each_operator_by_their_answer(width: int) -> None:
     stream = io.StringIO()
     readiness_view(_several()).draw(Console(file=stream, width=width))
     lines = stream.getvalue().splitlines()
     assert max(map(len, lines)) <= width
     begin = lines.index("my::operator_0")
-    assert lines[begin + 1].startswith("  yes  cpu")
+    assert lines[begin + 1].startswith("  reg  cpu")
     shown = " ".join(" ".join(lines[begin + 1 : lines.index("my::operator_1")]).replace(",", "").split())
-    assert all(str(aspect) in shown.split() for aspect in Aspect)
+    assert all(str(aspect) in shown.split() for aspect in Aspect if aspect not in RUN_ONLY)
+    assert str(Aspect.STRIDES) not in shown
 
 
 def test_a_page_has_every_cell_and_escapes_what_packages_wrote() -> None:
@@ -345,15 +359,17 @@ class AnswersWhenKilled:
     def close(self) -> None:
         self.is_killed = False
 
-    def ask(self, function: str, inputs: str, operator: str = "") -> object:
+    def ask(self, function: str, inputs: str, operator: str = "", column: str = "") -> object:
         if not operator:
             return ("a::one", "a::two")
         if self.is_killed:
             raise WorkerCrashed("it was killed before")
+        if not column:
+            return ("cpu",)
         if operator == "a::one":
             ManualTimer.made[-1].end()
             assert self.is_killed
-        return {"cpu": Run(Outcome.WORKS, operator)}
+        return Run(Outcome.WORKS, operator)
 
 
 def test_a_worker_that_answers_as_it_is_killed_takes_no_other_operator_along(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -366,3 +382,44 @@ def test_a_worker_that_answers_as_it_is_killed_takes_no_other_operator_along(mon
     for timer in ManualTimer.made:  # it was cancelled, and comes too late
         timer.end()
     assert not engine.is_killed
+
+
+def test_a_baseline_knows_failures_and_lists_those_that_are_gone(tmp_path: Path) -> None:
+    found = readiness(["my"], "2.13.0", [facts(_UNARY, "CPU")], required=[Aspect.FAKE, Aspect.AUTOCAST])
+    file = tmp_path / "known.json"
+    file.write_text(known_failures_text(found))
+    known = load_known_failures(str(file))
+    assert known == {("my::op", Aspect.FAKE), ("my::op", Aspect.AUTOCAST)}
+    assert content_of(file) == FileContent(FileKind.KNOWN_FAILURES)
+    again = replace(found, known=known)
+    assert (again.exit_code, again.new_failures, again.fixed) == (0, (), ())
+    assert "new failures: none" in readiness_view(again).text()
+    more = replace(again, required=(*found.required, Aspect.AUTOGRAD))
+    assert (more.exit_code, more.new_failures) == (1, (("my::op", Aspect.AUTOGRAD),))
+    assert "new failures: my::op autograd" in readiness_view(more).text()
+    fixed = readiness(["my"], "2.13.0", [facts(_UNARY, "CPU", functions=(TorchLibraryFunction.REGISTER_FAKE,))])
+    fixed = replace(fixed, known=known | {("my::other", Aspect.FAKE)})
+    assert (fixed.exit_code, fixed.fixed) == (0, (("my::op", Aspect.FAKE),))
+    assert "known failures that fail no more: my::op fake" in readiness_view(fixed).text()
+    file.write_text(known_failures_text(fixed, fixed.known or ()))
+    assert load_known_failures(str(file)) == {("my::op", Aspect.AUTOCAST), ("my::other", Aspect.FAKE)}
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", '{"version": 1}', '{"version": 1, "failures": [{"operator": "a", "column": "b"}]}']
+)
+def test_a_file_that_is_no_baseline_is_one_sentence(content: str, tmp_path: Path) -> None:
+    file = tmp_path / "known.json"
+    file.write_text(content)
+    with pytest.raises(KnownFailuresError, match="write it with"):
+        load_known_failures(str(file))
+
+
+def test_a_column_goes_by_the_worst_of_its_inputs() -> None:
+    works, fails = Run(Outcome.WORKS, "a call"), Run(Outcome.FAILS, "no")
+    open_, not_needed = Run(Outcome.NOT_DECIDED, "?"), Run(Outcome.NOT_NEEDED, "-")
+    assert summed([works, open_, fails, not_needed], 4) == fails
+    assert summed([open_, works, not_needed, works], 5) == Run(Outcome.WORKS, "a call (2 of 5 inputs)")
+    assert summed([works], 1) == works
+    assert summed([open_, not_needed], 2) == not_needed
+    assert summed([open_], 1) == open_

@@ -60,7 +60,7 @@ def test_the_pages_that_show_files_and_outputs_are_these() -> None:
 def test_the_readme_convinces_in_half_a_minute() -> None:
     text = README.read_text(encoding="utf-8")
     assert len(text.splitlines()) < 70
-    assert text.count("](docs/pictures/") == 1
+    assert text.count("](docs/pictures/") == 2
     first = text.split("\n## ")[0]
     assert "dispatchlab demo" in first
     assert "verdict: order-dependent" in first

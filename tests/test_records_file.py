@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+from dataclasses import replace
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -29,7 +30,14 @@ from dispatchlab.records.file import (
     registry_bytes,
     save_registry,
 )
-from dispatchlab.records.model import RecordedFallback, RecordedKernel, RecordedOperator, dump_text, registry_of
+from dispatchlab.records.model import (
+    RecordedFallback,
+    RecordedKernel,
+    RecordedOperator,
+    dump_text,
+    name_of,
+    registry_of,
+)
 from dispatchlab.records.stored import registry_in
 from tests.effort import examples
 from tests.registry_cases import (
@@ -108,6 +116,21 @@ def test_a_registry_reads_back_and_its_bytes_are_always_the_same(tmp_path: Path)
     assert (size, [*tmp_path.iterdir()]) == (len(registry_bytes(read)), [tmp_path / "small.dlreg"])
     assert read.operators == (DANGLING, BAR, FOO)
     assert registry_bytes(read) == registry_bytes(SMALL) == registry_bytes(open_registry(tmp_path / "small.dlreg"))
+
+
+def test_the_order_of_overloads_reads_back_and_a_file_without_it_has_none(tmp_path: Path) -> None:
+    names = ("t::foo.b", "t::foo", "t::foo.a", "t::bar.x", "t::bar.y", "t::alone.z")
+    several = registry_of("2.13.0", [RecordedOperator(name_of(name), f"{name}() -> ()") for name in names])
+    orders = {"t::foo": ("b", "", "a"), "t::bar": ("x", "y")}
+    save_registry(replace(several, orders=orders), tmp_path / "ordered.dlreg")
+    stored = open_registry(tmp_path / "ordered.dlreg")
+    assert stored.orders == stored.load().orders == orders
+    assert [stored.overload_order(name) for name in ("t::foo", "t::bar", "t::alone")] == [*orders.values(), ()]
+    assert registry_in(registry_bytes(several)).overload_order("t::foo") == ()
+    members = split(registry_bytes(stored))
+    assert members["overloads"] == {"": {"t::foo": ["b", "", "a"]}}  # a sorted order is left out
+    for wrong in ({"": "another"}, {"": {"t::foo": [1]}}, {"": {"t::foo": "b"}}):
+        assert "overloads" in str(outcome(joined(members | {"overloads": wrong})))
 
 
 def test_an_empty_registry_is_one() -> None:
@@ -302,9 +325,11 @@ def test_an_unknown_registry_is_refused_with_the_nearest_name(tmp_path: Path, mo
     with pytest.raises(UnknownRegistryError) as caught:
         open_named("torch-2.13-gpu")
     assert str(caught.value) == (
-        "there is no registry 'torch-2.13-gpu': expected a file, or the name of one that comes with dispatchlab, "
-        f"torch-2.4 to {newest_bundled()}; did you mean torch-2.13-cpu?"
+        "there is no registry 'torch-2.13-gpu': expected a file, an installed package, or the name of one that comes "
+        f"with dispatchlab, torch-2.4 to {newest_bundled()}; did you mean torch-2.13-cpu?"
     )
+    with pytest.raises(UnknownRegistryError, match=f"; the newest is {newest_bundled()}$"):
+        open_named("torch-2.99")
     with pytest.raises(UnknownRegistryError):
         open_bundled("../data/torch-2.13")
     with pytest.raises(RegistryFileError, match="it cannot be read: Is a directory"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import posixpath
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,6 +13,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dispatchlab.files.yaml_fields import Context
 from dispatchlab.model.cpp_signature import cpp_signature, is_symint_schema
 from dispatchlab.model.keys import RUNTIME_KEYS, DispatchKey
 from dispatchlab.model.names import OperatorName
@@ -34,6 +34,8 @@ from dispatchlab.model.schema import FunctionSchema, clone_with_name
 from dispatchlab.model.schema_parser import parse_schema
 from dispatchlab.prover.result import Expectation
 from dispatchlab.scenario import Scenario, UnwritableError, json_schema, parse_scenario, scenario_text
+from dispatchlab.scenario.load import read_scenario
+from dispatchlab.scenario.named_functions import NamedFunction
 from dispatchlab.scenario.scenario import SEMANTICS, operators_named_by
 from dispatchlab.scenario.write import digest_of, scalar_text
 from tests.effort import examples
@@ -66,7 +68,7 @@ def _unboxed(schema: FunctionSchema, signature: str | None) -> Kernel:
     return Kernel(KernelForm.UNBOXED, schema, given, is_symint_schema(schema))
 
 
-FUNCTION = Kernel(function=posixpath.join, reference="posixpath:join")
+FUNCTION = Kernel(reference="posixpath:join")
 BOXED = st.sampled_from([Kernel(), Kernel(KernelForm.FALLTHROUGH)])
 SIGNATURES = st.sampled_from([None, "void ()", "at::Tensor (std::array<bool, 3ul>)"])
 UNBOXED = st.builds(_unboxed, st.sampled_from(SCHEMAS), SIGNATURES | st.just("")) | SIGNATURES.map(
@@ -128,7 +130,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
 @given(scenarios())
 def test_a_written_scenario_loads_back_equal(scenario: Scenario) -> None:
     text = scenario_text(scenario)
-    again = parse_scenario(text, allow_import=True)
+    again = read_scenario(text, Context("<text>", find=lambda reference: NamedFunction()))
     assert again == scenario
     assert digest_of(again) == digest_of(scenario)
     assert scenario_text(again) == text

@@ -6,11 +6,7 @@ import warnings
 from collections import Counter
 from random import Random
 
-from dispatchlab.engine.coded_states import CodedSpace
 from dispatchlab.engine.lab_engine import LabEngine
-from dispatchlab.engine.lab_space import LabSpace
-from dispatchlab.engine.semantics import SEMANTICS
-from dispatchlab.model.registration import Registration
 from dispatchlab.prover.explore import explore
 from dispatchlab.prover.result import Exploration, Verdict
 from dispatchlab.prover.walk_options import WalkOptions
@@ -38,7 +34,6 @@ def check_walks(first: int, count: int, *, largest: int = 5) -> Counter[str]:
                 seen["orders"] += 1
                 # NB: it registers nothing a second time, so it may miss what the others find.
                 assert orders.verdict is not Verdict.ORDER_DEPENDENT or everything.verdict is orders.verdict, seed
-        _check_coded(random, registrations, seed)
     return seen
 
 
@@ -47,21 +42,3 @@ def _shown(found: Exploration) -> tuple[object, ...]:
     example = found.counterexample
     lengths = None if example is None else (len(example.expected_sequence), len(example.actual_sequence))
     return found.verdict, conflicts, found.never_accepted, lengths
-
-
-def _check_coded(random: Random, registrations: list[Registration], seed: int) -> None:
-    """States as integers are the states as values, and look alike, along a random sequence."""
-    plain = LabSpace(registrations, OPERATORS, SEMANTICS["torch-2.13"])
-    coded = CodedSpace.of(plain)
-    state, code, mask = plain.empty(), coded.empty(), 0
-    for _ in range(30):
-        index = random.randrange(len(registrations))
-        if mask >> index & 1:
-            state, code, mask = plain.release(state, index), coded.release(code, index), mask ^ 1 << index
-        else:
-            state, refusal = plain.register(state, index)
-            code, again = coded.register(code, index)
-            assert refusal == again, seed
-            mask |= 0 if refusal else 1 << index
-        assert coded.decoded(code) == state, seed
-        assert coded.observe(code) == plain.observe(state), seed

@@ -57,6 +57,7 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
         ("dump", "test::foo", "--from", "scenarios/defects/stale_slots_torch.yaml", "--after", "+0 +1"),
         ("dump", "test::foo", "--from", "scenarios/basics/a_second_def.yaml", "--after", "+0 +1"),
         ("dump", "aten::add.Tensor", "--from", "torch-2.13"),
+        ("dump", "aten::add", "--from", "torch-2.13"),
     ),
     "dump --list": (("dump", "aten::add.*", "--from", "torch-2.13", "--list"),),
     "dump --counts": (("dump", "aten::add.*", "--from", "torch-2.13", "--counts"),),
@@ -67,9 +68,11 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
         ("coverage", "scenarios/defects/stale_slots_torch.yaml", "--key", "CPU", "--what-if", "impl test::foo CPU"),
     ),
     "lint": (("lint", "scenarios/lint/dl012_found.yaml"),),
+    "check": (("check", "cellar"),),
     "explain": (
         ("explain", "aten::add.Tensor", "--arg", "cpu", "--from", "torch-2.13", "--mode", "fake"),
         ("explain", "aten::add.Tensor", "--arg", "cpu", "--from", "torch-2.13", "--mode", "export"),
+        ("explain", "aten::mean", "cpu", "1", "--from", "torch-2.13"),
     ),
     "codegen --registrations": (
         (
@@ -90,7 +93,7 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 """What is shown -> the commands whose outputs are looked at."""
 
-NEED_PYTORCH = ("doctor", "imports", "readiness")
+NEED_PYTORCH = ("check", "doctor", "imports", "readiness")
 _MORE_THAN = {"diff --layer": "diff", "diff --for": "diff", "diff --key": "diff"}
 _INTRO = {
     "permute": "One object for each scenario, on a line of its own.",
@@ -104,6 +107,7 @@ _INTRO = {
     "diff --for": "What `--for` adds to the fields of `diff`.",
     "diff --key": "What `--key` adds to the fields of `diff`.",
     "lint": "`--format sarif` prints SARIF 2.1.0 instead.",
+    "check": "`--format sarif` prints SARIF 2.1.0 instead, and `--format github` the annotations of a workflow.",
     "imports": "",
 }
 
@@ -137,15 +141,25 @@ MEANINGS = {
     "unexplored": "how many registrations of Python there are besides that were not explored",
     "overwritten": "how many of these a later one has taken the place of",
     "imports": "of a record, an object with ran, of, findings and open: the orders of imports that ran; else null",
+    "packet_call": "of a call, the overloads that it tried; else null",
+    "dump: packet": "of a name without overload that has several, how a call tries them; else null",
     "standing": "what the verdict stands on, sentences: the model, and of a record how many orders of imports ran",
     "registration_texts": "what each registration is, in the order of the file",
     "counterexample.kind": "how the two sequences disagree",
+    "check: summary": "the first line of the text",
+    "check: exit_code": "what the command ends with",
     "readiness: packages": "the packages, as they were given",
     "readiness: torch": "the installed PyTorch",
     "readiness: summary": "the first line of the text",
-    "readiness: ready": "how many operators have all that is required, or do not need it",
+    "readiness: ready": "how many operators have all that is required in runs, or do not need it",
     "readiness: with_gaps": "the operators that lack something that is required",
     "readiness: undecided": "the operators that lack nothing, and of which only a run can say the rest",
+    "readiness: registered": "the operators that lack nothing, where no run has shown that what is registered works",
+    "readiness: known": "the failures that `--baseline` accepts; null without one",
+    "readiness: new_failures": "what fails in a required column and is not known to",
+    "new_failures[].operator": "the operator",
+    "new_failures[].column": "the column in which it fails",
+    "readiness: fixed": "the known failures that fail no more",
     "readiness: required": "the columns that decide the exit code, of `--fail-on`",
     "readiness: notes": "what could not be read, a sentence each",
     "readiness: operators": "the operators, each with its cells",
@@ -154,7 +168,7 @@ MEANINGS = {
     "operators[].cells.COLUMN.reason": "through what, or why",
     "operators[].cells.COLUMN.closes": "the call that closes the gap; null where there is none",
     "operators[].cells.COLUMN.documentation": "a link to the documentation of this call",
-    "operators[].cells.COLUMN.by_run": "whether a run on the inputs of `--inputs` says so",
+    "operators[].cells.COLUMN.by_run": "whether a run on inputs says so",
     "dump: scenario": "the file that the registrations come from; null for a registry",
     "sequence": "what was registered and released before looking, `+0 +2 -0`",
     "refused": "the registrations that were refused on the way",

@@ -154,6 +154,16 @@ PYTHON_DEFECTS = (
         rule="call_of_a_stale_overload",
         outcome="undefined: an internal assert, or the end of the process",
     ),
+    PythonDefect(
+        "overloads_alike",
+        "PyTorch finds what it takes out of the list of a name's overloads by the types and names of arguments and "
+        "returns. Where two overloads agree in all of these, the release of the second one does not find its entry. "
+        "The entry stays: to ask for the name is an internal assert, and `torch.ops.ns.name` says that there is no "
+        "such operator. A later def is listed twice, and its release may end the process.",
+        "Tell overloads apart by an argument, or keep their libraries.",
+        "`lint` of a record names the two overloads, since both take one call ([DL017](lint/DL017.md)), and not what "
+        "their release leaves.",
+    ),
 )
 
 _HEAD = f"""\

@@ -84,6 +84,7 @@ def groups_of_names(docstring: str, names: Sequence[str]) -> dict[str, list[str]
 _TITLES = {
     "check": "Check the order",
     "register": "Register",
+    "ask about packages and registries": "Ask about packages and registries",
     "registrations as values": "Registrations as values",
     "call": "Call operators",
     "look up": "Look up",

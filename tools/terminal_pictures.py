@@ -27,11 +27,18 @@ PICTURES = {
     "explain": "explain aten::add.Tensor --arg 'cuda requires_grad' --arg cuda --from torch-2.13-cuda",
     "coverage": "coverage torch-2.13-cpu --key PrivateUse1 --what-if 'impl aten::mm PrivateUse1'",
     "coverage_list": "coverage torch-2.13-cpu --key Meta --operator 'aten::_fused*' --list fallback",
+    "check": "check",
     "lint": "lint scenarios/lint/dl004_found.yaml",
     "certify": "certify scenarios/defects/stale_slots_torch.yaml --semantics torch-2.13",
     "diff": "diff torch-2.12 torch-2.13 --operator 'aten::_convolution*'",
 }
 """The command line of each picture, after `dispatchlab`."""
+
+FOLDERS = {"check": ROOT / "examples" / "spinner"}
+"""Where those run that do not run in the root of the checkout."""
+
+NEED_PYTORCH = ("check",)
+"""Those that show what the installed PyTorch does, which is that of the pictures."""
 
 _LIGHT = {
     "background": (246, 248, 250),
@@ -53,16 +60,18 @@ _TIME = re.compile(r", [0-9.]+ (?:ms|s|min)\b(?= *(?:\x1b|│|$))", re.MULTILINE
 _FONT = re.compile(r"\s*@font-face \{\{.*?\}\}\n", re.DOTALL)
 
 
-def shown(line: str, columns: int = COLUMNS) -> str:
+def shown(line: str, columns: int = COLUMNS, folder: Path = ROOT) -> str:
     """What a command line shows, with its colours and without the time that it took."""
     import shlex
+    from contextlib import chdir
 
     from click.testing import CliRunner
 
     from dispatchlab.cli import main
 
     variables = {"FORCE_COLOR": "1", "NO_COLOR": None, "COLUMNS": str(columns), "TERM": "xterm"}
-    result = CliRunner().invoke(main, shlex.split(line), env=variables)
+    with chdir(folder):
+        result = CliRunner().invoke(main, shlex.split(line), env=variables)
     if not result.stdout.strip():
         raise SystemExit(f"{line}: {result.output}")
     return _TIME.sub(lambda time: " " * len(time[0]), result.stdout)
@@ -126,7 +135,7 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     os.chdir(ROOT)
     for name, line in PICTURES.items():
-        text = shown(line, columns)
+        text = shown(line, columns, FOLDERS.get(name, ROOT))
         (folder / f"{name}.svg").write_text(picture(line, text, columns), encoding="utf-8")
 
 

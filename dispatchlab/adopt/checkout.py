@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
+from collections.abc import Iterator
 from configparser import ConfigParser
 from configparser import Error as IniError
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,20 +41,48 @@ class Checkout:
 
 def find_checkout(start: Path) -> Checkout:
     """The checkout around a folder: the nearest folder upwards with a project's file, else the folder itself."""
+    root = _root(start)
+    source = _source(root)
+    named = [name for name in _names_of(_distribution(root)) if _is_module(source, name)]
+    modules = tuple(dict.fromkeys([*named, *_packages(source)]))
+    return Checkout(root, modules, bool(named) or len(modules) == 1, source)
+
+
+@contextmanager
+def reachable(start: Path) -> Iterator[None]:
+    """Let the modules of the checkout around a folder be imported meanwhile, after all that is installed."""
+    folder = str(_source(_root(start)))
+    if folder in sys.path:
+        yield
+        return
+    sys.path.append(folder)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):
+            sys.path.remove(folder)
+
+
+def _root(start: Path) -> Path:
     start = start.resolve()
-    root = next(
+    return next(
         (folder for folder in (start, *start.parents) if any((folder / name).is_file() for name in ROOT_FILES)), start
     )
-    source = root / "src" if (root / "src").is_dir() else root
-    names = _names_of(_distribution(root))
-    named = [name for name in names if _is_module(source, name)]
-    others = sorted(
+
+
+def _source(root: Path) -> Path:
+    folders = [folder for folder in (root / "src", root / "python") if folder.is_dir()]  # `src` may be that of Rust
+    return next(
+        (folder for folder in folders if _packages(folder)), (root / "src") if root / "src" in folders else root
+    )
+
+
+def _packages(source: Path) -> list[str]:
+    return sorted(
         path.parent.name
         for path in source.glob("*/__init__.py")
         if path.parent.name not in _NO_PACKAGES and path.parent.name.isidentifier()
     )
-    modules = tuple(dict.fromkeys([*named, *others]))
-    return Checkout(root, modules, bool(named) or len(modules) == 1, source)
 
 
 def _distribution(root: Path) -> str:

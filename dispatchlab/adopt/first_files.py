@@ -7,9 +7,8 @@ edited where the options are not set yet. Planned twice, the second plan has not
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -21,18 +20,18 @@ from dispatchlab.errors import DispatchLabError
 from dispatchlab.files.atomic_write import write_file
 from dispatchlab.files.bounded_read import read_file
 from dispatchlab.files.file_kinds import FileKind, marked
-from dispatchlab.prover.result import Expectation, Verdict
+from dispatchlab.prover.result import Verdict
 from dispatchlab.questions.order.report import Report
-from dispatchlab.scenario.load import MAX_BYTES, load_scenario, parse_scenario
+from dispatchlab.scenario.load import MAX_BYTES, parse_scenario
 from dispatchlab.scenario.scenario import Scenario
-from dispatchlab.scenario.write import scenario_text
 
 SCENARIOS = "dispatchlab_scenarios"
 EXPECT = "dispatchlab_expect"
 RECORDS = "dispatchlab_records"
 EXAMPLE = "example"
-FOLDER = "dispatch_scenarios"
-"""Beside the tests and not among them: a conftest.py of theirs may expect test functions where scenarios are."""
+FOLDER = "dispatch-scenarios"
+"""No name of a Python package, so that a build which looks for packages finds none here."""
+_HOOKS = re.compile(r"^\s*def pytest_(?:runtest_|itemcollected|collection_modifyitems)", re.MULTILINE)
 
 Action: TypeAlias = Literal["write", "replace", "edit", "keep"]
 
@@ -55,19 +54,6 @@ class NothingToRecordError(DispatchLabError):
     module: str
 
     template = "importing {module} registers nothing; name the module that registers, such as {module}.ops"
-
-
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """What importing a module registers.
-
-    Args:
-        text: the scenario.
-        installed: whether the module can be imported anywhere, as pytest has to; else only from the checkout.
-    """
-
-    text: str
-    installed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +82,16 @@ class Plan:
         files: in the order in which they are written.
         notes: what the reader should know, a sentence each.
         run: the folder that pytest is pointed to, relative to the checkout.
+        module: the module whose record the first scenario is; None for an example.
+        dependent: the scenario whose verdict is order-dependent and not expected to be; None when it is as expected.
     """
 
     root: Path
     files: tuple[PlannedFile, ...]
     notes: tuple[str, ...]
     run: str
+    module: str | None
+    dependent: str | None
 
     def write(self) -> None:
         """Write what is planned.
@@ -120,7 +110,7 @@ def plan(
     checkout: Checkout,
     module: str | None,
     *,
-    record: Callable[[str], Recorded],
+    record: Callable[[str], str],
     golden: Callable[[Scenario], tuple[Report, str]],
     ci: bool,
     force: bool,
@@ -142,39 +132,46 @@ def plan(
     notes: list[str] = []
     root = checkout.root
     config = pytest_config(root)
-    folder, expect = _folders(config)
+    folder, expect = _folders(root, config)
     name = module or (checkout.modules[0] if checkout.certain else None)
-    existing = _existing(root, folder, name)
+    existing, checked = _existing(root, folder, name), None
     if existing is not None and not force:
         scenario_file = PlannedFile(existing, "keep", _read(root / existing), "the first scenario")
-        scenario, checked = load_scenario(str(root / existing)), None
+        name = name if Path(existing).stem == name else None
     else:
-        name, text, installed = _first_scenario(checkout, name, record, notes, required=module is not None)
+        name, text = _first_scenario(checkout, name, record, notes, required=module is not None)
         path = f"{folder}/{name or EXAMPLE}.yaml"
-        scenario, text = _settled(text, path, golden, notes)
-        text, checked = marked(text, FileKind.SCENARIO, path), path if installed else None
-        scenario_file = _planned(
-            root, path, text, "what importing the package registers" if name else "an example", force
-        )
-    golden_path = f"{expect}/{Path(scenario_file.path).relative_to(folder).with_suffix('.txt').as_posix()}"
-    files = [_option(root, config, folder, expect, checked), scenario_file]
-    if (root / golden_path).exists() and not force:
-        files.append(PlannedFile(golden_path, "keep", _read(root / golden_path), "its golden file"))
-    else:
-        files.append(_planned(root, golden_path, golden(scenario)[1], "its golden file", force))
+        checked = path if name else None
+        what = "what importing the package registers" if name else "an example"
+        scenario_file = _planned(root, path, marked(text, FileKind.SCENARIO, path), what, force)
+    path = scenario_file.path
+    report, text = golden(parse_scenario(scenario_file.text, file=path))
+    golden_path = f"{expect}/{Path(path).relative_to(folder).with_suffix('.txt').as_posix()}"
+    files = [
+        _option(root, config, folder, expect, checked),
+        scenario_file,
+        _planned(root, golden_path, text, "its golden file", force),
+    ]
     if ci:
-        recorded = name if Path(scenario_file.path).stem == name else None
-        text = workflow(folder, scenario_file.path, recorded)
+        text = workflow(folder, path, name)
         files.append(_planned(root, ".github/workflows/dispatchlab.yml", text, "runs it on GitHub", force))
-    return Plan(root, tuple(files), tuple(notes), folder)
+    matters = report.exploration.verdict is Verdict.ORDER_DEPENDENT and not report.as_expected
+    return Plan(root, tuple(files), tuple(notes), folder, name, path if matters else None)
 
 
-def _folders(config: PytestConfig) -> tuple[str, str]:
-    """The folder of scenarios, and that of golden files: those that are configured, if there are."""
+def _folders(root: Path, config: PytestConfig) -> tuple[str, str]:
+    """The folder of scenarios, and that of golden files: those that are configured, if there are.
+
+    Else below the tests, which no build takes for a package; at the top where their conftest.py has hooks for each
+    item, which may expect test functions.
+    """
     values = config.values()
     if folders := folders_of(values.get(SCENARIOS, [])):
         return folders[0].rstrip("/"), str(values.get(EXPECT, "expect"))
-    return FOLDER, str(values.get(EXPECT, f"{FOLDER}/expect"))
+    tests = "test" if (root / "test").is_dir() and not (root / "tests").is_dir() else "tests"
+    conftest = root / tests / "conftest.py"
+    folder = FOLDER if conftest.is_file() and _HOOKS.search(_read(conftest)) else f"{tests}/{FOLDER}"
+    return folder, str(values.get(EXPECT, f"{folder}/expect"))
 
 
 def _option(root: Path, config: PytestConfig, folder: str, expect: str, record: str | None) -> PlannedFile:
@@ -185,7 +182,7 @@ def _option(root: Path, config: PytestConfig, folder: str, expect: str, record: 
         config: the configuration.
         folder: the folder of scenarios.
         expect: the folder of golden files.
-        record: the record that pytest compares with what is registered then; None when it cannot.
+        record: the record that pytest compares with what is registered then; None when there is none.
     """
     values = config.values()
     missing: dict[str, str | list[str]] = {}
@@ -211,41 +208,20 @@ def _existing(root: Path, folder: str, name: str | None) -> str | None:
 
 
 def _first_scenario(
-    checkout: Checkout, name: str | None, record: Callable[[str], Recorded], notes: list[str], *, required: bool
-) -> tuple[str | None, str, bool]:
-    """The module that was recorded, its scenario, and whether it is installed; the example, when there is nothing."""
+    checkout: Checkout, name: str | None, record: Callable[[str], str], notes: list[str], *, required: bool
+) -> tuple[str | None, str]:
+    """The module that was recorded, and its scenario; the example, when there is nothing."""
     try:
         if name is None:
             raise ModuleNotClearError(str(checkout.root), checkout.modules)
-        found = record(name)
+        return name, record(name)
     except DispatchLabError as error:
         if required:
             raise
         reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         notes.append(f"the first scenario is an example, and not a record of your package: {reason}")
         notes.append("once that works: dispatchlab init MODULE")
-        return None, demo_text(), False
-    if not found.installed:
-        notes.append(f"{name} is not installed, so pytest does not compare the record with what it registers")
-        notes.append("to have that: pip install -e . and dispatchlab init --force")
-    return name, found.text, found.installed
-
-
-def _settled(
-    text: str, path: str, golden: Callable[[Scenario], tuple[Report, str]], notes: list[str]
-) -> tuple[Scenario, str]:
-    """The scenario with the expectation that holds; a note when the order matters, since a reader should know."""
-    scenario = parse_scenario(text, file=path)
-    report, _ = golden(scenario)
-    if report.as_expected or report.exploration.verdict is not Verdict.ORDER_DEPENDENT:
-        return scenario, text
-    changed = replace(
-        scenario,
-        claim=f"{scenario.claim.rstrip('.')}: this does not hold, see its golden file.",
-        expect=Expectation.ORDER_DEPENDENT,
-    )
-    notes.append(f"the order of these registrations matters; dispatchlab permute {path} shows two orders that disagree")
-    return changed, scenario_text(changed)
+        return None, demo_text()
 
 
 def _planned(root: Path, path: str, text: str, what: str, force: bool) -> PlannedFile:  # noqa: FBT001  of this module
@@ -265,33 +241,17 @@ def _read(path: Path) -> str:
         raise WriteError(str(path), error.strerror or str(error)) from None
 
 
-def record_module(module: str, source: Path) -> Recorded:
-    """Record what a module registers, in a process of its own, where it is found as installed or in the checkout.
+def record_module(module: str) -> str:
+    """Record what a module registers, in a process of its own: the text of a scenario.
 
     Args:
         module: the module.
-        source: the folder of the checkout that has it, for when it is not installed.
 
     Raises:
         TorchMissingError: there is no PyTorch.
         ImportFailedError: it cannot be imported.
         NothingToRecordError: it registers nothing.
     """
-    from dispatchlab.pytorch.bridge.torch import ImportFailedError
-
-    try:
-        return Recorded(_recorded(module), installed=True)
-    except ImportFailedError as error:
-        if str(source) in sys.path or not re.search(r"ModuleNotFoundError|has no attribute", error.reason):
-            raise
-    sys.path.append(str(source))
-    try:
-        return Recorded(_recorded(module), installed=False)
-    finally:
-        sys.path.remove(str(source))
-
-
-def _recorded(module: str) -> str:
     from dispatchlab.sources.recorded_packages import recorded_packages
 
     found = recorded_packages((module,))

@@ -21,6 +21,12 @@ def _lines(plan: Plan, words: dict[str, str]) -> Iterator[str]:
     first, second = max(map(len, done)), max(len(file.path) for file in plan.files)
     for word, file in zip(done, plan.files, strict=True):
         yield f"  {word:<{first}}  {file.path:<{second}}  {file.what}"
+    if plan.dependent is not None:
+        yield f"The order of these registrations matters, so the test of {plan.dependent} fails until you decide:"
+        yield f"  dispatchlab permute {plan.dependent}  # two orders that disagree, and why"
+        yield "  remove the cause, and run dispatchlab init --force"
+        yield "  or accept it: write `expect: order-dependent` into that file"
     yield "Next:"
     yield f"  pytest {plan.run}"
-    yield "  dispatchlab lint live --import MODULE"
+    if plan.module is not None:
+        yield f"  dispatchlab check {plan.module}"

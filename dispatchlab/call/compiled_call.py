@@ -44,7 +44,7 @@ Function: TypeAlias = Callable[..., Any]
 # an operator is an immutable value, slots and all, so one comparison by identity shows whether the code still fits. The
 # code holds the entry, so that no other one can take its address.
 # Guards are rare among calls, so a list that is empty while no thread has one open stands in front of the look at the
-# thread. Whether anybody observes calls is asked in the same way.
+# thread. Whether calls are observed is asked in the same way.
 # The checks of arguments are exact (`type(x) is int`) or left to the attribute that only tensors and generators have;
 # what fails them is not wrong, it is unusual. So are positional arguments by name, which may also come twice.
 

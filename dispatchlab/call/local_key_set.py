@@ -8,7 +8,6 @@ found. Source: c10/core/impl/LocalDispatchKeySet.h, c10/core/InferenceMode.h, at
 from __future__ import annotations
 
 import threading
-from types import TracebackType
 from typing import NamedTuple, Self
 
 from dispatchlab.call.call_observer import observers
@@ -113,16 +112,27 @@ class KeyGuard:
             observer.guard_opened(self, new_included, new_excluded)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         thread.masks, thread.included, thread.excluded, thread.inference = self._found.pop()
         open_guards.pop()
         for observer in (*observers,):
             observer.guard_closed(self, thread.included, thread.excluded)
 
 
-class IncludeDispatchKeyGuard(KeyGuard):
+class _KeysGuard(KeyGuard):
+    """A guard of some keys."""
+
+    __slots__ = ("keys",)
+
+    def __init__(self, keys: DispatchKeySet | DispatchKey) -> None:
+        super().__init__()
+        self.keys = DispatchKeySet.of(keys) if isinstance(keys, DispatchKey) else keys
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.keys}>"
+
+
+class IncludeDispatchKeyGuard(_KeysGuard):
     """Include keys, in addition to those that are.
 
     >>> from dispatchlab import DispatchKey, Lab, tensor, trace
@@ -134,20 +144,13 @@ class IncludeDispatchKeyGuard(KeyGuard):
     DispatchKey.Tracer
     """
 
-    __slots__ = ("keys",)
-
-    def __init__(self, keys: DispatchKeySet | DispatchKey) -> None:
-        super().__init__()
-        self.keys = _key_set(keys)
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.keys}>"
+    __slots__ = ()
 
     def _wanted(self) -> tuple[DispatchKeySet, DispatchKeySet, bool]:
         return thread.included | self.keys, thread.excluded, thread.inference
 
 
-class ExcludeDispatchKeyGuard(KeyGuard):
+class ExcludeDispatchKeyGuard(_KeysGuard):
     """Exclude keys, in addition to those that are; an excluded key stays out even when it is included.
 
     >>> from dispatchlab import DispatchKey, Lab, tensor, trace
@@ -159,14 +162,7 @@ class ExcludeDispatchKeyGuard(KeyGuard):
     DispatchKey.CPU
     """
 
-    __slots__ = ("keys",)
-
-    def __init__(self, keys: DispatchKeySet | DispatchKey) -> None:
-        super().__init__()
-        self.keys = _key_set(keys)
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.keys}>"
+    __slots__ = ()
 
     def _wanted(self) -> tuple[DispatchKeySet, DispatchKeySet, bool]:
         return thread.included, thread.excluded | self.keys, thread.inference
@@ -251,17 +247,11 @@ class InferenceMode(KeyGuard):
         thread.grad_enabled = not self.enabled
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         thread.grad_enabled = self._grad_enabled.pop()
-        super().__exit__(kind, error, traceback)
+        super().__exit__(*error)
 
     def _wanted(self) -> tuple[DispatchKeySet, DispatchKeySet, bool]:
         if self.enabled:
             return thread.included.remove(DispatchKey.ADInplaceOrView), thread.excluded | AUTOGRAD_KEYS, True
         return thread.included.add(DispatchKey.ADInplaceOrView), thread.excluded - AUTOGRAD_KEYS, False
-
-
-def _key_set(keys: DispatchKeySet | DispatchKey) -> DispatchKeySet:
-    return DispatchKeySet.of(keys) if isinstance(keys, DispatchKey) else keys

@@ -269,7 +269,7 @@ _operators: WeakKeyDictionary[Dispatcher, WeakValueDictionary[str, Operator]] = 
 
 
 def operator(dispatcher: Dispatcher, name: OperatorName | str) -> Operator:
-    """The operator of that name, to be called; always the same handle while anybody holds it.
+    """The operator of that name, to be called; always the same handle while there is a reference to it.
 
     >>> from dispatchlab import Lab, operator
     >>> operator(Lab().dispatcher, "aten::mm")

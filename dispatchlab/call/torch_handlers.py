@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from types import TracebackType
 from typing import Any, Self
 
 from dispatchlab.call.local_key_set import ExcludeDispatchKeyGuard
@@ -106,9 +105,7 @@ class FunctionGuard:
         function_thread.state = self._wanted(function_thread.state)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         function_thread.state = self._found.pop()
         special.pop()
 

@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from time import monotonic_ns
-from types import TracebackType
 from typing import Self, TypeAlias
 
 from dispatchlab.call.call_observer import CallKind, ObservedCall, observers
@@ -72,9 +71,7 @@ class Trace:
         observers.append(self)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         observers.remove(self)
 
     def __repr__(self) -> str:

@@ -3,6 +3,7 @@
 `cli` imports a module when its command is asked for; each imports what it calls when it runs.
 
 - `certify`: certificates for every operator of a registry.
+- `check`: all questions about a package.
 - `codegen`: generated structured kernels, and the call stack of one call.
 - `completion`: the script that makes a shell complete.
 - `coverage`: what a backend can run.
@@ -23,6 +24,7 @@
 - `trace`: the calls of a program.
 - `options`: options that several commands share, and the values that a shell completes.
 - `shells`: what bash, zsh and fish are offered.
+- `help`: the short help and the whole one.
 - `every_command`: what all options of all commands have in common.
 - `interrupts`: Ctrl-C and SIGTERM, and their exit codes.
 - `unexpected`: the last resort, exit 70 with a file of details.

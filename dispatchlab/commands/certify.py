@@ -10,7 +10,6 @@ import click
 from dispatchlab.commands.interrupts import interrupt_code
 from dispatchlab.commands.options import (
     JOBS,
-    LIVE_IMPORT_HELP,
     SOURCE,
     OneOf,
     check_page,
@@ -61,7 +60,7 @@ def _with_certificates(ctx: click.Context, param: click.Parameter, value: str | 
 )
 @cluster_option("Explore neighbourhoods and certify operators")
 @checkpoint_option("neighbourhoods and operators that are done are not worked on again")
-@import_option(LIVE_IMPORT_HELP)
+@import_option()
 @click.option(
     "--all",
     "everything",
@@ -97,10 +96,10 @@ def certify(
     Where it does, shows both sequences and the owners of the registrations. The reason is a kernel that overrides
     another, or a slot that calls use and that PyTorch does not refresh.
 
-    REGISTRY is a file, a bundled registry's name, a scenario, or `live`, the installed PyTorch. Default: the bundled
-    registry of the installed PyTorch, or else the newest. Of a file, a record of
-    packages and `live`, only what differs from the bundled registry of its PyTorch is certified, without what PyTorch
-    registers for itself when a part of it is first used, unless --all or --operator is given.
+    REGISTRY is a file, a bundled registry's name, a scenario, `live`, the installed PyTorch, or a package, which is
+    imported into that. Default: the bundled registry of the installed PyTorch, or else the newest. Of a file, a record
+    of packages and `live`, only what differs from the bundled registry of its PyTorch is certified, without what
+    PyTorch registers for itself when a part of it is first used, unless --all or --operator is given.
 
     Exit codes: 0 when every operator is order-independent, 1 when one is order-dependent, 3 when one is not decided;
     130 after Ctrl-C and 143 after SIGTERM, with what was certified until then.
@@ -109,6 +108,7 @@ def certify(
     Examples:
       dispatchlab certify
       dispatchlab certify --semantics torch-2.13 --operator 'aten::*matmul*'
+      dispatchlab certify my_package
       dispatchlab certify today.registry --jobs 2 --format json
       dispatchlab certify today.registry --report certificates.html
       dispatchlab certify --cluster tcp://10.0.0.1:8786

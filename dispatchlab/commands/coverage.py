@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from dispatchlab.commands.options import (
-    LIVE_IMPORT_HELP,
     ROW,
     SOURCE,
     check_page,
@@ -39,7 +38,7 @@ _WAYS = click.Choice(["direct", "composite", "fallback", "ambiguous", "missing"]
     help="Show what registering 'impl OP KEY' or 'fallback KEY' would change; may be repeated, each after "
     "those before it.",
 )
-@import_option(LIVE_IMPORT_HELP)
+@import_option()
 @report_option(", with every operator unless --list selects some")
 @force_option
 @view_format_option
@@ -60,15 +59,16 @@ def coverage(
 ) -> None:
     """Show which operators a backend can run: with its own kernel, through a composite, by fallback, or not at all.
 
-    SOURCE is a recorded registry, a bundled one's name, a scenario, or `live`, the installed PyTorch. Default: the
-    bundled registry of the installed PyTorch, or else the newest; for a key of CUDA, one that has CUDA's kernels.
+    SOURCE is a recorded registry, a bundled one's name, a scenario, `live`, the installed PyTorch, or a package, which
+    is imported into that. Default: the bundled registry of the installed PyTorch, or else the newest; for a key of
+    CUDA, one that has CUDA's kernels.
 
     \b
     Examples:
       dispatchlab coverage --key PrivateUse1
       dispatchlab coverage --key PrivateUse1 --list missing --operator 'aten::_foreach*'
       dispatchlab coverage --key PrivateUse1 --what-if "impl aten::mul.Tensor PrivateUse1"
-      dispatchlab coverage live --key MPS --import my_package
+      dispatchlab coverage my_package --key MPS
       dispatchlab coverage --key PrivateUse1 --report coverage.html
     """
     from dispatchlab.questions.coverage.blocks import coverage_view

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dispatchlab.commands.options import (
+    LIVE,
     ROW,
     SCENARIO,
     SOURCE,
@@ -15,6 +16,7 @@ from dispatchlab.commands.options import (
     force_option,
     import_option,
     operators_option,
+    packages_named,
     quiet_option,
     refuse,
     report_option,
@@ -95,7 +97,8 @@ def diff(
 ) -> None:
     """Report what an upgrade from A to B means: operators, schemas, kernels, composites, tags, fallbacks, slots.
 
-    A and B are recorded registries, names of bundled ones, scenarios, or `live`, the installed PyTorch.
+    A and B are recorded registries, names of bundled ones, scenarios, `live`, the installed PyTorch, or a package,
+    which is imported into that.
 
     Begins with a summary. Says of each schema whether it breaks callers, by PyTorch's own rule. Slots are computed
     under the model of each PyTorch, so that what its dispatcher does otherwise is reported, too. Moved lines and
@@ -112,7 +115,7 @@ def diff(
       dispatchlab diff torch-2.15 live
       dispatchlab diff torch-2.12 torch-2.15 --key PrivateUse1
       dispatchlab diff torch-2.12 torch-2.15 --for my_package.yaml
-      dispatchlab diff live live --import my_package --all
+      dispatchlab diff live my_package --all
       dispatchlab diff before.dlreg after.dlreg --exit-code
       dispatchlab diff torch-2.12 torch-2.13 --layer python
       dispatchlab diff torch-2.12 torch-2.15 --report upgrade.html
@@ -123,6 +126,8 @@ def diff(
     if key is not None or package is not None:
         refuse(context, ("lines",), "lists what moved in all operators: leave out --key and --for, or it")
         refuse(context, ("layer",), "compares for everybody: leave out --key and --for, or it")
+    if (named := packages_named(context).get("before")) and after == LIVE:
+        raise click.UsageError(f"{named[0]} is imported into B, the second: write `diff live {named[0]}`", context)
     check_page(context, page, force=force)
     if package is not None:
         refuse(context, ("operators",), "selects among all operators, and --for names those of its file: leave it out")

@@ -80,8 +80,8 @@ class DumpOptions(NamedTuple):
     "source",
     metavar="SOURCE",
     type=SOURCE,
-    help="Read a scenario, a recorded registry, or a bundled one by its name. Default: that of the "
-    "installed PyTorch, or the newest.",
+    help="Read a scenario, a recorded registry, a bundled one by its name, `live`, or a package. Default: the bundled "
+    "registry of the installed PyTorch, or the newest.",
 )
 @click.option(
     "--after",
@@ -123,9 +123,10 @@ class DumpOptions(NamedTuple):
 def dump(context: click.Context, /, **values: Any) -> None:
     """Show the kernels of an operator, its dispatch table with the reason for each row, and what Python registers.
 
-    OP is a name (test::foo.out), a name without overload when that is unique, or a glob ('test::*'). Without
-    --from, the bundled registry of the installed PyTorch answers, which is not imported, or else the newest; standard
-    error says which. With --engine torch, the installed PyTorch answers itself.
+    OP is a name (test::foo.out), a glob ('test::*'), or a name without overload. Where it has several, dump also shows
+    them in the order in which a call of torch.ops.test.foo tries them. Without --from, the bundled registry of the
+    installed PyTorch answers, which is not imported, or else the newest; standard error says which. With --engine
+    torch, the installed PyTorch answers itself.
 
     A refused registration of a scenario is reported on standard error; the remaining steps still run, and the exit code
     stays 0.
@@ -260,9 +261,14 @@ def _dump_operators(context: click.Context, options: DumpOptions) -> None:
         imports=options.imports,
         allow_import=options.allow_import,
         python=options.layer != "cxx",
+        packets=True,
         report=note,
     )
     _note_default(reason)
+    packet = inspection.packet
+    if packet is not None and packet.overloads:  # with the table of the one that the name alone means, if there is one
+        alone = tuple(one for one in inspection.snapshots if one.exists and str(one.operator) == packet.name)
+        inspection = inspection._replace(snapshots=alone)
     if options.layer == "python" and inspection.python is None:
         note(f"note: {inspection.source} has no record of what Python registers: --layer python shows nothing of it")
     rows = table_rows(options.keys, privateuse1=inspection.privateuse1)
@@ -278,7 +284,7 @@ def _dump_operators(context: click.Context, options: DumpOptions) -> None:
     parts = [part for part in parts if part.snapshot.exists or part.python]
     show(
         options.format,
-        text=lambda: "\n".join(_text(part, options) for part in parts),
+        text=lambda: "\n".join((*(_text(part, options) for part in parts), *_packet_texts(inspection))),
         json=lambda: _json(inspection, options),
         rich=lambda console: _print(console, inspection, parts, options),
     )
@@ -355,6 +361,16 @@ def _text(part: _Part, options: DumpOptions) -> str:
     return "\n".join(texts)
 
 
+def _packet_texts(inspection: Inspection) -> list[str]:
+    """The overloads that a call tries, where a name of several was asked for."""
+    if inspection.packet is None or not inspection.packet.overloads:
+        return []
+    from dispatchlab.questions.dump.packet_blocks import packet_lines
+    from dispatchlab.views.text import text_of
+
+    return [text_of(packet_lines(inspection.packet))]
+
+
 def _json(inspection: Inspection, options: DumpOptions) -> str:
     from dispatchlab.questions.order.json_view import dump_json
 
@@ -371,11 +387,13 @@ def _json(inspection: Inspection, options: DumpOptions) -> str:
         refused=[(max(step, ~step), refusal.message) for step, _, refusal in inspection.refused],
         keys=options.keys,
         python=None if inspection.python is None else inspection.python_rows,
+        packet=inspection.packet,
     )
 
 
 def _print(console: Console, inspection: Inspection, parts: Sequence[_Part], options: DumpOptions) -> None:
     from dispatchlab.questions.dump.operator_blocks import operator_screen
+    from dispatchlab.questions.dump.packet_blocks import packet_lines
     from dispatchlab.questions.dump.python_layer_blocks import python_screen
     from dispatchlab.views.blocks import Block, Line
     from dispatchlab.views.terminal import draw
@@ -390,4 +408,6 @@ def _print(console: Console, inspection: Inspection, parts: Sequence[_Part], opt
             blocks += operator_screen(view, keys=options.keys, everything=options.everything)
         if python:
             blocks += python_screen(python, name=None if with_table else str(snapshot.operator))
+    if inspection.packet is not None and inspection.packet.overloads:
+        blocks += [*([Line()] if blocks else []), *packet_lines(inspection.packet)]
     draw(console, blocks, torch=inspection.build, whole=options.everything)

@@ -14,7 +14,8 @@ from typing import Any, TypeAlias
 import click
 
 from dispatchlab import __version__
-from dispatchlab.commands.options import refuse
+from dispatchlab.commands.help import short_help_option
+from dispatchlab.commands.options import LIVE, SOURCE, given, packages_named, reach_checkout, refuse
 from dispatchlab.commands.output import NO_PAGER, out
 
 _Callback: TypeAlias = Callable[[click.Context, click.Parameter, Any], Any]
@@ -27,8 +28,9 @@ def as_every_command(command: click.Command) -> click.Command:
     for param in command.params:
         if param.type is not click.UNPROCESSED:
             param.callback = _checked(param.callback)
-    if {"imports", "import_timeout"} <= {param.name for param in command.params}:
-        command.callback = _checked_imports(command.callback)
+    if {"imports", "packages"} & {param.name for param in command.params}:
+        command.callback = _with_packages(command.callback)
+    short_help_option(command)
     command.params.append(
         click.Option(
             ["--no-color"],
@@ -99,15 +101,28 @@ def _checked(callback: _Callback | None) -> _Callback:
     return check
 
 
-def _checked_imports(callback: Callable[..., Any] | None) -> Callable[..., Any]:
-    """The callback of a command, after a time limit for imports was refused where there are none."""
+def _with_packages(callback: Callable[..., Any] | None) -> Callable[..., Any]:
+    """The callback of a command that imports packages: those that stand in place of a source are among them.
+
+    They are found in the checkout, too. Where a source may be left out, it is `live`. A time limit for imports is
+    refused where there are none.
+    """
     assert callback is not None
 
     @wraps(callback)
     def run(*arguments: Any, **options: Any) -> Any:
-        if not options["imports"]:
-            reason = "limits the time of imports: name a package with --import, or leave it out"
-            refuse(click.get_current_context(), ("import_timeout",), reason)
+        context = click.get_current_context()
+        if "imports" in options:
+            named = (name for names in packages_named(context).values() for name in names)
+            options["imports"] = tuple(dict.fromkeys((*options["imports"], *named)))
+            if options["imports"] and "engine" not in given(context):
+                live = {param.name: LIVE for param in context.command.params if param.type is SOURCE}
+                options |= {name: live[name] for name in ("source", "registry") if name in live and not options[name]}
+        if options.get("imports") or options.get("packages") or options.get("checked"):
+            reach_checkout(context)
+        elif "imports" in options:
+            reason = "limits the time of imports: name a package, or leave it out"
+            refuse(context, ("import_timeout",), reason)
         return callback(*arguments, **options)
 
     return run

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("operator", metavar="OP", type=OPERATOR)
+@click.argument("arguments", metavar="[ARG...]", nargs=-1)
 @click.option(
     "--arg",
     "args",
@@ -65,7 +66,7 @@ if TYPE_CHECKING:
     "source",
     metavar="SOURCE",
     type=SOURCE,
-    help="Read a scenario, a recorded registry, a bundled one by its name, or `live`. Default: the bundled "
+    help="Read a scenario, a recorded registry, a bundled one by its name, `live`, or a package. Default: the bundled "
     "registry of the installed PyTorch, or else the newest; for CUDA tensors, one that has CUDA's kernels.",
 )
 @engine_option("Engine whose dispatcher to explain.")
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
 def explain(
     *,
     operator: str,
+    arguments: tuple[str, ...],
     args: tuple[str, ...],
     exclude: tuple[str, ...],
     include: tuple[str, ...],
@@ -95,6 +97,11 @@ def explain(
     With --mode, then shows what the mode asks for an implementation: which one runs, why it comes first, and what
     follows when it gives up. For a transform and for autocast, shows what each hop does, a line each.
 
+    With ARG..., the arguments of a call, a name without overload tries its overloads as torch.ops does. Shows which
+    were tried and why each did not take the call, and explains the one that did. ARG is a SPEC, which stands for a
+    tensor of two elements, or what Python writes for a number, a bool, a list or a text (1, 2.5, True, '[1, 2]',
+    '"mean"'), by position or as NAME=ARG.
+
     SPEC is a device (cpu, cuda, meta, ...), a layout (sparse, csr, mkldnn, nested, ...), and any of quantized,
     requires_grad, conj, neg, zero, inference, python (a subclass that intercepts calls). It is `none` for no tensor,
     and 'list:cpu, cuda' for a list. The key of a backend (PrivateUse1, SparseCUDA) means a tensor of that backend, any
@@ -104,6 +111,7 @@ def explain(
     \b
     Examples:
       dispatchlab explain aten::add.Tensor --arg "cuda requires_grad" --arg cuda
+      dispatchlab explain aten::add cpu 1 alpha=2
       dispatchlab explain aten::randn --arg device=cuda
       dispatchlab explain aten::cat --arg "list:cpu, meta" --exclude Autograd
       dispatchlab explain aten::nonzero --mode fake
@@ -117,7 +125,7 @@ def explain(
       dispatchlab explain aten::index_reduce --mode vmap
       dispatchlab explain aten::addmm --mode autocast --arg cuda
       dispatchlab explain test::foo --arg cpu --from scenario.yaml --semantics torch-2.13
-      dispatchlab explain my::op --arg cpu --engine torch --import my_package
+      dispatchlab explain my::op --arg cpu --package my_package
     """
     from dispatchlab.questions.dump.operator_text import refused_step_text
     from dispatchlab.questions.explain.blocks import explanation_notes, explanation_view
@@ -129,7 +137,8 @@ def explain(
         raise click.UsageError("--decompositions needs --mode make_fx")
     explained = explain_operator(
         operator,
-        args,
+        (*arguments, *args),
+        call=bool(arguments),
         source=source,
         engine=engine,
         semantics=semantics,

@@ -119,6 +119,7 @@ def explore(
     from contextlib import ExitStack
 
     from dispatchlab.explorer_app.open import Asked, make_app
+    from dispatchlab.explorer_app.page_process import follow_server
 
     asked = Asked(
         what=what,
@@ -128,6 +129,7 @@ def explore(
         semantics=semantics,
         imports=imports,
         allow_import=allow_import,
+        is_page=not browser and follow_server(),
     )
     with ExitStack() as resources:
         app = make_app(asked, resources, report=note)

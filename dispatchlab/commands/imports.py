@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import click
 
-from dispatchlab.commands.options import JOBS, SEED, cluster_option, import_timeout_option, refuse, view_format_option
-from dispatchlab.commands.output import Format, exit_with, show_view
+from dispatchlab.commands.options import (
+    JOBS,
+    SEED,
+    cluster_option,
+    import_timeout_option,
+    progress_option,
+    refuse,
+    view_format_option,
+)
+from dispatchlab.commands.output import Format, exit_with, show_view, working
 
 
 @click.command()
@@ -42,6 +50,7 @@ from dispatchlab.commands.output import Format, exit_with, show_view
 @cluster_option("Try orders")
 @import_timeout_option
 @view_format_option
+@progress_option
 @click.pass_context
 def imports(
     context: click.Context,
@@ -55,6 +64,7 @@ def imports(
     jobs: int,
     cluster: str | None,
     format: Format | None,
+    progress: bool | None,
 ) -> None:
     """Import packages in every order and show what depends on it.
 
@@ -86,8 +96,9 @@ def imports(
         refuse(
             context, ("jobs",), "is for processes of this machine, and --cluster has its own: leave one of the two out"
         )
-    found = compare_import_orders(
-        packages, samples=samples, seed=seed, again=again, every=every, jobs=jobs, cluster=cluster
-    )
+    with working("live", "starting PyTorch", asked=progress) as say:
+        found = compare_import_orders(
+            packages, samples=samples, seed=seed, again=again, every=every, jobs=jobs, cluster=cluster, started=say
+        )
     show_view(format, import_orders_view(found))
     exit_with(found.exit_code)

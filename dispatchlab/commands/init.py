@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from dispatchlab.commands.output import note, out
+from dispatchlab.commands.options import reach_checkout
+from dispatchlab.commands.output import exit_with, note, out
 
 
 @click.command()
@@ -16,13 +17,17 @@ from dispatchlab.commands.output import note, out
 )
 @click.option("--force", is_flag=True, help="Replace files that exist. pytest's configuration is edited in any case.")
 @click.option("--dry-run", is_flag=True, help="Show what would be written, and write nothing.")
-def init(*, module: str | None, ci: str | None, force: bool, dry_run: bool) -> None:
+@click.pass_context
+def init(context: click.Context, /, *, module: str | None, ci: str | None, force: bool, dry_run: bool) -> None:
     """Set up dispatchlab in the checkout of a package, the one that contains the current folder.
 
-    Records what importing MODULE registers, in a process of its own, as a first scenario with its golden file; names
-    the folder in pytest's configuration; and writes a CI workflow. A file that exists is kept. MODULE is by default the
-    one that has the name of the project. Without PyTorch, or when nothing is registered, the first scenario is an
-    example.
+    Records what importing MODULE registers, in a process of its own, as a first scenario with its golden file, below
+    the tests; names the folder in pytest's configuration; and writes a CI workflow. A file that exists is kept. MODULE
+    is by default the one that has the name of the project. Without PyTorch, or when nothing is registered, the first
+    scenario is an example.
+
+    Exit codes: 0; 1 when the order of the registrations matters, and then the test of the scenario fails, too, until
+    its file says `expect: order-dependent`.
 
     \b
     Examples:
@@ -37,11 +42,12 @@ def init(*, module: str | None, ci: str | None, force: bool, dry_run: bool) -> N
     from dispatchlab.adopt.init_text import plan_text
     from dispatchlab.questions.order.golden import golden
 
+    reach_checkout(context)
     checkout = find_checkout(Path.cwd())
     planned = first_files.plan(
         checkout,
         module,
-        record=lambda name: first_files.record_module(name, checkout.source),
+        record=first_files.record_module,
         golden=golden,
         ci=ci == "github" or (ci is None and (checkout.root / ".github").is_dir()),
         force=force,
@@ -51,3 +57,4 @@ def init(*, module: str | None, ci: str | None, force: bool, dry_run: bool) -> N
     out(plan_text(planned, dry_run=dry_run))
     for text in planned.notes:
         note(f"note: {text}")
+    exit_with(0 if planned.dependent is None else 1)

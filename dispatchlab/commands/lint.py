@@ -8,7 +8,7 @@ import click
 
 from dispatchlab.commands.options import (
     FORMAT_HELP,
-    LIVE_IMPORT_HELP,
+    IMPORT_HELP,
     SOURCE,
     check_page,
     force_option,
@@ -28,7 +28,7 @@ from dispatchlab.commands.output import exit_with, note, out, reading, save, sav
 )
 @click.option("--ignore", metavar="RULE", multiple=True, help="Skip these rules, by code or name, separated by commas.")
 @operators_option
-@import_option(f"{LIVE_IMPORT_HELP} Only what it adds is reported.")
+@import_option(f"{IMPORT_HELP} Only what it adds is reported.")
 @click.option(
     "--against",
     metavar="SOURCE",
@@ -79,16 +79,17 @@ def lint(
 ) -> None:
     """Report likely mistakes: kernels that dangle, override others, or disable a decomposition.
 
-    SOURCE is a recorded registry, a bundled one's name, a scenario, or `live`, the installed PyTorch. Default: live.
+    SOURCE is a package, which is imported, a record of one or another scenario, a recorded registry, a bundled one's
+    name, or `live`, the installed PyTorch. Default: live.
     Findings of one cause are shown as one, the most harmful first.
     Exit codes: 0 when nothing is found but information, 1 when an error or a warning is.
 
     \b
     Examples:
-      dispatchlab lint live --import my_package
+      dispatchlab lint my_package
       dispatchlab lint my_package.yaml --select DL001,shadowed-kernel
-      dispatchlab lint live --import my_package --baseline accepted.json --format sarif
-      dispatchlab lint live --import my_package --report findings.html
+      dispatchlab lint my_package --baseline accepted.json --format sarif
+      dispatchlab lint my_package --report findings.html
       dispatchlab lint --explain DL004
     """
     from dispatchlab.files.file_kinds import FileKind, check_output
@@ -107,7 +108,7 @@ def lint(
         )
         if sources:
             raise click.UsageError(f"--explain prints the page of a rule, and checks nothing: leave {sources[0]} out")
-        out(rule_named(explain).page())
+        out(rule_named(explain).page)
         return
     if write_baseline is None and page is None:
         refuse(
@@ -123,12 +124,19 @@ def lint(
     accepted = frozenset[Identity]() if baseline is None else load_baseline(baseline)
     rules = selected(select, ignore)
     check_sources((*sources, against) if against is not None else sources)
-    with reading(sources or (LIVE,), imports):
+    sources = tuple(dict.fromkeys(sources or (LIVE,)))
+    with reading(sources, imports):
         reports = [
             lint_source(
-                source, rules, operators=operators, imports=imports, against=against, accepted=accepted, report=note
+                source,
+                rules,
+                operators=operators,
+                imports=imports if source == LIVE or LIVE not in sources else (),
+                against=against,
+                accepted=accepted,
+                report=note,
             )
-            for source in sources or (LIVE,)
+            for source in sources
         ]
     view = lint_view(reports, complete=show_all)
     if format == "sarif":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -38,8 +40,14 @@ class OneOf(_TextType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The text; of semantics, the name that `torch` stands for here, which is what reports show."""
         found = super().convert(value, param, ctx)
-        if self._kind != "semantics":
+        if self._kind == "operator":
+            return _operator_of(found)
+        if self._kind not in ("semantics", "source", "explored"):
             return found
+        if _VERSION.match(found) and not os.path.exists(found):
+            found = _taken(found, f"torch-{found}")
+        if self._kind != "semantics":
+            return _live_with_package(found, param, ctx) if self._kind == "source" and ctx is not None else found
         from dispatchlab.model.profile import resolved_semantics
 
         return resolved_semantics(found)
@@ -52,6 +60,75 @@ class OneOf(_TextType):
         if self._kind in ("scenario", "source", "explored") and not values:
             return [CompletionItem(incomplete, type="file")]
         return [CompletionItem(value) for value in values]
+
+
+_VERSION = re.compile(r"\d+\.\d+$")
+_PACKAGES = "dispatchlab.packages"
+_WITH_PACKAGES = ("source", "sources", "registry", "before", "after")
+LIVE = "live"
+"""As in sources/find_sources.py, which costs start-up."""
+
+
+def packages_named(context: click.Context) -> Mapping[str, tuple[str, ...]]:
+    """The packages that stand where a source does, by the names of their parameters; the source is `live` then."""
+    found: dict[str, tuple[str, ...]] = context.meta.setdefault(_PACKAGES, {})
+    return found
+
+
+def reach_checkout(context: click.Context) -> None:
+    """Let what is imported until the command ends be found in the checkout around this folder, after all else."""
+    from pathlib import Path
+
+    from dispatchlab.adopt.checkout import reachable
+
+    context.with_resource(reachable(Path.cwd()))
+
+
+def _live_with_package(text: str, param: click.Parameter | None, context: click.Context) -> str:
+    """`live` in place of the name of a package that can be found, which is imported into it; else the text itself."""
+    parts = text.split(".")
+    if (
+        param is None
+        or param.name not in _WITH_PACKAGES
+        or text == LIVE
+        or not all(map(str.isidentifier, parts))
+        or os.path.isfile(text)
+    ):
+        return text
+    from importlib.util import find_spec
+
+    reach_checkout(context)
+    try:
+        spec = find_spec(parts[0])  # which imports nothing
+    except (ImportError, ValueError):
+        return text
+    if spec is None or (spec.origin is None and len(parts) == 1):  # a folder without code is no package
+        return text
+    named = packages_named(context)
+    assert isinstance(named, dict)
+    named[param.name or ""] = (*named.get(param.name or "", ()), text)
+    return LIVE
+
+
+def _operator_of(text: str) -> str:
+    """The operator that a path of Python names, `torch.add` or `torch.ops.aten.add.Tensor`; else the text itself."""
+    if "::" in text or not text.startswith("torch."):
+        return text
+    if found := re.fullmatch(r"torch\.ops\.(\w+)\.(\w+)(?:\.(\w+))?", text):
+        overload = "" if found[3] in (None, "default") else f".{found[3]}"
+        return _taken(text, f"{found[1]}::{found[2]}{overload}")
+    if found := re.fullmatch(r"torch\.(?:Tensor\.|nn\.functional\.)?(\w+)", text):
+        return _taken(text, f"aten::{found[1]}")
+    if found := re.fullmatch(r"torch\.(fft|linalg|special)\.(\w+)", text):
+        return _taken(text, f"aten::{found[1]}_{found[2].removeprefix(f'{found[1]}_')}")
+    return text
+
+
+def _taken(text: str, name: str) -> str:
+    from dispatchlab.commands.output import note
+
+    note(f"note: {text} is taken as {name}")
+    return name
 
 
 OPERATOR = OneOf("operator", "operator")
@@ -84,8 +161,7 @@ FORMATS = click.Choice(["rich", "text", "json"])
 VIEW_FORMATS = click.Choice(["rich", "text", "json", "markdown"])
 """The formats of a result that is made of blocks. See views/blocks.py."""
 FORMAT_HELP = "Output format. Default: rich on a terminal, text anywhere else."
-IMPORT_HELP = "Import MODULE into the live PyTorch first, for what it registers; may be repeated."
-LIVE_IMPORT_HELP = "Import MODULE first, for what it registers; needs `live`. May be repeated."
+IMPORT_HELP = "Import MODULE into the installed PyTorch first, for what it registers; may be repeated."
 
 
 class NoEffectError(DispatchLabError):
@@ -198,10 +274,10 @@ def engine_option(help: str, *, default: str | None = "lab") -> Callable[[_Comma
 
 
 def import_option(help: str = IMPORT_HELP) -> Callable[[_Command], _Command]:
-    """`--import`, may be repeated, and `--import-timeout`."""
+    """`--import` or `--package`, may be repeated, and `--import-timeout`."""
 
     def decorate(command: _Command) -> _Command:
-        return click.option("--import", "imports", metavar="MODULE", multiple=True, help=help)(
+        return click.option("--package", "--import", "imports", metavar="MODULE", multiple=True, help=help)(
             import_timeout_option(command)
         )
 

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from io import StringIO, TextIOWrapper
+from threading import Event, Thread
+from time import monotonic
 from typing import IO, TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias
 
 import click
@@ -34,6 +36,7 @@ NO_PAGER: Final = "dispatchlab.no_pager"
 
 _FIRST_LINE_S: Final = 5.0
 _LINE_S: Final = 10.0
+_STAGE_S: Final = 1.0
 
 _display: Display | None = None  # what shows progress, and is cleared before anything else is written
 
@@ -152,12 +155,44 @@ def progress_display(asked: bool | None) -> Display:  # noqa: FBT001  the value 
 
 
 @contextmanager
+def working(what: str, text: str, *, asked: bool | None = None) -> Iterator[Callable[[str], None]]:
+    """Show what is being done and for how long, while it is done and counts nothing.
+
+    Args:
+        what: what it is done with.
+        text: what is being done.
+        asked: the value of `--progress/--no-progress`.
+
+    Returns:
+        A function that is called with what is being done from then on.
+    """
+    began, ended, stage = monotonic(), Event(), [text]
+
+    def show_stage() -> None:
+        while True:
+            elapsed = monotonic() - began
+            display.stage(what, stage[0] if elapsed < _FIRST_LINE_S else f"{stage[0]}, {elapsed:,.0f} s")
+            if ended.wait(_STAGE_S):
+                return
+
+    with progress_display(asked) as display:
+        thread = Thread(target=show_stage, daemon=True)
+        thread.start()
+        try:
+            yield lambda text: stage.__setitem__(0, text)
+        finally:
+            ended.set()
+            thread.join()
+
+
+@contextmanager
 def reading(sources: Sequence[str], imports: Sequence[str]) -> Iterator[None]:
-    """Show on a terminal that the running PyTorch is read, which takes seconds; nothing for other sources."""
-    with progress_display(None) as display:
-        if "live" in sources:
-            packages = f", importing {' and '.join(imports)}" if imports else ""
-            display.stage("live", f"starting PyTorch{packages} and reading its registry")
+    """Show that the running PyTorch is read, which takes seconds; nothing for other sources."""
+    if "live" not in sources:
+        yield
+        return
+    packages = f", importing {' and '.join(imports)}" if imports else ""
+    with working("live", f"starting PyTorch{packages} and reading its registry"):
         yield
 
 

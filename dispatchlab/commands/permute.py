@@ -87,8 +87,8 @@ class PictureFormatError(DispatchLabError):
     default="auto",
     show_default=True,
     help="auto: prove by the strongest reduction that applies. graph: visit every state once, with no reduction. "
-    "orders: run all n! times n! orders of registration and release. sample: take random walks, where the state graph "
-    "is too large.",
+    "orders: run all n! times n! orders of registration and then release, which proves something of these alone. "
+    "sample: take random walks, where the state graph is too large.",
 )
 @click.option("--samples", metavar="N", type=click.IntRange(min=1), help="With --walk sample: take N random walks.")
 @click.option("--seed", metavar="N", type=SEED, default=0, show_default=True, help="Random seed.")

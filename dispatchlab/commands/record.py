@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from dispatchlab.commands.options import JOBS, force_option, import_timeout_option, refuse
-from dispatchlab.commands.output import exit_with, note, out, save
+from dispatchlab.commands.options import JOBS, force_option, import_timeout_option, progress_option, refuse
+from dispatchlab.commands.output import exit_with, note, out, save, working
 
 if TYPE_CHECKING:
     from dispatchlab.pytorch.recording.record_package import PackageRecord
@@ -18,7 +18,9 @@ _FEW, _MANY = 3, 20
 
 @click.command()
 @click.argument("packages", metavar="PACKAGE...", nargs=-1)
-@click.option("-o", "--output", "file", metavar="FILE", type=click.Path(), help="The file to write.")
+@click.option(
+    "-o", "--output", "file", metavar="FILE", type=click.Path(), help="The file to write. Default: print the record."
+)
 @force_option
 @click.option("--all", "everything", is_flag=True, help="Record everything that is registered, as a registry file.")
 @click.option(
@@ -44,6 +46,7 @@ _FEW, _MANY = 3, 20
 )
 @click.option("--jobs", metavar="N", type=JOBS, help="Import in N orders at once. Default: one for each core.")
 @import_timeout_option
+@progress_option
 @click.pass_context
 def record(
     context: click.Context,
@@ -58,11 +61,13 @@ def record(
     once: bool,
     orders: int | None,
     jobs: int | None,
+    progress: bool | None,
 ) -> None:
     """Record what importing packages registers, as a scenario that names the true call site of each registration.
 
-    Imports the packages in this order, in a new process. Leaves out the registrations that PyTorch makes for itself
-    meanwhile. With --all, writes the whole registry of the running PyTorch after these imports.
+    Prints the record when no file is named with -o. Imports the packages in this order, in a new process. Leaves out
+    the registrations that PyTorch makes for itself meanwhile. With --all, writes the whole registry of the running
+    PyTorch after these imports.
 
     Then imports them, and the modules that register, in every other order in which that is possible, each in a process
     of its own, and compares what is there afterwards: dumps, tables, the functions that are registered with all values
@@ -75,6 +80,7 @@ def record(
 
     \b
     Examples:
+      dispatchlab record my_package
       dispatchlab record my_package -o my_package.yaml
       dispatchlab permute my_package.yaml --engine torch
       dispatchlab record --check my_package.yaml
@@ -86,12 +92,11 @@ def record(
             ("file", "force", "everything", "once", "orders", "jobs"),
             "has no effect with --check, which writes nothing: leave it out",
         )
-        _check(checked, packages, format)
+        _check(checked, packages, format, progress=progress)
         return
     refuse(context, ("format",), "is for --check: leave it out")
-    if file is None:
-        note("no file was named: name the one to write with -o FILE, or the one to compare with by --check FILE")
-        exit_with(2)
+    if file is None and not everything:
+        refuse(context, ("force",), "is for the file of -o, and none is written: leave it out")
     if once:
         refuse(
             context,
@@ -100,7 +105,10 @@ def record(
         )
     if everything:
         refuse(context, ("once", "orders", "jobs"), "has no effect with --all, which imports once: leave it out")
-        _record_registry(packages, file, force=force)
+        if file is None:
+            note("no file was named: name the one to write with -o FILE")
+            exit_with(2)
+        _record_registry(packages, file, force=force, progress=progress)
         return
     if not packages:
         note("no package was named: name packages to import, or use --all for everything that is registered")
@@ -108,18 +116,27 @@ def record(
     from dispatchlab.files.file_kinds import FileKind, check_output
     from dispatchlab.sources.recorded_packages import MOST_ORDERS, recorded_packages
 
-    check_output(file, FileKind.SCENARIO, force=force)
-    found = recorded_packages(packages, once=once, most=orders or MOST_ORDERS, jobs=jobs)
-    save(file, found.text, FileKind.SCENARIO, force=force)
+    if file is not None:
+        check_output(file, FileKind.SCENARIO, force=force)
+    others = "" if once else ", in this order and in others"
+    with working("live", f"starting PyTorch and importing {' and '.join(packages)}{others}", asked=progress):
+        found = recorded_packages(packages, once=once, most=orders or MOST_ORDERS, jobs=jobs)
+    if file is None:
+        out(found.text)
+    else:
+        save(file, found.text, FileKind.SCENARIO, force=force)
     for line in _summary(found):
-        note(f"{file}: {line}")
+        note(f"{file or ', '.join(packages)}: {line}")
 
 
-def _check(file: str, packages: tuple[str, ...], format: Literal["text", "json"] | None) -> None:
+def _check(
+    file: str, packages: tuple[str, ...], format: Literal["text", "json"] | None, *, progress: bool | None
+) -> None:
     from dispatchlab.questions.record.blocks import check_view
     from dispatchlab.questions.record.check_record import check_record
 
-    found = check_record(file, packages)
+    with working("live", f"starting PyTorch and importing what {file} names", asked=progress):
+        found = check_record(file, packages)
     for each in found.unreadable:
         note(f"{file}: left out: {each}")
     view = check_view(found)
@@ -127,14 +144,16 @@ def _check(file: str, packages: tuple[str, ...], format: Literal["text", "json"]
     exit_with(found.exit_code)
 
 
-def _record_registry(packages: tuple[str, ...], file: str, *, force: bool) -> None:
+def _record_registry(packages: tuple[str, ...], file: str, *, force: bool, progress: bool | None) -> None:
     from dispatchlab.files.file_kinds import FileKind, check_output
     from dispatchlab.model.python_layer import REGISTRY_NAMED
     from dispatchlab.pytorch.registry import live_registry
     from dispatchlab.records.file import registry_bytes
 
     check_output(file, FileKind.REGISTRY, force=force)
-    registry = live_registry(packages, python=True)
+    importing = "".join(f", importing {name}" for name in packages)
+    with working("live", f"starting PyTorch{importing} and reading its registries", asked=progress):
+        registry = live_registry(packages, python=True)
     for each in registry.unreadable:
         note(each)
     content = registry_bytes(registry)

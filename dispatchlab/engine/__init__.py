@@ -28,6 +28,5 @@
 - `footprint`: what each refresh of slots reads;
 - `dependences`: what each part of an operator's state depends on;
 - `lab_engine`: `LabEngine`, the engine as the explorer uses it;
-- `lab_space`: its states as values, and why two of them differ;
-- `coded_states`: states as integers, and transitions computed once for all states that agree on what they read.
+- `lab_space`: its states as values, and why two of them differ.
 """

@@ -9,7 +9,7 @@ from dispatchlab.model.schema import FunctionSchema
 # Note [The order of overloads]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 # `torch.ops.ns.name(...)` tries the overloads of the name in the order in which they were defined; one that is released
-# and defined again comes last. Where two overloads have no call in common, nobody can tell which comes first. So an
+# and defined again comes last. Where two overloads have no call in common, no call shows which comes first. So an
 # operator's entry does not have the list, it has the overloads that come before it and compete with it for a call:
 # states are equal where all calls go to the same overloads. Nothing is lost by that, for what comes later comes after
 # all others, and what leaves takes nothing along but its own place.

@@ -26,6 +26,7 @@ from dispatchlab.engine.listeners import Listener, Listeners, Named
 from dispatchlab.engine.lowering import LoweredRegistration, lower, register
 from dispatchlab.engine.operator_entry import OperatorEntry
 from dispatchlab.engine.primitives import RegisterDef, RegisterImpl, couple_overloads
+from dispatchlab.engine.refusals import is_refusal
 from dispatchlab.engine.semantics import SEMANTICS, Semantics, semantics_named
 from dispatchlab.engine.state import FALLBACKS, State, StateVariable, Transaction
 from dispatchlab.errors import DispatchLabError, ErrorKind, RegistrationError, no_operator
@@ -76,11 +77,11 @@ def _load(semantics: Semantics, fallbacks: Sequence[Fallback]) -> State:
 
 # Note [Releases that come at a bad time]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# A handle that nobody holds any more is released by the garbage collector, which runs whenever Python allocates. In a
+# A handle without a reference is released by the garbage collector, which runs whenever Python allocates. In a
 # registration of the same thread the (re-entrant) lock would let it in to change the state under its feet; in any other
-# place waiting for the lock can be a deadlock, for nobody knows which locks the interrupted code holds. So such a
-# release is queued, and whoever can have the lock without waiting runs the queue. No release stays behind: whoever
-# leaves the lock looks at the queue afterwards, and whoever queues does too.
+# place waiting for the lock can be a deadlock, for it is not known which locks the interrupted code holds. So such a
+# release is queued, and a thread that can have the lock without waiting runs the queue. No release stays behind:
+# a thread that leaves the lock looks at the queue afterwards, and a thread that queues does too.
 # Registrations from a listener come after the state has changed and are therefore let in.
 
 # Note [Interrupts]
@@ -237,14 +238,14 @@ class Dispatcher:
             for text in overridden:
                 site = call_site()
                 warnings.warn_explicit(text, OverrideWarning, site.file, site.line)
-        except RegistrationError:
+        except BaseException as error:
+            if not isinstance(error, RegistrationError) or not is_refusal(error):
+                handle.release()
+                raise
             # What semantics leave of one that is refused is not to be released: the reference goes before the handle.
             self._held.pop(made, None)
             del reference
             handle.settle()
-            raise
-        except BaseException:
-            handle.release()
             raise
         finally:
             if self._postponed:
@@ -292,7 +293,7 @@ class Dispatcher:
         self._settle()
 
     def _settle(self) -> None:
-        """Run the releases that wait, unless somebody else is going to."""
+        """Run the releases that wait, unless another thread is going to."""
         # See Note [Releases that come at a bad time] and Note [Interrupts]
         while self._postponed:
             held: list[bool] = []
@@ -332,8 +333,8 @@ class Dispatcher:
             overridden = self._overridden(made, transaction)
             come = self._schemas(transaction, come=True)
             self._commit(transaction)
-        except RegistrationError:
-            if not self.semantics.refusal_leaves_traces:
+        except RegistrationError as error:
+            if not self.semantics.refusal_leaves_traces or not is_refusal(error):
                 self._uncouple(made)
             else:
                 come = self._schemas(transaction, come=True)

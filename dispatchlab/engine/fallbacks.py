@@ -6,7 +6,7 @@
 # for AutogradPrivateUse1, and since 2.10 PyTorch ships one there; so that key accepts another (`registerFallback` in
 # Dispatcher.cpp). It keeps no list: the newest is the row, those before it are forgotten, and releasing any of them
 # empties the row, whichever fallback is there; PyTorch's own does not return. So the row depends on the whole
-# history of the key. A release does this once for each registration, and whoever asks whether one is in force must find
+# history of the key. A release does this once for each registration, and a question whether one is in force must find
 # it though the row has another: `replacing` has them all. They are a set: how they came about shows in the row alone.
 #
 # `strict` knows which are builtin: one other fallback may stand over a builtin one, which comes back with its release.
@@ -110,7 +110,7 @@ class Fallbacks:
         return Fallbacks(left, builtin=self.builtin, replacing=replacing)
 
     def shipped(self) -> Fallbacks:
-        """The same, as builtin ones: nobody releases them."""
+        """The same, as builtin ones: they are never released."""
         return Fallbacks(self._by_slot, builtin=MappingProxyType(self._by_slot))
 
 

@@ -21,14 +21,14 @@ from dispatchlab.engine.semantics import Semantics
 # read in one of them, it reads the same and gives the same in the other. That is all that is needed to carry what was
 # seen in a small state over to a large one, and it needs no knowledge of the precedence. Keys are read in two ways:
 # whether there are kernels (bits of `present`), and which one is newest. The fallbacks are read last. What is checked
-# of them on every call is that nobody asked for the fallback of a slot that a kernel had taken, and that what was
+# of them on every call is that no run asked for the fallback of a slot that a kernel had taken, and that what was
 # asked for was put into the slots unchanged: so a fallback can change its own slot only, and whether a kernel takes
 # that slot does not depend on fallbacks. A semantics that looks at fallbacks first fails this check, and says so in
 # `strays`.
 
 
 class _Bits(int):
-    """A set of bits that notes which of them are looked at; whoever does not mask it looks at all."""
+    """A set of bits that notes which of them are looked at; code that does not mask it looks at all."""
 
     reads: list[int]
 

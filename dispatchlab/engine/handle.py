@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from types import TracebackType
-from typing import Self
+from typing import NoReturn, Self
 
 
 class RegistrationHandle:
@@ -18,10 +17,10 @@ class RegistrationHandle:
     <RegistrationHandle released claim test (a.cpp:1)>
 
     Args:
-        undo: releases the registration, and does nothing when that is done: several threads may call it, and whoever
+        undo: releases the registration, and does nothing when that is done: several threads may call it, and one that
             was interrupted calls it again.
         what: what was registered, for `repr`.
-        forget: the same for a handle that nobody holds any more; it must not wait for anybody. `undo` when left out.
+        forget: the same for a handle without a reference; it must not wait for another thread. `undo` when left out.
         home: the handles among which it is while the registration is in force.
     """
 
@@ -55,14 +54,14 @@ class RegistrationHandle:
             self.settle()
 
     def forget(self) -> None:
-        """Undo it without waiting: now, or as soon as whoever is changing the dispatcher is done."""
+        """Undo it without waiting: now, or as soon as the thread that changes the dispatcher is done."""
         undo = self._undo
         if undo is not None:
             (self._forget or undo)()
             self.settle()
 
     def settle(self) -> None:
-        """Note that the registration is gone; for whoever takes it out."""
+        """Note that the registration is gone; for the code that takes it out."""
         self._undo = None
         home = self._home
         if home is not None:
@@ -72,17 +71,26 @@ class RegistrationHandle:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.release()
 
     def __del__(self, *, _ending: Callable[[], bool] = sys.is_finalizing) -> None:
-        if self._undo is not None and not _ending():  # else the dispatcher goes too, and half of the modules are gone
+        if (
+            getattr(self, "_undo", None) is not None and not _ending()
+        ):  # else the dispatcher goes too, and half of the modules are gone
             self.forget()
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise not_copied(self)
 
     def __repr__(self) -> str:
         return f"<RegistrationHandle {'released' if self.is_released else 'of'} {self._what}>"
+
+
+def not_copied(owner: object) -> TypeError:
+    """Refuse to copy or pickle what holds registrations: the end of a second owner would release the first's."""
+    name = type(owner).__name__
+    return TypeError(f"cannot copy or pickle a {name}: it owns its registrations; hand the {name} itself on")
 
 
 def release_all(handles: Iterable[RegistrationHandle]) -> None:

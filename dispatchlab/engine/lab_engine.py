@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from dispatchlab.engine.coded_states import suited_to_a_walk
 from dispatchlab.engine.dispatcher import Dispatcher
-from dispatchlab.engine.lab_space import LabSpace, States
+from dispatchlab.engine.lab_space import LabSpace
 from dispatchlab.engine.semantics import Semantics, semantics_named
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
@@ -51,6 +50,6 @@ class LabEngine:
         """A fresh dispatcher, as scenarios find it."""
         yield Dispatcher.for_scenario(self._semantics)
 
-    def space(self, registrations: Sequence[Registration], operators: Sequence[OperatorName], /) -> States:
-        """The states that these registrations can reach; as integers where a walk through them is long."""
-        return suited_to_a_walk(LabSpace(registrations, operators, self._semantics))
+    def space(self, registrations: Sequence[Registration], operators: Sequence[OperatorName], /) -> LabSpace:
+        """The states that these registrations can reach."""
+        return LabSpace(registrations, operators, self._semantics)

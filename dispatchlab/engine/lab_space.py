@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any, Protocol
 
 from dispatchlab.engine import lowering
 from dispatchlab.engine.dependences import deciders, dependences, values
@@ -28,28 +27,6 @@ from dispatchlab.model.registration import Block, Claim, Def, Fallback, Impl, Na
 from dispatchlab.model.schema import FunctionSchema, clone_with_name
 from dispatchlab.model.slot_set import KEY_BIT, KEY_OF_BIT, keys_of
 from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
-
-
-class States(Protocol):
-    """The states of the lab engine, whatever a state is."""
-
-    def empty(self) -> Any:
-        """The state in which nothing is registered but what the semantics brings along."""
-
-    def register(self, state: Any, index: int, /) -> tuple[Any, Refusal | None]:
-        """The state after registering `index`, and how it was refused if it was."""
-
-    def release(self, state: Any, index: int, /) -> Any:
-        """The state after releasing `index`."""
-
-    def observe(self, state: Any, /) -> tuple[Snapshot, ...]:
-        """What can be seen of the observed operators."""
-
-    def violations(self, state: Any, /) -> tuple[Violation, ...]:
-        """The invariants that do not hold for the observed operators."""
-
-    def why(self, expected: Any, actual: Any, /) -> tuple[str, ...]:
-        """Why two states of the same registrations differ."""
 
 
 class LabSpace:
@@ -77,16 +54,6 @@ class LabSpace:
 
     def __repr__(self) -> str:
         return f"<LabSpace {self._semantics.name} of {len(self._registrations)} registrations>"
-
-    @property
-    def semantics(self) -> Semantics:
-        """Which dispatcher."""
-        return self._semantics
-
-    @property
-    def operators(self) -> tuple[OperatorName, ...]:
-        """What is observed."""
-        return self._operators
 
     @property
     def lowered(self) -> tuple[LoweredRegistration, ...]:
@@ -152,10 +119,6 @@ class LabSpace:
         """Every variable that was read or written so far."""
         return frozenset(self._touched)
 
-    def recorded(self) -> set[StateVariable]:
-        """Collects what is read and written; a part that is `restricted` collects in the same set."""
-        return self._touched
-
     def remember(self, touched: frozenset[StateVariable], /) -> None:
         """Count variables as touched, as an earlier run of the same walk has found them."""
         self._touched |= touched
@@ -184,12 +147,9 @@ class LabSpace:
         part._operators = tuple(operators)
         return part
 
-    def observed_variables(self) -> tuple[StateVariable, ...]:
-        """The variables that a look reads; what Python keeps for an operator counts as a part of the operator."""
-        return (FALLBACKS, *map(str, self._operators))
-
     def _look(self) -> None:
-        self._touched.update(self.observed_variables())
+        # What Python keeps for an operator counts as a part of the operator.
+        self._touched.update((FALLBACKS, *map(str, self._operators)))
 
 
 class LabState:

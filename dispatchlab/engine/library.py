@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from types import TracebackType
-from typing import Self
+from typing import NoReturn, Self
 
 from dispatchlab.engine.dispatcher import Dispatcher, register_lowered
-from dispatchlab.engine.handle import RegistrationHandle, forget_all, release_all
+from dispatchlab.engine.handle import RegistrationHandle, forget_all, not_copied, release_all
 from dispatchlab.engine.kernel import KernelFunction, KernelLike, call_site, choice, kernel_function, key_named, unboxed
 from dispatchlab.engine.lowering import LoweredRegistration, lower, lower_inside
-from dispatchlab.engine.refusals import unparsed_key
+from dispatchlab.engine.refusals import is_refusal, unparsed_key
 from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
@@ -38,7 +37,7 @@ class Registrations:
     @property
     def handles(self) -> tuple[RegistrationHandle, ...]:
         """The handles of what is in force, in the order in which it was registered."""
-        return tuple(self._handles)
+        return (*self._handles,)  # `tuple` grows while it iterates, and what is collected then changes the dict
 
     def _hold(self, made: LoweredRegistration, what: str) -> RegistrationHandle:
         return register_lowered(self._dispatcher, made, what, home=self._handles)
@@ -58,12 +57,11 @@ class Registrations:
         try:
             for one in made.primitives:
                 parts.append(register_lowered(self._dispatcher, LoweredRegistration([one]), what))
-        except RegistrationError:
-            if not parts:
+        except BaseException as error:
+            if not isinstance(error, RegistrationError) or not is_refusal(error):
+                whole.release()
+            elif not parts:
                 whole.settle()
-            raise
-        except BaseException:
-            whole.release()
             raise
         return whole
 
@@ -74,14 +72,15 @@ class Registrations:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.release()
 
     def __del__(self, *, _ending: Callable[[], bool] = sys.is_finalizing) -> None:
         if not _ending():  # else the dispatcher goes too, and half of the modules are gone
-            forget_all(self.handles)
+            forget_all(getattr(self, "_handles", {}).copy())
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise not_copied(self)
 
 
 def debug_of_caller(debug: str | None) -> str:

@@ -90,7 +90,7 @@ class LoweredRegistration:
                         variables.update(primitive.rivals.calls)
                 case _:
                     pass
-        # Whoever looks at an operator sees what Python keeps for it, too.
+        # A look at an operator sees what Python keeps for it, too.
         return frozenset({*variables, *(each.operator for each in variables if isinstance(each, PythonVariable))})
 
 
@@ -105,8 +105,8 @@ def register(semantics: Semantics, state: Transaction, lowered: LoweredRegistrat
         for primitive in lowered.primitives:
             primitive.register(semantics, state)
             done += 1
-    except RegistrationError:
-        if lowered.is_block and semantics.refusal_leaves_traces:
+    except RegistrationError as error:
+        if lowered.is_block and semantics.refusal_leaves_traces and refusals.is_refusal(error):
             for primitive in lowered.primitives[:done]:
                 primitive.release(semantics, state)
         raise
@@ -152,6 +152,8 @@ def _guarded(
     try:
         return make(registration, semantics)
     except RegistrationError as error:
+        if not refusals.is_refusal(error):
+            raise
         return (Refused(error),)
 
 

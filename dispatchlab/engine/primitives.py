@@ -31,7 +31,7 @@ from dispatchlab.model.slot_set import CATCH_ALL_BIT, KEY_BIT
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~
 # PyTorch writes before it has checked everything: a def makes the operator's entry and may then be refused, a kernel's
 # signature is stored and the kernel then refused for its schema. The primitives below write in upstream's order, into a
-# transaction. Whoever ran them drops the transaction when a registration is refused, so that no trace is left, or
+# transaction. Their caller drops the transaction when a registration is refused, so that no trace is left, or
 # keeps it under semantics with `refusal_leaves_traces`.
 
 
@@ -323,7 +323,7 @@ def _agrees(entry: OperatorEntry, signature: str, symint: bool) -> bool:  # noqa
 
 
 def _other_signature(entry: OperatorEntry, held: HeldSignature, semantics: Semantics, *, symint: bool) -> HeldSignature:
-    """The kernel to blame for a mismatch: the first in the order of a dump, whoever came first."""
+    """The kernel to blame for a mismatch: the first in the order of a dump, not the first that came."""
     for kernel in _in_dump_order(entry, semantics):
         signature = kernel.kernel.signature
         if signature not in (None, held.signature) and kernel.kernel.symint is symint:

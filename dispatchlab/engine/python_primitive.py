@@ -15,7 +15,7 @@ from dispatchlab.model.registration import PythonImpl
 
 
 class _Member(NamedTuple):
-    """What stands in a set, whoever added it first."""
+    """What stands in a set, whichever registration added it first."""
 
     by_object: bool
     debug: str = "in the set"

@@ -18,6 +18,20 @@ if TYPE_CHECKING:
 MAX_ARGUMENTS = 64
 
 
+def is_refusal(error: RegistrationError) -> bool:
+    """Whether the dispatcher refused what is under way, to be asked where the error is caught.
+
+    A signal handler may raise a RegistrationError, too: its own, or one of a registration that it made. Then what is
+    under way was interrupted, and there is a frame of the handler between it and the error.
+    """
+    trace = error.__traceback__
+    while trace is not None:
+        if not trace.tb_frame.f_globals.get("__name__", "").startswith("dispatchlab."):
+            return False
+        trace = trace.tb_next
+    return True
+
+
 def key_text(key: DispatchKey | None) -> str:
     """A key for people, `(no key)` when there is none."""
     return str(key) if key is not None else "(no key)"

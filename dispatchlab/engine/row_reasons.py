@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import NamedTuple
 
 from dispatchlab.engine.fallbacks import Fallbacks
 from dispatchlab.engine.introspection import fallbacks_in, fallthroughs_without_row, operator_in, rows, schema_text
@@ -85,20 +84,6 @@ def _source(entry: RegisteredKernel, reason: Provenance) -> str:
     return key_text(entry.key)
 
 
-class _Registered(NamedTuple):
-    direct: frozenset[DispatchKey | None]
-    fallback: frozenset[DispatchKey]
-    fallthrough: frozenset[DispatchKey]
-
-
-def _registered(entry: OperatorEntry, fallbacks: Fallbacks) -> _Registered:
-    return _Registered(
-        frozenset(KEY_OF_BIT[bit] for bit in entry.kernels),
-        _keys_in(fallbacks.slots),
-        _keys_in(fallbacks.fallthrough_slots),
-    )
-
-
 @lru_cache(maxsize=256)
 def _keys_in(slots: int) -> frozenset[DispatchKey]:
     return frozenset(keys_of(slots))
@@ -106,8 +91,9 @@ def _keys_in(slots: int) -> frozenset[DispatchKey]:
 
 def candidates(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics, key: DispatchKey) -> list[Candidate]:
     """What could fill a slot, in the order of the precedence."""
-    found = _registered(entry, fallbacks)
-    return list(semantics.precedence.plain(key, found.direct, found.fallback, found.fallthrough))
+    direct = frozenset(KEY_OF_BIT[bit] for bit in entry.kernels)
+    falling = _keys_in(fallbacks.slots), _keys_in(fallbacks.fallthrough_slots)
+    return list(semantics.precedence.plain(key, direct, *falling))
 
 
 def _beaten(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics, key: DispatchKey) -> Iterator[Beaten]:

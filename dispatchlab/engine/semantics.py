@@ -83,7 +83,7 @@ class Semantics:
         signature_life: see `SignatureLife`.
         refusal_leaves_traces: what a refused registration had already written stays, see Note [Traces of a refusal].
         tags_outlive_def: the tags of a def stay when it goes.
-        fallback_without_slot: a fallback at a functionality key such as `Dense` is accepted, and serves nobody.
+        fallback_without_slot: a fallback at a functionality key such as `Dense` is accepted, and serves no operator.
         replaceable_fallbacks: the keys where a fallback replaces the builtin one, see Note [Fallbacks that replace].
         replaced_fallback_returns: releasing such a fallback brings the builtin one back, and a second one is refused;
             else every fallback replaces the one before, and every release empties the key.
@@ -263,12 +263,8 @@ def _pr35061() -> Semantics:
         signature_life=SignatureLife.NEVER,
         several_defs=True,
         schema_2020=True,
-        builtin_fallbacks=_builtin_fallbacks(),
+        builtin_fallbacks=fallbacks_of(bundled_profile(bundled_profiles()[-1])),
     )
-
-
-def _builtin_fallbacks() -> tuple[Fallback, ...]:
-    return fallbacks_of(bundled_profile(bundled_profiles()[-1]))
 
 
 @cache

@@ -33,7 +33,7 @@ from dispatchlab.model.torch_library_rules import TorchLibraryRules
 # - When `custom_op` has made the operator, what is called for it by name goes to the object that it returned, as the
 #   methods of that do: a fake, a backward or a rule takes the place of the one that is there, and kernels for a new
 #   device go into the library of the custom_op. Nothing of it is the caller's, whose release takes back nothing.
-# - A second `custom_op` of the same name destroys the library of the first, whoever holds it, before it defines
+# - A second `custom_op` of the same name destroys the library of the first, whatever holds it, before it defines
 #   anything. When it is refused afterwards, the first one is gone all the same, and its object stays: calls by name
 #   find it, and its library takes nothing more.
 # - Fakes are a list: the newest is in force, and each goes with its own library, whether the operator is there or not.
@@ -319,7 +319,7 @@ class _RegisterTorchDispatch(TorchLibraryPrimitive):
 
 
 class _Part(TorchLibraryPrimitive):
-    """A call on the object that `custom_op` returned, by whoever called that; its kernels are in the content."""
+    """A call on the object that `custom_op` returned, by the caller of that; its kernels are in the content."""
 
     __slots__ = ("_made",)
 
@@ -399,7 +399,7 @@ class _Plain(TorchLibraryPrimitive):
     """Kernels by `Library.impl`."""
 
     def register(self, semantics: Semantics, state: Transaction) -> None:
-        """With the library of the call, whoever has made the operator."""
+        """With the library of the call, whichever made the operator."""
         self._on_operator(semantics, state)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import ClassVar, Literal, TypeAlias
 
 from rich.text import Text
@@ -81,6 +82,7 @@ class Setting:
         semantics: the semantics that were asked for, for the check.
         imports: what the live engine has imported, for the check.
         engine_title: the engine, for a reader; the lab's is the name of its semantics.
+        save_below: the folder that files are saved in or below; None for anywhere.
     """
 
     runner: Callable[[Subject], Runner]
@@ -89,6 +91,7 @@ class Setting:
     semantics: str | None = None
     imports: tuple[str, ...] = ()
     engine_title: str = ""
+    save_below: str | None = None
 
 
 class ExplorerApp(App[None]):
@@ -139,7 +142,7 @@ class ExplorerApp(App[None]):
         self.ended_by: signal.Signals | None = None
 
     def _handle_exception(self, error: Exception) -> None:
-        """End with an error that nobody expected, for the command to report; textual would exit with 1, a verdict."""
+        """End with an unexpected error, for the command to report; textual would exit with 1, a verdict."""
         if self.is_headless:  # a test
             super()._handle_exception(error)
             return
@@ -365,10 +368,14 @@ class ExplorerApp(App[None]):
         """Save the sequence as a scenario.
 
         Raises:
+            SessionError: it is outside of the folder that a page saves in.
             OverwriteError: the file holds something else than a scenario that was written.
             WriteError: it cannot be written.
             UnwritableError: a registration cannot be written.
         """
+        below = self._setting.save_below
+        if below is not None and not Path(path).resolve().is_relative_to(Path(below).resolve()):
+            raise SessionError(f"a page saves in {below} and below it alone: name a file there")
         check_output(path, FileKind.SCENARIO, force=False)
         text, _ = saved_scenario(self.subject, self.session.sequence, path=path)
         write_file(path, marked(text, FileKind.SCENARIO, path))
@@ -547,7 +554,8 @@ class ExplorerApp(App[None]):
             try:
                 moments = [self._runner.at(sequence[: self._step]) for sequence in (expected, actual)]
                 compared = Compared(self._step, *moments)
-                width = max(30, self.query_one("#check-text").content_size.width)
+                pane_width = self.query_one("#check-text").content_size.width
+                width = max(24, pane_width - 1)  # its scrollbar comes when the text is long
                 text.append_text(comparison_text(self.subject, counterexample, compared, width))
             except DispatchLabError as error:
                 text.append_text(plain(str(error), BAD))

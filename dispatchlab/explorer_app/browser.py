@@ -2,13 +2,16 @@
 
 # Note [Who may open the page]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# A page of the application can write files as its user can, so it is for the browser of this machine alone. The server
-# listens on the loopback address, and refuses requests that another site made: a page from elsewhere may ask a browser
-# to open a socket to this machine, but its `Origin` shows where it is from, and a name that was made to lead here shows
-# in `Host`.
+# A page of the application can write files as its user can, so it is for the browser that was given its address. The
+# server listens on the loopback address, where every user of the machine can ask; so the address has a token, which is
+# new each time. The browser that shows it gets a cookie, and nothing is answered without one of the two. A page from
+# elsewhere may ask a browser to open a socket to this machine, but its `Origin` shows where it is from, and a name that
+# was made to lead here shows in `Host`. No page may hold this one in a frame, and there are few at once.
 
 from __future__ import annotations
 
+import os
+import secrets
 import shlex
 import socket
 import sys
@@ -16,15 +19,20 @@ from asyncio import Task, create_task, open_connection, sleep
 from collections.abc import Awaitable, Callable, Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
+from threading import Timer
 
 from aiohttp import web
 from textual_serve.server import Server
 
 from dispatchlab.errors import DispatchLabError
+from dispatchlab.explorer_app.page_process import SERVER
 
 HOST = "127.0.0.1"
 
 _LOOK_EVERY_S = 0.02
+_MOST_PAGES = 8
+_END_S = 1.5
+"""How long pages that do not answer may hold the server up, once it was asked to end."""
 
 
 class PortError(DispatchLabError):
@@ -38,7 +46,7 @@ class PortError(DispatchLabError):
 
 
 def free_port(asked: int | None) -> int:
-    """A port that nobody listens on: the one that is asked for, or any.
+    """A port without a listener: the one that is asked for, or any.
 
     Raises:
         PortError: it cannot be used.
@@ -62,7 +70,8 @@ def serve(words: Sequence[str], *, port: int, ready: Callable[[str], None]) -> N
         port: where.
         ready: is called with the address as soon as the page can be opened.
     """
-    command = shlex.join((sys.executable, "-m", "dispatchlab", *words))
+    command = "exec " * (os.name == "posix") + shlex.join((sys.executable, "-m", "dispatchlab", *words))
+    os.environ[SERVER] = str(os.getpid())
     with as_file(files("dispatchlab.explorer_app").joinpath("page")) as page:
         _LocalServer(command, port=port, templates=page, ready=ready).serve()
 
@@ -74,13 +83,15 @@ class _LocalServer(Server):
         super().__init__(command, host=HOST, port=port, title="dispatchlab explore", templates_path=str(templates))
         self._ready = ready
         self._reporting: Task[None] | None = None
-        self._hosts = {f"{HOST}:{port}", f"localhost:{port}"}
+        self._host = f"{HOST}:{port}"
+        self._token, self._cookie = secrets.token_urlsafe(24), f"dispatchlab-{port}"
+        self._pages = 0
 
     def initialize_logging(self) -> None:
         """Leave logging as it is: standard output is for the address alone."""
 
     async def on_startup(self, app: web.Application) -> None:
-        """Report the address as soon as somebody listens there, which is after this."""
+        """Report the address as soon as a server listens there, which is after this."""
         self._reporting = create_task(self._report())
 
     async def _report(self) -> None:
@@ -92,7 +103,24 @@ class _LocalServer(Server):
             else:
                 writer.close()
                 break
-        self._ready(self.public_url)
+        self._ready(f"{self.public_url}/?token={self._token}")
+
+    def request_exit(self) -> None:
+        """End, whether browsers and applications answer or not."""
+        last = Timer(_END_S, os._exit, (0,))
+        last.daemon = True
+        last.start()
+        super().request_exit()
+
+    async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
+        """Run an application for a page, if there are not too many."""
+        if self._pages >= _MOST_PAGES:
+            raise web.HTTPServiceUnavailable(text=f"{_MOST_PAGES} pages are open: close one\n")
+        self._pages += 1
+        try:
+            return await super().handle_websocket(request)
+        finally:
+            self._pages -= 1
 
     async def _make_app(self) -> web.Application:
         app = await super()._make_app()
@@ -105,10 +133,16 @@ class _LocalServer(Server):
         async def refuse(
             request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
         ) -> web.StreamResponse:
-            origin = request.headers.get("Origin")
-            from_here = origin is None or origin.removeprefix("http://") in self._hosts
-            if request.host not in self._hosts or not from_here:
-                raise web.HTTPForbidden(text="this page is for the browser of this machine\n")
-            return await handler(request)
+            given = request.query.get("token") or request.cookies.get(self._cookie, "")
+            origin = request.headers.get("Origin", None if request.path == "/ws" else f"http://{self._host}")
+            is_theirs = secrets.compare_digest(given.encode(), self._token.encode())
+            if not is_theirs or request.host != self._host or origin != f"http://{self._host}":
+                raise web.HTTPForbidden(text="this page is for the browser that opens the address that was printed\n")
+            answer = await handler(request)
+            if not answer.prepared:
+                answer.set_cookie(self._cookie, self._token, httponly=True, samesite="Strict")
+                answer.headers["Content-Security-Policy"] = "frame-ancestors 'none'"
+                answer.headers["Referrer-Policy"] = "no-referrer"
+            return answer
 
         return refuse

@@ -1,6 +1,6 @@
 """The widgets of the application: lists that are toggled and dragged, and what stands beside them.
 
-A pane draws what it is handed and posts a message when somebody wants something; it never changes a session.
+A pane draws what it is handed and posts a message when its user wants something; it never changes a session.
 """
 
 from __future__ import annotations

@@ -19,6 +19,9 @@ REGISTRY_MEMBER = "dispatchlab-registry.json"
 BUNDLE_MEMBER = "dispatchlab-bundle.json"
 """The first member of a bundle of registries."""
 
+INPUTS_FORMAT = "dispatchlab-readiness-1"
+"""What the header of a file of captured inputs, which is one of safetensors, says first."""
+
 OLD_REGISTRY_MAGIC = b"\x89DLREG\r\n"
 """What the file of a registry began with before it was an archive."""
 
@@ -40,6 +43,8 @@ class FileKind(Enum):
     BUNDLE = "a bundle of registries", "name one of those that are bundled: dispatchlab dump OP --from torch-2.13"
     CHECKPOINT = "a checkpoint", "go on from it with the command that wrote it and --checkpoint {file}"
     BASELINE = "a baseline of lint", "give it as: dispatchlab lint --baseline {file}"
+    KNOWN_FAILURES = "a baseline of readiness", "give it as: dispatchlab readiness PACKAGE --baseline {file}"
+    INPUTS = "captured inputs", "give it as: dispatchlab readiness PACKAGE --inputs {file}"
     PROFILE = "a profile of a PyTorch", "use it with: dispatchlab permute SCENARIO --semantics {file}"
     GOLDEN = "a golden file", "pytest compares a scenario with it"
     CERTIFICATE = "a certificate, as JSON", "`dispatchlab certify` printed it"
@@ -128,6 +133,8 @@ def recognised(content: bytes) -> FileContent | None:
         return FileContent(FileKind.BUNDLE)
     if content.startswith(JOURNAL_MAGIC):
         return FileContent(FileKind.CHECKPOINT)
+    if content.startswith(f'{{"__metadata__": {{"format": "{INPUTS_FORMAT}",'.encode(), 8):
+        return FileContent(FileKind.INPUTS)
     text = content[:_HEAD].decode("utf-8", "replace").removeprefix("\ufeff").replace("\r\n", "\n")
     first = text.partition("\n")[0]
     if text.lstrip().startswith("{"):
@@ -159,6 +166,8 @@ def _json(text: str) -> FileContent | None:
     fields = set(re.findall(r'"(\$?\w+)":', text))
     if re.match(r'\{\s*"version": \d+,\s*"findings": \[', text):
         return FileContent(FileKind.BASELINE)
+    if re.match(r'\{\s*"version": \d+,\s*"failures": \[', text):
+        return FileContent(FileKind.KNOWN_FAILURES)
     if re.match(r'\{\s*"profile": \d+,\s*"torch": "', text):
         return FileContent(FileKind.PROFILE)
     if re.match(r'\{\s*"traceEvents": \[', text):

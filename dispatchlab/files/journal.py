@@ -23,7 +23,6 @@ from dataclasses import is_dataclass
 from enum import Enum
 from importlib import import_module
 from struct import Struct
-from types import TracebackType
 from typing import Any, BinaryIO, Final
 
 from dispatchlab.errors import DispatchLabError
@@ -110,9 +109,7 @@ class Journal:
     def __enter__(self) -> Journal:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def records(self, name: str) -> list[Any]:

@@ -40,16 +40,16 @@ class Context:
 
     Args:
         file: what source locations call it.
-        allow_import: whether references to functions may be imported.
-        functions: functions by reference, which need no import.
+        find: looks a reference to a function up, by importing it; None when nothing may be imported.
+        functions: functions by reference, None where they are not at hand, which need no import.
         problems: what was found to be wrong so far.
         parsed: what texts were parsed to, by parser and text.
         classes: custom classes that schemas may name besides those of PyTorch.
     """
 
     file: str
-    allow_import: bool = False
-    functions: MappingType[str, Callable[..., object]] = field(default_factory=dict)
+    find: Callable[[str], Any] | None = None
+    functions: MappingType[str, Callable[..., object] | None] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     parsed: dict[tuple[object, str], object] = field(default_factory=dict)
     classes: frozenset[str] = frozenset()
@@ -286,6 +286,16 @@ class Table:
     def head(self) -> str:
         """The name of the first field."""
         return self.fields[0].name
+
+    @property
+    def schema(self) -> dict[str, object]:
+        """The JSON schema of such a mapping."""
+        return {
+            "type": "object",
+            "properties": {each.name: {"description": each.doc, **each.shape.schema} for each in self.fields},
+            "required": [each.name for each in self.fields if each.required],
+            "additionalProperties": False,
+        }
 
     def field(self, name: str) -> Field[Any] | None:
         """The field with this name."""

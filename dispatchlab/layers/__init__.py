@@ -22,7 +22,7 @@
 - `dynamic_layers`: the stack of transforms, and how a call goes through it;
 - `level_tensors`: the tensors that belong to one transform of the stack;
 - `batching_rules`: how an operator is called once for a whole batch;
-- `functional_tensors`: tensors that nobody writes, for `functionalize`;
+- `functional_tensors`: tensors that are never written, for `functionalize`;
 - `view_inverses`: the ways back of views, from a changed view to its base;
 - `autocast`: operators with their arguments in another dtype;
 - `batching`: the `vmap` before functorch, a loop over the elements;

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
 from typing import TypeAlias
 
 from dispatchlab.call.autocast_policies import CastPolicy, policy_of
@@ -117,14 +116,12 @@ class autocast(KeyGuard):
             _thread.caches = self.cache_enabled
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         _thread.nesting -= 1
         if not _thread.nesting:
             _thread.casts.clear()
         _thread.dtypes[self.device], _thread.caches = self._before.pop()
-        super().__exit__(kind, error, traceback)
+        super().__exit__(*error)
 
 
 def is_autocast_enabled(device: str) -> bool:

@@ -138,7 +138,10 @@ def _sliced(calls: Calls, values: Sequence[object], level: int) -> tuple[int, li
         (size, *_) = (
             one.value.shape[one.bdim] for one in values if isinstance(one, LevelBatchedTensor) and one.level == level
         )
-        fronts = [_in_front(calls, one, level, size) if isinstance(one, LevelBatchedTensor) else None for one in values]
+        fronts = [
+            _with_front(calls, Batch(*unwrapped_at(one, level)), size) if isinstance(one, LevelBatchedTensor) else None
+            for one in values
+        ]
     select = calls("select.int")
 
     def at(front: Tensor | None, value: object) -> Callable[[int], object]:
@@ -151,17 +154,6 @@ def _sliced(calls: Calls, values: Sequence[object], level: int) -> tuple[int, li
         return find
 
     return size, [at(front, value) for front, value in zip(fronts, values, strict=True)]
-
-
-def _in_front(calls: Calls, tensor: Tensor, level: int, size: int) -> Tensor:
-    value, bdim = unwrapped_at(tensor, level)
-    front: Tensor
-    if bdim is None:
-        front = calls("unsqueeze")(value, 0)
-        front = calls("expand")(front, [size, *front.shape[1:]])
-    else:
-        front = moved(calls, value, bdim, 0)
-    return front
 
 
 def _stacked(calls: Calls, called: Operator, column: Sequence[object], level: int) -> object:

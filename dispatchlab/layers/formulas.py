@@ -56,26 +56,6 @@ def _save_add_Tensor(calls: Calls, node: Node, values: Values) -> None:
     node.stash["self_scalar_type"] = values["self"].dtype
 
 
-def _add__Tensor(calls: Calls, node: Node, grad: Tensor) -> Gradients:
-    stash: Any = node.stash
-    self_gradient = other_gradient = None
-    # derivatives.yaml:231
-    if node.needs(1):
-        other_gradient = handle_r_to_c(
-            calls, stash["other_scalar_type"], maybe_multiply(calls, grad, stash["alpha"].conjugate())
-        )
-    # derivatives.yaml:230
-    if node.needs(0):
-        self_gradient = handle_r_to_c(calls, stash["self_scalar_type"], grad)
-    return self_gradient, other_gradient
-
-
-def _save_add__Tensor(calls: Calls, node: Node, values: Values) -> None:
-    node.stash["other_scalar_type"] = values["other"].dtype
-    node.stash["alpha"] = values["alpha"]
-    node.stash["self_scalar_type"] = values["self"].dtype
-
-
 def _sub_Tensor(calls: Calls, node: Node, grad: Tensor) -> Gradients:
     stash: Any = node.stash
     self_gradient = other_gradient = None
@@ -88,32 +68,6 @@ def _sub_Tensor(calls: Calls, node: Node, grad: Tensor) -> Gradients:
     if node.needs(0):
         self_gradient = handle_r_to_c(calls, stash["self_scalar_type"], grad)
     return self_gradient, other_gradient
-
-
-def _save_sub_Tensor(calls: Calls, node: Node, values: Values) -> None:
-    node.stash["other_scalar_type"] = values["other"].dtype
-    node.stash["alpha"] = values["alpha"]
-    node.stash["self_scalar_type"] = values["self"].dtype
-
-
-def _sub__Tensor(calls: Calls, node: Node, grad: Tensor) -> Gradients:
-    stash: Any = node.stash
-    self_gradient = other_gradient = None
-    # derivatives.yaml:1686
-    if node.needs(1):
-        other_gradient = handle_r_to_c(
-            calls, stash["other_scalar_type"], maybe_multiply(calls, calls("neg")(grad), stash["alpha"].conjugate())
-        )
-    # derivatives.yaml:1685
-    if node.needs(0):
-        self_gradient = handle_r_to_c(calls, stash["self_scalar_type"], grad)
-    return self_gradient, other_gradient
-
-
-def _save_sub__Tensor(calls: Calls, node: Node, values: Values) -> None:
-    node.stash["other_scalar_type"] = values["other"].dtype
-    node.stash["alpha"] = values["alpha"]
-    node.stash["self_scalar_type"] = values["self"].dtype
 
 
 def _mul_Tensor(calls: Calls, node: Node, grad: Tensor) -> Gradients:
@@ -147,20 +101,6 @@ def _mul_Scalar(calls: Calls, node: Node, grad: Tensor) -> Gradients:
 def _save_mul_Scalar(calls: Calls, node: Node, values: Values) -> None:
     node.stash["other"] = values["other"]
     node.stash["self_scalar_type"] = values["self"].dtype
-
-
-def _mul__Tensor(calls: Calls, node: Node, grad: Tensor) -> Gradients:
-    stash: Any = node.stash
-    self_gradient = other_gradient = None
-    # derivatives.yaml:1233
-    if node.needs(1):
-        self = node.unpack("self")
-        other_gradient = mul_tensor_backward(calls, grad, self, stash["other_scalar_type"])
-    # derivatives.yaml:1232
-    if node.needs(0):
-        other = node.unpack("other")
-        self_gradient = mul_tensor_backward(calls, grad, other, stash["self_scalar_type"])
-    return self_gradient, other_gradient
 
 
 def _save_mul__Tensor(calls: Calls, node: Node, values: Values) -> None:
@@ -213,10 +153,6 @@ def _cos(calls: Calls, node: Node, grad: Tensor) -> Gradients:
     self = node.unpack("self")
     self_gradient = calls("mul.Tensor")(grad, calls("neg")(conj(calls, calls("sin")(self))))
     return (self_gradient,)
-
-
-def _save_cos(calls: Calls, node: Node, values: Values) -> None:
-    node.save("self", values["self"])
 
 
 def _exp(calls: Calls, node: Node, grad: Tensor) -> Gradients:
@@ -394,19 +330,11 @@ def _view(calls: Calls, node: Node, grad: Tensor) -> Gradients:
     return (self_gradient,)
 
 
-def _save_view(calls: Calls, node: Node, values: Values) -> None:
-    node.stash["self_sym_sizes"] = values["self"].shape
-
-
 def __unsafe_view(calls: Calls, node: Node, grad: Tensor) -> Gradients:
     stash: Any = node.stash
     # derivatives.yaml:1905
     self_gradient = reshape(calls, grad, stash["self_sym_sizes"])
     return (self_gradient,)
-
-
-def _save__unsafe_view(calls: Calls, node: Node, values: Values) -> None:
-    node.stash["self_sym_sizes"] = values["self"].shape
 
 
 def _t(calls: Calls, node: Node, grad: Tensor) -> Gradients:
@@ -445,10 +373,6 @@ def _expand(calls: Calls, node: Node, grad: Tensor) -> Gradients:
     return (self_gradient,)
 
 
-def _save_expand(calls: Calls, node: Node, values: Values) -> None:
-    node.stash["self_sym_sizes"] = values["self"].shape
-
-
 def _unsqueeze(calls: Calls, node: Node, grad: Tensor) -> Gradients:
     stash: Any = node.stash
     # derivatives.yaml:1917
@@ -477,11 +401,6 @@ def _squeeze_dims(calls: Calls, node: Node, grad: Tensor) -> Gradients:
     # derivatives.yaml:1656
     self_gradient = unsqueeze_all_to(calls, grad, stash["dim"], stash["self_sym_sizes"])
     return (self_gradient,)
-
-
-def _save_squeeze_dims(calls: Calls, node: Node, values: Values) -> None:
-    node.stash["dim"] = values["dim"]
-    node.stash["self_sym_sizes"] = values["self"].shape
 
 
 def _select_int(calls: Calls, node: Node, grad: Tensor) -> Gradients:
@@ -539,123 +458,18 @@ def _save_select_scatter(calls: Calls, node: Node, values: Values) -> None:
     node.stash["index"] = values["index"]
 
 
-def _alias_copy(calls: Calls, node: Node, grad: Tensor) -> Gradients:
-    # derivatives.yaml:284
-    self_gradient = grad
-    return (self_gradient,)
-
-
-def _view_copy(calls: Calls, node: Node, grad: Tensor) -> Gradients:
-    stash: Any = node.stash
-    # derivatives.yaml:1938
-    self_gradient = reshape(calls, grad, stash["self_sym_sizes"])
-    return (self_gradient,)
-
-
-def _save_view_copy(calls: Calls, node: Node, values: Values) -> None:
-    node.stash["self_sym_sizes"] = values["self"].shape
-
-
-def _t_copy(calls: Calls, node: Node, grad: Tensor) -> Gradients:
-    # derivatives.yaml:1744
-    self_gradient = calls("t")(grad)
-    return (self_gradient,)
-
-
-def _transpose_copy_int(calls: Calls, node: Node, grad: Tensor) -> Gradients:
-    stash: Any = node.stash
-    # derivatives.yaml:1789
-    self_gradient = calls("transpose.int")(grad, stash["dim0"], stash["dim1"])
-    return (self_gradient,)
-
-
-def _save_transpose_copy_int(calls: Calls, node: Node, values: Values) -> None:
-    node.stash["dim0"] = values["dim0"]
-    node.stash["dim1"] = values["dim1"]
-
-
-def _permute_copy(calls: Calls, node: Node, grad: Tensor) -> Gradients:
-    stash: Any = node.stash
-    # derivatives.yaml:1393
-    self_gradient = permute_backwards(calls, grad, stash["dims"])
-    return (self_gradient,)
-
-
-def _save_permute_copy(calls: Calls, node: Node, values: Values) -> None:
-    node.stash["dims"] = values["dims"]
-
-
-def _expand_copy(calls: Calls, node: Node, grad: Tensor) -> Gradients:
-    stash: Any = node.stash
-    # derivatives.yaml:666
-    self_gradient = sum_to_size(calls, grad, stash["self_sym_sizes"])
-    return (self_gradient,)
-
-
-def _save_expand_copy(calls: Calls, node: Node, values: Values) -> None:
-    node.stash["self_sym_sizes"] = values["self"].shape
-
-
-def _unsqueeze_copy(calls: Calls, node: Node, grad: Tensor) -> Gradients:
-    stash: Any = node.stash
-    # derivatives.yaml:1917
-    self_gradient = calls("squeeze.dim")(grad, stash["dim"])
-    return (self_gradient,)
-
-
-def _save_unsqueeze_copy(calls: Calls, node: Node, values: Values) -> None:
-    node.stash["dim"] = values["dim"]
-
-
-def _squeeze_copy_dim(calls: Calls, node: Node, grad: Tensor) -> Gradients:
-    stash: Any = node.stash
-    # derivatives.yaml:1648
-    self_gradient = unsqueeze_to(calls, grad, stash["dim"], stash["self_sym_sizes"])
-    return (self_gradient,)
-
-
-def _save_squeeze_copy_dim(calls: Calls, node: Node, values: Values) -> None:
-    node.stash["dim"] = values["dim"]
-    node.stash["self_sym_sizes"] = values["self"].shape
-
-
-def _squeeze_copy_dims(calls: Calls, node: Node, grad: Tensor) -> Gradients:
-    stash: Any = node.stash
-    # derivatives.yaml:1656
-    self_gradient = unsqueeze_all_to(calls, grad, stash["dim"], stash["self_sym_sizes"])
-    return (self_gradient,)
-
-
-def _save_squeeze_copy_dims(calls: Calls, node: Node, values: Values) -> None:
-    node.stash["dim"] = values["dim"]
-    node.stash["self_sym_sizes"] = values["self"].shape
-
-
-def _select_copy_int(calls: Calls, node: Node, grad: Tensor) -> Gradients:
-    stash: Any = node.stash
-    # derivatives.yaml:1528
-    self_gradient = calls("select_backward")(grad, list(stash["self_sym_sizes"]), stash["dim"], stash["index"])
-    return (self_gradient,)
-
-
-def _save_select_copy_int(calls: Calls, node: Node, values: Values) -> None:
-    node.stash["self_sym_sizes"] = values["self"].shape
-    node.stash["dim"] = values["dim"]
-    node.stash["index"] = values["index"]
-
-
 FORMULAS: Mapping[str, Derivative] = {
     "add.Tensor": Derivative("AddBackward0", _add_Tensor, _save_add_Tensor),
-    "add_.Tensor": Derivative("AddBackward0", _add__Tensor, _save_add__Tensor),
-    "sub.Tensor": Derivative("SubBackward0", _sub_Tensor, _save_sub_Tensor),
-    "sub_.Tensor": Derivative("SubBackward0", _sub__Tensor, _save_sub__Tensor),
+    "add_.Tensor": Derivative("AddBackward0", _add_Tensor, _save_add_Tensor),
+    "sub.Tensor": Derivative("SubBackward0", _sub_Tensor, _save_add_Tensor),
+    "sub_.Tensor": Derivative("SubBackward0", _sub_Tensor, _save_add_Tensor),
     "mul.Tensor": Derivative("MulBackward0", _mul_Tensor, _save_mul_Tensor),
     "mul.Scalar": Derivative("MulBackward1", _mul_Scalar, _save_mul_Scalar),
-    "mul_.Tensor": Derivative("MulBackward0", _mul__Tensor, _save_mul__Tensor),
+    "mul_.Tensor": Derivative("MulBackward0", _mul_Tensor, _save_mul__Tensor),
     "div.Tensor": Derivative("DivBackward0", _div_Tensor, _save_div_Tensor),
     "neg": Derivative("NegBackward0", _neg),
     "sin": Derivative("SinBackward0", _sin, _save_sin),
-    "cos": Derivative("CosBackward0", _cos, _save_cos),
+    "cos": Derivative("CosBackward0", _cos, _save_sin),
     "exp": Derivative("ExpBackward0", _exp, saves_result=True),
     "relu": Derivative("ReluBackward0", _relu, saves_result=True),
     "threshold_backward": Derivative("ThresholdBackwardBackward0", _threshold_backward, _save_threshold_backward),
@@ -669,28 +483,28 @@ FORMULAS: Mapping[str, Derivative] = {
     "_to_copy": Derivative("ToCopyBackward0", __to_copy, _save__to_copy),
     "clone": Derivative("CloneBackward0", _clone),
     "alias": Derivative("AliasBackward0", _alias),
-    "view": Derivative("ViewBackward0", _view, _save_view),
-    "_unsafe_view": Derivative("UnsafeViewBackward0", __unsafe_view, _save__unsafe_view),
+    "view": Derivative("ViewBackward0", _view, _save_sum),
+    "_unsafe_view": Derivative("UnsafeViewBackward0", __unsafe_view, _save_sum),
     "t": Derivative("TBackward0", _t),
     "transpose.int": Derivative("TransposeBackward0", _transpose_int, _save_transpose_int),
     "permute": Derivative("PermuteBackward0", _permute, _save_permute),
-    "expand": Derivative("ExpandBackward0", _expand, _save_expand),
+    "expand": Derivative("ExpandBackward0", _expand, _save_sum),
     "unsqueeze": Derivative("UnsqueezeBackward0", _unsqueeze, _save_unsqueeze),
     "squeeze.dim": Derivative("SqueezeBackward1", _squeeze_dim, _save_squeeze_dim),
-    "squeeze.dims": Derivative("SqueezeBackward2", _squeeze_dims, _save_squeeze_dims),
+    "squeeze.dims": Derivative("SqueezeBackward2", _squeeze_dims, _save_squeeze_dim),
     "select.int": Derivative("SelectBackward0", _select_int, _save_select_int),
     "select_backward": Derivative("SelectBackwardBackward0", _select_backward, _save_select_backward),
     "stack": Derivative("StackBackward0", _stack, _save_stack),
     "select_scatter": Derivative("SelectScatterBackward0", _select_scatter, _save_select_scatter),
-    "alias_copy": Derivative("AliasBackward0_copy", _alias_copy),
-    "view_copy": Derivative("ViewBackward0_copy", _view_copy, _save_view_copy),
-    "t_copy": Derivative("TBackward0_copy", _t_copy),
-    "transpose_copy.int": Derivative("TransposeBackward0_copy", _transpose_copy_int, _save_transpose_copy_int),
-    "permute_copy": Derivative("PermuteBackward0_copy", _permute_copy, _save_permute_copy),
-    "expand_copy": Derivative("ExpandBackward0_copy", _expand_copy, _save_expand_copy),
-    "unsqueeze_copy": Derivative("UnsqueezeBackward0_copy", _unsqueeze_copy, _save_unsqueeze_copy),
-    "squeeze_copy.dim": Derivative("SqueezeBackward1_copy", _squeeze_copy_dim, _save_squeeze_copy_dim),
-    "squeeze_copy.dims": Derivative("SqueezeBackward2_copy", _squeeze_copy_dims, _save_squeeze_copy_dims),
-    "select_copy.int": Derivative("SelectBackward0_copy", _select_copy_int, _save_select_copy_int),
+    "alias_copy": Derivative("AliasBackward0_copy", _alias),
+    "view_copy": Derivative("ViewBackward0_copy", _view, _save_sum),
+    "t_copy": Derivative("TBackward0_copy", _t),
+    "transpose_copy.int": Derivative("TransposeBackward0_copy", _transpose_int, _save_transpose_int),
+    "permute_copy": Derivative("PermuteBackward0_copy", _permute, _save_permute),
+    "expand_copy": Derivative("ExpandBackward0_copy", _expand, _save_sum),
+    "unsqueeze_copy": Derivative("UnsqueezeBackward0_copy", _unsqueeze, _save_unsqueeze),
+    "squeeze_copy.dim": Derivative("SqueezeBackward1_copy", _squeeze_dim, _save_squeeze_dim),
+    "squeeze_copy.dims": Derivative("SqueezeBackward2_copy", _squeeze_dims, _save_squeeze_dim),
+    "select_copy.int": Derivative("SelectBackward0_copy", _select_int, _save_select_int),
 }
 """By operator."""

@@ -1,7 +1,7 @@
 """Functional tensors: every write becomes a new value, and every view is made again of the base that was written.
 
-A functional tensor holds a value that nobody writes, and shares a storage with its views. A write queues an update on
-the storage; who looks next has the updates applied to the base, view by view backwards, and makes its own view anew.
+A functional tensor holds a value that is never written, and shares a storage with its views. A write queues an update
+on the storage; who looks next has the updates applied to the base, view by view backwards, and makes its own view anew.
 Source: aten/src/ATen/FunctionalTensorWrapper.cpp, FunctionalStorageImpl.cpp, FunctionalInverses.cpp,
 FunctionalizeFallbackKernel.cpp; torchgen/gen_functionalization_type.py.
 """
@@ -199,7 +199,7 @@ def view_kernel(
 ) -> BoxedKernel:
     """The kernel of a view: a view of the value, or a copy, with the step from one to the other.
 
-    The value may be an old one: a view of it is made anew when somebody looks at it.
+    The value may be an old one: a view of it is made anew when it is looked at.
 
     Args:
         calls: the operators.
@@ -313,7 +313,7 @@ def _write(calls: Calls, written: object, value: object) -> None:
     if len(found) < len(tensors):
         message = f"{len(tensors)} tensors would be written, and there are new values for {len(found)} of them"
         raise CallError(ErrorKind.OTHER, message)
-    # NB: values that nobody asked for are dropped
+    # NB: values that were not asked for are dropped
     for one, new in zip(tensors, found, strict=False):
         assert isinstance(one, FunctionalTensor)
         assert isinstance(new, Tensor)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-
 from dispatchlab.call.local_key_set import thread
 
 
@@ -32,9 +30,7 @@ class set_grad_enabled:
         self._found.append(thread.grad_enabled)
         thread.grad_enabled = self.enabled
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         thread.grad_enabled = self._found.pop()
 
 

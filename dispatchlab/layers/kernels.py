@@ -144,7 +144,7 @@ def _filled_like(fill: Fill) -> Callable[..., Tensor]:
 
 
 def _strided(name: str, size: Size, stride: Size) -> Fill:
-    """Memory for a shape with these strides, which nobody has written."""
+    """Memory for a shape with these strides, not yet written."""
     if len(size) != len(stride) or any(one < 0 for one in (*size, *stride)):
         raise refused(f"{name} got the size {list(size)} and the strides {list(stride)}")
 

@@ -146,7 +146,7 @@ class Lab:
         return library
 
     def _made_elsewhere(self) -> Container[str]:
-        """The operators whose defs and backend kernels somebody else registers."""
+        """The operators whose defs and backend kernels are registered elsewhere."""
         return ()
 
     def _define(self) -> None:
@@ -201,7 +201,7 @@ class Lab:
         for name, derivative in DERIVATIVES.items():
             kernel = autograd.autograd_kernel(self, derivative, writes=name in IN_PLACE, views=name in VIEWS)
             library.impl(name, boxed(kernel, with_keyset=True))
-        # A factory has nothing to record; its kernel writes what it makes, which counts for nobody.
+        # A factory has nothing to record; its kernel writes what it makes, which counts nowhere.
         library.impl("zeros", boxed(autograd.autograd_kernel(self, None), with_keyset=True))
         without = boxed(autograd.autograd_kernel(self, None, detaches=True), with_keyset=True)
         for name in NOT_DIFFERENTIABLE:

@@ -27,7 +27,7 @@ class Geometry:
 
 
 def empty_like(calls: Calls, gradient: Tensor, geometry: Geometry) -> Tensor:
-    """A new tensor of the kind of `gradient`, with memory that nobody has written."""
+    """A new tensor of the kind of `gradient`, with memory that is not written yet."""
     made: Tensor = calls("new_empty_strided")(
         *(gradient, [*geometry.shape], [*geometry.strides]),
         **{name: getattr(geometry, name) for name in ("dtype", "layout", "device")},

@@ -25,7 +25,7 @@ class Dependence(NamedTuple):
         is_list: the value is a tuple: what each group puts there while it is in force, one after another. Which of two
             comes first depends on these two alone.
         is_hidden: the value is never observed and may depend on the whole history. A registration whose acceptance
-            depends on it has everybody who has a role at it among its deciders.
+            depends on it has every registration with a role at it among its deciders.
     """
 
     groups: tuple[int, ...]

@@ -1,7 +1,7 @@
 """The grammar of dumps: parse and print PyTorch's dump and computed table, to the character.
 
 A dump is what `torch._C._dispatch_dump` and `Dispatcher.dump` print; their twins with `_table` print a computed table.
-Every engine prints with this module, and whoever reads a dump parses with it; `str` of a value is its text, and parsing
+Every engine prints with this module, and what reads a dump parses with it; `str` of a value is its text, and parsing
 that text gives an equal value.
 
     name: test::foo                                                      OperatorDump

@@ -103,7 +103,7 @@ def _mark(debug: str, sites: Sequence[_Site], texts: set[str], marks: dict[tuple
             name = f"{name}, kernel {first.inner}"
         text = f"{debug} ({name})" if debug else name
         while text in texts:
-            text += "'"  # somebody's own text reads like a mark
+            text += "'"  # a text of a user reads like a mark
         for site in kind:
             marks.setdefault((site.index, site.inner), text)
 

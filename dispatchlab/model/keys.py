@@ -225,7 +225,7 @@ class DispatchKey(IntEnum):
 # ~~~~~~~~~~~~~~
 # Before the instances of a functionality for each backend stands a marker, and a set that has such a functionality and
 # no backend has the marker for its highest key: a call goes there that excluded the backend of its tensors, or that
-# somebody redispatched with a set made by hand. PyTorch prints it `QuantizedUndefined`, or `Undefined` for `Dense`,
+# a program redispatched with a set made by hand. PyTorch prints it `QuantizedUndefined`, or `Undefined` for `Dense`,
 # which is not the key `Undefined`. Nothing can be registered at one, so a marker is no member: no iteration shows it,
 # and only its number gives it.
 _FIRST_MARKER = DispatchKey.CPU - 1
@@ -304,7 +304,7 @@ AUTOGRAD_KEY_OF_BACKEND: tuple[DispatchKey, ...] = tuple(
 
 # Note [Keys that upstream cannot parse]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# c10::parseDispatchKey looks a text up in a table that somebody has to extend by hand for each new backend, so 42 of
+# c10::parseDispatchKey looks a text up in a table that is extended by hand for each new backend, so 42 of
 # the 137 runtime keys can be named by C++ only, and by `torch._C.DispatchKey` where bindings take a key and no text. We
 # parse every key; `Library` refuses those that a version does not parse, as `torch.library` does, and a scenario, which
 # stands for C++ as well, names them all.

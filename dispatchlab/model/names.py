@@ -1,7 +1,8 @@
-"""`OperatorName`: namespace, name and overload of an operator."""
+"""`OperatorName`: namespace, name and overload of an operator; the same of names that are texts."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 
@@ -39,3 +40,24 @@ class OperatorName:
     def within(self, namespace: str) -> OperatorName:
         """The same name, in `namespace` if it had none."""
         return self if self.namespace or not namespace else OperatorName(namespace, self.name, self.overload)
+
+
+def overload_of(operator: str) -> str:
+    """The name of the overload of an operator; empty for the default."""
+    return operator.partition("::")[2].partition(".")[2]
+
+
+def qualified(operator: str) -> str:
+    """The name of an operator without its overload."""
+    return operator[: len(operator) - len(overload_of(operator))].removesuffix(".")
+
+
+def overloads_in(names: Collection[str], name: str) -> tuple[str, ...]:
+    """The operators among `names` that are overloads of a name, sorted."""
+    return tuple(sorted(each for each in names if each == name or each.startswith(f"{name}.")))
+
+
+def in_order(operators: Sequence[str], order: Sequence[str]) -> tuple[str, ...]:
+    """Operators in an order of overload names; those that are not in it come last, as they are."""
+    place = {overload: at for at, overload in enumerate(order)}
+    return tuple(sorted(operators, key=lambda each: place.get(overload_of(each), len(place))))

@@ -8,6 +8,9 @@ from enum import StrEnum
 from dispatchlab._short_repr import member_repr
 from dispatchlab.errors import DispatchLabError
 
+GENERATED = "generated from the schema"
+"""Where inputs are from that were made without any given."""
+
 
 class InputsError(DispatchLabError):
     """What is to give the inputs of operators gives none."""
@@ -16,8 +19,8 @@ class InputsError(DispatchLabError):
     why: str
 
     template = (
-        "--inputs {reference}: {why}; expected module:name of a dictionary, or of a function that "
-        "returns one: operator -> a function that makes the arguments of a call"
+        "--inputs {reference}: {why}; expected a file of captured inputs, or module:name of a dictionary, or of a "
+        "function that returns one: operator -> a function that makes the arguments of a call"
     )
 
 

@@ -16,7 +16,6 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from dispatchlab._short_repr import member_repr
-from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Block, Def, Registration
 from dispatchlab.model.schema import Argument, FunctionSchema, clone_with_name
@@ -143,57 +142,6 @@ def schemas_in(registration: Registration, namespace: str = "") -> Iterator[Func
 def overloads_text(earlier: Iterable[tuple[str, str]]) -> str:
     """A line for each overload that is tried before an operator: which, and a call for which that matters."""
     return "".join(f"{name} is tried first: {call}\n" for name, call in sorted(earlier))
-
-
-class NoOverloadError(DispatchLabError):
-    """No overload of a name takes a call, or one ended it before another was tried.
-
-    Args:
-        reasons: why each overload that was tried did not take it, as PyTorch says it.
-        tried: the overloads that were tried.
-        ended: the last one raised an error of its own.
-    """
-
-    reasons: tuple[str, ...]
-    tried: tuple[FunctionSchema, ...]
-    ended: bool
-
-    def __str__(self) -> str:
-        if self.ended or len(self.tried) == 1:
-            return self.reasons[-1]
-        return "\n".join(("Overloaded torch operator invoked from Python failed to match any schema:", *self.reasons))
-
-
-def resolve_packet(
-    overloads: Sequence[FunctionSchema], args: Sequence[Value], kwargs: Mapping[str, Value] | None = None
-) -> FunctionSchema:
-    """Which overload a call goes to.
-
-    >>> from dispatchlab import parse_schema
-    >>> overloads = ["t::foo.a(Tensor x, int n=0) -> ()", "t::foo.b(Tensor x, float s) -> ()"]
-    >>> resolve_packet([*map(parse_schema, overloads)], [TensorValue((2,)), 1.5]).name.overload
-    'b'
-
-    Args:
-        overloads: the schemas, in the order in which they are tried.
-        args: the positional arguments.
-        kwargs: the arguments by name.
-
-    Returns:
-        The first schema that takes the call.
-
-    Raises:
-        NoOverloadError: none does.
-    """
-    reasons: list[str] = []
-    for at, schema in enumerate(overloads):
-        match, reason = match_call(schema, args, kwargs or {})
-        if match is Match.TAKES:
-            return schema
-        reasons.append(reason)
-        if match is Match.RAISES:
-            raise NoOverloadError(tuple(reasons), tuple(overloads[: at + 1]), ended=True)
-    raise NoOverloadError(tuple(reasons), tuple(overloads), ended=False)
 
 
 def match_call(schema: FunctionSchema, args: Sequence[Value], kwargs: Mapping[str, Value]) -> tuple[Match, str]:
@@ -346,7 +294,7 @@ def _match_simple(name: str, value: Value) -> Match:
         case "float":
             return _taken(_as_float(value))
         case "complex":
-            return _taken(_as_complex(value))
+            return _taken(_as_float(value) or isinstance(value, complex))
         case "bool" | "SymBool":
             return _taken(_as_bool(value))
         case "Scalar":
@@ -383,10 +331,6 @@ def _as_int(value: Value) -> bool:
 
 def _as_float(value: Value) -> bool:
     return _is_one(value) or isinstance(value, float) or (isinstance(value, int) and abs(value) < 2**1024)
-
-
-def _as_complex(value: Value) -> bool:
-    return _as_float(value) or isinstance(value, complex)
 
 
 def _as_bool(value: Value) -> bool:

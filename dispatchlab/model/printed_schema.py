@@ -1,6 +1,6 @@
 """Read schemas as PyTorch prints them, which is more than its parser reads: `parse_printed`, `parse_printed_inferred`.
 
-See Note [Texts that do not read back] in schema.py. What somebody writes is read by schema_parser.py.
+See Note [Texts that do not read back] in schema.py. What is written by hand is read by schema_parser.py.
 """
 
 from __future__ import annotations

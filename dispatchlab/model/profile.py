@@ -93,7 +93,7 @@ class Profile:
             exists, and even when the kernel is refused; or never.
         refusal_leaves_traces: what a refused registration had already written stays.
         tags_outlive_def: the tags of a def stay when it goes, as long as the operator has kernels.
-        fallback_without_slot: a fallback at a functionality key such as `Dense` is accepted, and serves nobody.
+        fallback_without_slot: a fallback at a functionality key such as `Dense` is accepted, and serves no operator.
         kernels_in_wildcard_block: an IMPL library of the namespace `_` can hold kernels of qualified operators.
         several_defs: an operator can be defined again by an equal schema.
         warn_each_override: warn of every override of a kernel, not only of the first in a process.

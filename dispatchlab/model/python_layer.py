@@ -41,7 +41,7 @@ DECOMPOSITIONS: tuple[Decompositions, ...] = get_args(Decompositions)
 # replaces; `register_decomposition`, `py_impl` and `register_op_impl` refuse. Who takes an `OpOverload` needs the def
 # of the operator before, and what is kept under that object is lost when the operator is defined anew. Nothing takes
 # such a registration back. All this was read in PyTorch 2.13.
-# A registry without a rule is not explored: PyTorch makes what it holds and nobody registers there
+# A registry without a rule is not explored: PyTorch makes what it holds and no package registers there
 # (`export_decompositions`, `semi_structured`), code decides which of two comes first (`fake_checks`, which asks one
 # property after the other), or calls of `torch.library` fill it. Of what these calls keep, an effect alone has a rule:
 # it is one value, which goes by the name of the operator.
@@ -578,7 +578,7 @@ HIGHER_ORDER = "higher_order"
 """The namespace of higher-order operators, which Python alone knows."""
 
 IN_THE_SET = "in the set"
-"""What snapshots show of an operator in a registry that is a set, whoever added it first."""
+"""What snapshots show of an operator in a registry that is a set, whichever package added it first."""
 
 NOTHING = "nothing"
 """The key here of an operator that a registry has an empty entry for."""
@@ -608,7 +608,7 @@ class PythonRegistration(NamedTuple):
         needs: the module whose import brought it; empty when `import torch` or a package that was named did.
         active: False when a newer one has taken its place.
         call: the function of PyTorch that was called to register it, such as `register_decomposition`, or `ASSIGNMENT`;
-            empty where nobody watched.
+            empty where calls were not watched.
         effect: see `WriteEffect`.
     """
 
@@ -651,7 +651,7 @@ class PythonRegistration(NamedTuple):
             return _ONE_VALUE
         rule = self.described.rule
         is_assigned = self.call == ASSIGNMENT or self.effect == "removed"
-        if self.registry == PRIVATEUSE1_NAME:  # which C++ keeps, and refuses whoever sets it
+        if self.registry == PRIVATEUSE1_NAME:  # which C++ keeps, and refuses to set
             return rule
         if rule is not None and rule.second is Second.REFUSED and is_assigned:
             rule = rule._replace(second=Second.REPLACES)
@@ -684,7 +684,7 @@ class PythonLayer(Protocol):
 
     @property
     def not_imported(self) -> tuple[str, ...]:
-        """The modules of `IMPORTS` that nobody had imported, so that their registries are empty."""
+        """The modules of `IMPORTS` that were not imported, so that their registries are empty."""
 
     def of(self, operator: str, /) -> tuple[PythonRegistration, ...]:
         """What there is for one operator, in the order of the registries."""

@@ -7,6 +7,7 @@ schema, it belongs to a def. Source: function_schema.h, alias_info.h and ivalue.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -199,28 +200,11 @@ class FunctionSchema:
 
     def __str__(self) -> str:
         """The text that PyTorch 2.13 prints."""
-        returns = self._returns_text()
-        alone = len(self.returns) + self.is_varret == 1 and not returns.startswith("(")
-        return f"{self._head_text()} -> {returns if alone else f'({returns})'}"
+        return _schema_text(self, str)
 
     def text_2020(self) -> str:
         """The text of 2020, under which the returns always stand in parentheses."""
-        return f"{self._head_text()} -> ({self._returns_text()})"
-
-    def _head_text(self) -> str:
-        parts: list[str] = []
-        seen_kwarg_only = False
-        for argument in self.arguments:
-            if argument.kwarg_only and not seen_kwarg_only:
-                seen_kwarg_only = True
-                parts.append("*")
-            parts.append(str(argument))
-        if self.is_vararg:
-            parts.append("...")
-        return f"{self.name}({', '.join(parts)})"
-
-    def _returns_text(self) -> str:
-        return ", ".join([*map(str, self.returns), *(["..."] if self.is_varret else [])])
+        return _schema_text(self, str, in_parentheses=True)
 
     def dispatch_arguments(self) -> int:
         """The arguments that decide the dispatch, bit i for argument i: Tensor, Tensor?, Tensor[] and Tensor?[]."""
@@ -243,7 +227,7 @@ _DISPATCHED = frozenset((*_TENSORS, *(ListType(tensor) for tensor in _TENSORS)))
 
 
 def source_text(schema: FunctionSchema) -> str:
-    """The text of a schema, as somebody would write it to register it.
+    """The text of a schema, as it is written to register it.
 
     >>> from dispatchlab import parse_schema
     >>> print(schema := parse_schema("test::foo(Tensor! out) -> ()"))
@@ -251,24 +235,23 @@ def source_text(schema: FunctionSchema) -> str:
     >>> source_text(schema)
     'test::foo(Tensor! out) -> ()'
     """
-    return f"{schema.name}({', '.join(_source_arguments(schema))}) -> {_source_returns(schema)}"
+    return _schema_text(schema, _source_argument)
 
 
-def _source_arguments(schema: FunctionSchema) -> list[str]:
+def _schema_text(
+    schema: FunctionSchema, argument_text: Callable[[Argument], str], *, in_parentheses: bool = False
+) -> str:
+    """The text of a schema; a single return stands without parentheses, unless they are asked for or its own."""
     parts: list[str] = []
-    keyword_only = False
     for argument in schema.arguments:
-        if argument.kwarg_only and not keyword_only:
-            keyword_only = True
+        if argument.kwarg_only and "*" not in parts:
             parts.append("*")
-        parts.append(_source_argument(argument))
-    return [*parts, "..."] if schema.is_vararg else parts
-
-
-def _source_returns(schema: FunctionSchema) -> str:
-    parts = [*map(_source_argument, schema.returns), *(["..."] if schema.is_varret else [])]
-    alone = len(parts) == 1 and not parts[0].startswith("(")
-    return parts[0] if alone else f"({', '.join(parts)})"
+        parts.append(argument_text(argument))
+    parts += ["..."] * schema.is_vararg
+    returns = [*map(argument_text, schema.returns), *["..."] * schema.is_varret]
+    shown = ", ".join(returns)
+    alone = len(returns) == 1 and not shown.startswith("(") and not in_parentheses
+    return f"{schema.name}({', '.join(parts)}) -> {shown if alone else f'({shown})'}"
 
 
 def _source_argument(argument: Argument) -> str:

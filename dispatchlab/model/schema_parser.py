@@ -128,7 +128,7 @@ def parse_inferred(text: str) -> FunctionSchema:
 # Note [Limits of the parser]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~
 # PyTorch's parser has none and recurses in C++. Ours recurses in Python, as does whatever walks a type later, and a
-# text may come from a file that somebody sent. The largest schema of PyTorch 2.13 has 605 characters. A type has at
+# text may come from a file of a stranger. The largest schema of PyTorch 2.13 has 605 characters. A type has at
 # most DEEPEST_TYPE times 2 * MOST_LISTS levels, which everything that recurses over types can take. The text is short
 # enough for the regular expression of tokens, which takes quadratic time over strings that do not end.
 LONGEST_TEXT = 2**14

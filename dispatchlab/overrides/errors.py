@@ -95,6 +95,14 @@ def with_handler(error: BaseException, handler: str) -> BaseException:
     return error
 
 
+def not_innermost(mode: object, innermost: object) -> OverrideError:
+    """The error of a mode that is left while another one is the innermost, or none is open."""
+    what = "no mode is open in this thread" if innermost is None else f"{name_of(type(innermost))} is inside of it"
+    return OverrideError(
+        f"the mode {name_of(type(mode))} cannot be left here: {what}; leave modes in the reverse order"
+    )
+
+
 def name_of(kind: type) -> str:
     """A class as messages name it."""
     return f"{kind.__module__}.{kind.__qualname__}"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any, Self
 
 from dispatchlab.call.torch_handlers import FUNCTION, function_thread, special
-from dispatchlab.overrides.errors import OverrideError, name_of
+from dispatchlab.overrides.errors import name_of, not_innermost
 
 
 class FunctionMode:
@@ -48,9 +47,7 @@ class FunctionMode:
         function_thread.modes.append(self)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Leave the mode.
 
         Raises:
@@ -58,11 +55,7 @@ class FunctionMode:
         """
         innermost = function_thread.modes[-1] if function_thread.modes else None
         if innermost is not self:
-            what = (
-                "no mode is open in this thread" if innermost is None else f"{name_of(type(innermost))} is inside of it"
-            )
-            message = f"the mode {name_of(type(self))} cannot be left here: {what}; leave modes in the reverse order"
-            raise OverrideError(message)
+            raise not_innermost(self, innermost)
         function_thread.modes.pop()
         special.pop()
 

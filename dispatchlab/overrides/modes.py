@@ -5,14 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any, Self
 
 from dispatchlab.call.local_key_set import ForceDispatchKeyGuard, IncludeDispatchKeyGuard, excluded, included
 from dispatchlab.call.operators import Operator
 from dispatchlab.call.tensor_keys import PYTHON_KEYS
 from dispatchlab.call.torch_handlers import DISPATCH
-from dispatchlab.overrides.errors import OverrideError, name_of
+from dispatchlab.overrides.errors import name_of, not_innermost
 
 
 class DispatchMode:
@@ -53,9 +52,7 @@ class DispatchMode:
         _thread.stack.append((self, guard))
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Leave the mode.
 
         Raises:
@@ -63,13 +60,9 @@ class DispatchMode:
         """
         innermost, guard = _thread.stack[-1] if _thread.stack else (None, None)
         if innermost is not self or guard is None:
-            what = (
-                "no mode is open in this thread" if innermost is None else f"{name_of(type(innermost))} is inside of it"
-            )
-            message = f"the mode {name_of(type(self))} cannot be left here: {what}; leave modes in the reverse order"
-            raise OverrideError(message)
+            raise not_innermost(self, innermost)
         _thread.stack.pop()
-        guard.__exit__(kind, error, traceback)
+        guard.__exit__(*error)
 
 
 def modes() -> tuple[DispatchMode, ...]:

@@ -128,9 +128,7 @@ def _python_methods(
                 return _or_not_implemented(handle_torch_function, method, (self, other), self, other)
             return adopted(_or_not_implemented(compute, self, other), own)
 
-        method.__name__, method.__qualname__ = name, f"Tensor.{name}"
-        method.__dict__["alias"] = unseen_by_modes(lab.alias)
-        return method
+        return _as_method(method, name, lab)
 
     def length(self: Any) -> Any:
         if has_torch_function((self,)):
@@ -187,8 +185,7 @@ def _python_methods(
     }
     viewed_as.__name__, viewed_as.__qualname__ = "as_subclass", "Tensor.as_subclass"
     for name, method in found.items():
-        method.__name__, method.__qualname__ = name, f"Tensor.{name}"
-        method.__dict__["alias"] = unseen_by_modes(lab.alias)
+        _as_method(method, name, lab)
     for name, compute in {
         "__rsub__": inner["rsub"],
         "__rtruediv__": lambda self, other: lab("div.Tensor")(other, self),
@@ -238,11 +235,16 @@ def _indexing(lab: Lab, own: type[Tensor]) -> dict[str, Function]:
 
         call_c_handlers(setitem, run, (self, *_flat(index), value), (self, index, value), {})
 
-    members: dict[str, Function] = {"__getitem__": getitem, "__setitem__": setitem}
-    for name, member in members.items():
-        member.__name__, member.__qualname__ = name, f"Tensor.{name}"
-        member.__dict__["alias"] = unseen_by_modes(lab.alias)
-    return members
+    return {
+        name: _as_method(member, name, lab) for name, member in (("__getitem__", getitem), ("__setitem__", setitem))
+    }
+
+
+def _as_method(function: Function, name: str, lab: Lab) -> Function:
+    """The function, under the name of a method."""
+    function.__name__, function.__qualname__ = name, f"Tensor.{name}"
+    function.__dict__["alias"] = unseen_by_modes(lab.alias)
+    return function
 
 
 def _flat(index: Any) -> Iterator[Any]:

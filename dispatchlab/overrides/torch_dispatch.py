@@ -1,6 +1,6 @@
 """The key Python: its fallback hands a call to an interpreter, which calls handlers without default arguments.
 
-A handler that is older than an argument with a default does not see the argument until somebody uses it. The
+A handler that is older than an argument with a default does not see the argument until it is used. The
 dispatcher knows only that a tensor has an interpreter, the one that owns its class.
 Source: aten/src/ATen/core/PythonFallbackKernel.cpp.
 """
@@ -11,7 +11,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
-from types import TracebackType
 from typing import Any, Self, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -218,7 +217,7 @@ class Interpreter:
 
 
 main = Interpreter("main")
-"""Who owns every class that nobody else has taken."""
+"""The owner of every class that no other interpreter has taken."""
 
 
 def interpreter_of(kind: type) -> Interpreter | None:
@@ -359,8 +358,6 @@ class enable_reentrant_dispatch(ForceDispatchKeyGuard):
         _thread.entry = None
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         _thread.entry = self._kept.pop()
-        super().__exit__(kind, error, traceback)
+        super().__exit__(*error)

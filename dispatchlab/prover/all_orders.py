@@ -1,6 +1,8 @@
 """Run every order of registration with every order of release, as upstream's harness does: n! times n! sequences.
 
-Kept to check the graph against. It never interleaves and never registers again, so it misses what needs that.
+Kept to check the graph against: no states are merged. Where states can be kept, sequences run on them, each beginning
+that several share once, and a walk that comes to its end is a proof of these sequences. They never interleave and never
+register again, so that what needs that is missed.
 """
 
 from __future__ import annotations

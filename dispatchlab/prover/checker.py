@@ -12,7 +12,7 @@ pairs of sequences that break a rule as soon as there are two, for walks that ca
 #   P2  Whether `+i` is accepted, and the kind of its error, depends on A + {i} alone: not on who came last.
 #   P3  A refused `+i` leaves nothing behind that P0 or P1 could see, now or later.
 #   P4  `-i` always succeeds, and leaves nothing behind that P0 or P1 could see, now or later.
-# Facts of an error that depend on who came last are no violation of P2: a message may name whoever was there first.
+# Facts of an error that depend on what came last are no violation of P2: a message may name what was there first.
 
 from __future__ import annotations
 
@@ -196,9 +196,9 @@ def _pair(expected: Sequence[int], expected_length: int, actual: Sequence[int], 
 def minimal_conflicts(
     refused: Mapping[int, Mapping[int, Refusal]], asymmetric: Set[int], numbers: Sequence[int]
 ) -> tuple[Conflict, ...]:
-    """The smallest sets in which whoever came last was refused.
+    """The smallest sets in which the last registration was refused.
 
-    A set in which somebody was refused for want of a def hides none in which others exclude one another.
+    A set in which one was refused for want of a def hides none in which others exclude one another.
 
     Args:
         refused: by active set as a bit mask, the refusals of those that came last.

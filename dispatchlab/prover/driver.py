@@ -237,6 +237,7 @@ class _SandboxDrive:
         self._taken = 0  # steps of the runs that are over
         self._steps: list[int] = []  # those of the run that is not
         self._stopped: str | None = None
+        self._after_release: Callable[[int, int], int] | None = None  # the same in all sessions
 
     def take(self) -> Ending:
         walk = self._walk
@@ -255,7 +256,7 @@ class _SandboxDrive:
                 return Ending(Verdict.INCOMPLETE, reasons=(self._stopped,))
             walk.ended(run)
             if pair is not None:
-                return self._conclude(pair)
+                return Ending(*conclude(self._sessions, self._walk.count, pair, order=self._walk.order))
             self._taken += len(self._steps)
             self._steps = []
         return Ending(Verdict.NO_VIOLATION_FOUND)
@@ -266,7 +267,9 @@ class _SandboxDrive:
         register, release, look = session.register, session.release, session.look
         outcome, observation = self._observations.outcome, self._observations.observation
         every, stop, choose = self._walk.looks_at_every_step, self._stop, run.steps.send
-        after_release = lifetimes_in(session).after_release
+        if self._after_release is None:
+            self._after_release = lifetimes_in(session).after_release
+        after_release = self._after_release
         mask = 0
         accepted: bool | None = None  # which starts a generator
         pair = observation(0, look(), steps, 0) if every else None
@@ -322,9 +325,6 @@ class _SandboxDrive:
         observations.asymmetric |= part.asymmetric
         for mask, refusals in part.refused.items():
             observations.refused.setdefault(mask, {}).update(refusals)
-
-    def _conclude(self, pair: Pair) -> Ending:
-        return Ending(*conclude(self._sessions, self._walk.count, pair, order=self._walk.order))
 
     def crashed(self, crash: EngineCrashed) -> Ending:
         steps = tuple(self._steps)

@@ -21,7 +21,7 @@ from dispatchlab.prover.protocol import Engine, Forkable, StateSpace
 from dispatchlab.prover.random_walk import DEFAULT_SAMPLES, Covered, RandomWalks, Share
 from dispatchlab.prover.replay_proof import replay_proof
 from dispatchlab.prover.result import Exploration, Flaw, Verdict
-from dispatchlab.prover.run_sequence import Sessions, on_sandboxes, on_states
+from dispatchlab.prover.run_sequence import Sessions, on_prefixes, on_sandboxes, on_states
 from dispatchlab.prover.walk_log import WalkLog
 from dispatchlab.prover.walk_options import DEFAULT_WALK, WalkOptions
 
@@ -102,7 +102,22 @@ def explore(
         return Exploration(verdict, name, count, 0, 0, steps, orders, counterexample=unsure, elapsed_s=watch.elapsed_s)
     match walk:
         case "orders":
-            return explore_walk(AllOrders(count, order=order, lifetimes=lifetimes), fresh, watch=watch)
+            every = AllOrders(count, order=order, lifetimes=lifetimes)
+            if not isinstance(engine, Forkable):
+                return explore_walk(every, fresh, watch=watch)
+            forkable, space = engine, engine.space(registrations, operators)
+            result = _verified(_explained(explore_walk(every, on_prefixes(space), watch=watch), space), fresh)
+            if result.verdict is Verdict.NO_VIOLATION_FOUND:
+                result = replace(result, verdict=Verdict.ORDER_INDEPENDENT)
+            return replay_proof(
+                result,
+                lambda: forkable.space(registrations, operators),
+                fresh,
+                order=order,
+                seed=seed,
+                watch=watch,
+                orders_alone=True,
+            )
         case "auto" | "graph":
             passes = options.passes or DEFAULT_PASSES
             covering = CoveringWalk(count, passes=passes, seed=seed, order=order, lifetimes=lifetimes)

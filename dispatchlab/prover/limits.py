@@ -42,7 +42,7 @@ class Progress:
 
 
 class Interrupted(KeyboardInterrupt):
-    """Somebody pressed Ctrl-C; `exploration` is what was covered until then."""
+    """Ctrl-C was pressed; `exploration` is what was covered until then."""
 
     def __init__(self, exploration: Exploration) -> None:
         super().__init__(exploration)
@@ -119,7 +119,7 @@ class Watch:
         return None
 
     def is_over(self) -> bool:
-        """Whether time is up or somebody has cancelled, whatever was counted."""
+        """Whether time is up or the walk was cancelled, whatever was counted."""
         return perf_counter() >= self._deadline or (self._cancelled is not None and self._cancelled())
 
     def settle(self, exploration: Exploration) -> None:

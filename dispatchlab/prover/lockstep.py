@@ -150,7 +150,7 @@ def lockstep(
     count, passes = len(registrations), options.passes or 1
     watch = Watch(options, progress=progress, total_edges=passes * count_edges(count, order))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # an override is reported once by whoever registers it, not at every step
+        warnings.simplefilter("ignore")  # an override is reported once where it is registered, not at every step
         exploration = explore_walk(
             CoveringWalk(count, passes=passes, seed=options.seed, order=order, lifetimes=Lifetimes.of(registrations)),
             open_pair,

@@ -36,7 +36,7 @@ checked are in docs/proof.md; Note [Neighbourhoods of a variable] has the short 
 # write it although they are refused, and with each of them everybody who decides about it, directly or through others:
 # then it is refused there where it is refused in the whole. What is left behind may also be hidden, and show in nothing
 # but who is refused later, as a signature that outlives its kernel. Those who write it decide about one another, so
-# they are explored together, with somebody else who keeps the operator alive.
+# they are explored together, with another one that keeps the operator alive.
 #
 # Note [Lists]
 # ~~~~~~~~~~~~
@@ -748,7 +748,7 @@ class Knowledge:
             raise NotReduced(f"not every combination could be reached of what decides about {variable}")
 
     def _reachable(self, variable: Hashable, dependence: Dependence) -> Iterator[int]:
-        """For each combination of roles that nobody refuses, registrations that have them; the largest ones first."""
+        """For each combination of roles of which none is refused, registrations that have them; the largest first."""
         if dependence.is_list:
             for pair in combinations(sorted(dependence.roles), 2):
                 mask = 1 << pair[0] | 1 << pair[1]

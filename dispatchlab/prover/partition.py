@@ -39,7 +39,7 @@ from dispatchlab.prover.neighbourhoods import (
     plan_of,
 )
 from dispatchlab.prover.prng import SplitMix64
-from dispatchlab.prover.protocol import Footprints, Forkable, HasPlainStates, StateSpace, StateVariable, lifetimes_in
+from dispatchlab.prover.protocol import Footprints, Forkable, StateSpace, StateVariable, lifetimes_in
 from dispatchlab.prover.result import Conflict, Counterexample, Exploration, Flaw, Verdict
 from dispatchlab.prover.run_sequence import on_states
 
@@ -48,7 +48,7 @@ _Item = TypeVar("_Item", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Registrations that meet nobody else.
+    """Registrations that meet no others.
 
     Args:
         indices: their numbers in the scenario, ascending, broadcasts included.
@@ -471,7 +471,6 @@ def strays_of(space: StateSpace[Any], count: int, operators: Sequence[OperatorNa
 
 def _signature(space: StateSpace[Any], count: int, order: Sequence[int], seed: int) -> tuple[object, ...]:
     """What a random sequence does, without names: each outcome, and to which former state each step comes back."""
-    space = space.plain if isinstance(space, HasPlainStates) else space
     random = SplitMix64(seed)
     later, lifetimes = later_masks(count, order), lifetimes_in(space)
     state, mask = space.empty(), 0

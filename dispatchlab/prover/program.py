@@ -27,7 +27,7 @@ unless it has run or is running. So the registrations of two modules interleave 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import dropwhile, groupby, islice
 from math import factorial, prod
@@ -70,7 +70,8 @@ def import_orders(
                 begun.add(module)
                 trace.append(f"+{module}")
                 for other in imports.get(module, ()):
-                    imported(other, trace, begun)
+                    if other not in begun:  # else the packages around it have begun, too
+                        imported(other, trace, begun)
                 trace.append(f"-{module}")
 
     def take(order: Sequence[str]) -> None:
@@ -430,13 +431,19 @@ def _cyclic_core(edges: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str
         edges = {name: edges[name] for name in core}
 
 
-def contract(modules: Sequence[Module]) -> tuple[Module, ...]:
+def contract(modules: Sequence[Module], reading: Collection[str] = ()) -> tuple[Module, ...]:
     """Contract a graph of imports to the modules that register and those of import cycles, by first registration.
 
-    They import what the others import on the way to them.
+    They import what the others import on the way to them. A cycle from which no module is reached that registers or
+    reads something has no part in any order, and is left out.
+
+    Args:
+        modules: the modules.
+        reading: the names of those that read something.
     """
     bodies = {module.name: module.body for module in modules}
     names = _registering(bodies)
+    bodies = _leading_to(names.union(reading), bodies)
     edges = {
         name: frozenset(
             loaded
@@ -457,6 +464,25 @@ def contract(modules: Sequence[Module]) -> tuple[Module, ...]:
     return tuple(
         sorted(contracted, key=lambda module: min((item for item in module.body if isinstance(item, int)), default=end))
     )
+
+
+def _leading_to(
+    names: Collection[str], bodies: Mapping[str, tuple[int | str, ...]]
+) -> dict[str, tuple[int | str, ...]]:
+    """The bodies of these modules, and of those whose import imports one of them."""
+    importers: dict[str, list[str]] = {}
+    for name, body in bodies.items():
+        for other in {name, *(item for item in body if isinstance(item, str))}:
+            for loaded in _with_parents(other):
+                importers.setdefault(loaded, []).append(name)
+    found: set[str] = set()
+    left = list(names)
+    while left:
+        name = left.pop()
+        if name not in found:
+            found.add(name)
+            left += importers.get(name, ())
+    return {name: body for name, body in bodies.items() if name in found}
 
 
 def _contract_body(name: str, bodies: Mapping[str, tuple[int | str, ...]], nodes: set[str]) -> Iterator[int | str]:

@@ -39,7 +39,7 @@ from dispatchlab.prover.protocol import Engine, EngineCrashed, Footprints, Forka
 from dispatchlab.prover.random_walk import DEFAULT_SAMPLES
 from dispatchlab.prover.replay_proof import replay_proof
 from dispatchlab.prover.result import Conflict, Counterexample, Exploration, Flaw, Verdict
-from dispatchlab.prover.run_sequence import Sessions, on_sandboxes, run
+from dispatchlab.prover.run_sequence import Sessions, on_prefixes, on_sandboxes, run
 from dispatchlab.prover.walk_options import DEFAULT_WALK, WalkOptions
 
 MANY_ORDERS: Final = 720
@@ -165,10 +165,13 @@ class _ProgramWalk:
         operators = self.operators if is_all else among(self.places, named)
         program = self.program.restricted_to(members)
         fresh = on_sandboxes(self.engine, registrations, operators)
-        if isinstance(self.engine, Forkable) and self.options.walk in ("auto", "graph"):
+        if isinstance(self.engine, Forkable) and self.options.walk != "sample":
             forkable = self.engine
             space = forkable.space(registrations, operators)
-            exploration = finish(_StateDrive(space, program, fresh, self.watch))
+            if self.options.walk == "orders":
+                exploration = finish(_SandboxDrive(program, fresh, self.watch, self.options, space))
+            else:
+                exploration = finish(_StateDrive(space, program, fresh, self.watch))
             is_independent = not isinstance(space, Footprints) or not strays_of(space, len(members), operators)
             if is_independent:
                 random = SplitMix64(self.options.seed)
@@ -187,8 +190,8 @@ class _ProgramWalk:
 class _Drive:
     """What the walks share: the observations, the refusals, and how they end."""
 
-    def __init__(self, program: Program, fresh: Sessions, watch: Watch) -> None:
-        self.program, self.fresh, self.watch = program, fresh, watch
+    def __init__(self, program: Program, fresh: Sessions, watch: Watch, space: StateSpace[Any] | None = None) -> None:
+        self.program, self.fresh, self.watch, self.space = program, fresh, watch, space
         self.observations = Observations()
         self.refusals: dict[int, tuple[StepSequence, Refusal]] = {}  # by registration, the first one
         self.complete: StepSequence | None = None  # an order that made every registration
@@ -247,7 +250,11 @@ class _Drive:
         return Ending(Verdict.CRASHED, Counterexample(Flaw.CRASH, self.sequence, self.sequence, "", (crash.text,)))
 
     def explained(self, example: Counterexample) -> Counterexample:
-        return example
+        if self.space is None or example.why or example.flaw in (Flaw.NONDETERMINISTIC, Flaw.CRASH):
+            return example
+        if example.flaw is Flaw.OUTCOME and {*example.expected_sequence} != {*example.actual_sequence}:
+            return example  # the step differs for what comes before it, which the sequences show
+        return replace(example, why=reasons_of(self.space, example))
 
     def exploration(self, ending: Ending) -> Exploration:
         example = ending.counterexample
@@ -343,8 +350,8 @@ class _StateDrive(_Drive):
     """Every order of a program on an engine whose states can be kept; breadth-first, so what is found is short."""
 
     def __init__(self, space: StateSpace[Any], program: Program, fresh: Sessions, watch: Watch) -> None:
-        super().__init__(program, fresh, watch)
-        self.space = space
+        super().__init__(program, fresh, watch, space)
+        self._walked = space
         self._seen: set[tuple[Position, Any]] = set()
         self._queue: deque[tuple[Position, Any, int, StepSequence]] = deque()
 
@@ -354,7 +361,7 @@ class _StateDrive(_Drive):
 
     def take(self) -> Ending:
         """Go to the end of every order."""
-        program, space, observations = self.program, self.space, self.observations
+        program, space, observations = self.program, self._walked, self.observations
         ending = self._arrive(program.start, space.empty(), 0, ())
         while self._queue and ending is None:
             position, state, mask, sequence = self._queue.popleft()
@@ -388,23 +395,24 @@ class _StateDrive(_Drive):
         """Observe a new state, to go on from there later."""
         self._seen.add((position, state))
         self._queue.append((position, state, mask, sequence))
-        look = self.space.observe(state), self.space.violations(state)
+        look = self._walked.observe(state), self._walked.violations(state)
         return self.conclude(self.observations.observation(mask, look, sequence, len(sequence)))
-
-    def explained(self, example: Counterexample) -> Counterexample:
-        if example.why or example.flaw in (Flaw.NONDETERMINISTIC, Flaw.CRASH):
-            return example
-        if example.flaw is Flaw.OUTCOME and {*example.expected_sequence} != {*example.actual_sequence}:
-            return example  # the step differs for what comes before it, which the sequences show
-        return replace(example, why=reasons_of(self.space, example))
 
 
 class _SandboxDrive(_Drive):
-    """Orders of a program, each in a fresh sandbox."""
+    """Orders of a program, each in a fresh sandbox; or, all of them, on states that are not merged."""
 
-    def __init__(self, program: Program, fresh: Sessions, watch: Watch, options: WalkOptions) -> None:
-        super().__init__(program, fresh, watch)
+    def __init__(
+        self,
+        program: Program,
+        fresh: Sessions,
+        watch: Watch,
+        options: WalkOptions,
+        space: StateSpace[Any] | None = None,
+    ) -> None:
+        super().__init__(program, fresh, watch, space)
         self._options = options
+        self._sessions = fresh if space is None else on_prefixes(space)
         self._run = 0
         self._is_sampled = False
 
@@ -419,7 +427,7 @@ class _SandboxDrive(_Drive):
                 ending = self._take(order)
                 if ending is not None:
                     return ending
-        return self.ended(proved=False)
+        return self.ended(proved=self.space is not None)
 
     def _orders(self) -> Iterator[StepSequence]:
         if self._options.walk == "orders":
@@ -444,7 +452,7 @@ class _SandboxDrive(_Drive):
         observations = self.observations
         mask = 0
         pairs: list[Pair | None] = []
-        with self.fresh() as session:
+        with self._sessions() as session:
             pairs.append(observations.observation(0, session.look(), (), 0))
             for length, index in enumerate(order, 1):
                 reason = self.watch.stop(observations.sets, observations.sets, self.edges)

@@ -118,7 +118,7 @@ class Footprints(Protocol):
         """Whether it reaches every operator there is, as a fallback does; it is part of every component then."""
 
     def shared_variables(self) -> frozenset[StateVariable]:
-        """The variables that broadcasts write and everybody may read."""
+        """The variables that broadcasts write and all registrations may read."""
 
     def touched(self) -> frozenset[StateVariable]:
         """The variables that were read or written since the space was made, observations included."""
@@ -128,15 +128,6 @@ class Footprints(Protocol):
 
         Equal patterns explore alike.
         """
-
-
-@runtime_checkable
-class HasPlainStates(Protocol):
-    """A state space that is made for long walks, and has the same states in a form that a few steps make sooner."""
-
-    @property
-    def plain(self) -> StateSpace[Any]:
-        """The same states; what is touched counts for both."""
 
 
 @runtime_checkable

@@ -6,7 +6,7 @@ See Note [What a proof rests on].
 # Note [What a proof rests on]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 # A graph walk proves something of a state space: of its states, and of its equality, by which they are merged. Whether
-# the space does what the engine does, nobody has looked at by then; nor whether two states that are equal have the same
+# the space does what the engine does has not been looked at by then, nor whether two equal states have the same
 # future. So random sequences run in fresh sandboxes, and on states that are not merged, step by step. A sandbox that
 # shows something else than the states do is `nondeterministic`: the engine gives two answers to one sequence. Two
 # sequences to one set that look different in sandboxes are a counterexample that the equality has hidden. Each sequence
@@ -59,6 +59,7 @@ def replay_proof(
     program: Iterator[StepSequence] | None = None,
     brief: bool = False,
     numbers: Sequence[int] | None = None,
+    orders_alone: bool = False,
 ) -> Exploration:
     """Replay random sequences after a proof.
 
@@ -72,6 +73,7 @@ def replay_proof(
         program: orders of a program, to replay instead of random sequences; one ends at a refusal.
         brief: replay one short walk, which is looked at twice and at its end: for one of very many explorations.
         numbers: what the registrations are called in the result, when they are some of those that were proved.
+        orders_alone: replay no walks to and fro: what was proved is about orders without releases in between.
 
     Returns:
         The same with the number of sequences; or `ORDER_DEPENDENT`, `NONDETERMINISTIC` or `CRASHED`.
@@ -87,7 +89,7 @@ def replay_proof(
     elif brief:
         chosen = iter([_walk(SplitMix64(seed).split(), count, _BRIEF * count)])
     else:
-        chosen = _plans(count, order, seed, lifetimes_in(space()))
+        chosen = _plans(count, order, seed, lifetimes_in(space()), 0 if orders_alone else _WALKS)
     looks = 1 if brief else _LOOKS if count <= _FEW else _FEW_LOOKS
     replay = _Replay(space(), count, order, SplitMix64(seed), looks=looks, is_program=program is not None)
     done = 0
@@ -96,7 +98,7 @@ def replay_proof(
             if done and watch.is_over():
                 break
             with warnings.catch_warnings(), fresh() as session:
-                warnings.simplefilter("ignore")  # of overrides, which are reported to whoever registers
+                warnings.simplefilter("ignore")  # of overrides, which are reported where they are registered
                 trouble = replay.run(session, plan)
             if trouble is not None:
                 refuted = _refuted(proof, trouble, fresh, count, order, is_program=program is not None)
@@ -155,10 +157,10 @@ class _Plan:
     toggles: bool = False
 
 
-def _plans(count: int, order: Sequence[int], seed: int, lifetimes: Lifetimes) -> Iterator[_Plan]:
+def _plans(count: int, order: Sequence[int], seed: int, lifetimes: Lifetimes, walks: int) -> Iterator[_Plan]:
     """Long walks to and fro, which come to one set with many histories, then everything registered and released."""
     random = SplitMix64(seed)
-    for _ in range(_WALKS):
+    for _ in range(walks):
         yield _walk(random.split(), count, max(min(16 * count * count, 144), _BRIEF * count))
     if count <= _EVERY_ORDER and not order:
         for registered in permutations(range(count)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import assert_never
 
@@ -153,7 +153,7 @@ class Exploration:
     never_accepted: tuple[int, ...] = ()
     counterexample: Counterexample | None = None
     notes: tuple[str, ...] = ()
-    elapsed_s: float = 0.0
+    elapsed_s: float = field(default=0.0, compare=False)
     seed: int | None = None
     passes: int | None = None
     modules: int | None = None

@@ -165,6 +165,65 @@ def on_states(space: StateSpace[Any]) -> Sessions:
     return open_session
 
 
+class _Kept:
+    """A step that a session has taken, the state that it led to, and what was seen there once it was looked at."""
+
+    __slots__ = ("look", "refusal", "state", "step")
+
+    def __init__(self, step: int | None, state: Any, refusal: Refusal | None) -> None:
+        self.step, self.state, self.refusal = step, state, refusal
+        self.look: Look | None = None
+
+
+class _PrefixSession(StateSession):
+    """A session that takes the steps which it has in common with the session before it from there."""
+
+    __slots__ = ("_at", "_kept")
+
+    def __init__(self, space: StateSpace[Any], kept: list[_Kept]) -> None:
+        self._space, self._kept, self._at = space, kept, 0
+
+    @property
+    def state(self) -> Any:
+        return self._kept[self._at].state
+
+    def register(self, index: int, /) -> Refusal | None:
+        return self._take(index)
+
+    def release(self, index: int, /) -> Refusal | None:
+        return self._take(~index)
+
+    def _take(self, step: int) -> Refusal | None:
+        kept, self._at = self._kept, self._at + 1
+        if self._at < len(kept):
+            known = kept[self._at]
+            if known.step == step:
+                return known.refusal
+            del kept[self._at :]
+        self._state = kept[-1].state
+        refusal = super().release(~step) if step < 0 else super().register(step)
+        kept.append(_Kept(step, self._state, refusal))
+        return refusal
+
+    def look(self) -> Look:
+        known = self._kept[self._at]
+        if known.look is None:
+            self._state = known.state
+            known.look = super().look()
+        return known.look
+
+
+def on_prefixes(space: StateSpace[Any]) -> Sessions:
+    """Sessions on a state space, for sequences in an order in which they share beginnings, which are run once."""
+    kept = [_Kept(None, space.empty(), None)]
+
+    @contextmanager
+    def open_session() -> Iterator[Session]:
+        yield _PrefixSession(space, kept)
+
+    return open_session
+
+
 @dataclass(frozen=True, slots=True)
 class Replayed:
     """One step of a sequence that was run.

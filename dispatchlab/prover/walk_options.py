@@ -15,7 +15,7 @@ class WalkOptions:
     Args:
         walk: `auto` proves what it can by the strongest reduction that applies, on a `Forkable` engine; `graph` visits
             every state of it; both take a covering walk on any other engine. `orders` runs every order, and `sample`
-            takes random walks. Of programs, both run in fresh sandboxes, and `sample` runs random orders of each group.
+            takes random walks. Of programs, `sample` runs random orders of each group in fresh sandboxes.
         samples: how many random walks to take.
         seed: the random seed.
         passes: how many times to take every edge of an engine that is not `Forkable`.

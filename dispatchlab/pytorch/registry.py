@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from threading import Lock, Timer
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dispatchlab.model.operator_runs import InputsError, Run
+from dispatchlab.model.operator_runs import GENERATED, InputsError, Outcome, Run
 from dispatchlab.pytorch.worker.engine import LiveEngine
 from dispatchlab.pytorch.worker.process import WorkerCrashed, WorkerProcess
 from dispatchlab.records.model import Registry
@@ -23,6 +23,10 @@ _PYTHON_READER = "dispatchlab.pytorch.introspection.python_registries"
 _READER = "dispatchlab.pytorch.introspection.registry_reader"
 _READINESS_READER = "dispatchlab.pytorch.introspection.readiness_reader"
 _RUNS = "dispatchlab.pytorch.introspection.readiness_runs"
+_INPUTS = "dispatchlab.pytorch.introspection.readiness_inputs"
+_CAPTURES = "dispatchlab.pytorch.introspection.readiness_captures"
+_PLAIN = ("cpu", "cuda", "repeat")
+"""The cells that are plain calls: when one does not come back, no other is run."""
 
 
 def live_registry(imports: Sequence[str] = (), *, python: bool = False) -> Registry:
@@ -101,19 +105,21 @@ class OperatorRuns(NamedTuple):
 
 def live_operator_runs(
     imports: Sequence[str],
-    inputs: str,
+    source: str,
     operators: Sequence[str],
     *,
     limit_s: float,
+    generate: bool = False,
     started: Callable[[str], None] = lambda _: None,
 ) -> OperatorRuns:
     """Run operators on the inputs that there are for them, in a process of its own, and a new one when that dies.
 
     Args:
         imports: the packages that define them.
-        inputs: `module:name` of what makes the inputs.
+        source: `module:name` of what makes the inputs, or a file of captured ones; empty for none.
         operators: those that may be run.
-        limit_s: how long the runs of one operator may take.
+        limit_s: how long one cell of an operator may take.
+        generate: also make inputs from the schemas of operators that have none.
         started: called with each operator that is run.
 
     Raises:
@@ -123,27 +129,88 @@ def live_operator_runs(
     runs: dict[str, dict[str, Run]] = {}
     notes: list[str] = []
     with LiveEngine(imports=tuple(imports)) as engine:
-        given: tuple[str, ...] = engine.ask(f"{_RUNS}:operators_with_inputs", inputs)
+        given: tuple[str, ...] = engine.ask(f"{_INPUTS}:operators_with_inputs", source) if source else ()
         unknown = sorted(set(given) - set(operators))
         if unknown:
             notes.append(f"inputs are given for operators that are not judged: {', '.join(unknown)}")
         for name in operators:
-            if name not in given:
+            if name not in given and not generate:
                 continue
             started(name)
-            limit = _TimeLimit(engine.worker, limit_s)
             try:
-                runs[name] = engine.ask(f"{_RUNS}:run_operator", inputs, name)
+                runs[name] = _runs_of(engine, source if name in given else GENERATED, name, limit_s)
             except InputsError as error:
                 notes.append(error.why)
-            except WorkerCrashed as error:
-                why = f"took longer than {limit_s:g} s" if limit.passed else f"cannot be taken to their end: {error}"
-                notes.append(f"the runs of {name} {why}")
-            finally:
-                limit.cancel()
-                if limit.passed:  # it may have answered before it was killed
-                    engine.close()
     return OperatorRuns(runs, tuple(notes))
+
+
+def _runs_of(engine: LiveEngine, source: str, name: str, limit_s: float) -> dict[str, Run]:
+    """The cells of one operator. One that ends the process, or hangs, costs that cell; a plain call costs all.
+
+    Raises:
+        InputsError: the inputs cannot be made.
+    """
+    try:
+        columns = _within(engine, limit_s, "begin_runs", source, name)
+    except _Ended as error:
+        raise InputsError(source, f"the inputs of {name} cannot be made: {error.run.how}") from None
+    runs: dict[str, Run] = {}
+    ended = ""
+    for column in columns:
+        if ended:
+            runs[column] = Run(Outcome.NOT_DECIDED, ended)
+            continue
+        try:
+            runs[column] = _within(engine, limit_s, "run_cell", source, name, column)
+        except _Ended as error:
+            runs[column] = error.run
+            if column in _PLAIN:
+                ended = f"a plain call does not come back: {error.run.how}"
+    return runs
+
+
+class _Ended(Exception):
+    """The process ended before its answer; `run` says what that shows."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(run.how)
+        self.run = run
+
+
+def _within(engine: LiveEngine, limit_s: float, function: str, *arguments: str) -> Any:
+    """Ask for a run that has so long.
+
+    Raises:
+        _Ended: it took longer, or the process died.
+        InputsError: the inputs cannot be made.
+    """
+    limit = _TimeLimit(engine.worker, limit_s)
+    try:
+        return engine.ask(f"{_RUNS}:{function}", *arguments)
+    except WorkerCrashed as error:
+        if limit.passed:
+            raise _Ended(Run(Outcome.NOT_DECIDED, f"it took longer than {limit_s:g} s")) from None
+        raise _Ended(Run(Outcome.FAILS, f"it ends the process: {error}")) from None
+    finally:
+        limit.cancel()
+        if limit.passed:  # it may have answered before it was killed
+            engine.close()
+
+
+def live_capture(imports: Sequence[str], program: str) -> bytes:
+    """Run a Python file in a process of its own, and give the file of the operator calls that it made.
+
+    Args:
+        imports: packages to import first.
+        program: the file.
+
+    Raises:
+        ProgramError: the program raises.
+        DispatchLabError: as for `live_registry`.
+    """
+    with LiveEngine(imports=tuple(imports)) as engine:
+        found: bytes = engine.ask(f"{_CAPTURES}:capture_program", program)
+    return found
 
 
 class _TimeLimit:

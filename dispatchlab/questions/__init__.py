@@ -6,6 +6,7 @@ Commands, the pytest plugin and `api` ask.
   PyTorch.
 - `notebook`: what notebooks show of a value: a fragment with looks of its own, for light and dark pages, without
   scripts.
+- `check`: what is wrong with a package: all questions about its registrations, asked of one import.
 - `certify`: what is certified: for every operator of a registry, whether the order of its registrations can matter.
 - `coverage`: what covers a backend: how its operators find a kernel, and what one more registration would change.
 - `dump`: what the dispatcher holds for an operator: dumps, tables with their reasons, listings, versions side by side.

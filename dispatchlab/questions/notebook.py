@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from dispatchlab.model.operator_view import OUTRANKED, OperatorView
 from dispatchlab.questions.dump.operator_blocks import operator_page
@@ -22,6 +23,7 @@ from dispatchlab.views.blocks import (
     Inline,
     Items,
     Line,
+    Page,
     Picture,
     Row,
     Stack,
@@ -34,6 +36,7 @@ from dispatchlab.views.blocks import (
 from dispatchlab.views.html.backend import html_of
 from dispatchlab.views.html.elements import Child, element, trusted
 from dispatchlab.views.source_locations import short_debug
+from dispatchlab.views.view import View
 
 _MOST_ROWS = 20
 _STYLE = """\
@@ -118,9 +121,19 @@ def _hop(hop: Hop) -> Row:
     )
 
 
+def view_html(view: View[Any]) -> str:
+    """The lead of a result and the first details of each part; all of it where it has no page."""
+    if view.page is None:
+        return _fragment([html_of(tuple(view.lines(view.value)), most=_MOST_ROWS)])
+    return _page_html(view.page(view.value))
+
+
 def upgrade_html(report: UpgradeReport) -> str:
     """The summary of a comparison, and the first details of each part."""
-    page = upgrade_page(report)
+    return _page_html(upgrade_page(report))
+
+
+def _page_html(page: Page) -> str:
     parts = (
         element("details", element("summary", one.title), html_of(one.blocks, most=_MOST_ROWS)) for one in page.sections
     )

@@ -144,6 +144,10 @@ class Archive:
             raise self.damaged(f"the checksum of {name} differs")
         return plain
 
+    def has(self, name: str) -> bool:
+        """Whether there is a member of this name."""
+        return name in self._members
+
     def table(self, name: str) -> dict[str, object]:
         """The table in a member.
 

@@ -83,7 +83,7 @@ class RegistryDiff:
 
     @property
     def exit_code(self) -> int:
-        """0 when they are equal, else 1; for whoever asked for an exit code."""
+        """0 when they are equal, else 1; used where an exit code is asked for."""
         return 0 if self.is_empty else 1
 
     def count(self, subject: Subject, kind: ChangeKind) -> int:

@@ -10,6 +10,7 @@ from dispatchlab.errors import DispatchLabError, did_you_mean
 from dispatchlab.files.atomic_write import write_file
 from dispatchlab.files.bounded_read import ReadError, read_file
 from dispatchlab.files.file_kinds import FileKind, instead, recognised
+from dispatchlab.model.profile import version_of
 from dispatchlab.records.archive import MAX_FILE, RegistryFileError
 from dispatchlab.records.model import Recorded, Registry
 from dispatchlab.records.stored import StoredRegistries, StoredRegistry, recording_bytes, registry_in
@@ -103,9 +104,11 @@ class UnknownRegistryError(DispatchLabError):
 
     def __str__(self) -> str:
         known = bundled_names()
+        is_other = version_of(self.text) not in (None, *map(version_of, known))
+        near = f"; the newest is {known[-1]}" if is_other else did_you_mean(self.text, known)
         return (
-            f"there is no registry {self.text!r}: expected a file, or the name of one that comes with dispatchlab, "
-            f"{known[0]} to {known[-1]}{did_you_mean(self.text, known)}"
+            f"there is no registry {self.text!r}: expected a file, an installed package, or the name of one that comes "
+            f"with dispatchlab, {known[0]} to {known[-1]}{near}"
         )
 
 

@@ -7,7 +7,7 @@ Texts are kept as they were printed: a schema is parsed where its types are need
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
@@ -68,7 +68,7 @@ class RecordedOperator:
 
     Args:
         name: the operator.
-        schema: its schema as the dispatcher prints it; None for kernels that dangle because nobody defined it.
+        schema: its schema as the dispatcher prints it; None for kernels that dangle because it has no def.
         debug: where the def comes from; empty without one.
         alias: the alias kind of the def; None when it was left at upstream's default, and without a def.
         tags: names of tags.
@@ -178,7 +178,7 @@ def read_fallbacks(table: str) -> tuple[RecordedFallback, ...]:
 
 
 def name_of(text: str) -> OperatorName:
-    """The operator that a recorded name means; its parts may be words that nobody could write in a schema."""
+    """The operator that a recorded name means; its parts may be words that no schema can have."""
     namespace, _, rest = text.rpartition("::")
     name, _, overload = rest.partition(".")
     return OperatorName(namespace, name, overload)
@@ -210,6 +210,12 @@ class Recorded(Protocol):
     def operator(self, name: OperatorName | str, /) -> RecordedOperator | None:
         """One operator; None when there is none of that name."""
 
+    def overload_order(self, name: str, /) -> tuple[str, ...]:
+        """The overloads of a name of several as a call tries them, `` for the default; empty where it was not recorded.
+
+        Those that only TorchScript has come after them, and are in no registry.
+        """
+
     def __iter__(self) -> Iterator[RecordedOperator]:
         """All operators, by name."""
 
@@ -226,6 +232,7 @@ class Registry:
         privateuse1: the name that a package gave the PrivateUse1 backend; empty when none did.
         unreadable: what could not be read of the dispatcher and is left out, a sentence each; files do not hold it.
         python: what Python had registered besides; None when that was not recorded.
+        orders: for each name of several overloads, as a call tries them; empty when that was not recorded.
     """
 
     torch: str
@@ -235,6 +242,7 @@ class Registry:
     privateuse1: str = ""
     unreadable: tuple[str, ...] = field(default=(), compare=False)
     python: PythonLayer | None = field(default=None, compare=False)
+    orders: Mapping[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
 
     def __repr__(self) -> str:
         return f"<Registry: PyTorch {self.torch}, {len(self):,} operators>"
@@ -250,6 +258,10 @@ class Registry:
         at = bisect_left(self.operators, text, key=lambda operator: str(operator.name))
         found = self.operators[at] if at < len(self.operators) else None
         return found if found is not None and str(found.name) == text else None
+
+    def overload_order(self, name: str) -> tuple[str, ...]:
+        """The overloads of a name as a call tries them; empty where that was not recorded."""
+        return self.orders.get(name, ())
 
     def __iter__(self) -> Iterator[RecordedOperator]:
         return iter(self.operators)

@@ -76,6 +76,10 @@ class Overlay:
         """One operator; None when there is none of that name."""
         return self.over.operator(name) or self.beneath.operator(name)
 
+    def overload_order(self, name: str, /) -> tuple[str, ...]:
+        """As the registry beneath has it; that of overloads which it does not have is not known."""
+        return self.beneath.overload_order(name)
+
     def __iter__(self) -> Iterator[RecordedOperator]:
         over = {str(operator.name): operator for operator in self.over}
         beneath = {str(operator.name): operator for operator in self.beneath if str(operator.name) not in over}

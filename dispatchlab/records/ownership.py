@@ -1,7 +1,7 @@
 """Which registrations are PyTorch's own: decided by the source line that made each, or by a measured list.
 
 PyTorch registers some of its operators when a part of it is first used: `torch.testing.assert_close`, `torch.compile`
-or `torch.library.opcheck` bring dozens. Whoever reports what a package or a test registers leaves these out with
+or `torch.library.opcheck` bring dozens. A report of what a package or a test registers leaves these out with
 `Ownership.is_own`.
 """
 
@@ -27,9 +27,9 @@ from dispatchlab.records.model import Recorded, RecordedFallback, RecordedKernel
 #
 # The files of the registration API itself (`torch/library.py:931`) say nothing, because PyTorch's registrations and
 # everybody else's come from there. `site_log` replaces such a text by the line of the caller. What
-# was registered while nobody watched, and what a recorded registry has, is looked up: the bundled registry has what
+# was registered unwatched, and what a recorded registry has, is looked up: the bundled registry has what
 # `import torch` registers, and `data/torch-2.13-first-use.txt` what comes later. These lists are of pairs (operator,
-# key), so that a kernel of somebody else for `aten::relu` is not PyTorch's. An operator that no list has, of a newer
+# key), so that a kernel of another package for `aten::relu` is not PyTorch's. An operator that no list has, of a newer
 # PyTorch, is its own when it lies in a namespace in which PyTorch registers through that API, `prims` say.
 
 _API = ("torch/library.py", "torch/_library/", "torch/_custom_op/", "torch/_custom_ops.py")

@@ -1,7 +1,7 @@
 """What Python registers in one PyTorch and not in another: entries that came, went, or have another function in force.
 
 Lines that moved are counted, as for kernels. Only what both layers can know is compared: a registry that one of them
-has not read, has not found, or whose module nobody imported there says nothing of what was registered.
+has not read, has not found, or whose module was not imported there says nothing of what was registered.
 """
 
 from __future__ import annotations
@@ -279,7 +279,7 @@ def _kind(old: PythonRegistration | None, new: PythonRegistration | None) -> Pyt
     if old is None:
         return PythonChangeKind.ADDED
     owners = _owner(old.site), _owner(new.site)
-    by_factory = "<locals>" in old.function  # its site is the factory's or the call's, by whether somebody watched
+    by_factory = "<locals>" in old.function  # its site is the factory's or the call's, by whether calls were watched
     if old.function != new.function or (not by_factory and "" not in owners and owners[0] != owners[1]):
         return PythonChangeKind.CHANGED
     return PythonChangeKind.MOVED if old.site != new.site else None

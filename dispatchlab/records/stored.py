@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from dispatchlab.files.file_kinds import BUNDLE_MEMBER, OLD_REGISTRY_MAGIC, REGISTRY_MEMBER, is_archive
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.model.names import OperatorName
+from dispatchlab.model.names import OperatorName, overload_of, qualified
 from dispatchlab.model.python_layer import REGISTRY_NAMED, PythonLayer, PythonRegistration
 from dispatchlab.model.registration import AliasKind, KernelFlags
 from dispatchlab.records.archive import (
@@ -41,14 +41,19 @@ if TYPE_CHECKING:
 # fallthrough]`, how many kernels it has, and the operators that it lacks, by number. Then come the folder `cxx` with
 # rows of operators and, when any registry has a Python layer, `python` with its rows. See Note [Shared rows].
 #
+# The member `overloads` has, for each registry that knows it, the overloads of each name of several as a call tries
+# them. Those that are sorted are left out, and the name of another registry stands for what that one has. It is read
+# where a name without an overload is asked for, and files from before have none.
+#
 # The values of an entry are those of the def, which is the first of every operator, `[schema without the name, alias
 # kind, [tag...]]`, of a kernel, `[key, inferred schema, flags]`, or of a registration of Python, `[registry, key,
-# function, import, active]`. Whoever asks for no Python layer reads none of it.
+# function, import, active]`. A reader of no Python layer reads none of it.
 
 FORMAT = 4
 """The version of the format; it changes whenever an older reader would misread a file."""
 
 MAX_REGISTRIES = 256
+_OVERLOADS = "overloads"
 
 _ALIASES = {alias.name: alias for alias in AliasKind}
 _FLAGS = {flags.name: flags for flags in KernelFlags}
@@ -122,6 +127,15 @@ class StoredRegistries:
             RegistryFileError: there are none, or they are damaged.
         """
         return SharedRows(self.archive, "python")
+
+    @cached_property
+    def overloads(self) -> Mapping[str, object]:
+        """The orders of overloads, by registry.
+
+        Raises:
+            RegistryFileError: they are damaged.
+        """
+        return self.archive.table(_OVERLOADS) if self.archive.has(_OVERLOADS) else {}
 
     def _registry(self, number: int, facts: object) -> StoredRegistry:
         if not isinstance(facts, dict):
@@ -215,6 +229,31 @@ class StoredRegistry:
         except Damaged as error:
             raise archive.damaged(f"its list of registries is {error}") from None
 
+    @cached_property
+    def orders(self) -> Mapping[str, tuple[str, ...]]:
+        """For each name of several overloads, as a call tries them; empty where that was not recorded.
+
+        Raises:
+            RegistryFileError: this part of the file is damaged.
+        """
+        every = self._registries.overloads
+        if self.name not in every:
+            return {}
+        orders = every[self.name]
+        orders = every.get(orders) if isinstance(orders, str) else orders
+        try:
+            if not isinstance(orders, dict):
+                raise Damaged("wrong in its overloads")
+            return _sorted_overloads(self.names) | {
+                name: as_texts(order, "its overloads") for name, order in orders.items()
+            }
+        except Damaged as error:
+            raise self._registries.archive.damaged(f"a registry is {error}") from None
+
+    def overload_order(self, name: str, /) -> tuple[str, ...]:
+        """The overloads of a name as a call tries them; empty where that was not recorded."""
+        return self.orders.get(name, ())
+
     def is_copy(self, other: StoredRegistry) -> bool:
         """Whether another file holds the same bytes, so that every operator is equal."""
         same = self._registries.archive.data == other._registries.archive.data
@@ -235,7 +274,13 @@ class StoredRegistry:
         if kernels != self.kernel_count:
             raise self._registries.archive.damaged(f"it does not have the {self.kernel_count:,} kernels it declares")
         return Registry(
-            self.torch, tuple(operators), self.fallbacks, self.imports, self.privateuse1, python=self.python
+            self.torch,
+            tuple(operators),
+            self.fallbacks,
+            self.imports,
+            self.privateuse1,
+            python=self.python,
+            orders=self.orders,
         )
 
     def _operator(self, at: int) -> RecordedOperator:
@@ -382,9 +427,16 @@ def _archive_of(member: str, registries: Mapping[str, Recorded], layers: Mapping
                 },
             }
         )
+    orders: dict[str, dict[str, tuple[str, ...]] | str] = {}
+    for name, registry in registries.items():
+        if isinstance(registry, Registry | StoredRegistry) and registry.orders:
+            usual = _sorted_overloads(registry.names)
+            unusual = {one: order for one, order in sorted(registry.orders.items()) if usual.get(one) != order}
+            orders[name] = next((other for other, known in orders.items() if known == unusual), unusual)
     return archive_bytes(
         {
             member: json_bytes({"format": FORMAT, "registries": facts}),
+            **({_OVERLOADS: json_bytes(orders)} if orders else {}),
             **row_members("cxx", cxx, "the kernels"),
             **(
                 row_members("python", python, "the registrations of Python")
@@ -393,6 +445,13 @@ def _archive_of(member: str, registries: Mapping[str, Recorded], layers: Mapping
             ),
         }
     )
+
+
+def _sorted_overloads(operators: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    overloads: dict[str, list[str]] = {}
+    for operator in operators:
+        overloads.setdefault(qualified(operator), []).append(overload_of(operator))
+    return {name: tuple(sorted(some)) for name, some in overloads.items() if len(some) > 1}
 
 
 def _operator_entries(operator: RecordedOperator) -> list[Entry]:

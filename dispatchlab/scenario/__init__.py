@@ -4,7 +4,8 @@
 counterexamples that were saved; `json_schema` is for editors.
 
 - scenario: a scenario as a value: registrations, what is observed, and what is claimed about their order
-- registrations: a table of fields for each kind of registration, and what can stand in them; importing kernels
+- registrations: a table of fields for each kind of registration, and what can stand in them
+- named_functions: look up the functions that kernels name, in a process of its own
 - modules: the field `modules`: what each module body registers and imports
 - import_orders: the field `imports` of a record: the orders of imports that ran, and what differed
 - python_registrations: what packages register in Python, as a kind of registration and as the field `python`
@@ -39,24 +40,12 @@ if TYPE_CHECKING:
     from dispatchlab.scenario.scenario import Scenario, registration_names
     from dispatchlab.scenario.write import UnwritableError, scenario_text
 
-_HOME = {
-    "json_schema": ".load",
-    "load_scenario": ".load",
-    "parse_scenario": ".load",
-    "Problem": "..files.yaml_tree",
-    "ScenarioError": ".load",
-    "Replay": ".replay_file",
-    "StaleReplayError": ".replay_file",
-    "load_replay": ".replay_file",
-    "make_replay": ".replay_file",
-    "parse_replay": ".replay_file",
-    "replay_text": ".replay_file",
-    "resolve": ".replay_file",
-    "staleness": ".replay_file",
-    "Scenario": ".scenario",
-    "registration_names": ".scenario",
-    "UnwritableError": ".write",
-    "scenario_text": ".write",
+_NAMES = {
+    ".load": "json_schema load_scenario parse_scenario ScenarioError",
+    "..files.yaml_tree": "Problem",
+    ".replay_file": "Replay StaleReplayError load_replay make_replay parse_replay replay_text resolve staleness",
+    ".scenario": "Scenario registration_names",
+    ".write": "UnwritableError scenario_text",
 }
 
 __all__ = [
@@ -79,4 +68,4 @@ __all__ = [
     "staleness",
 ]
 
-__getattr__ = lazy_names(__name__, _HOME)
+__getattr__ = lazy_names(__name__, _NAMES)

@@ -21,7 +21,7 @@ See Note [Where a registration of Python comes].
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 # `make_fallback` of Inductor writes two registries: it adds the operator to the fallbacks and makes its lowering. A
 # record has both entries, with the line of the call. A scenario that has the fallback alone, beside the lowering of
-# somebody else, does not say which of the two lowerings is the later one: such a fallback is not explored.
+# another package, does not say which of the two lowerings is the later one: such a fallback is not explored.
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 def explored(scenario: Scenario, *, live: bool = False) -> Scenario:
     """The scenario with what an engine can register of its field `python` among the registrations.
 
-    What is left in `python` is not explored: nobody knows its rule, or when it comes.
+    What is left in `python` is not explored: its rule, or when it comes, is not known.
 
     Args:
         scenario: the scenario.
@@ -133,7 +133,7 @@ class _Chosen:
                 self.made.append(PythonImpl(self._as_it_was_made(one)))
 
     def _as_it_was_made(self, one: PythonRegistration) -> PythonRegistration:
-        """Where nobody watched, one that took the place of another one was assigned: a call would have been refused."""
+        """Where calls were not watched, one that took the place of another was assigned: a call would be refused."""
         from dispatchlab.model.python_layer import ASSIGNMENT  # costs start-up, and few scenarios have any
 
         return one if one.call or one.effect or self._slots[one.slot] == 1 else one._replace(call=ASSIGNMENT)

@@ -20,7 +20,7 @@ class Found(NamedTuple):
     """The YAML files below a folder, in the order of their paths.
 
     Args:
-        scenarios: those that are scenarios, or that nobody recognises, which is an error when they are read.
+        scenarios: those that are scenarios, or that are not recognised, which is an error when they are read.
         others: those that are something else, and what.
     """
 
@@ -59,4 +59,4 @@ def _yaml_files(folder: str | os.PathLike[str]) -> list[Path]:
     for at, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not is_left_out(name)]
         files += [Path(at, name) for name in names if name.endswith(SUFFIXES) and not is_left_out(name)]
-    return files
+    return [path for path in files if path.is_file() or not path.exists()]  # a link that leads nowhere is an error

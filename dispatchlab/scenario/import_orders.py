@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from dispatchlab.files.yaml_fields import TEXT, Context, Entry, Field, Shape, Table, Wrong, expected, list_of, scalar
 from dispatchlab.files.yaml_tree import Listing, Node
 
-Order = tuple[str, ...]
+Order: TypeAlias = tuple[str, ...]
 """Modules, in the order in which they were imported."""
 
 # Note [What a record stands on]
@@ -115,20 +116,11 @@ def _findings(node: Node, context: Context) -> tuple[OrderFinding, ...]:
     return tuple(_finding(child, context) for child in node.items)
 
 
-def _schema(table: Table) -> dict[str, object]:
-    return {
-        "type": "object",
-        "properties": {field.name: {**field.shape.schema, "description": field.doc} for field in table.fields},
-        "required": [field.name for field in table.fields if field.required],
-        "additionalProperties": False,
-    }
-
-
 _RAN = Field("ran", _NUMBER, "How many different orders of imports ran.", required=True)
 _OF = Field("of", _NUMBER, "How many there are; 0 where they are too many to count.", required=True)
 _DIFFERENCES = Field(
     "differences",
-    Shape("a list of differences", _findings, {"type": "array", "items": _schema(_FINDING)}),
+    Shape("a list of differences", _findings, {"type": "array", "items": _FINDING.schema}),
     "What is not the same after two of these orders.",
 )
 _OPEN = Field("open", _TEXTS, "What could not be compared or followed, so that the orders prove nothing.")
@@ -149,7 +141,7 @@ def _read(node: Node, context: Context) -> ImportOrders:
 
 IMPORTS = Field(
     "imports",
-    Shape("import orders", _read, _schema(_TABLE)),
+    Shape("import orders", _read, _TABLE.schema),
     "The orders in which `dispatchlab record` imported the packages, and what differed. Without it, no verdict about "
     "`packages` is a proof.",
 )

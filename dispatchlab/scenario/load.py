@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path, PurePath
 from typing import TypeVar
 
@@ -129,7 +130,8 @@ def load_scenario(path: str | os.PathLike[str], *, allow_import: bool = False) -
 
     Args:
         path: the file.
-        allow_import: whether `package.module:function` may be imported, which runs the module's code.
+        allow_import: whether `package.module:function` may be imported, which runs the module's code, in a process of
+            its own.
 
     Raises:
         ScenarioError: with every problem of the file.
@@ -152,7 +154,12 @@ def parse_scenario(data: bytes | str, *, file: str = "<text>", allow_import: boo
     Raises:
         ScenarioError: with every problem of the content.
     """
-    return read_scenario(data, Context(file, allow_import=allow_import))
+    if not allow_import:
+        return read_scenario(data, Context(file))
+    from dispatchlab.scenario.named_functions import NamedFunctions
+
+    with closing(NamedFunctions()) as named:
+        return read_scenario(data, Context(file, find=named.find))
 
 
 def read_scenario(data: bytes | str, context: Context) -> Scenario:
@@ -212,6 +219,8 @@ def read_bytes(path: str | os.PathLike[str], kind: FileKind) -> bytes:
 
 def _missing(path: Path) -> Problem:
     folder = path.parent
+    if path.is_symlink():
+        return Problem(str(path), f"it is a link to {os.readlink(path)}, which is not there", "")
     try:
         names = sorted(entry.name for entry in folder.iterdir())
     except OSError:
@@ -293,20 +302,11 @@ def json_schema() -> dict[str, object]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "dispatchlab scenario",
-        **_object(SCENARIO_TABLE),
+        **SCENARIO_TABLE.schema,
         "$defs": {
             "key": {"enum": [key.name for key in DispatchKey]},
             "registration": {"oneOf": [{"$ref": f"#/$defs/{table.head}"} for table in TOP_TABLES]},
             "nested": {"oneOf": [{"$ref": f"#/$defs/{table.head}"} for table in NESTED_TABLES]},
-            **{table.head: {"title": table.title, **_object(table)} for table in TOP_TABLES},
+            **{table.head: {"title": table.title, **table.schema} for table in TOP_TABLES},
         },
-    }
-
-
-def _object(table: Table) -> dict[str, object]:
-    return {
-        "type": "object",
-        "properties": {field.name: {"description": field.doc, **field.shape.schema} for field in table.fields},
-        "required": [field.name for field in table.fields if field.required],
-        "additionalProperties": False,
     }

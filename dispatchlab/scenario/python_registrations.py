@@ -150,15 +150,7 @@ PYTHON = Field(
     Shape(
         "a list of registrations of Python",
         _read,
-        {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {field.name: {**field.shape.schema, "description": field.doc} for field in _TABLE.fields},
-                "required": [field.name for field in _TABLE.fields if field.required],
-                "additionalProperties": False,
-            },
-        },
+        {"type": "array", "items": _TABLE.schema},
     ),
     "What the packages register in Python beside the dispatch tables, as `dispatchlab record` found it. Of two with "
     "one registry, operator and key, the later one has taken the place of the other. Their numbers follow those of "

@@ -9,10 +9,9 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from importlib import import_module
+from typing import TYPE_CHECKING
 
 from dispatchlab.errors import RegistrationError
-from dispatchlab.escape import output_of_imports
 from dispatchlab.files.yaml_fields import (
     TEXT,
     Context,
@@ -52,6 +51,9 @@ from dispatchlab.model.registration import (
 from dispatchlab.model.schema import FunctionSchema, clone_with_name
 from dispatchlab.model.schema_parser import KNOWN_CLASSES, parse_name, parse_schema, parse_schema_or_name
 from dispatchlab.scenario.python_registrations import PYTHON_FIELDS, PYTHON_REGISTRY, python_code
+
+if TYPE_CHECKING:
+    from dispatchlab.scenario.named_functions import NamedFunction
 
 
 def _sentence(node: Node, context: Context) -> str:
@@ -251,31 +253,15 @@ def _function_kernel(node: Scalar, context: Context, wanted: str, forms: Iterabl
         raise expected(wanted, node, did_you_mean(node.text, forms))
     if node.text in context.functions:
         return Kernel(KernelForm.BOXED, function=context.functions[node.text], reference=node.text)
-    if not context.allow_import:
+    if context.find is None:
         message = f"{quoted(node.text)} imports {match['module']}, which runs its code"
         raise Wrong(
             node, message, "allow it with --allow-import (load_scenario(..., allow_import=True)) if you trust it"
         )
-    function = _import(node, match["module"], match["function"])
-    return Kernel(KernelForm.BOXED, function=function, reference=node.text)
-
-
-def _import(node: Scalar, module: str, path: str) -> Callable[..., object]:
-    try:
-        with output_of_imports():
-            value: object = import_module(module)
-    except (Exception, SystemExit) as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise Wrong(node, f"importing {module} failed with {reason}") from None
-    column = node.column_of(len(module) + 1)
-    for name in path.split("."):
-        try:
-            value = getattr(value, name)
-        except Exception:
-            raise Wrong(node, f"{module} has no {path}", did_you_mean(name, dir(value)), column) from None
-    if not callable(value):
-        raise Wrong(node, f"expected a function but {node.text} is of type {type(value).__name__}", column=column)
-    return value
+    found: NamedFunction = context.find(node.text)
+    if found.wrong:
+        raise Wrong(node, found.wrong, found.hint, node.column_of(found.column) if found.column else None)
+    return Kernel(KernelForm.BOXED, reference=node.text)
 
 
 _REFERENCE_SCHEMA = {"type": "string", "pattern": r"^[^\s():]+:[^\s():]+$"}
@@ -489,7 +475,7 @@ def _def(entry: Entry, around: Surroundings, context: Context) -> Def:
     else:
         kernel = _kernel_of(entry, Kernel())
     if isinstance(named, OperatorName):
-        schema = _inferred(named.within(around.namespace), kernel, entry)
+        schema = _inferred(named.within(around.namespace), kernel, entry, context)
         alias = entry.get(ALIAS, AliasKind.CONSERVATIVE)
     else:
         schema = clone_with_name(named, named.name.within(around.namespace))
@@ -498,11 +484,20 @@ def _def(entry: Entry, around: Surroundings, context: Context) -> Def:
     return Def(schema, alias, frozenset(tags), kernel=kernel, key=entry.get(DISPATCH))
 
 
-def _inferred(name: OperatorName, kernel: Kernel | None, entry: Entry) -> FunctionSchema | OperatorName:
-    if kernel is None or kernel.function is None:
+def _inferred(
+    name: OperatorName, kernel: Kernel | None, entry: Entry, context: Context
+) -> FunctionSchema | OperatorName:
+    if kernel is None:
         return name
     try:
-        return clone_with_name(infer_schema(kernel.function), name)
+        if kernel.function is not None:
+            return clone_with_name(infer_schema(kernel.function), name)
+        if kernel.reference is None or context.find is None:
+            return name
+        found: NamedFunction = context.find(kernel.reference)
+        if found.no_schema:
+            raise Wrong(entry.node_of(KERNEL_FIELD), found.no_schema, "or write the schema out")
+        return clone_with_name(_anonymous_parser(context.classes)(_PREFIX + found.schema), name)
     except RegistrationError as error:
         raise Wrong(entry.node_of(KERNEL_FIELD), error.message, "or write the schema out") from None
 

@@ -1,4 +1,4 @@
-"""Replay files: two sequences over a scenario that disagreed, kept so that anybody can run them again.
+"""Replay files: two sequences over a scenario that disagreed, kept so that they can be run again.
 
 A replay names registrations, so it survives edits of the scenario: as long as the registrations that its sequences use
 are there, `resolve` finds them, and `staleness` says what else has changed.

@@ -53,7 +53,7 @@ class Scenario:
         keys: the table rows that are shown; empty means all.
         registry: the registry that it stands on: the name of a bundled one, or a file beside the scenario; None when it
             stands alone.
-        packages: the packages whose import made the registrations, in order; empty for what nobody recorded.
+        packages: the packages whose import made the registrations, in order; empty for what was not recorded.
         order: registrations that keep this order among themselves; releases are free.
         modules: the modules that make the registrations; then their imports are ordered, and nothing is released.
         python: what the packages register in Python beside the dispatch tables; `explored` puts what can be explored of

@@ -225,7 +225,7 @@ def _kernel(kernel: Kernel) -> Lines:
 
 def kernel_word(kernel: Kernel) -> str:
     """A kernel as scenario files have it: `boxed`, an inferred schema, a reference."""
-    if kernel.function is not None:
+    if kernel.function is not None or kernel.reference is not None:
         return _reference(kernel)
     if kernel.form is KernelForm.UNBOXED and isinstance(kernel.inferred, FunctionSchema):
         return source_text(kernel.inferred)
@@ -238,15 +238,15 @@ def _reference(kernel: Kernel) -> str:
     return made if kernel.reference is None else kernel.reference
 
 
-def _functions(registrations: Iterable[Registration]) -> dict[str, Callable[..., object]]:
+def _functions(registrations: Iterable[Registration]) -> dict[str, Callable[..., object] | None]:
     """The functions behind the kernels by reference, so that reading the text back imports nothing."""
-    functions: dict[str, Callable[..., object]] = {}
+    functions: dict[str, Callable[..., object] | None] = {}
     for registration in registrations:
         match registration:
             case Block():
                 functions |= _functions(registration.registrations)
-            case Def() | Impl() | Fallback() if registration.kernel and registration.kernel.function:
-                functions[_reference(registration.kernel)] = registration.kernel.function
+            case Def(kernel=Kernel() as one) | Impl(kernel=one) | Fallback(kernel=one) if one.function or one.reference:
+                functions[_reference(one)] = one.function
     return functions
 
 

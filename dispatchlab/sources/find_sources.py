@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dispatchlab.errors import DispatchLabError, RegistrationError, UnknownOperatorError
 from dispatchlab.files.file_kinds import FileKind, OtherFileError, content_of
+from dispatchlab.model.names import overloads_in, qualified
 from dispatchlab.records.file import bundled_name, is_registry_file, newest_bundled, open_named
 from dispatchlab.records.find import find, find_names, is_glob
 from dispatchlab.records.model import Recorded, RecordedOperator, Registry
@@ -286,7 +287,7 @@ def own_operators(recorded: Recorded, source: str) -> Difference:
 
     For a record of packages it is the registry that the record stands on. Everything is its own where there is no such
     registry, in a bundled registry itself, and where a backend fallback differs, which concerns every operator. Left
-    out is what PyTorch registers for itself when a part of it is first used, where nobody else changed the operator.
+    out is what PyTorch registers for itself when a part of it is first used, where no package changed the operator.
     """
     from dispatchlab.records.builds import bundled_for, without_kernels_elsewhere
     from dispatchlab.records.overlay import Overlay
@@ -336,18 +337,14 @@ class AmbiguousOperatorError(DispatchLabError):
     Args:
         asked: the name.
         found: the operators.
-        order: the overloads in the order in which a call tries them; empty where that is not known.
     """
 
     asked: str
     found: tuple[str, ...]
-    order: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         overloads = ", ".join(self.found)
-        text = f"{self.asked} has {len(self.found)} overloads: name one of {overloads}, or write '{self.asked}*'"
-        order = ", ".join(overload or "default" for overload in self.order)
-        return f"{text}; a call of {self.asked} tries them in the order {order}" if order else text
+        return f"{self.asked} has {len(self.found)} overloads: name one of {overloads}, or write '{self.asked}*'"
 
 
 class TableRowError(DispatchLabError):
@@ -402,19 +399,22 @@ def operators_in(scenario: Scenario) -> tuple[OperatorName, ...]:
     return tuple(dict.fromkeys((*operators_named_by(scenario.registrations), *scenario.operators)))
 
 
-def find_operators(asked: str, known: Sequence[str], *, source: str) -> tuple[str, ...]:
+def find_operators(asked: str, known: Sequence[str], *, source: str, packets: bool = False) -> tuple[str, ...]:
     """The operators that are meant by a name, a name without overload, or a glob.
 
     Args:
         asked: `test::foo.out`, `test::foo`, `test::*`; a text without a namespace is one of `aten`.
         known: the operators that there are.
         source: where the operators come from, for the error.
+        packets: a name without overload means all overloads that it has, the default one included.
 
     Raises:
         UnknownOperatorError: none of them is meant; the error names the nearest.
-        AmbiguousOperatorError: a name without overload has several.
+        AmbiguousOperatorError: a name without overload has several, and `packets` is not set.
     """
     found = find_names(known, asked)
+    if packets and found and "." not in asked and not is_glob(asked):
+        return overloads_in(known, qualified(found[0]))
     if not found:
         raise UnknownOperatorError(asked, tuple(known), source)
     if len(found) > 1 and not is_glob(asked):

@@ -87,7 +87,7 @@ class Meter:
     Args:
         part: how much.
         whole: of how much.
-        label: what it shows, for whoever does not see it.
+        label: what it shows, for readers who do not see it.
         mood: its colour.
     """
 
@@ -365,7 +365,7 @@ class Picture:
 
     Args:
         svg: the drawing, made by dispatchlab.
-        label: what it shows, for whoever does not see it.
+        label: what it shows, for readers who do not see it.
     """
 
     svg: str

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
-from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from dispatchlab.escape import printable
@@ -36,9 +35,7 @@ class Display(Protocol):
     def __enter__(self) -> Display:
         """Start."""
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Leave nothing behind."""
 
 
@@ -74,9 +71,7 @@ class NoDisplay:
     def __enter__(self) -> NoDisplay:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         pass
 
 
@@ -172,9 +167,7 @@ class BarDisplay(NoDisplay):
             self._bars = None
             self._tasks.clear()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.clear()
 
     def _start(self) -> Bars:

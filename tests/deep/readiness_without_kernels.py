@@ -154,9 +154,10 @@ def seen_of(name: str) -> dict[str, list[str]]:
     """What all runs of one operator show."""
     import torch
 
-    from dispatchlab.pytorch.introspection.readiness_runs import run_operator
+    from dispatchlab.pytorch.introspection.readiness_runs import begin_runs, run_cell
 
-    found = {column: [str(run.outcome), run.how] for column, run in run_operator(_REFERENCE, name).items()}
+    runs = {column: run_cell(_REFERENCE, name, column) for column in begin_runs(_REFERENCE, name)}
+    found = {column: [str(run.outcome), run.how] for column, run in runs.items()}
     namespace, _, base = name.partition("::")
     op = getattr(getattr(torch.ops, namespace), base).default
     for column, check in _MORE.items():

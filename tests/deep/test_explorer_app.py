@@ -250,6 +250,18 @@ def test_a_counterexample_is_stepped_through_and_taken_over() -> None:
     play(script)
 
 
+@pytest.mark.parametrize("size", [(100, 24), (120, 40), (121, 16), (160, 40)])
+def test_both_sequences_stand_beside_each_other_whatever_the_size(size: tuple[int, int]) -> None:
+    async def script(app: ExplorerApp, pilot: Pilot[Any]) -> None:
+        await press(app, pilot, "c", "right", "right", "right", "right", "right")
+        pane = app.query_one("#check-text")
+        rows = [line for line in shown(app, "#check-text").splitlines() if " │ " in line]
+        assert len(rows) == 3
+        assert max(map(len, rows)) <= pane.scrollable_content_region.width
+
+    play(script, size=size)
+
+
 def test_a_scenario_whose_order_has_no_effect_is_proved_beside_the_session() -> None:
     async def script(app: ExplorerApp, pilot: Pilot[Any]) -> None:
         await press(app, pilot, "c")

@@ -85,9 +85,10 @@ def package(folder: Path, name: str, **modules: str) -> None:
 
 
 def dispatchlab(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command in a folder whose packages can be imported."""
+    """Run a command in a folder whose packages can be imported, without lines that tell how long it takes."""
+    quiet = ["--no-progress"] if arguments[0] in ("imports", "readiness", "record") else []
     return subprocess.run(
-        [sys.executable, "-m", "dispatchlab.cli", *arguments],
+        [sys.executable, "-m", "dispatchlab.cli", *arguments, *quiet],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(folder)))},
         capture_output=True,

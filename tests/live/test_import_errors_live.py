@@ -20,6 +20,15 @@ BROKEN = {
         "import dl_absent.sub\n",
         "ModuleNotFoundError: No module named 'dl_absent', raised at {file}:1; dl_needs needs it: install dl_absent",
     ),
+    "dl_lacks": (
+        "\nfrom dl_lacks import _C\n",
+        "ImportError: cannot import name '_C' from ",
+    ),
+    "dl_unknown": (
+        "from importlib.metadata import version\nversion('dl-unknown')\n",
+        "PackageNotFoundError: No package metadata was found for dl-unknown, raised at {file}:2; install dl_unknown, "
+        "in its checkout with `pip install -e .`",
+    ),
     "dl_syntax": ("def f(:\n", "SyntaxError: invalid syntax (dl_syntax.py, line 1)"),
     "dl_twice": (
         "import torch\nlibrary = torch.library.Library('dl_twice', 'DEF')\ntry:\n    library.define('a(Tens')\n"
@@ -42,6 +51,10 @@ def test_an_installed_package_that_raises_is_not_to_be_installed(
     sys.modules.pop(name, None)
     assert str(caught.value).startswith(f"{name} cannot be imported: {reason.format(file=file)}")
     assert "leave it out" not in str(caught.value)
+    if name == "dl_lacks":
+        assert f", raised at {file}:2; if dl_lacks is a checkout, `pip install -e .` builds what it lacks" in str(
+            caught.value
+        )
     if name == "dl_twice":
         assert f", raised at {file}:4" in str(caught.value)
 
@@ -52,7 +65,10 @@ def test_a_package_that_is_not_there_is_to_be_installed_and_a_module_of_one_is_n
     (tmp_path / "dl_there").mkdir()
     (tmp_path / "dl_there" / "__init__.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ImportFailedError, match=r"No module named 'dl_absent'; install it, or leave it out$"):
+    with pytest.raises(
+        ImportFailedError,
+        match=r"No module named 'dl_absent'; install it, in its checkout with `pip install -e .`, or leave it out$",
+    ):
         import_package("dl_absent.sub")
     with pytest.raises(ImportFailedError, match=r"; dl_there is installed and has no such module$"):
         import_package("dl_there.sub")

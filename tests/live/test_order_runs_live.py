@@ -14,7 +14,8 @@ pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'disp
 
 from dispatchlab.pytorch.introspection.function_content import Contents
 from dispatchlab.pytorch.recording.order_check import check_orders
-from dispatchlab.pytorch.recording.order_runs import Order, OrderRun, OrderServer
+from dispatchlab.pytorch.recording.order_runs import OrderRun, OrderServer
+from dispatchlab.scenario.import_orders import Order
 
 # -- processes
 
@@ -106,7 +107,8 @@ def test_a_module_that_raises_is_a_failure_and_the_next_one_is_imported(
     assert plain is not None
     assert failed.failures == {"order_raises": f"ValueError: nobody home, raised at {folder}/order_raises.py:4"}
     assert missing.failures == {
-        "order_missing": "ModuleNotFoundError: No module named 'order_missing'; install it, or leave it out"
+        "order_missing": "ModuleNotFoundError: No module named 'order_missing'; install it, in its checkout with "
+        "`pip install -e .`, or leave it out"
     }
     assert plain.failures == {}
     assert failed.texts == missing.texts == plain.texts

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from dispatchlab.engine.lab_engine import LabEngine
-from dispatchlab.model.overloads import Call, NoOverloadError, common_call, resolve_packet, schemas_in
+from dispatchlab.model.names import overload_of
+from dispatchlab.model.overloads import Call, TensorValue, Value, common_call, schemas_in
+from dispatchlab.model.packet import NoOverloadError, Packet, PacketOverload, call_packet
 from dispatchlab.model.printed_schema import parse_printed
 from dispatchlab.model.registration import Def
 from dispatchlab.model.schema import FunctionSchema, source_text
@@ -20,8 +22,10 @@ from dispatchlab.prover.explore import explore
 from dispatchlab.prover.protocol import Handle
 from dispatchlab.prover.result import Verdict
 from dispatchlab.pytorch.bridge import torch as live_torch
-from dispatchlab.pytorch.introspection.packets import fresh_overload_order, overload_order
+from dispatchlab.pytorch.introspection.packets import fresh_overload_order, overload_order, packet_schemas
 from dispatchlab.pytorch.sandbox.sandbox import LocalEngine
+from dispatchlab.questions.explain.packet_calls import TorchScriptCallError, read_call, resolve
+from dispatchlab.records.file import open_bundled
 from tests.effort import share
 from tests.overload_cases import UNUSUAL, USUAL, random_call, random_overload
 
@@ -43,7 +47,8 @@ def theirs(name: str, call: Call) -> str:
 
 def ours(overloads: list[FunctionSchema], call: Call) -> str:
     try:
-        return resolve_packet(overloads, call.args, dict(call.kwargs)).name.overload
+        packet = Packet("", tuple(PacketOverload(str(each.name), str(each)) for each in overloads))
+        return overload_of(call_packet(packet, call).tried[-1].name)
     except NoOverloadError as error:
         return "ended" if error.ended or len(overloads) == 1 else "refused"
 
@@ -146,3 +151,63 @@ def test_calls_of_pytorchs_own_go_to_the_overload_that_it_chooses() -> None:
             ends[wanted if wanted in ("refused", "ended") else "taken"] += 1
             assert wanted == ours(overloads, call), (*map(str, overloads), str(call))
     assert ends["taken"] > share(400), ends
+
+
+def _text(value: Value) -> str:
+    """The argument of `explain` for a value; raises ValueError where there is none."""
+    match value:
+        case TensorValue((2,), "float"):
+            return "cuda"
+        case None:
+            return "none"
+        case bool() | int() | float() | complex() | str():
+            return repr(value)
+        case list() if value and all(isinstance(each, TensorValue) for each in value):
+            return f"list:{', '.join(map(_text, value))}"
+        case list() | tuple() if not any(isinstance(each, TensorValue) for each in value):
+            text = repr(value)
+            return text if "torch." not in text else _none(text)
+        case _:
+            return _none(value)
+
+
+def _none(value: object) -> str:
+    raise ValueError(value)
+
+
+def test_calls_on_the_command_line_go_where_pytorch_sends_them() -> None:
+    """Of PyTorch's own names, in the order that the bundled registry has, and of all overloads in PyTorch's order."""
+    rng = random.Random(5)
+    bundled = open_bundled("torch-2.13-cpu") if torch.__version__.startswith("2.13.") else None
+    known = frozenset(C._dispatch_get_all_op_names())
+    names = sorted({name.partition(".")[0] for name in known if name.startswith(("aten::", "prims::"))})
+    ends: Counter[str] = Counter()
+    compared = 0
+    while compared < share(5000):
+        name = rng.choice(("aten::add", rng.choice(names)))
+        whole = [(f"{name}.{overload}".rstrip("."), schema) for overload, schema in packet_schemas(name)]
+        packet = Packet(name, tuple(PacketOverload(one, schema, one not in known) for one, schema in whole))
+        own = [one for one, _ in whole if one in known]
+        if bundled is not None and len(own) > 1:
+            assert bundled.overload_order(name) == tuple(map(overload_of, own)), name
+        call = random_call(rng, [parse_printed(schema) for _, schema in whole])
+        try:
+            texts = [*map(_text, call.args), *(f"{key}={_text(value)}" for key, value in call.kwargs)]
+        except ValueError:
+            continue
+        if any(key in ("device", "layout", "dtype", "memory_format") for key, _ in call.kwargs):
+            continue
+        given = read_call(texts)
+        assert given.call == call, texts
+        compared += 1
+        wanted = theirs(name, call)
+        try:
+            found = overload_of(resolve(packet, given).tried[-1].name)
+        except TorchScriptCallError as error:
+            found = overload_of(error.overload)
+            ends["TorchScript"] += 1
+        except NoOverloadError as error:
+            found = "ended" if error.ended or len(whole) == 1 else "refused"
+        assert (found or "default") == (wanted or "default"), (name, texts)
+        ends[found if found in ("refused", "ended") else "taken"] += 1
+    assert min(ends["taken"], ends["refused"]) > share(500), ends

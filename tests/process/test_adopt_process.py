@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from importlib.machinery import ModuleSpec
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from dispatchlab.adopt.doctor import FEATURES, diagnose
-from dispatchlab.adopt.first_files import FOLDER
+from dispatchlab.adopt.first_files import FOLDER  # at the top, for the sake of CONFTEST
 from dispatchlab.pytorch.worker.engine import LiveEngine
 from tests.plugin_options import PLUGIN_OPTIONS
 
@@ -66,27 +67,29 @@ def checkout(tmp_path: Path) -> Path:
 
 def test_after_init_pytest_is_green_with_a_golden_file(checkout: Path) -> None:
     made = run(checkout, "dispatchlab", "init")
-    assert made.returncode == 0
-    assert made.stderr.startswith("note: my_package is not installed")
+    assert (made.returncode, made.stderr) == (0, "")
     golden = checkout / FOLDER / "expect" / "my_package.txt"
     assert "name: my_package::twice\n" in golden.read_text()
     assert "registered at my_package/__init__.py:5" in (checkout / FOLDER / "my_package.yaml").read_text()
     tested = run(checkout, "pytest", *PLUGIN_OPTIONS, "-p", "no:cacheprovider", "-rA")
     assert tested.returncode == 0, tested.stdout
-    assert "2 passed" in tested.stdout
+    assert "3 passed" in tested.stdout
     assert f"PASSED {FOLDER}/my_package.yaml::permute" in tested.stdout
     golden.unlink()
     assert run(checkout, "pytest", *PLUGIN_OPTIONS, "-p", "no:cacheprovider").returncode == 1
 
 
 def test_what_is_installed_is_compared_with_its_record(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(f"{__name__}.ON_PATH", [str(checkout / "src")])
+    installed = shutil.copytree(checkout / "src", checkout / "installed")
+    monkeypatch.setattr(f"{__name__}.ON_PATH", [str(installed)])
     made = run(checkout, "dispatchlab", "init")
     assert (made.returncode, made.stderr) == (0, "")
     tested = run(checkout, "pytest", *PLUGIN_OPTIONS, "-p", "no:cacheprovider", "-rA", FOLDER)
     assert tested.returncode == 0, tested.stdout
     assert f"PASSED {FOLDER}/my_package.yaml::record" in tested.stdout
-    (checkout / "src" / "my_package" / "__init__.py").write_text(PACKAGE.replace('"CPU"', '"CUDA"'))
+    (checkout / "src" / "my_package" / "__init__.py").write_text("raise RuntimeError('what is installed comes first')")
+    assert run(checkout, "pytest", *PLUGIN_OPTIONS, "-p", "no:cacheprovider", FOLDER).returncode == 0
+    (installed / "my_package" / "__init__.py").write_text(PACKAGE.replace('"CPU"', '"CUDA"'))
     changed = run(checkout, "pytest", *PLUGIN_OPTIONS, "-p", "no:cacheprovider", "-rA", FOLDER)
     assert changed.returncode == 1
     assert f"FAILED {FOLDER}/my_package.yaml::record" in changed.stdout

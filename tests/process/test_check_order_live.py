@@ -81,7 +81,7 @@ def test_a_package_that_is_missing_is_refused_in_one_sentence(folder: Path) -> N
         check_order(package="no_such_shop")
     assert str(caught.value) == (
         "no_such_shop cannot be imported: ModuleNotFoundError: No module named 'no_such_shop'; "
-        "install it, or leave it out"
+        "install it, in its checkout with `pip install -e .`, or leave it out"
     )
 
 

@@ -69,7 +69,7 @@ def test_the_commands_of_the_guide_end_as_it_says(checkout: Path, environment: d
         assert "Traceback" not in result.stderr
         ends.append((script.splitlines()[0], result.returncode, int(code or 0), result.stderr[-600:]))
     assert [end for end in ends if end[1] != end[2]] == []
-    assert (checkout / "dispatch_scenarios" / "expect" / "my_package.txt").exists()
+    assert (checkout / "tests" / "dispatch-scenarios" / "expect" / "my_package.txt").exists()
     assert "</html>" in (checkout / "scenarios.html").read_text(encoding="utf-8")
     assert json.loads((checkout / "dispatchlab.sarif").read_text())["version"] == "2.1.0"
 
@@ -107,11 +107,11 @@ def action() -> dict[str, Any]:
 def evaluated(text: str, inputs: dict[str, str], outputs: dict[str, str]) -> str:
     """An expression of a step, as the runner evaluates it."""
     values = {f"inputs.{name}": value for name, value in inputs.items()}
-    values |= {f"steps.lint.outputs.{name}": value for name, value in outputs.items()}
+    values |= {f"steps.check.outputs.{name}": value for name, value in outputs.items()}
     return re.sub(r"\$\{\{ (.*?) \}\}", lambda match: values[match[1]], text)
 
 
-@pytest.mark.parametrize(("arguments", "ends"), [("", 1), ("--ignore DL001,DL002,DL006,DL007,DL010,DL013", 0)])
+@pytest.mark.parametrize(("arguments", "ends"), [("", 1), ("--fail-on order", 0)])
 def test_the_steps_of_the_action_run_as_written(
     checkout: Path, environment: dict[str, str], tmp_path: Path, arguments: str, ends: int
 ) -> None:
@@ -128,11 +128,11 @@ def test_the_steps_of_the_action_run_as_written(
         assert "${{" not in step["run"], "an input in a script can be a command: it belongs into env"
         result = bash(step["run"], checkout, {**environment, **variables, "GITHUB_OUTPUT": str(written)})
         codes[step["name"]] = result.returncode
-    assert codes == {"Install": 0, "Lint": 0, "Result": ends}
+    assert codes == {"Install": 0, "Check": 0, "Result": ends}
     assert json.loads((checkout / "dispatchlab.sarif").read_text())["version"] == "2.1.0"
 
 
-def test_the_action_fails_when_lint_cannot_run(checkout: Path, environment: dict[str, str]) -> None:
-    (step,) = (step for step in action()["runs"]["steps"] if step["name"] == "Lint")
+def test_the_action_fails_when_check_cannot_run(checkout: Path, environment: dict[str, str]) -> None:
+    (step,) = (step for step in action()["runs"]["steps"] if step["name"] == "Check")
     variables = {"MODULE": "not_there", "ARGUMENTS": "", "SARIF": "x.sarif", "GITHUB_OUTPUT": str(checkout / "out")}
     assert bash(step["run"], checkout, {**environment, **variables}).returncode == 2

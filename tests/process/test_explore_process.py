@@ -7,6 +7,7 @@ import re
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -19,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from tests.process.test_cli_process import COMMAND, environment, imported_by, run
+from tests.process.test_live_commands import children_of
 
 pty = pytest.importorskip("pty", reason="terminals of POSIX are needed")
 pytest.importorskip("textual", reason="the application needs textual: pip install 'dispatchlab[explore]'")
@@ -236,25 +238,82 @@ def status(address: str, **headers: str) -> int:
         return error.code
 
 
-def test_a_page_is_for_this_machine_alone(tmp_path: Path) -> None:
+def test_a_page_is_for_the_browser_that_has_its_address(tmp_path: Path) -> None:
     pytest.importorskip("textual_serve", reason="pages need textual-serve: pip install 'dispatchlab[explore]'")
-    with served(tmp_path) as address:
-        found = re.fullmatch(r"http://127\.0\.0\.1:([0-9]+)", address)
+    with served(tmp_path) as address, served(tmp_path) as other:
+        found = re.fullmatch(r"(http://127\.0\.0\.1:([0-9]+))/\?token=([\w-]{32})", address)
         assert found is not None, address
-        port = found[1]
-        assert status(address) == 200
-        assert status(address, Origin=address) == 200
-        assert status(f"http://localhost:{port}", Origin=f"http://localhost:{port}") == 200
-        for origin in ("http://evil.example", "https://127.0.0.1:1", f"http://evil.example:{port}", "null"):
-            assert status(address, Origin=origin) == 403
-            assert status(f"{address}/ws", Origin=origin) == 403
-        assert status(address, Host=f"evil.example:{port}") == 403
+        here, port, token = found.groups()
+        cookie = f"dispatchlab-{port}={token}"
+        with urllib.request.urlopen(address, timeout=BUSY_S) as answer:
+            assert answer.headers["Set-Cookie"] == f"{cookie}; HttpOnly; Path=/; SameSite=Strict"
+            assert answer.headers["Content-Security-Policy"] == "frame-ancestors 'none'"
+        assert status(address, Origin=here) == 200
+        assert status(here, Cookie=cookie) == 200
+        assert status(f"{here}/ws", Cookie=cookie) == 403  # a socket says where it is from
+        wrong = other.rpartition("=")[2]
+        for asked in (here, f"{here}/", f"{here}/ws", f"{here}/static/js/textual.js", f"{here}/download/a"):
+            assert status(asked, Origin=here) == 403
+            assert status(f"{asked}?token={wrong}", Origin=here) == 403
+            assert status(asked, Cookie=f"dispatchlab-{port}={wrong}", Origin=here) == 403
+            assert status(asked, Cookie=cookie, Host=f"evil.example:{port}", Origin=here) == 403
+            for origin in ("http://evil.example", "https://127.0.0.1:1", f"http://evil.example:{port}", "null", ""):
+                assert status(asked, Cookie=cookie, Origin=origin) == 403
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc")
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_applications_end_with_their_server_although_no_browser_answers(tmp_path: Path, sent: signal.Signals) -> None:
+    pytest.importorskip("textual_serve", reason="pages need textual-serve: pip install 'dispatchlab[explore]'")
+    process = subprocess.Popen(
+        [*COMMAND, "explore", "--browser"], cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True
+    )
+    sockets: list[socket.socket] = []
+    try:
+        assert process.stdout is not None
+        address = process.stdout.readline().strip()
+        here, token = address.split("/?token=")
+        host, port = here.removeprefix("http://").split(":")
+        for _ in range(12):  # more than are let in
+            one = socket.create_connection((host, int(port)), BUSY_S)
+            sockets.append(one)
+            one.sendall(
+                f"GET /ws?token={token} HTTP/1.1\r\nHost: {host}:{port}\r\nOrigin: {here}\r\nUpgrade: websocket\r\n"
+                "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+                "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n".encode()
+            )
+        answers = sorted(one.recv(12)[9:12] for one in sockets)
+        assert answers == [b"101"] * 8 + [b"503"] * 4
+        children = children_of(process.pid)
+        until = time.monotonic() + BUSY_S
+        while len(children) < 8 and time.monotonic() < until:
+            time.sleep(0.1)
+            children = children_of(process.pid)
+        assert len(children) == 8
+        process.send_signal(sent)
+        process.wait(BUSY_S)
+        while any(map(is_alive, children)) and time.monotonic() < until:
+            time.sleep(0.1)
+        assert not any(map(is_alive, children))
+    finally:
+        process.kill()
+        process.communicate()
+        for one in sockets:
+            one.close()
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process is there and not only its exit code."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def test_a_port_that_is_taken_is_a_sentence(tmp_path: Path) -> None:
     pytest.importorskip("textual_serve", reason="pages need textual-serve: pip install 'dispatchlab[explore]'")
     with served(tmp_path) as address:
-        port = address.rpartition(":")[2]
+        port = address.rpartition(":")[2].partition("/")[0]
         result = run(tmp_path, "explore", "--browser", "--port", port)
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith(f"port {port} of 127.0.0.1 cannot be used: ")

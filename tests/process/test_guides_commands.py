@@ -1,8 +1,12 @@
-"""The commands of guides are run, and print what is shown. `EXPECTTEST_ACCEPT=1` rewrites what is shown."""
+"""The commands of guides are run by a stranger, and print what is shown. `EXPECTTEST_ACCEPT=1` rewrites that.
+
+A stranger has a fresh environment with the wheel, a folder of their own, and nothing of this checkout on a path.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,15 +20,37 @@ GUIDES = ["tutorial.md"]
 """The pages with commands and what they print."""
 
 
+@pytest.fixture(scope="module")
+def stranger(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of a stranger, with this PyTorch and this pytest."""
+    try:
+        return shown_commands.stranger(tmp_path_factory.mktemp("stranger"))
+    except shown_commands.NoStrangerError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.skipif(shown_commands.BASH is None, reason="the commands are for bash, which is not installed")
+def test_the_commands_of_the_readme_end_as_they_should(tmp_path: Path, stranger: dict[str, str]) -> None:
+    text = (shown_commands.ROOT / "README.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^(dispatchlab [^#\n]*?) *(?:#.*)?$", text, re.MULTILINE)
+    assert {"dispatchlab demo", "dispatchlab init", "dispatchlab doctor"} <= set(commands)
+    ends = {}
+    for command in commands:
+        if command != "dispatchlab explore":  # which waits for keys
+            result = shown_commands.bash(command, tmp_path, stranger)
+            ends[command] = result.returncode, "Traceback" in result.stderr
+    assert ends == dict.fromkeys(ends, (0, False))
+    assert (tmp_path / "tests" / "dispatch-scenarios" / "example.yaml").exists()
+
+
 @pytest.mark.skipif(shown_commands.BASH is None, reason="the commands are for bash, which is not installed")
 @pytest.mark.parametrize("guide", GUIDES)
-def test_the_commands_of_a_guide_do_what_it_shows(guide: str, tmp_path: Path) -> None:
+def test_the_commands_of_a_guide_do_what_it_shows(guide: str, tmp_path: Path, stranger: dict[str, str]) -> None:
     path, folder = DOCS / guide, tmp_path / "work"
     folder.mkdir()
     text = path.read_text(encoding="utf-8")
-    environment = shown_commands.environment(tmp_path / "bin", folder)
     pytorch = find_spec("torch") is not None and version("torch").startswith("2.13.")
-    now, runs = shown_commands.follow(text, folder, environment, pytorch=pytorch)
+    now, runs = shown_commands.follow(text, folder, stranger, pytorch=pytorch)
     assert [run for run in runs if run.code != run.wanted or "Traceback" in run.stderr] == []
     assert len(runs) == (text.count("<!-- run") if pytorch else text.count("<!-- run -->") + text.count("<!-- run: "))
     if os.environ.get("EXPECTTEST_ACCEPT"):

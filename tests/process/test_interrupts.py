@@ -18,6 +18,7 @@ from tests.live.packages import ROOT
 from tests.scenario_texts import many
 
 COMMAND = [sys.executable, "-m", "dispatchlab"]
+OF_PACKAGES = ("record", "imports", "readiness")
 WITHIN_S = 20.0  # generous: the machine of a test may be busy
 
 
@@ -39,7 +40,7 @@ def stopped(folder: Path, how: int, *arguments: str, group: bool = False) -> tup
     assert process.stderr is not None
     try:
         for line in process.stderr:
-            if "edges" in line and ": 1 sets" not in line and ": 0 sets" not in line:
+            if arguments[0] in OF_PACKAGES or ("edges" in line and ": 1 sets" not in line and ": 0 sets" not in line):
                 break
         begun = time.monotonic()
         if group:
@@ -82,6 +83,20 @@ def test_permute_on_the_live_engine_prints_what_was_covered(tmp_path: Path) -> N
     assert (ended, "Traceback" in err) == (143, False), err
     assert seconds < WITHIN_S
     assert "verdict: incomplete\n" in out
+
+
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("command", OF_PACKAGES)
+def test_what_imports_packages_says_so_without_a_terminal_and_ends_at_once(
+    tmp_path: Path, command: str, how: int, code: int
+) -> None:
+    pytest.importorskip("torch", reason="imports packages into the installed PyTorch, and there is none")
+    (tmp_path / "endless.py").write_text("import time, torch\nwhile True:\n    time.sleep(1)\n")
+    more = ("-o", "endless.yaml") if command == "record" else ()
+    ended, out, err, seconds = stopped(tmp_path, how, command, "endless", *more)
+    assert (ended, out, "Traceback" in err) == (code, "", False), err
+    assert seconds < WITHIN_S
+    assert not (tmp_path / "endless.yaml").exists()
 
 
 def test_no_bar_stays_on_the_screen(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def pytest_in(folder: Path, **environment: str) -> subprocess.CompletedProcess[s
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *PLUGIN_OPTIONS, "-q"],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": paths, "EXPECTTEST_ACCEPT": "", **environment},
+        env={**os.environ, "PYTHONPATH": paths, "EXPECTTEST_ACCEPT": "", "CI": "", **environment},
         capture_output=True,
         text=True,
         check=False,

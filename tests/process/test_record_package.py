@@ -63,6 +63,22 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Scenario, str]
     return folder, *recorded(folder, "shop")
 
 
+def test_a_record_without_a_file_is_printed_and_names_no_folder(tmp_path: Path) -> None:
+    package(
+        tmp_path, "mill", init='import torch\nlib = torch.library.Library("mill", "DEF")\nlib.define("f() -> int")\n'
+    )
+    printed = dispatchlab(tmp_path, "record", "mill", "--once")
+    written = dispatchlab(tmp_path, "record", "mill", "--once", "-o", "mill.yaml")
+    assert (printed.returncode, written.returncode) == (0, 0), printed.stderr
+    text = (tmp_path / "mill.yaml").read_text()
+    assert text.partition("\n")[2] == printed.stdout
+    assert text.startswith("# Written by dispatchlab.")
+    assert str(tmp_path) not in text
+    notes = [line.partition(": ")[2] for line in written.stderr.splitlines() if not line.startswith("wrote ")]
+    assert [line.partition(": ")[2] for line in printed.stderr.splitlines()] == notes
+    assert len(notes) > 1
+
+
 def test_every_call_of_torch_library_is_a_registration_and_refused_or_released_ones_are_not(
     shop: tuple[Path, Scenario, str],
 ) -> None:

@@ -98,7 +98,7 @@ def test_a_module_that_cannot_be_imported_is_an_error() -> None:
         record_registry(["dl_no_such_package"])
     assert str(caught.value) == (
         "dl_no_such_package cannot be imported: ModuleNotFoundError: No module named 'dl_no_such_package'; "
-        "install it, or leave it out"
+        "install it, in its checkout with `pip install -e .`, or leave it out"
     )
 
 

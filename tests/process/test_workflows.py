@@ -48,7 +48,7 @@ def test_every_file_of_github_is_checked() -> None:
 @pytest.mark.parametrize("module", ["my_package", None])
 def test_the_workflow_that_init_writes_is_valid(module: str | None, tmp_path: Path) -> None:
     path = tmp_path / "dispatchlab.yml"
-    path.write_text(workflow("dispatch_scenarios", "dispatch_scenarios/my_package.yaml", module))
+    path.write_text(workflow("tests/dispatch-scenarios", "tests/dispatch-scenarios/my_package.yaml", module))
     assert check("github-workflows", path).returncode == 0
     path.write_text(path.read_text().replace("runs-on:", "run-on:"))
     assert check("github-workflows", path).returncode == 1

@@ -461,11 +461,13 @@ def formula_imports(body: Iterable[str], *, package: str) -> Iterator[str]:
 
 def formula_body(functions: Sequence[TranslatedFunction], *, file: str) -> list[str]:
     """The functions of formulas, and the table of them."""
-    body: list[str] = []
+    names: dict[tuple[str, ...], str] = {}  # by the lines of a function, which several operators may have in common
     rows: list[str] = []
     for each in functions:
-        body += _function_source(each, file)
-        rows += _row(each)
+        flat, save = _flat(each.function), tuple(_save_source(each))
+        backward = names.setdefault(tuple(_backward_source(each, file)), f"_{flat}")
+        rows += _row(each, backward, names.setdefault(save, f"_save_{flat}") if save else "")
+    body = [line for lines, name in names.items() for line in (f"def {name}{lines[0]}", *lines[1:], "", "")]
     return [*body, "FORMULAS: Mapping[str, Derivative] = {", *rows, "}", '"""By operator."""']
 
 
@@ -487,11 +489,10 @@ def _tensor_arguments(function: NativeFunction) -> list[str]:
     return [one.name for one in function.schema.arguments if TENSOR in _type_text(one.type)]
 
 
-def _function_source(each: TranslatedFunction, file: str) -> Iterator[str]:
-    function = each.function
-    tensors = _tensor_arguments(function)
+def _backward_source(each: TranslatedFunction, file: str) -> Iterator[str]:
+    tensors = _tensor_arguments(each.function)
     gradients = {name: one for one in each.formulas for name in one.formula.names}
-    yield f"def _{_flat(function)}(calls: Calls, node: Node, grad: Tensor) -> Gradients:"
+    yield "(calls: Calls, node: Node, grad: Tensor) -> Gradients:"
     if any("stash[" in one.code for one in each.formulas):
         yield "    stash: Any = node.stash"
     is_list = len(tensors) == 1 and gradients[tensors[0]].type == "Tensor[]"
@@ -514,11 +515,6 @@ def _function_source(each: TranslatedFunction, file: str) -> Iterator[str]:
     else:
         gradients_text = ", ".join(f"{name}_gradient" for name in tensors)
         yield f"    return {gradients_text}" if len(tensors) > 1 else f"    return ({gradients_text},)"
-    yield ""
-    yield ""
-    kept = [(saved, one) for one in each.formulas for saved in one.saved if not saved.is_result]
-    if kept:
-        yield from _save_source(each, kept, tensors)
 
 
 def _assigned(name: str, code: str, depth: int) -> Iterator[str]:
@@ -542,15 +538,11 @@ def _arguments(text: str) -> list[str]:
     return [each.strip() for each in found]
 
 
-def _save_source(
-    each: TranslatedFunction, kept: Sequence[tuple[Saved, TranslatedFormula]], tensors: Sequence[str]
-) -> Iterator[str]:
-    yield f"def _save_{_flat(each.function)}(calls: Calls, node: Node, values: Values) -> None:"
-    done: set[str] = set()
-    for saved, _ in kept:
-        if saved.name in done:
-            continue
-        done.add(saved.name)
+def _save_source(each: TranslatedFunction) -> Iterator[str]:
+    kept = [(saved, one) for one in each.formulas for saved in one.saved if not saved.is_result]
+    if kept:
+        yield "(calls: Calls, node: Node, values: Values) -> None:"
+    for saved in {saved.name: saved for saved, _ in kept}.values():
         if not saved.tensor:
             yield f'    node.stash["{saved.name}"] = {saved.code}'
             continue
@@ -558,27 +550,21 @@ def _save_source(
         code = saved.code
         if each.function.kind is SchemaKind.INPLACE and saved.name == "self":
             code = f'calls("clone")({code})'
-        guard = _guard(each, using, tensors)
+        guard = _guard(each, using)
         yield f'    node.save("{saved.name}", {code}{f" if {guard} else None" if guard else ""})'
-    yield ""
-    yield ""
 
 
-def _guard(each: TranslatedFunction, using: Sequence[TranslatedFormula], tensors: Sequence[str]) -> str:
+def _guard(each: TranslatedFunction, using: Sequence[TranslatedFormula]) -> str:
     """When a tensor has to be kept: when the gradient is wanted that needs it. Source: `guard_for`."""
     differentiable = [name for one in each.formulas for name in one.formula.names]
     if len(differentiable) <= 1 or "backward" in each.match.entry.name.name or len(using) > 1:
         return ""
     (name,) = using[0].formula.names
-    return f"node.needs({tensors.index(name)})"
+    return f"node.needs({_tensor_arguments(each.function).index(name)})"
 
 
-def _row(each: TranslatedFunction) -> Iterator[str]:
-    flat = _flat(each.function)
-    items = [text_literal(each.node), f"_{flat}"]
-    saved = [one for formula in each.formulas for one in formula.saved]
-    if any(not one.is_result for one in saved):
-        items.append(f"_save_{flat}")
-    if any(one.is_result for one in saved):
+def _row(each: TranslatedFunction, backward: str, save: str) -> Iterator[str]:
+    items = [text_literal(each.node), backward, *([save] if save else [])]
+    if any(one.is_result for formula in each.formulas for one in formula.saved):
         items.append("saves_result=True")
     yield from bracketed(f"{text_literal(each.function.short_name)}: Derivative(", items, "),", indent=1)

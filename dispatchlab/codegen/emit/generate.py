@@ -310,7 +310,7 @@ def differing(folder: Path, files: Mapping[str, str]) -> tuple[str, ...]:
 
 def generated_before(folder: Path, first_line: str) -> tuple[str, ...]:
     """The names of the files in a folder that begin with this line, in their order; none when there is no folder."""
-    return tuple(sorted(path.name for path in folder.glob("*") if _begins_with(path, first_line)))
+    return tuple(sorted(path.name for path in folder.glob("*") if _first_line(path) == first_line.encode()))
 
 
 def generated_from_others(folder: Path, first_line: str) -> tuple[str, ...]:
@@ -323,10 +323,6 @@ def generated_from_others(folder: Path, first_line: str) -> tuple[str, ...]:
             if (line := _first_line(path)) is not None and line.startswith(start) and line != first_line.encode()
         )
     )
-
-
-def _begins_with(path: Path, first_line: str) -> bool:
-    return _first_line(path) == first_line.encode()
 
 
 def _first_line(path: Path) -> bytes | None:

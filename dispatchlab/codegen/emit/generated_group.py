@@ -38,7 +38,7 @@ class Form(Enum):
     DEFAULT = auto()
     """meta, then the out variant, which dispatches anew: what every other backend falls back to."""
     PLAIN = auto()
-    """one function that somebody wrote, which does everything."""
+    """one function written by hand, which does everything."""
 
     __repr__ = member_repr
 
@@ -132,7 +132,7 @@ class GeneratedGroup:
 
 def generated_group(group: FunctionGroup) -> GeneratedGroup:
     """What is generated for a structured group."""
-    name = python_name(_flat(group.functional))
+    name = python_name(group.functional.short_name.replace(".", "_"))
     meta_class = f"structured_{name}"
     out = group.out
     structured = sorted((kernel for kernel in out.dispatch if kernel.structured), key=lambda kernel: kernel.key)
@@ -201,10 +201,6 @@ def checked_arguments(function: NativeFunction) -> tuple[Argument, ...]:
 def comes_from(kernel: BackendKernel) -> str:
     """Where upstream has the kernel: its C++ name with the namespace, unless that is the usual one."""
     return kernel.name if kernel.namespace == NATIVE_NAMESPACE else f"{kernel.namespace}::{kernel.name}"
-
-
-def _flat(function: NativeFunction) -> str:
-    return function.short_name.replace(".", "_")
 
 
 _TAKEN = frozenset(("op", "kernels", "precompute"))

@@ -1,7 +1,7 @@
 """The Python module of one structured group: its classes, wrappers and registrations.
 
 A module is put together from the top: the head, what is written by hand, the classes and wrappers, `register`. The
-classes are those of torchgen's RegisterCPU.cpp, and so are their names. What somebody has to write by hand is
+classes are those of torchgen's RegisterCPU.cpp, and so are their names. What has to be written by hand is
 reached through `op.kernels`. Source: torchgen/dest/register_dispatch_key.py.
 """
 
@@ -155,7 +155,7 @@ def _is_used(name: str, code: str) -> bool:
 
 
 def _hand_written(generated: GeneratedGroup, loops: UfuncLoops | None) -> dict[str, str]:
-    """What somebody has to write for the group: the name of each function, and how it is called."""
+    """What has to be written by hand for the group: the name of each function, and how it is called."""
     meta = ", ".join(("op", *(python_name(one.name) for one in generated.meta_arguments)))
     impl = ", ".join(("op", *(python_name(one.name) for one in generated.impl_arguments)))
     found = {generated.meta_function: f"{generated.meta_function}({meta})"}

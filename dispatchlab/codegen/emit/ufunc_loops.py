@@ -111,7 +111,7 @@ class UfuncLoops:
 
     @property
     def functors_by_hand(self) -> tuple[Functor, ...]:
-        """The classes that somebody writes, each name once."""
+        """The classes written by hand, each name once."""
         found = {one.name: one for case in self.cuda for one in case.functors if not one.ufunc}
         return tuple(found.values())
 

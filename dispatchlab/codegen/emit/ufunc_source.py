@@ -36,7 +36,7 @@ def ufunc_function(name: str) -> str:
 
 
 def ufunc_by_hand(loops: UfuncLoops) -> Iterator[tuple[str, str]]:
-    """What somebody writes for the loops: the name of each function or class, and how it is called."""
+    """What is written by hand for the loops: the name of each function or class, and how it is called."""
     arguments = ", ".join(python_names(loops.arguments))
     for name in loops.ufuncs:
         function = ufunc_function(name)

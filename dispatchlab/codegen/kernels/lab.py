@@ -6,7 +6,7 @@ from collections.abc import Container
 from contextlib import ExitStack
 from functools import cache
 from importlib.resources import files
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Self
 
 from dispatchlab.call.operators import Operator, operator
@@ -73,9 +73,7 @@ class StructuredLab:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.release()
 
 

@@ -119,7 +119,7 @@ def _names(schema: FunctionSchema, parts: SchemaParts) -> Iterator[BrokenRule]:
         if argument.name in _KEYWORDS and not (argument.name == "from" and may_say_from):
             yield BrokenRule(
                 Rule.RESERVED_ARGUMENT,
-                f"the argument {argument.name} has a name that Python reserves, so nobody can pass it by name",
+                f"the argument {argument.name} has a name that Python reserves, so that it cannot be passed by name",
                 f"call it {argument.name}_, or something better",
                 argument.name,
             )

@@ -215,7 +215,7 @@ def signature_of(schema: FunctionSchema, parts: SchemaParts, *, base: str = "", 
     inputs: list[object] = []
     written: list[Type] = []
     for one in parts.positional:
-        default = _default(one, is_bernoulli=is_bernoulli) if defaults else None
+        default = (Default(0.5) if is_bernoulli and one.name == "p" else one.default) if defaults else None
         inputs += (one.name, one.type) if default is None else (one.name, one.type, default)
     inputs.append("*")
     for one in parts.by_name:
@@ -237,10 +237,6 @@ def without_copy(base: str) -> str:
     if base.endswith("_copy"):
         return base.replace("_copy", "")
     return base.replace("scatter", "inverse") if base.endswith("_scatter") else base
-
-
-def _default(argument: Argument, *, is_bernoulli: bool) -> Default | None:
-    return Default(0.5) if is_bernoulli and argument.name == "p" else argument.default
 
 
 def alias_letters(schema: FunctionSchema) -> frozenset[str]:

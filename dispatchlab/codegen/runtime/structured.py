@@ -26,7 +26,7 @@ Sizes: TypeAlias = Sequence[int] | None
 
 
 class Kernels:
-    """The functions that somebody wrote, by name, and calls of other operators.
+    """The functions written by hand, by name, and calls of other operators.
 
     Args:
         dispatcher: where the operators are.

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
+from itertools import chain
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from dispatchlab.model.python_layer import EFFECT, EVERY_OVERLOAD, FUNCTIONS, NOTHING, REGISTRY_NAMED
@@ -172,6 +174,8 @@ def _attribute(home: str, *others: str) -> Any:
         NotFoundHere: it is not imported, or has no such thing.
     """
     module, _, path = home.partition(":")
+    if module not in sys.modules:
+        raise NotFoundHere(home)
     for names in (path, *filter(None, others)):
         value: Any = sys.modules.get(module)
         for name in names.split("."):
@@ -198,6 +202,12 @@ def _plain(registry: str) -> Table:
 
 
 # -- tables that are not where a record says, or have something else in them
+
+_FAST_RULES = f"{_module('fast_fake_rules')}:FAST_OP_IMPLEMENTATIONS"
+_MASKED_FUNCTIONS = f"{_module('masked_tensor')}:_MASKEDTENSOR_FUNCTION_TABLE"
+_SEMI_STRUCTURED = "torch.sparse.semi_structured:SparseSemiStructuredTensor"
+_CUSTOM_SHARDED = f"{_module('sharded_tensor')}:_CUSTOM_SHARDED_OPS"
+_CUSTOM_BY_SPEC = "torch.distributed._shard.sharding_spec.api:_CUSTOM_SHARDING_SPEC_OPS"
 
 
 def overloads() -> Iterator[Any]:
@@ -244,7 +254,7 @@ def _export_decompositions(registry: str) -> Iterator[Table]:
 
 
 def _fast_fake_rules(registry: str) -> Iterator[Table]:
-    yield Table(registry, _attribute(f"{_module(registry)}:FAST_OP_IMPLEMENTATIONS"))
+    yield Table(registry, _attribute(_FAST_RULES))
 
 
 def _fake_checks(registry: str) -> Iterator[Table]:
@@ -334,9 +344,90 @@ def _objects(registry: str) -> Iterator[Table]:
     yield Table(registry, {at: entry.value for at, entry in entries.items()}, of=of)
 
 
+_OWN_TABLES = (*attributes("py_kernels"), *attributes("mode_rules"), "functorch_table")
+
+
+def roots_of(registry: str) -> tuple[object, ...]:
+    """The objects that everything of a registry is reached from; raises one of `UNREADABLE`."""
+    roots = _ROOTS.get(registry)
+    return (_home(registry),) if roots is None else roots()
+
+
+def _roots_of_custom_ops() -> tuple[object, ...]:
+    """The functions by name, and not the objects, which the registry keeps weakly, so that nothing else may."""
+    made = dict(_home("custom_ops"))
+    return *made, *chain.from_iterable(map(_OF_CUSTOM_OP, made.values()))
+
+
+def _roots_of_sharding_rules() -> tuple[object, ...]:
+    propagator = sharding_propagator()
+    return tuple(getattr(propagator, attribute, None) for attribute, _ in SHARDING_RULES.values())
+
+
+def _roots_of_semi_structured() -> tuple[object, ...]:
+    classes = _subclasses(_attribute(_SEMI_STRUCTURED))
+    return *classes, *(getattr(each, "SPARSE_DISPATCH", None) for each in classes)
+
+
+_ROOTS: Mapping[str, Callable[[], tuple[object, ...]]] = {
+    "meta_functions": lambda: (_home("decompositions"),),
+    "fast_fake_rules": lambda: (_attribute(_FAST_RULES),),
+    "torch_library": lambda: (_home("torch_library"), *_roots_of_custom_ops()),  # it has functions of these
+    "custom_ops": _roots_of_custom_ops,
+    "dtensor_rules": _roots_of_sharding_rules,
+    "dtensor_handlers": lambda: (_dtensor_dispatcher()._custom_op_handlers,),
+    "inductor_fallbacks": lambda: (_home("inductor_fallbacks"), _home("inductor_lowerings")),
+    "masked_tensor": lambda: (_home("masked_tensor"), _attribute(_MASKED_FUNCTIONS)),
+    "semi_structured": _roots_of_semi_structured,
+    "sharded_tensor": lambda: (_home("sharded_tensor"), _attribute(_CUSTOM_SHARDED), _attribute(_CUSTOM_BY_SPEC)),
+    "privateuse1_name": lambda: (sys.intern(bindings()._get_privateuse1_backend_name()),),  # a new text each time
+}
+
+
+def live_contents(roots: Iterable[object]) -> list[Iterable[object]]:
+    """All that is reached from the roots of a registry, as views that stay true until one of them has other objects.
+
+    Raises:
+        NotFoundHere: a root is something that has no such view.
+    """
+    views: list[Iterable[object]] = []
+    known: dict[int, object] = {}
+    left = list(roots)
+    while left:
+        one = left.pop()
+        if id(one) in known:
+            continue
+        known[id(one)] = one
+        if isinstance(one, dict):
+            views += (one,), one, one.values()  # the table itself, so that what moves to the next one is seen
+        elif isinstance(one, list | set):
+            views += (one,), one
+        elif _keeps_registrations(type(one)) and hasattr(one, "__dict__"):
+            views += (vars(one),), vars(one).values()
+        elif isinstance(one, Mapping):
+            raise NotFoundHere(type(one).__qualname__)
+        else:
+            continue
+        left += views[-1]
+    return views
+
+
+@cache
+def _keeps_registrations(kind: type[Any]) -> bool:
+    """Whether objects of a class keep what is registered for an operator."""
+    return kind.__module__.startswith(_KEEPING) or issubclass(kind, import_module("torch._ops").HigherOrderOperator)
+
+
+_OF_CUSTOM_OP = attrgetter(
+    *("_init_fn", "_abstract_fn", "_backward_fn", "_vmap_fn", "_setup_context_fn"),
+    *("_backend_fns", "_torch_dispatch_fns", "_autocast_dtype"),
+)
+_KEEPING = ("torch._library.", "torch.onnx.")
+
+
 def own_tables(operator: Any) -> Iterator[tuple[str, Mapping[Any, Any]]]:
     """The tables that an operator has of its own, by their names, where there is something in them."""
-    for name in (*attributes("py_kernels"), *attributes("mode_rules"), "functorch_table"):
+    for name in _OWN_TABLES:
         table = getattr(operator, name, None)
         if table:
             yield name, table
@@ -428,12 +519,12 @@ def _of_functions(registry: str, table: Any, key: str = "") -> Table:
 
 def _masked_tensor(registry: str) -> Iterator[Table]:
     yield _plain(registry)
-    yield _of_functions(registry, _attribute(f"{_module(registry)}:_MASKEDTENSOR_FUNCTION_TABLE"), "__torch_function__")
+    yield _of_functions(registry, _attribute(_MASKED_FUNCTIONS), "__torch_function__")
 
 
 def _semi_structured() -> Iterator[Entry]:
     """The table of each class, or what a class fills its table with once it has an object."""
-    for of in _subclasses(_attribute("torch.sparse.semi_structured:SparseSemiStructuredTensor")):
+    for of in _subclasses(_attribute(_SEMI_STRUCTURED)):
         table = getattr(of, "SPARSE_DISPATCH", None)
         if table is None:  # it is filled in a class of its own, so that nothing changes
             like: Any = type(of.__name__, (of,), {"SPARSE_DISPATCH": None, _STAND_IN: True})
@@ -454,8 +545,8 @@ def _subclasses(of: Any) -> list[Any]:
 
 def _sharded_tensor(registry: str) -> Iterator[Table]:
     yield _of_functions(registry, _home(registry))
-    yield _of_functions(registry, _attribute(f"{_module(registry)}:_CUSTOM_SHARDED_OPS"), "custom")
-    by_spec = _attribute("torch.distributed._shard.sharding_spec.api:_CUSTOM_SHARDING_SPEC_OPS")
+    yield _of_functions(registry, _attribute(_CUSTOM_SHARDED), "custom")
+    by_spec = _attribute(_CUSTOM_BY_SPEC)
     for spec, table in list(by_spec.items()):
         yield _of_functions(registry, table, spec)
 

@@ -185,28 +185,44 @@ def _reason(error: BaseException) -> str:
 
 
 def _what_to_do(name: str, error: Exception) -> str:
-    """What to do about a package that cannot be imported: install what is missing, or look where it raises."""
+    """What to do about a package that cannot be imported: install or build what is missing, or look where it raises."""
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
-    if missing == name.partition(".")[0]:
-        return "; install it, or leave it out"
-    if missing is not None and f"{name}.".startswith(f"{missing}."):
+    top = name.partition(".")[0]
+    at = _raised_at(error)
+    if missing == top and not at:
+        return "; install it, in its checkout with `pip install -e .`, or leave it out"
+    if missing is not None and not at and f"{name}.".startswith(f"{missing}."):
         return f"; {missing.rpartition('.')[0]} is installed and has no such module"
+    if missing is not None and missing.replace("-", "_").partition(".")[0] == top:
+        return f"{at}; install {top}, in its checkout with `pip install -e .`, which builds what it lacks"
     if missing is not None:
-        return f"{_raised_at(error)}; {name} needs it: install {missing.partition('.')[0]}"
-    return _raised_at(error)
+        return f"{at}; {name} needs it: install {missing.partition('.')[0]}"
+    if isinstance(error, (ImportError, OSError)):
+        return f"{at}; if {top} is a checkout, `pip install -e .` builds what it lacks"
+    return at
 
 
 def _raised_at(error: BaseException) -> str:
-    """`, raised at FILE:LINE`: the last line outside of PyTorch and of Python's import; empty where there is none."""
+    """`, raised at FILE:LINE`: the last line outside of PyTorch, of Python's library and of the watches of imports.
+
+    Empty where there is none.
+    """
     from traceback import extract_tb
 
+    own = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep
     frames = [
         frame
         for frame in extract_tb(error.__traceback__)
-        if not frame.filename.startswith("<frozen importlib") and frame.filename not in (__file__, importlib.__file__)
+        if not frame.filename.startswith(("<frozen importlib", own)) and frame.filename != importlib.__file__
     ]
-    home = os.path.dirname(getattr(sys.modules.get("torch"), "__file__", None) or "") or None
-    outside = [frame for frame in frames if home is None or not frame.filename.startswith(home + os.sep)]
+    home = os.path.dirname(getattr(sys.modules.get("torch"), "__file__", None) or "")
+    python = os.path.dirname(os.__file__) + os.sep
+    outside = [
+        frame
+        for frame in frames
+        if not (home and frame.filename.startswith(home + os.sep))
+        and (not frame.filename.startswith(python) or f"{os.sep}site-packages{os.sep}" in frame.filename)
+    ]
     last = (outside or frames)[-1:]
     return "".join(f", raised at {frame.filename}:{frame.lineno}" for frame in last)
 

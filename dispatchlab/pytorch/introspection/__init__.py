@@ -17,6 +17,9 @@
 - `shared_state`: what changed in modules that are loaded, and in what they reach.
 - `site_log`: who registers while it is on, and what is PyTorch's own in this process.
 - `called_functions`: what PyTorch remembers of calls of `torch.library` besides its registry.
+- `readiness_captures`: captured inputs: notes the arguments of operator calls while tests or programs run.
+- `readiness_generated`: inputs for an operator that none are given for, made from its schema.
+- `readiness_inputs`: the inputs that readiness runs operators on, and copies of them for each run.
 - `readiness_reader`: what the readiness of packages is judged by; `readiness_runs`: operators run on inputs for it.
 - `registry_watch`: what others than PyTorch register and remove from a moment on.
 - `slot_memory`: the kernel object in each slot, read where calls read it.

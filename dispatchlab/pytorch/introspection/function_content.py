@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from dispatchlab.model.python_layer import PYTHON_REGISTRIES
 from dispatchlab.pytorch.bridge.torch import torch
+from dispatchlab.pytorch.introspection.packets import kept_packet
 
 # Note [What a function can reach]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -38,6 +39,9 @@ from dispatchlab.pytorch.bridge.torch import torch
 
 MOST_VALUES: Final = 100_000
 """So many values are read; the rest is not, and `Contents.is_cut` says so."""
+
+MODULE: Final = "module "
+"""What the path to a global begins with that no code names."""
 
 ORDER_OF_KEYS: Final = "order of keys"
 """The last step of the path to the order of the keys of a dictionary."""
@@ -93,11 +97,11 @@ class Contents:
         self._drain()
         if self.is_reflective:
             loaded = [name for name in sys.modules if name in self._modules]
-            self._queue.append(("module names", loaded))
+            self._queue.append((f"{MODULE}names", loaded))
             for name in sorted(loaded):
                 own = {each: value for each, value in list(vars(sys.modules[name]).items()) if each[:2] != "__"}
-                self._queue += [(f"module {name}: global {each}", value) for each, value in own.items()]
-                self._queue.append((f"module {name}: {ORDER_OF_KEYS}", _digest(*own)))
+                self._queue += [(f"{MODULE}{name}: global {each}", value) for each, value in own.items()]
+                self._queue.append((f"{MODULE}{name}: {ORDER_OF_KEYS}", digest(*own)))
             self._drain()
 
     @property
@@ -157,11 +161,12 @@ class Contents:
                 keys = [_key_text(key) for key in value]
                 entries = list(zip(keys, list(value.values()), strict=False))
                 text = f"{_type_name(type(value))} of {len(value)}"
-                return text, (*((f"[{key}]", each) for key, each in entries), (ORDER_OF_KEYS, _digest(*keys)))
+                return text, (*((f"[{key}]", each) for key, each in entries), (ORDER_OF_KEYS, digest(*keys)))
             case set() | frozenset():
                 keys = list(map(_key_text, value))
-                order = (ORDER_OF_KEYS, _digest(*keys)) if all(type(each) in _PLAIN for each in value) else ()
-                return f"{_type_name(type(value))} {_digest(*sorted(keys))}", ((order,) if order else ())
+                has_order = all(type(each) in _PLAIN for each in value)  # else it is by address
+                order = ((ORDER_OF_KEYS, digest(*keys)),) if has_order else ()
+                return f"{_type_name(type(value))} {digest(*sorted(keys))}", order
             case BuiltinFunctionType():
                 return f"{getattr(value, '__module__', None)}:{value.__qualname__}", _self_of(value)
             case classmethod() | staticmethod():
@@ -264,13 +269,13 @@ class Contents:
 
 def _is_of_module(value: FunctionType, name: object) -> bool:
     """Whether the globals of a function are those of a module, though it may say that it is of another one."""
-    return isinstance(name, str) and vars(sys.modules.get(name, _Nothing)) is value.__globals__
+    return isinstance(name, str) and getattr(sys.modules.get(name), "__dict__", None) is value.__globals__
 
 
 def _attributes(own: Mapping[str, object]) -> Iterator[_Edge]:
     """The attributes of an object or a class, and their order."""
     yield from ((f"attribute {name}", each) for name, each in list(own.items()))
-    yield f"attributes: {ORDER_OF_KEYS}", _digest(*own)
+    yield f"attributes: {ORDER_OF_KEYS}", digest(*own)
 
 
 def _made_of(value: Any) -> Iterator[_Edge]:
@@ -298,10 +303,11 @@ _OF_EVERY_CLASS: Final = frozenset({"__dict__", "__weakref__", "__doc__", "__mod
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... {_digest(text)}"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... {digest(text)}"
 
 
-def _digest(*texts: str) -> str:
+def digest(*texts: str) -> str:
+    """A short digest of texts."""
     return blake2b("\0".join(texts).encode(errors="surrogatepass"), digest_size=8).hexdigest()
 
 
@@ -356,7 +362,7 @@ def _code_digest(code: CodeType) -> str:
     consts = [_code_digest(each) if isinstance(each, CodeType) else f"{type(each)} {each!r}" for each in code.co_consts]
     names = (*code.co_names, *code.co_varnames, *code.co_freevars, *code.co_cellvars)
     numbers = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
-    return _digest(code.co_code.hex(), *consts, *names, *map(str, numbers))
+    return digest(code.co_code.hex(), *consts, *names, *map(str, numbers))
 
 
 def _self_of(value: BuiltinFunctionType) -> Iterator[_Edge]:
@@ -375,7 +381,7 @@ def _shown_by(kind: type[Any]) -> Callable[[Any], str] | None:
     if issubclass(kind, (c.ScriptFunction, c.ScriptMethod)):
         return _script_text
     if kind.__module__ == "numpy" and kind.__name__ == "ndarray":
-        return lambda value: f"array {value.dtype} {value.shape} {_digest(value.tobytes().hex())}"
+        return lambda value: f"array {value.dtype} {value.shape} {digest(value.tobytes().hex())}"
     simple = (torch().dtype, torch().device, torch().layout, torch().memory_format, c.DispatchKey, c.DispatchKeySet)
     if issubclass(kind, simple) or kind.__module__ == "re":
         return repr
@@ -386,19 +392,14 @@ def _shown_by(kind: type[Any]) -> Callable[[Any], str] | None:
 
 def _overload_text(value: Any) -> str:
     """An overload, and whether `torch.ops` has another object for it by now."""
-    namespace, _, name = value.name().partition("::")
-    operator, _, overload = name.partition(".")
-    packet = vars(vars(torch().ops).get(namespace, _Nothing)).get(operator)
-    is_kept = getattr(packet, "__dict__", {}).get(overload or "default") is value
+    name, _, overload = value.name().partition(".")
+    packet = kept_packet(name)
+    is_kept = packet is not None and vars(packet).get(overload or "default") is value
     return f"overload {value.name()} {value._schema}{'' if is_kept else ', which torch.ops has no more'}"
 
 
-class _Nothing:
-    """Stands for a namespace that nobody has looked up."""
-
-
 def _script_text(value: Any) -> str:
-    return f"TorchScript {_digest(str(value.graph))}"
+    return f"TorchScript {digest(str(value.graph))}"
 
 
 def _tensor_text(value: Any) -> str:
@@ -406,4 +407,4 @@ def _tensor_text(value: Any) -> str:
     is_fake = value.device.type != "cpu" or type(value).__module__.startswith("torch._subclasses")
     if is_fake or value.layout is not torch().strided:
         return text
-    return f"{text} {_digest(repr(value.detach().flatten().tolist()))}"
+    return f"{text} {digest(repr(value.detach().flatten().tolist()))}"

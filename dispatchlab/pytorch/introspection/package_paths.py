@@ -6,6 +6,7 @@ import os
 import re
 import sys
 
+from dispatchlab.pytorch.bridge.call_sites import CallSite
 from dispatchlab.pytorch.bridge.torch import torch
 
 _AT = "registered at "
@@ -27,6 +28,11 @@ def package_path(path: str, roots: tuple[str, ...]) -> str:
     """
     root = next((root for root in roots if path.startswith(root)), "")
     return path[len(root) :].replace("\\", "/") if root else path
+
+
+def site_chain(site: CallSite, roots: tuple[str, ...]) -> str:
+    """A call site with the lines that lead from it to the call: `my/ops.py:12 via my/utils.py:250`."""
+    return _VIA.join(package_path(line, roots) for line in (str(site), *site.via))
 
 
 def without_root(debug: str, roots: tuple[str, ...]) -> str:

@@ -6,9 +6,10 @@ import functools
 import importlib._bootstrap_external as bootstrap
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from dispatchlab.files.bounded_read import ReadError, read_file
 from dispatchlab.model.python_layer import (
     EFFECT,
     EVERY_REGISTRY,
@@ -29,7 +30,7 @@ from dispatchlab.pytorch.bridge.registry_tables import (
     plain_table,
     tables_of,
 )
-from dispatchlab.pytorch.introspection.package_paths import package_path
+from dispatchlab.pytorch.introspection.package_paths import package_path, site_chain
 from dispatchlab.pytorch.introspection.python_registries import registration_of
 from dispatchlab.pytorch.introspection.python_sites import FunctionSites
 from dispatchlab.pytorch.introspection.python_tables import PythonTables, TableChange
@@ -59,6 +60,17 @@ from dispatchlab.pytorch.introspection.python_tables import PythonTables, TableC
 #
 # Where a function refuses to register, it says so by an exception. It is a write that was refused if the entry that
 # it is about has something already; another error is no registration at all.
+
+
+# Note [Modules of others]
+# ~~~~~~~~~~~~~~~~~~~~~~~~
+# To look at all registries takes a millisecond, and a package may import hundreds of modules of another one that has
+# nothing to do with PyTorch, such as sympy. What is in such a module's body without the word torch, and is imported by
+# a module of the same package, counts as a part of that: what it would assign is taken note of when that one ends. So
+# does whatever the body of a package imports from inside of it, since that body begins first in every order. The
+# modules of the packages that are recorded are all looked at, since their order is what is asked about.
+
+_LONGEST_SOURCE = 2**24
 
 
 class PythonWrite(NamedTuple):
@@ -98,6 +110,7 @@ class PythonJournal:
         roots: the folders in which packages are found.
         tables: what the registries have now; read when left out.
         every_module: look at the borders of all modules; else at those of PyTorch's alone.
+        watched: the packages whose modules are all looked at; all when left out. See Note [Modules of others].
         wrote: is called after each write that is not PyTorch's with its number, while the code that made it is running;
             after an assignment with the module that was running, too, which may have ended.
     """
@@ -108,6 +121,7 @@ class PythonJournal:
         *,
         tables: PythonTables | None = None,
         every_module: bool = True,
+        watched: Collection[str] | None = None,
         wrote: Callable[[int, str], None] | None = None,
     ) -> None:
         self.writes: list[PythonWrite] = []
@@ -115,6 +129,7 @@ class PythonJournal:
         """The modules whose bodies ran, but for those of PyTorch, in the order in which they began."""
         self._tables = tables or PythonTables()
         self._every_module, self._wrote = every_module, wrote
+        self._watched = None if watched is None else frozenset(name.partition(".")[0] for name in watched)
         self._torch = torch_folder()
         self._sites = CallSites(passing=_FILES)
         self._functions = FunctionSites(roots)
@@ -179,15 +194,11 @@ class PythonJournal:
             made = registration_of(write.registry, write.after, self._functions)
             if file and made.site.startswith(PYTORCH_FOLDERS):  # the function is PyTorch's, and the assignment is not
                 made = made._replace(site=file)
-        return made if write.site is None else made._replace(site=self.site_text(write.site))
+        return made if write.site is None else made._replace(site=site_chain(write.site, self._roots))
 
     def before(self, write: PythonWrite) -> PythonRegistration | None:
         """What was there before a write; None when nothing was."""
         return None if write.before is None else registration_of(write.registry, write.before, self._functions)
-
-    def site_text(self, site: CallSite) -> str:
-        """A call site with the lines that lead from it to the call."""
-        return " via ".join(package_path(at, self._roots) for at in (str(site), *site.via))
 
     @property
     def _is_in_torch(self) -> bool:
@@ -219,11 +230,26 @@ class PythonJournal:
             self.modules.append(module)
         if threading.current_thread() is not threading.main_thread():
             return False
-        if (is_torch and outer) or not (is_torch or outer or self._every_module):
+        if (is_torch and outer) or not (is_torch or outer or self._every_module) or self._is_beside(module, file):
             return False
         self.look()
         self._bodies.append(_Body(file, is_torch, str(getattr(module, "__name__", ""))))
         return True
+
+    def _is_beside(self, module: Any, file: str) -> bool:
+        """Whether a module counts as a part of the one that imports it. See Note [Modules of others]."""
+        if self._watched is None or not self._bodies or not file.endswith(".py"):
+            return False
+        name, outer = str(getattr(module, "__name__", "")), self._bodies[-1].module
+        top = name.partition(".")[0]
+        if top in self._watched or top != outer.partition(".")[0]:
+            return False
+        if name.startswith(f"{outer}."):
+            return True
+        try:
+            return b"torch" not in read_file(file, limit=_LONGEST_SOURCE, what="modules")
+        except (OSError, ReadError):
+            return False
 
     def _leave(self) -> None:
         try:

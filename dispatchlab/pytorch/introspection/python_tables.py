@@ -7,13 +7,23 @@ themselves are copied, and compared by identity, which takes a millisecond or tw
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, ValuesView
+from ctypes import c_void_p, sizeof, string_at
+from itertools import chain
 from operator import is_
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from dispatchlab._gc_pause import collector_paused
 from dispatchlab.model.python_layer import EVERY_REGISTRY
-from dispatchlab.pytorch.bridge.registry_tables import UNREADABLE, Entry, Table, attributes, tables_of
+from dispatchlab.pytorch.bridge.registry_tables import (
+    UNREADABLE,
+    Entry,
+    Table,
+    attributes,
+    live_contents,
+    roots_of,
+    tables_of,
+)
 from dispatchlab.pytorch.bridge.reserved_namespaces import is_own
 from dispatchlab.pytorch.bridge.torch import torch
 
@@ -50,8 +60,10 @@ class PythonTables:
 
     def __init__(self) -> None:
         self._kept: dict[str, dict[tuple[int, str, str], tuple[Table, dict[Any, Any]]]] = {}
+        self._contents: dict[str, _Contents] = {}
         self._operators = _Operators()
         with collector_paused():
+            self._operators.look()
             for registry in _REGISTRIES:
                 self._kept[registry] = {each.name: (each, dict(each.entries)) for each in self._tables(registry)}
 
@@ -59,16 +71,21 @@ class PythonTables:
         """Another one, which remembers the same."""
         made = PythonTables.__new__(PythonTables)
         made._kept = {registry: dict(tables) for registry, tables in self._kept.items()}
+        made._contents = dict(self._contents)
         made._operators = self._operators.copy()
         return made
 
     def changes(self, registries: Collection[str] = ()) -> list[TableChange]:
         """What is not as it was when this was last called; those of some registries alone, if they are named."""
         with collector_paused():
+            self._operators.look()
             return [change for registry in registries or _REGISTRIES for change in self._changes(registry)]
 
     def _changes(self, registry: str) -> Iterator[TableChange]:
-        if registry in _OF_OVERLOADS and not self._operators.have_changed(registry):
+        if registry in _OF_OVERLOADS:
+            if not self._operators.have_changed(registry):
+                return
+        elif self._is_as_it_was(registry):
             return
         kept = self._kept[registry]
         gone = dict(kept)
@@ -87,6 +104,20 @@ class PythonTables:
         for table, (older, entries) in changed:
             yield from _differences(table, older, entries)
 
+    def _is_as_it_was(self, registry: str) -> bool:
+        """Whether everything of a registry is made of the same objects as when this was last asked."""
+        had = self._contents.get(registry)
+        try:
+            roots = roots_of(registry)
+            if had is not None and _are_same(had.roots, roots) and _are_same(had.values, _contents(had.views)):
+                return True
+            views = live_contents(roots)
+        except UNREADABLE:  # of another version, or not imported
+            self._contents.pop(registry, None)
+            return False
+        self._contents[registry] = _Contents(roots, views, _contents(views))
+        return False
+
     def _tables(self, registry: str) -> list[Table]:
         if registry in _OF_OVERLOADS:
             tables = self._operators.tables(registry)
@@ -98,7 +129,26 @@ class PythonTables:
 
 
 def _same(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> bool:
-    return len(one) == len(other) and all(map(is_, one.values(), other.values())) and list(one) == list(other)
+    if len(one) != len(other) or not all(map(is_, one.values(), other.values())):
+        return False
+    return all(map(is_, one, other)) or list(one) == list(other)
+
+
+def _are_same(some: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
+    """Whether two tuples have the same objects, by identity: what they have in memory is compared."""
+    return len(some) == len(others) and (some is others or _addresses(some) == _addresses(others))
+
+
+def _contents(views: Iterable[Iterable[object]]) -> tuple[object, ...]:
+    """What some views have now, in one go: another thread may be writing."""
+    return tuple(chain.from_iterable(views))
+
+
+def _addresses(some: tuple[Any, ...]) -> bytes:
+    return string_at(id(some) + tuple.__basicsize__, len(some) * _POINTER)
+
+
+_POINTER: Final = sizeof(c_void_p)
 
 
 def _differences(table: Table, older: Table, had: Mapping[Any, Any]) -> Iterator[TableChange]:
@@ -138,51 +188,88 @@ def tables_now() -> PythonTables:
     return _known[0].copy()
 
 
+class _Contents(NamedTuple):
+    """What a registry is made of: where it begins, what is inside, and what that had."""
+
+    roots: tuple[object, ...]
+    views: list[Iterable[object]]
+    values: tuple[object, ...]
+
+
+class _Seen(NamedTuple):
+    """The tables of a registry that have something, how many there are in all, and what these have."""
+
+    count: int
+    tables: tuple[Mapping[Any, Any], ...]
+    sizes: list[int]
+    views: list[ValuesView[Any]]
+    values: tuple[Any, ...]
+
+
 class _Operators:
     """The overloads that there are, which is a list that grows, and their tables."""
 
     def __init__(self) -> None:
         self._sizes = (-1, -1)
-        self._packets: list[Any] = []
+        self._packets: list[Mapping[str, Any]] = []
+        self._known: dict[int, tuple[int, list[Any]]] = {}  # the overloads of each packet
         self._tables: dict[str, list[tuple[Any, Mapping[Any, Any]]]] = {}
-        self._seen: dict[str, tuple[list[int], list[Any]]] = {}
+        self._mappings: dict[str, list[Mapping[Any, Any]]] = {}
+        self._seen: dict[str, _Seen] = {}
 
     def copy(self) -> _Operators:
         """Another one, which has seen the same."""
         made = _Operators()
-        made._sizes, made._packets = self._sizes, self._packets
-        made._tables, made._seen = dict(self._tables), dict(self._seen)
+        made._sizes, made._packets, made._known = self._sizes, self._packets, dict(self._known)
+        made._tables, made._mappings, made._seen = dict(self._tables), dict(self._mappings), dict(self._seen)
         return made
 
     def have_changed(self, registry: str) -> bool:
         """Whether any table has changed since the last call, or there are other tables."""
-        tables = [table for _, table in self.tables(registry)]
-        now = list(map(len, tables)), [value for table in tables if table for value in list(table.values())]
+        all_tables = self._mappings.get(registry)
+        if all_tables is None:
+            all_tables = self._mappings[registry] = [table for _, table in self.tables(registry)]
         had = self._seen.get(registry)
+        tables = tuple(filter(None, all_tables))
+        is_known = had is not None and _are_same(had.tables, tables)
+        views = had.views if had is not None and is_known else [table.values() for table in tables]
+        now = _Seen(len(all_tables), tables, list(map(len, tables)), views, _contents(views))
         self._seen[registry] = now
-        return had is None or had[0] != now[0] or not all(map(is_, had[1], now[1]))
+        if had is None or not is_known or (had.count, had.sizes) != (now.count, now.sizes):
+            return True
+        return not _are_same(had.values, now.values)
 
-    def tables(self, registry: str) -> list[tuple[Any, Mapping[Any, Any]]]:
-        """The table of each overload."""
+    def look(self) -> None:
+        """Look whether there are other operators."""
         ops = sys.modules["torch._ops"]
         spaces = [vars(each) for each in list(vars(torch().ops).values()) if isinstance(each, ops._OpNamespace)]
-        sizes = sum(map(len, spaces)), sum([len(vars(each)) for each in self._packets])
-        if sizes != self._sizes:
-            kind = ops.OpOverloadPacket
-            self._packets = [each for space in spaces for each in list(space.values()) if isinstance(each, kind)]
-            self._sizes = sizes[0], sum([len(vars(each)) for each in self._packets])
-            self._tables.clear()
+        sizes = sum(map(len, spaces)), sum(map(len, self._packets))
+        if sizes == self._sizes:
+            return
+        kind, overload = ops.OpOverloadPacket, ops.OpOverload
+        packets = [vars(each) for space in spaces for each in list(space.values()) if isinstance(each, kind)]
+        known, self._known = self._known, {}
+        for packet in packets:
+            at, size = id(packet), len(packet)
+            had = known.get(at)
+            if had is None or had[0] != size:
+                had = size, [each for each in list(packet.values()) if isinstance(each, overload)]
+            self._known[at] = had
+        self._packets, self._sizes = packets, (sizes[0], sum(map(len, packets)))
+        self._tables.clear()
+        self._mappings.clear()
+
+    def tables(self, registry: str) -> list[tuple[Any, Mapping[Any, Any]]]:
+        """The table of each overload, as it was when this last looked."""
         found = self._tables.get(registry)
         if found is None:
             found = self._tables[registry] = list(self._read(_OF_OVERLOADS[registry]))
         return found
 
     def _read(self, names: Iterable[str]) -> Iterator[tuple[Any, Mapping[Any, Any]]]:
-        overload = sys.modules["torch._ops"].OpOverload
-        for packet in self._packets:
-            for each in list(vars(packet).values()):
-                if isinstance(each, overload):
-                    has = vars(each)
-                    table = next((has[name] for name in names if name in has), None)
-                    if table is not None:
-                        yield each, table
+        for _, overloads in self._known.values():
+            for each in overloads:
+                has = vars(each)
+                table = next((has[name] for name in names if name in has), None)
+                if table is not None:
+                    yield each, table

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from dis import get_instructions
@@ -48,16 +48,34 @@ def record_package_operators(imports: Iterable[str]) -> PackageOperators:
         DispatchLabError: as for `record_registry`.
     """
     with collector_paused():
-        before = frozenset(str(one.name) for one in record_registry() if not one.is_dangling)
-        with _autograd_watched() as given:
+        before = record_registry()
+        with autograd_watched() as given:
             registry = record_registry(tuple(imports))
         functions = called_functions()
-    for name in given:
-        functions[name] = functions.get(name, frozenset()) | {TorchLibraryFunction.REGISTER_AUTOGRAD}
-    refusing = frozenset(name for name, backward in given.items() if always_raises(backward))
-    python = read_python_layer(all_known=True)
+    return package_operators(before, replace(registry, python=read_python_layer(all_known=True)), functions, given)
+
+
+def package_operators(
+    before: Registry,
+    after: Registry,
+    functions: Mapping[str, frozenset[TorchLibraryFunction]],
+    backwards: Mapping[str, object],
+) -> PackageOperators:
+    """What packages brought to this process.
+
+    Args:
+        before: everything before their import.
+        after: everything after it, with the Python layer.
+        functions: what was called of `torch.library`, by operator.
+        backwards: what `register_autograd` was given, by operator.
+    """
+    called = dict(functions)
+    for name in backwards:
+        called[name] = called.get(name, frozenset()) | {TorchLibraryFunction.REGISTER_AUTOGRAD}
+    refusing = frozenset(name for name, backward in backwards.items() if always_raises(backward))
     fakes = {name: known for name, fake in fake_functions().items() if (known := parameters_of(fake)) is not None}
-    return PackageOperators(replace(registry, python=python), before, functions, refusing, fakes, offered_functions())
+    names = frozenset(str(one.name) for one in before if not one.is_dangling)
+    return PackageOperators(after, names, called, refusing, fakes, offered_functions())
 
 
 def offered_functions() -> frozenset[str]:
@@ -95,7 +113,7 @@ def always_raises(function: object) -> bool:
 
 
 @contextmanager
-def _autograd_watched() -> Iterator[dict[str, object]]:
+def autograd_watched() -> Iterator[dict[str, object]]:
     """Operator -> what `torch.library.register_autograd` is given for it meanwhile; PyTorch keeps no list."""
     library: Any = import_module("torch.library")
     original: Callable[..., Any] | None = getattr(library, "register_autograd", None)

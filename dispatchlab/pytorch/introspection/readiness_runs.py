@@ -1,4 +1,4 @@
-"""Run an operator on inputs for what the columns of readiness claim: a fake call, a gradient, a vmap, a compile.
+"""Run an operator on inputs, cell by cell: opcheck's tests, gradients, vmap, a compile, beside what a plain call gives.
 
 It runs in a worker process: what is called there is a package's own code, on inputs of a user.
 """
@@ -7,23 +7,31 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
+from functools import partial
 from importlib import import_module
 from io import StringIO
-from typing import Any, NamedTuple
+from typing import Any
 
 from dispatchlab.model.operator_runs import InputsError, Outcome, Run
 from dispatchlab.pytorch.bridge.torch import torch
+from dispatchlab.pytorch.introspection.readiness_inputs import (
+    Inputs,
+    copy_of,
+    describe,
+    difference,
+    first_line,
+    inputs_of,
+    is_tensor,
+    overload,
+    seed,
+    tensors_of,
+)
 
-_LONGEST = 300
-
-
-class Inputs(NamedTuple):
-    """The arguments of one call."""
-
-    positional: tuple[Any, ...]
-    named: dict[str, Any]
+_SLOW = ("export", "inductor", "functionalize", "dtensor")
+_FEW = 2
+"""On how many inputs the slow columns are run."""
 
 
 class _NotDecided(Exception):
@@ -34,141 +42,243 @@ class _NotNeeded(Exception):
     """A run that shows that the thing is not needed; its text says why."""
 
 
-def operators_with_inputs(reference: str) -> tuple[str, ...]:
-    """The operators that inputs are given for.
+class _Wrong(Exception):
+    """A run that gives something else than it should; its text says what."""
+
+
+def begin_runs(source: str, operator: str) -> tuple[str, ...]:
+    """Make the inputs of an operator, and give the columns that runs decide, those first that cost least.
 
     Raises:
-        InputsError: the reference means no such table.
+        InputsError: the inputs cannot be made.
     """
-    return tuple(_table(reference))
+    inputs_of(source, operator)
+    try:
+        overload(operator)
+    except AttributeError as error:
+        raise InputsError(source, f"{operator} is not there: {first_line(error)}") from None
+    return tuple(_CHECKS)
 
 
-def run_operator(reference: str, operator: str) -> dict[str, Run]:
-    """Run one operator for every column that a run can decide; see `_CHECKS`.
+def run_cell(source: str, operator: str, column: str) -> Run:
+    """Run one operator on its inputs for one column.
+
+    Args:
+        source: where the inputs are from; see `inputs_of`.
+        operator: its name.
+        column: one of `_CHECKS`.
 
     Raises:
         InputsError: the inputs cannot be made.
     """
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
-    make = _table(reference)[operator]
-
-    def fresh() -> Inputs:
-        given = make() if callable(make) else make
-        return _inputs_of(given)
-
-    try:
-        fresh()
-        op = _overload(operator)
-    except Exception as error:
-        raise InputsError(reference, f"the inputs of {operator} cannot be made: {_first_line(error)}") from None
-    return {column: _run(check, op, fresh) for column, check in _CHECKS.items()}
+    calls = inputs_of(source, operator)
+    op = overload(operator)
+    some = calls[:_FEW] if column in _SLOW else calls
+    return summed([_run(_CHECKS[column], op, given) for given in some], len(calls))
 
 
-def _table(reference: str) -> Mapping[str, object]:
-    module, _, name = reference.partition(":")
-    try:
-        found = getattr(import_module(module), name)
-    except Exception as error:
-        raise InputsError(reference, f"it cannot be imported: {_first_line(error)}") from None
-    table = found() if callable(found) else found
-    if not isinstance(table, Mapping) or not all(isinstance(one, str) for one in table):
-        raise InputsError(reference, "it is no dictionary of operators, and no function that returns one")
-    return {name.removesuffix(".default"): make for name, make in table.items()}
+def summed(runs: Sequence[Run], total: int) -> Run:
+    """What the runs on several inputs show together: a failure of one is one, and success needs no more than one."""
+    for outcome in (Outcome.FAILS, Outcome.WORKS, Outcome.NOT_NEEDED, Outcome.NOT_DECIDED):
+        same = [run for run in runs if run.outcome is outcome]
+        if same and outcome is Outcome.WORKS and total > 1:
+            return Run(outcome, f"{same[0].how} ({len(same)} of {total} inputs)")
+        if same:
+            return same[0]
+    raise ValueError("no runs")
 
 
-def _inputs_of(given: object) -> Inputs:
-    match given:
-        case (tuple() | list() as positional, dict() as named):
-            return Inputs(tuple(positional), dict(named))
-        case tuple() | list():
-            return Inputs(tuple(given), {})
-    return Inputs((given,), {})
-
-
-def _overload(name: str) -> Any:
-    namespace, _, rest = name.partition("::")
-    base, _, overload = rest.partition(".")
-    return getattr(getattr(getattr(torch().ops, namespace), base), overload or "default")
-
-
-def _run(check: _Check, op: Any, fresh: Callable[[], Inputs]) -> Run:
+def _run(check: _Check, op: Any, given: Inputs) -> Run:
+    where = f"on {describe(given)}: "
+    seed()
     try:
         with redirect_stdout(StringIO()), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return Run(Outcome.WORKS, check(op, fresh))
+            return Run(Outcome.WORKS, check(op, given))
     except _NotDecided as error:
         return Run(Outcome.NOT_DECIDED, str(error))
     except _NotNeeded as error:
         return Run(Outcome.NOT_NEEDED, str(error))
+    except _Wrong as error:
+        return Run(Outcome.FAILS, f"{where}{error}")
     except Exception as error:  # what was asked is whether it raises
-        return Run(Outcome.FAILS, f"{type(error).__name__}: {_first_line(error)}")
+        return Run(Outcome.FAILS, f"{where}it raises {type(error).__name__}: {first_line(error)}")
 
 
-def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__)[:_LONGEST]
-
-
-# -- values
-
-
-def _is_tensor(value: object) -> bool:
-    return isinstance(value, torch().Tensor)
-
-
-def _is_real(value: object) -> bool:
-    """Whether it is a tensor that can have a gradient which a small step can be compared with."""
-    return _is_tensor(value) and value.dtype in (torch().float32, torch().float64)  # type: ignore[attr-defined]
-
-
-def _leaves(values: object) -> list[Any]:
-    return [leaf for leaf in import_module("torch.utils._pytree").tree_leaves(values) if _is_tensor(leaf)]
+# -- calls
 
 
 def _mapped(function: Callable[[Any], Any], values: Any) -> Any:
     tree: Any = import_module("torch.utils._pytree")
-    return tree.tree_map(lambda leaf: function(leaf) if _is_tensor(leaf) else leaf, values)
+    return tree.tree_map(lambda leaf: function(leaf) if is_tensor(leaf) else leaf, values)
 
 
 def _called(op: Any, given: Inputs) -> Any:
     return op(*given.positional, **given.named)
 
 
-def _result(op: Any, fresh: Callable[[], Inputs]) -> Any:
-    """What the kernel gives; whoever needs one to compare with decides nothing without."""
+def _plain(op: Any, given: Inputs, seed_: int = 0) -> tuple[Any, Inputs]:
+    """What the kernel gives on a copy, and that copy after it, which it may have written to."""
+    own: Inputs = copy_of(given)
+    seed(seed_)
+    with torch().no_grad():
+        return _called(op, own), own
+
+
+def _expected(op: Any, given: Inputs) -> tuple[Any, Inputs]:
+    """The same; what needs it to compare with decides nothing without."""
     try:
-        with torch().no_grad():
-            return _called(op, fresh())
+        return _plain(op, given)
     except Exception as error:
-        raise _NotDecided(f"a call itself raises {type(error).__name__} on the inputs") from None
+        raise _NotDecided(f"a call itself raises {type(error).__name__}: {first_line(error)}") from None
+
+
+def _compare(expected: object, found: object, text: str, *, strides: bool = False, values: bool = True) -> None:
+    differs = difference(expected, found, strides=strides, values=values)
+    if differs:
+        raise _Wrong(f"{text}: {differs}")
+
+
+def _is_random(op: Any, given: Inputs) -> bool:
+    """Whether it gives other values after another seed."""
+    return bool(difference(_expected(op, given)[0], _plain(op, given, 1)[0]))
 
 
 def _needs_tensors(given: Inputs) -> None:
-    if not _leaves(given):
+    if not tensors_of(given):
         raise _NotDecided("the inputs have no tensor")
 
 
-# -- the columns
-
-
-def _cpu(op: Any, fresh: Callable[[], Inputs]) -> str:
-    given = fresh()
-    if any(tensor.device.type != "cpu" for tensor in _leaves(given)):
+def _cpu(op: Any, given: Inputs) -> str:
+    if any(tensor.device.type != "cpu" for tensor in tensors_of(given)):
         raise _NotDecided("the inputs are not on the CPU")
-    with torch().no_grad():
-        _called(op, given)
+    _plain(op, given)
     return "a call on the inputs"
 
 
-def _cuda(op: Any, fresh: Callable[[], Inputs]) -> str:
+def _cuda(op: Any, given: Inputs) -> str:
     if not torch().cuda.is_available():
         raise _NotDecided("there is no CUDA device here")
-    given = _mapped(lambda tensor: tensor.cuda(), fresh())
     _needs_tensors(given)
-    with torch().no_grad():
-        _called(op, given)
-        torch().cuda.synchronize()
+    _plain(op, _mapped(lambda tensor: tensor.cuda(), given))
+    torch().cuda.synchronize()
     return "a call on the inputs, moved to CUDA"
+
+
+def _repeat(op: Any, given: Inputs) -> str:
+    _compare(_expected(op, given), _plain(op, given), "a second call after the same seed differs from the first")
+    return "a second call after the same seed gives the same"
+
+
+def _strides(op: Any, given: Inputs) -> str:
+    """Whether it reads and writes tensors by their strides."""
+    tree: Any = import_module("torch.utils._pytree")
+    expected = _expected(op, given)
+    shared: set[int] = set()
+    for tensor in tensors_of(given):
+        if tensor.layout is not torch().strided or tensor.untyped_storage()._cdata in shared:
+            raise _NotDecided("the inputs share memory, or are not strided")
+        shared.add(tensor.untyped_storage()._cdata)
+    flat, spec = tree.tree_flatten(given)
+    candidates = [at for at, one in enumerate(flat) if is_tensor(one) and one.numel() > 1]
+    if not candidates:
+        raise _NotDecided("no input has two elements")
+    ran, values = 0, not _is_random(op, given)
+    why = ""
+    for chosen in [candidates, *([at] for at in candidates if len(candidates) > 1)]:
+        for spread in (_transposed, _stepped):
+            moved = tree.tree_unflatten([spread(one) if at in chosen else one for at, one in enumerate(flat)], spec)
+            try:
+                found = _plain(op, moved)
+            except Exception as error:  # it refuses them, which is no wrong result
+                why = f"it refuses them with {type(error).__name__}: {first_line(error)}"
+                continue
+            ran += 1
+            _compare(expected, found, "with tensors that are not contiguous", values=values)
+    if not ran:
+        raise _NotDecided(why)
+    return "calls with tensors that are not contiguous give what it gives with contiguous ones"
+
+
+def _transposed(tensor: Any) -> Any:
+    """The same values, with the dimensions in memory the other way round."""
+    with torch().no_grad():
+        order = tuple(range(tensor.dim()))[::-1]
+        result = tensor.detach().permute(order).contiguous().permute(order)
+    return result.requires_grad_(tensor.requires_grad)
+
+
+def _stepped(tensor: Any) -> Any:
+    """The same values, with room between them that holds others, and before them."""
+    if not tensor.dim():
+        return copy_of(tensor)
+    with torch().no_grad():
+        wide = tensor.detach().contiguous().repeat_interleave(2, -1)
+        if wide.dtype.is_floating_point:
+            wide[..., 0::2] = 77
+        wide[..., 1::2] = tensor
+    return wide[..., 1::2].requires_grad_(tensor.requires_grad)
+
+
+def _empty(op: Any, given: Inputs) -> str:
+    """Whether its fake agrees with its kernel on tensors without elements."""
+    ran, why = 0, ""
+    ranks = max((tensor.dim() for tensor in tensors_of(given)), default=0)
+    for dim in range(ranks):
+        small = _mapped(partial(_narrowed, dim), given)
+        try:
+            expected, _ = _plain(op, small)
+        except Exception as error:  # it refuses them, which is no wrong result
+            why = f"it refuses them with {type(error).__name__}: {first_line(error)}"
+            continue
+        ran += 1
+        with suppress(torch()._subclasses.fake_tensor.UnsupportedOperatorException, NotImplementedError):
+            found = fake_call(op, small, static=True)
+            _compare_fake(expected, found, f"with size 0 at dimension {dim}, its fake")
+    if not ran:
+        raise _NotDecided(why or "no input has a dimension")
+    return "it runs on tensors without elements, and its fake gives what its kernel gives"
+
+
+def _narrowed(dim: int, tensor: Any) -> Any:
+    return tensor.detach().narrow(dim, 0, 0) if tensor.dim() > dim else tensor
+
+
+# -- opcheck's four
+
+
+def _opcheck(test: str) -> _Check:
+    def check(op: Any, given: Inputs) -> str:
+        own: Inputs = copy_of(given)
+        seed()
+        outcome = torch().library.opcheck(op, own.positional, own.named, test_utils=(test,), raise_exception=False)
+        result = outcome[test]
+        if isinstance(result, BaseException):
+            raise result
+        return f"opcheck's {test} passes"
+
+    return check
+
+
+def _registration(op: Any, given: Inputs) -> str:
+    """opcheck passes unseen what has no input that needs a gradient: there, copies that need one are tried, too."""
+    check = _opcheck("test_autograd_registration")
+    how = check(op, given)
+    if any(one.requires_grad for one in tensors_of(given)):
+        return how
+    if not any(map(_is_real, tensors_of(given))):
+        raise _NotNeeded("no input can have a gradient: none is a float32 or float64")
+    needing: Inputs = _mapped(lambda one: one.requires_grad_() if _is_real(one) else one, copy_of(given))
+    try:
+        check(op, needing)
+    except Exception as error:
+        why = "opcheck passes unseen what has no input that needs a gradient; with such inputs"
+        raise _NotDecided(f"{why} it raises {type(error).__name__}: {first_line(error)}") from None
+    return f"{how} on the inputs, made to need a gradient"
+
+
+# -- tensors without data
 
 
 @contextmanager
@@ -189,160 +299,392 @@ def fake_call(op: Any, given: Inputs, *, static: bool) -> Any:
         given: the arguments.
         static: with sizes that are numbers; else with symbols for them.
     """
+    own = copy_of(given)
     with _fake_mode(static=static) as fake_of:
-        fakes = _mapped(fake_of, given)
+        fakes = _mapped(fake_of, own)
         mode = import_module("torch._subclasses.fake_tensor").FakeTensorMode
         with torch().no_grad():
-            tensors = _leaves(fakes)
+            tensors = tensors_of(fakes)
             with tensors[0].fake_mode if tensors else mode():
                 return _called(op, fakes)
 
 
-def _fake(op: Any, fresh: Callable[[], Inputs]) -> str:
-    found = fake_call(op, fresh(), static=True)
-    how = "a call on tensors without data"
-    with suppress(_NotDecided):
-        expected = _result(op, fresh)
-        for one, other in zip(_leaves(found), _leaves(expected), strict=True):
-            sizes = [(size, wanted) for size, wanted in zip(one.shape, other.shape, strict=True) if type(size) is int]
-            if one.dtype != other.dtype or any(size != wanted for size, wanted in sizes):
-                raise AssertionError(
-                    f"the fake gives {one.dtype} {list(one.shape)}, and the kernel {other.dtype} {list(other.shape)}"
+def _number(size: Any) -> int | None:
+    """A size as a number, by what its symbol stands for; None when that depends on data."""
+    if isinstance(size, int):
+        return size
+    return None if not size.node.has_hint() else int(size.node.hint)
+
+
+def _compare_fake(expected: Any, found: Any, text: str) -> None:
+    tree: Any = import_module("torch.utils._pytree")
+    before, after = tree.tree_leaves(expected), tree.tree_leaves(found)
+    if len(before) != len(after) or list(map(is_tensor, before)) != list(map(is_tensor, after)):
+        raise _Wrong(f"{text} gives {len(after)} values of other kinds instead of {len(before)}")
+    for one, other in zip(before, after, strict=True):
+        if not is_tensor(one):
+            continue
+        for what in ("dtype", "device", "layout"):
+            if getattr(one, what) != getattr(other, what):
+                raise _Wrong(f"{text} gives {what} {getattr(other, what)} instead of {getattr(one, what)}")
+        sizes = list(map(_number, other.shape))
+        known = [one.shape[at] if size is None and at < one.dim() else size for at, size in enumerate(sizes)]
+        if known != list(one.shape):
+            raise _Wrong(f"{text} gives shape {sizes} instead of {list(one.shape)}")
+        if one.layout is torch().strided and one.numel() and None not in sizes:
+            steps = [
+                (a, _number(b)) for size, a, b in zip(one.shape, one.stride(), other.stride(), strict=True) if size > 1
+            ]
+            if any(b is not None and a != b for a, b in steps):
+                raise _Wrong(
+                    f"{text} gives stride {list(map(_number, other.stride()))} instead of {list(one.stride())}"
                 )
-        how += ", which gives what the kernel gives"
-    try:
-        fake_call(op, fresh(), static=False)
-    except Exception as error:
-        how += f"; with symbols for the sizes it raises {type(error).__name__}"
-    return how
 
 
-def _autograd(op: Any, fresh: Callable[[], Inputs]) -> str:
-    """Compare the gradient along one direction with a small step. See Note [What a gradient is compared with]."""
-    tensors = [one for one in _leaves(fresh()) if _is_real(one)]
-    if not tensors:
-        raise _NotDecided("no input can have a gradient: none is a float32 or float64")
-    before = _result(op, fresh)
-    writes = op._schema.is_mutable
-    if not writes and not any(one.is_floating_point() or one.is_complex() for one in _leaves(before)):
-        raise _NotNeeded("no result can have a gradient: none has a floating-point type")
+def _faked(*, static: bool) -> _Check:
+    def check(op: Any, given: Inputs) -> str:
+        found = fake_call(op, given, static=static)
+        sizes = "" if static else " and symbols for their sizes"
+        how = f"a call on tensors without data{sizes}"
+        with suppress(_NotDecided):
+            expected, _ = _expected(op, given)
+            _compare_fake(expected, found, "its fake" if static else "with symbols for the sizes, its fake")
+            how += ", which gives what the kernel gives"
+        return how
 
-    def total(given: Inputs) -> Any:
-        results = _called(op, given)
-        parts = [*_leaves(results), *(_leaves(given) if writes else ())]
-        return sum(one.sum() for one in parts if _is_real(one))
+    return check
 
-    known = [True] * len(tensors)
 
-    def at(step: float) -> float:
-        moved = iter([one + step * moves for one, moves in zip(tensors, known, strict=True)])
-        with torch().no_grad():
-            return float(total(_mapped(lambda one: next(moved) if _is_real(one) else one.clone(), fresh())))
-
-    leaves = [one.clone().requires_grad_() for one in tensors]
-    own = iter([one * 1 for one in leaves])
-    with warnings.catch_warnings():
-        warnings.filterwarnings("error", message=".*autograd kernel.*")
-        result = total(_mapped(lambda one: next(own) if _is_real(one) else one.clone(), fresh()))
-        if not _is_tensor(result) or not result.requires_grad:
-            raise AssertionError("the result has no gradient")
-        result.backward()
-    known[:] = [one.grad is not None for one in leaves]
-    if not any(known):
-        raise AssertionError("no input got a gradient")
-    found = sum(float(one.grad.sum()) for one in leaves if one.grad is not None)
-    differences = [(at(step) - at(-step)) / (2 * step) for step in (0.01, 0.001)]
-    if not any(abs(found - one) <= 0.05 * max(1.0, abs(one)) for one in differences):
-        raise AssertionError(f"the gradient adds up to {found:.4g}, and a small step to {differences[-1]:.4g}")
-    return "a gradient on the inputs, which agrees with a small step"
-
+# -- gradients
 
 # Note [What a gradient is compared with]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# The sum of the results is moved by a small step of all inputs that got a gradient at once. That takes two calls and
-# finds a formula that is wrong; it does not find one whose errors cancel, as `torch.autograd.gradcheck` would, which
-# needs float64 and many calls. A function with jumps, such as rounding, has a step of another size than its gradient:
-# where every step disagrees, the run says so with both numbers.
+# `torch.autograd.gradcheck` in float64, on the inputs that need a gradient, or on all real ones where none does. An
+# operator that takes no float64, or computes in float32, is compared along one direction with a larger step. A
+# function that jumps or has a kink at the inputs has no derivative there: where gradcheck disagrees, the steps to both
+# sides and of two sizes are compared, first. When these disagree, too, other inputs close by are tried, and then
+# nothing is decided: the gradient of rounding is a choice of its author.
 
 
-def _functionalized(op: Any, fresh: Callable[[], Inputs]) -> str:
+class _Function:
+    """An operator as a function of the tensors that are differentiated."""
+
+    def __init__(self, op: Any, given: Inputs) -> None:
+        tree: Any = import_module("torch.utils._pytree")
+        self._op, self._writes = op, op._schema.is_mutable
+        self._flat, self._spec = tree.tree_flatten(given)
+        real = [at for at, one in enumerate(self._flat) if _is_real(one)]
+        self.asked = [at for at in real if self._flat[at].requires_grad]
+        self.at = self.asked or real
+
+    def drop(self, at: int) -> None:
+        """Leave one input as it is."""
+        self.at = [other for other in self.at if other != at]
+
+    def leaves(self, noise: float = 0.0) -> list[Any]:
+        """The inputs that are moved, each a leaf."""
+        seed()
+        with torch().no_grad():
+            tensors = [self._flat[at].detach().clone() for at in self.at]
+            moved = [one + noise * torch().randn_like(one) if noise else one for one in tensors]
+        return [one.requires_grad_() for one in moved]
+
+    def __call__(self, *moved: Any) -> Any:
+        tree: Any = import_module("torch.utils._pytree")
+        places = dict(zip(self.at, moved, strict=True))
+        rest = [one.detach() if is_tensor(one) else one for one in self._flat]
+        flat = copy_of(rest)
+        for at, one in places.items():
+            flat[at] = one * 1 if self._writes else one
+        seed()
+        given = Inputs(*tree.tree_unflatten(flat, self._spec))
+        results = _called(self._op, given)
+        parts = [*tensors_of(results), *(tensors_of(given) if self._writes else ())]
+        return tuple(one for one in parts if one.is_floating_point() or one.is_complex())
+
+
+def _is_real(value: Any) -> bool:
+    """Whether it is a tensor that can have a gradient which a small step can be compared with."""
+    return is_tensor(value) and str(value.dtype) in (
+        "torch.float32",
+        "torch.float64",
+        "torch.complex64",
+        "torch.complex128",
+    )
+
+
+def _wide(given: Inputs) -> Inputs:
+    """The same in float64."""
+    module: Any = torch()
+    wide = {module.float32: module.float64, module.complex64: module.complex128}
+    return Inputs(
+        *_mapped(
+            lambda one: one.detach().to(wide.get(one.dtype, one.dtype)).requires_grad_(one.requires_grad), tuple(given)
+        )
+    )
+
+
+def _differentiable(op: Any, given: Inputs) -> _Function:
+    """What can be differentiated.
+
+    Raises:
+        _NotDecided, _NotNeeded, _Wrong: nothing can, or nothing has to be, or no gradient comes.
+    """
+    function = _Function(op, given)
+    if not function.at:
+        raise _NotDecided("no input can have a gradient: none is a float32 or float64")
+    before, after = _expected(op, given)
+    parts = [*tensors_of(before), *(tensors_of(after) if op._schema.is_mutable else ())]
+    if not any(one.is_floating_point() or one.is_complex() for one in parts):
+        raise _NotNeeded("no result can have a gradient: none has a floating-point type")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*autograd kernel.*")
+        leaves = function.leaves()
+        results = [one for one in function(*leaves) if one.requires_grad]
+        if not results:
+            raise _Wrong("the result has no gradient")
+        total = sum(one.abs().sum() if one.is_complex() else one.sum() for one in results)
+        gradients = torch().autograd.grad(total, leaves, allow_unused=True)
+    if all(one is None for one in gradients):
+        raise _Wrong("no input got a gradient")
+    for at, one in list(zip(function.at, gradients, strict=True)):
+        if one is None:
+            if at in function.asked and _depends(function, at):
+                raise _Wrong(
+                    f"tensor {at + 1} of the arguments needs a gradient and gets none, and the result changes with it"
+                )
+            function.drop(at)
+    return function
+
+
+def _depends(function: _Function, at: int) -> bool:
+    """Whether the results change smoothly with an input."""
+    alone = _Function.__new__(_Function)
+    alone.__dict__ = {**function.__dict__, "at": [at]}
+    return bool(_slopes(alone, (1e-2, 1e-3)))
+
+
+def _autograd(op: Any, given: Inputs) -> str:
+    """See Note [What a gradient is compared with]."""
+    _differentiable(op, given)
+    wide = _wide(given)
+    try:
+        expected, _ = _plain(op, wide)
+        is_wide = any(str(one.dtype) in ("torch.float64", "torch.complex128") for one in tensors_of(expected))
+    except Exception:  # it takes no float64
+        is_wide = False
+    if is_wide:
+        function = _differentiable(op, wide)
+        for noise in (0.0, 0.05):
+            text = _checked(torch().autograd.gradcheck, function, noise)
+            if not text:
+                return "a gradient on the inputs in float64, which agrees with gradcheck"
+            if _slopes(function, (1e-4, 1e-8), noise):
+                raise _Wrong(f"its gradient is wrong: {text}")
+    return _along(_differentiable(op, given))
+
+
+def _checked(gradcheck: Callable[..., object], function: _Function, noise: float) -> str:
+    """What gradcheck finds, in a line; empty when it agrees."""
+    leaves = function.leaves(noise)
+    fast = sum(one.numel() for one in leaves) > 128
+    options: dict[str, Any] = {"check_undefined_grad": False} if gradcheck is torch().autograd.gradcheck else {}
+    errors: Any = import_module("torch.autograd.gradcheck").GradcheckError
+    try:
+        gradcheck(function, leaves, atol=1e-4, rtol=1e-3, nondet_tol=1e-6, fast_mode=fast, **options)
+    except errors as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        return "; ".join(lines[:3])[:300] or "it raises GradcheckError"
+    return ""
+
+
+def _slopes(function: _Function, steps: tuple[float, float], noise: float = 0.0) -> float:
+    """The derivative along a direction where the function is smooth; 0 where it is not, or is constant."""
+    leaves = [one.detach() for one in function.leaves(noise)]
+    module: Any = torch()
+    module.manual_seed(7)
+    ways = [module.randn_like(one) for one in leaves]
+    middle = function(*leaves)
+    weights = [module.randn_like(one) for one in middle]
+
+    def at(step: float) -> float:
+        with module.no_grad():
+            results = function(*(one + step * way for one, way in zip(leaves, ways, strict=True)))
+            return float(sum((one * weight).sum().real for one, weight in zip(results, weights, strict=True)))
+
+    try:
+        begin = at(0)
+        found = [((at(step) - begin) / step, (begin - at(-step)) / step) for step in steps]
+    except Exception:  # it does not take other numbers
+        return 0.0
+    numbers = [number for pair in found for number in pair]
+    mean = sum(numbers) / len(numbers)
+    if max(abs(number - mean) for number in numbers) > 0.02 * abs(mean) or abs(mean) < 1e-9:
+        return 0.0
+    return mean
+
+
+def _along(function: _Function) -> str:
+    """The gradient along one direction beside steps that float32 can show."""
+    leaves = function.leaves()
+    results = function(*leaves)
+    module: Any = torch()
+    total = sum(one.abs().sum() if one.is_complex() else one.sum() for one in results)
+    gradients = module.autograd.grad(total, leaves, allow_unused=True)
+    found = sum(float(one.sum().real) for one in gradients if one is not None)
+
+    def at(step: float) -> float:
+        with module.no_grad():
+            moved = function(
+                *(one.detach() + (0 if grad is None else step) for one, grad in zip(leaves, gradients, strict=True))
+            )
+            return float(sum(one.abs().sum() if one.is_complex() else one.sum() for one in moved))
+
+    begin = at(0)
+    sides = [((at(step) - begin) / step, (begin - at(-step)) / step) for step in (0.01, 0.001)]
+    steps = [(one + other) / 2 for one, other in sides]
+    if any(abs(found - step) <= 0.05 * max(1.0, abs(step)) for step in steps):
+        return "a gradient on the inputs, which agrees with a small step"
+    numbers = [number for pair in sides for number in pair]
+    mean = sum(numbers) / len(numbers)
+    if abs(mean) < 1e-3 or max(abs(number - mean) for number in numbers) > 0.05 * abs(mean):
+        raise _NotDecided("the function is not smooth at the inputs, so nothing shows which gradient is right")
+    raise _Wrong(
+        f"its gradient is wrong: along one direction it is {found:.4g}, and a small step gives {steps[-1]:.4g}"
+    )
+
+
+def _second_order(op: Any, given: Inputs) -> str:
+    """Whether the gradient has a gradient, and that is right."""
+    wide = _wide(given)
+    try:
+        first = _autograd(op, given)
+    except (_NotDecided, _NotNeeded):
+        raise
+    except Exception:
+        raise _NotDecided("its first gradient fails already") from None
+    if "gradcheck" not in first:
+        raise _NotDecided("it is not differentiated in float64")
+    function = _differentiable(op, wide)
+    if sum(one.numel() for one in function.leaves()) > 1000:
+        raise _NotDecided("the inputs are too large for second derivatives")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*autograd kernel.*")
+        text = _checked(torch().autograd.gradgradcheck, function, 0.05)
+        if text and _checked(torch().autograd.gradcheck, function, 0.05):
+            raise _NotDecided("the function is not smooth at the inputs")
+    if text:
+        raise _Wrong(f"its second derivative is wrong: {text}")
+    return "a second derivative on the inputs in float64, which agrees with gradgradcheck"
+
+
+# -- transforms
+
+
+def _functionalized(op: Any, given: Inputs) -> str:
     """As torch.compile does it where the operator writes; else as `torch.func.functionalize` does."""
     if op._schema.is_mutable:
-        return _compiled("aot_eager")(op, fresh)
-    _needs_tensors(fresh())
-    expected, given = fresh(), fresh()
-    result = _result(op, lambda: expected)
+        return _compiled("aot_eager")(op, given)
+    _needs_tensors(given)
+    expected = _expected(op, given)
+    own: Inputs = copy_of(given)
+    seed(0)
     with torch().no_grad():
-        found = torch().func.functionalize(lambda arguments: _called(op, arguments))(given)
-    _same((result, expected), (found, given), "made functional, it gives something else")
+        found = torch().func.functionalize(lambda arguments: _called(op, arguments))(own)
+    _compare(expected, (found, own), "made functional", values=not _is_random(op, given))
     return "a call under torch.func.functionalize gives what the kernel gives"
 
 
 def _compiled(backend: str) -> _Check:
-    def check(op: Any, fresh: Callable[[], Inputs]) -> str:
-        expected = fresh()
-        result = _result(op, lambda: expected)
+    def check(op: Any, given: Inputs) -> str:
+        expected = _expected(op, given)
         dynamo: Any = import_module("torch._dynamo")
         dynamo.reset()
-        given = fresh()
+        own: Inputs = copy_of(given)
+        seed(0)
         with torch().no_grad():
             compiled = torch().compile(lambda one: _called(op, one), backend=backend, fullgraph=True, dynamic=False)
-            found = compiled(given)
-        _same((result, expected), (found, given), "compiled, it gives something else")
+            found = compiled(own)
+        _compare(expected, (found, own), "compiled", values=not _is_random(op, given))
         return f"torch.compile with {backend} gives what the kernel gives"
 
     return check
 
 
-def _same(expected: object, found: object, text: str) -> None:
-    for one, other in zip(_leaves(expected), _leaves(found), strict=True):
-        real = one.is_floating_point() and one.dtype.itemsize > 1
-        same = one.shape == other.shape and one.dtype == other.dtype
-        if real:
-            same = same and bool(torch().allclose(one, other, rtol=1e-4, atol=1e-5, equal_nan=True))
-        elif same:
-            same = bool((one.view(torch().uint8) if one.dtype.itemsize == 1 else one).equal(_bytes_like(one, other)))
-        if not same:
-            raise AssertionError(text)
-
-
-def _bytes_like(tensor: Any, other: Any) -> Any:
-    return other.view(torch().uint8) if tensor.dtype.itemsize == 1 else other
-
-
-def _vmap(op: Any, fresh: Callable[[], Inputs]) -> str:
-    _needs_tensors(fresh())
-    each = []
-    for given in (fresh(), fresh()):
-        result = _result(op, lambda given=given: given)  # type: ignore[misc]
-        each.append([*_leaves(result), *_leaves(given)])
+def _vmap(op: Any, given: Inputs) -> str:
+    """Beside a loop over calls: all tensors batched at the first and the last dimension, and each tensor alone."""
+    _needs_tensors(given)
+    values = not _is_random(op, given)
     tree: Any = import_module("torch.utils._pytree")
-    flat, spec = tree.tree_flatten(_mapped(lambda one: torch().stack([one, one]), fresh()))
-    dims = tuple(0 if _is_tensor(one) else None for one in flat)
+    flat, spec = tree.tree_flatten(given)
+    tensors = [at for at, one in enumerate(flat) if is_tensor(one)]
+    others = [[_rolled(one, by) if at in tensors else one for at, one in enumerate(flat)] for by in (1, 2)]
+    try:
+        for other in others:
+            _plain(op, tree.tree_unflatten(other, spec))
+    except Exception:  # it does not take these values
+        others = [flat, flat]
+    calls = [flat, *others]
+    how = _batched(op, spec, calls, tensors, 0, values=values)
+    ways = [(tensors, -1), *(([at], 0) for at in tensors[:4] if len(tensors) > 1 and not op._schema.is_mutable)]
+    for at, dim in ways:
+        try:
+            _batched(op, spec, calls, at, dim, values=values)
+        except _Wrong:
+            raise
+        except Exception:  # it refuses this way of batching, which is no wrong result
+            how = "a vmap at the first dimension over all tensors gives what calls in a loop give"
+    return how
 
-    def batched(*rest: Any) -> tuple[Any, ...]:
-        given = tree.tree_unflatten(rest, spec)
-        result = _called(op, given)
-        return (*_leaves(result), *_leaves(given))  # what is written is compared, too
 
-    _same(
-        [torch().stack(pair) for pair in zip(*each, strict=True)],
-        torch().vmap(batched, in_dims=dims)(*flat),
-        "batched, it gives something else than each by itself",
-    )
-    return "a vmap over two copies of the inputs gives what two calls give"
+def _rolled(tensor: Any, by: int) -> Any:
+    with torch().no_grad():
+        return tensor.detach().flatten().roll(by).reshape(tensor.shape).requires_grad_(tensor.requires_grad)
+
+
+def _batched(op: Any, spec: Any, calls: list[list[Any]], at: list[int], dim: int, *, values: bool) -> str:
+    tree: Any = import_module("torch.utils._pytree")
+    rows = []
+    for flat in calls:
+        mixed = [one if index in at else first for index, (one, first) in enumerate(zip(flat, calls[0], strict=True))]
+        result, own = _plain(op, tree.tree_unflatten(mixed, spec))
+        rows.append([*tensors_of(result), *(tensors_of(own) if op._schema.is_mutable else ())])
+    try:
+        expected = [torch().stack(parts) for parts in zip(*rows, strict=True)]
+    except (RuntimeError, ValueError):
+        raise _NotDecided("its results have other sizes for other values") from None
+    with torch().no_grad():
+        given = copy_of(
+            [
+                torch().stack([flat[index].detach() for flat in calls], dim) if index in at else one
+                for index, one in enumerate(calls[0])
+            ]
+        )
+
+    def call(*rest: Any) -> tuple[Any, ...]:
+        own = tree.tree_unflatten(rest, spec)
+        result = _called(op, own)
+        return (*tensors_of(result), *(tensors_of(own) if op._schema.is_mutable else ()))
+
+    dims = tuple(dim if index in at else None for index in range(len(given)))
+    torch()._C._functorch._set_vmap_fallback_warning_enabled(False)  # noqa: FBT003
+    seed(0)
+    with torch().no_grad():
+        found = torch().vmap(call, in_dims=dims, randomness="different")(*given)
+    where = "all tensors" if len(at) > 1 else "one tensor"
+    _compare(expected, list(found), f"batched at dimension {dim} of {where}, beside a loop", values=values)
+    return "vmaps over all tensors and over each alone give what calls in a loop give"
 
 
 def _as(dtype: Any, values: Inputs) -> Inputs:
     """The same with the real tensors converted."""
-    converted: Inputs = _mapped(lambda one: one.to(dtype) if _is_real(one) else one, values)
-    return converted
+    return Inputs(*_mapped(lambda one: one.detach().to(dtype) if one.is_floating_point() else one, tuple(values)))
 
 
 _AUTOCAST = ("AutocastCPU", "AutocastCUDA", "AutocastXPU", "AutocastMPS", "AutocastPrivateUse1")
 
 
-def _autocast(op: Any, fresh: Callable[[], Inputs]) -> str:
+def _autocast(op: Any, given: Inputs) -> str:
     """Whether its kernel sees other types than it is given, in either direction."""
     mode: Any = import_module("torch.utils._python_dispatch").TorchDispatchMode
     seen: list[list[Any]] = []
@@ -352,11 +694,11 @@ def _autocast(op: Any, fresh: Callable[[], Inputs]) -> str:
             self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
         ) -> Any:
             if func is op:
-                seen.append([one.dtype for one in _leaves((args, kwargs))])
+                seen.append([one.dtype for one in tensors_of((args, kwargs))])
             return func(*args, **(kwargs or {}))
 
-    _needs_tensors(fresh())
-    if any(one.device.type != "cpu" for one in _leaves(fresh())):
+    _needs_tensors(given)
+    if any(one.device.type != "cpu" for one in tensors_of(given)):
         raise _NotDecided("the inputs are not on the CPU")
     bindings: Any = torch()._C
     keys = [key for key in _AUTOCAST if bindings._dispatch_has_kernel_for_dispatch_key(op.name(), key)]
@@ -364,10 +706,10 @@ def _autocast(op: Any, fresh: Callable[[], Inputs]) -> str:
         raise _NotDecided(f"calls on the CPU do not reach its kernel at {keys[0]}")
     reached = False
     for dtype in (torch().float32, torch().bfloat16):
-        given = _as(dtype, fresh())
-        before = [one.dtype for one in _leaves(given)]
+        own = _as(dtype, copy_of(given))
+        before = [one.dtype for one in tensors_of(own)]
         with Seeing(), torch().autocast("cpu", dtype=torch().bfloat16), suppress(Exception):
-            _called(op, given)
+            _called(op, own)
         if any(dtypes != before for dtypes in seen):
             return "on the CPU, its kernel is given other types under autocast than the call was"
         reached |= bool(seen)
@@ -377,8 +719,8 @@ def _autocast(op: Any, fresh: Callable[[], Inputs]) -> str:
     raise AssertionError("on the CPU, its kernel is given the types that the call was, under autocast too")
 
 
-def _dtensor(op: Any, fresh: Callable[[], Inputs]) -> str:
-    _needs_tensors(fresh())
+def _dtensor(op: Any, given: Inputs) -> str:
+    _needs_tensors(given)
     distributed: Any = torch().distributed
     if not distributed.is_available():
         raise _NotDecided("this PyTorch is built without torch.distributed")
@@ -388,51 +730,47 @@ def _dtensor(op: Any, fresh: Callable[[], Inputs]) -> str:
     mesh = import_module("torch.distributed.device_mesh").init_device_mesh("cpu", (2,))
     tensors: Any = import_module("torch.distributed.tensor")
     replicated = [tensors.Replicate()]
-    given = _mapped(lambda one: tensors.DTensor.from_local(one, mesh, replicated, run_check=False), fresh())
-    _called(op, given)
+    own = copy_of(given)
+    _called(op, _mapped(lambda one: tensors.DTensor.from_local(one.detach(), mesh, replicated, run_check=False), own))
     return "a call on the inputs as DTensors that are replicated"
 
 
-def _export(op: Any, fresh: Callable[[], Inputs]) -> str:
+def _export(op: Any, given: Inputs) -> str:
     tree: Any = import_module("torch.utils._pytree")
-    flat, spec = tree.tree_flatten(fresh())
+    flat, spec = tree.tree_flatten(copy_of(given))
 
     class Module(torch().nn.Module):  # type: ignore[misc]
         def forward(self, *tensors: Any) -> Any:
-            given = iter(tensors)
-            return _called(op, tree.tree_unflatten([next(given) if _is_tensor(one) else one for one in flat], spec))
+            moved = iter(tensors)
+            return _called(op, tree.tree_unflatten([next(moved) if is_tensor(one) else one for one in flat], spec))
 
-    tensors = tuple(one for one in flat if _is_tensor(one))
+    tensors = tuple(one for one in flat if is_tensor(one))
     program = torch().export.export(Module(), tensors).run_decompositions({})
     if any(node.target is op for node in program.graph.nodes):
         return "an exported graph that has a node of it"
     return "an exported graph that has what it calls"
 
 
-def _schema(op: Any, fresh: Callable[[], Inputs]) -> str:
-    _result(op, fresh)
-    given = fresh()
-    try:
-        torch().library.opcheck(op, given.positional, given.named, test_utils=("test_schema",))
-    except Exception as error:
-        if not any(text in str(error) for text in ("is not defined", "alias unexpectedly")):
-            raise _NotDecided(f"opcheck cannot compare these inputs: {_first_line(error)}") from None
-        raise
-    return "opcheck's test_schema, which finds no write and no alias that the schema leaves out"
-
-
-_Check = Callable[[Any, Callable[[], Inputs]], str]
+_Check = Callable[[Any, Inputs], str]
 
 _CHECKS: dict[str, _Check] = {
+    "repeat": _repeat,
     "cpu": _cpu,
     "cuda": _cuda,
-    "fake": _fake,
+    "fake": _faked(static=True),
+    "dynamic_shapes": _faked(static=False),
+    "test_schema": _opcheck("test_schema"),
+    "test_autograd_registration": _registration,
+    "test_faketensor": _opcheck("test_faketensor"),
+    "test_aot_dispatch_dynamic": _opcheck("test_aot_dispatch_dynamic"),
     "autograd": _autograd,
+    "second_order": _second_order,
+    "strides": _strides,
+    "empty": _empty,
     "functionalize": _functionalized,
     "vmap": _vmap,
     "autocast": _autocast,
     "dtensor": _dtensor,
     "export": _export,
     "inductor": _compiled("inductor"),
-    "schema": _schema,
 }

@@ -5,15 +5,18 @@ from __future__ import annotations
 import gc
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from itertools import count
 from typing import NamedTuple
 
 from dispatchlab._gc_pause import collector_paused
 from dispatchlab.model.dump_format import DumpError
+from dispatchlab.model.names import overload_of, qualified
 from dispatchlab.model.registration import TorchLibraryFunction
 from dispatchlab.pytorch.bridge.reserved_namespaces import FALLBACK_ROWS, is_own
 from dispatchlab.pytorch.bridge.torch import bindings, torch
 from dispatchlab.pytorch.introspection.called_functions import called_functions
 from dispatchlab.pytorch.introspection.package_paths import package_roots, without_root
+from dispatchlab.pytorch.introspection.packets import overload_order
 from dispatchlab.pytorch.introspection.queries import privateuse1_name
 from dispatchlab.pytorch.introspection.site_log import import_logged, log_of_imports, site_text
 from dispatchlab.records.model import (
@@ -52,7 +55,8 @@ def record_registry(imports: Iterable[str] = (), *, only: Collection[str] | None
         fallbacks = [_fallback(one, roots) for one in read_fallbacks(fallback_rows())]
         operators, unreadable = _readable(names, roots)
         found = registry_of(version, operators, fallbacks, imported)
-        return replace(found, privateuse1=privateuse1_name(), unreadable=tuple(unreadable))
+        orders = _orders(found.names)
+        return replace(found, privateuse1=privateuse1_name(), unreadable=tuple(unreadable), orders=orders)
 
 
 def record_with_python(imports: Iterable[str] = ()) -> Registry:
@@ -68,6 +72,34 @@ def record_with_python(imports: Iterable[str] = ()) -> Registry:
 
     registry = record_registry(imports)
     return replace(registry, python=read_python_layer(all_known=True))
+
+
+class RegistryReader:
+    """Records everything that is registered in this process, again and again: what has not changed is read once."""
+
+    def __init__(self) -> None:
+        self._dumps: dict[str, str] = {}
+        self._last: Registry | None = None
+
+    def read(self, imports: Iterable[str] = ()) -> Registry:
+        """Everything that is registered now, as `record_registry` records it.
+
+        Raises:
+            DispatchLabError: as for `record_registry`.
+        """
+        last, had = self._last, self._dumps
+        import_logged(imported := tuple(imports))
+        self._dumps = all_dumps()
+        if last is None:
+            self._last = record_registry(imported)
+            return self._last
+        changed = {name for name, dump in self._dumps.items() if had.get(name) != dump}
+        fresh = record_registry(imported, only=changed)
+        kept = [one for one in last if (name := str(one.name)) in self._dumps and name not in changed]
+        found = registry_of(fresh.torch, [*kept, *fresh], fresh.fallbacks, imported)
+        unreadable = tuple(dict.fromkeys((*last.unreadable, *fresh.unreadable)))
+        self._last = replace(found, privateuse1=fresh.privateuse1, unreadable=unreadable)
+        return self._last
 
 
 def _readable(names: Iterable[str], roots: tuple[str, ...]) -> tuple[list[RecordedOperator], list[str]]:
@@ -103,21 +135,11 @@ def record_moments(imports: Iterable[str]) -> RegistryMoments:
     """
     imported = tuple(imports)
     with collector_paused():  # else what nobody keeps may go unseen, or while it is being read
-        before = record_registry()
-        after = _sharing(record_registry(imported), before)
+        reader = RegistryReader()
+        before, after = reader.read(), reader.read(imported)
         gc.collect()
-        kept = _sharing(record_registry(imported), after)
+        kept = reader.read(imported)
         return RegistryMoments(before, after, kept, called_functions())
-
-
-def _sharing(registry: Registry, earlier: Registry) -> Registry:
-    """An equal registry that has the operators of an earlier one where they are equal, so that it costs little."""
-    known = {operator.name: operator for operator in earlier}
-    shared = tuple(
-        same if (same := known.get(operator.name)) == operator and same is not None else operator
-        for operator in registry
-    )
-    return replace(registry, operators=shared)
 
 
 def record_operators(names: Collection[str]) -> Registry:
@@ -131,6 +153,9 @@ def all_dumps() -> dict[str, str]:
     return {name: dump(name) for name in _names()}
 
 
+_untouched = count()
+
+
 class UntouchedOperator:
     """An operator of our own that has no kernel, so that its table shows the backend fallbacks alone.
 
@@ -138,12 +163,13 @@ class UntouchedOperator:
     """
 
     def __init__(self) -> None:
+        self._name = f"untouched_{next(_untouched)}"  # there may be several at a time
         self._library = bindings()._dispatch_library("FRAGMENT", FALLBACK_ROWS, "")
-        self._library.define("untouched() -> ()", "")
+        self._library.define(f"{self._name}() -> ()", "")
 
     def rows(self) -> str:
         """The rows that the backend fallbacks fill now, as a table prints them."""
-        return str(bindings()._dispatch_dump_table(f"{FALLBACK_ROWS}::untouched"))
+        return str(bindings()._dispatch_dump_table(f"{FALLBACK_ROWS}::{self._name}"))
 
     def close(self) -> None:
         """Take the operator away; a second time is harmless."""
@@ -157,6 +183,15 @@ def fallback_rows() -> str:
         return operator.rows()
     finally:
         operator.close()
+
+
+def _orders(operators: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """For each name of several operators, the order in which a call tries them."""
+    overloads: dict[str, set[str]] = {}
+    for operator in operators:
+        overloads.setdefault(qualified(operator), set()).add(overload_of(operator))
+    several = {name: some for name, some in overloads.items() if len(some) > 1}
+    return {name: tuple(one for one in overload_order(name) if one in some) for name, some in several.items()}
 
 
 def _names() -> list[str]:

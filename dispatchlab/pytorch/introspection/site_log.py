@@ -20,7 +20,7 @@ from dispatchlab.model.keys import DispatchKey
 from dispatchlab.pytorch.bridge.call_mark import debug_text, file_of_libraries
 from dispatchlab.pytorch.bridge.call_sites import CallSite, CallSites, torch_folder
 from dispatchlab.pytorch.bridge.torch import bindings, import_packages, torch
-from dispatchlab.pytorch.introspection.package_paths import package_path
+from dispatchlab.pytorch.introspection.package_paths import package_path, site_chain
 from dispatchlab.records.model import RecordedKernel, RecordedOperator, dump_text, read_dump
 from dispatchlab.records.ownership import Ownership, build_folder
 
@@ -241,8 +241,7 @@ def _placed_text(site: CallSite | None, debug: str, *, roots: tuple[str, ...], w
 
 def site_text(site: CallSite, roots: tuple[str, ...], *, whole: bool = True) -> str:
     """A call site as a debug text: `registered at my/ops.py:12 via my/utils.py:250`; or only the last of its lines."""
-    lines = (str(site), *site.via)
-    return "registered at " + " via ".join(package_path(line, roots) for line in (lines if whole else lines[-1:]))
+    return f"registered at {site_chain(site, roots) if whole else package_path((str(site), *site.via)[-1], roots)}"
 
 
 def placed_texts(

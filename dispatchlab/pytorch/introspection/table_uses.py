@@ -45,6 +45,9 @@ _REGISTRIES = _registries_by_name()
 _UNIQUE = {name: registries for name, registries in _REGISTRIES.items() if "_" in name}
 """The names that nothing else has. One word, such as `lowerings`, counts where the module has it from PyTorch."""
 
+_IN_ALL = [name for name in _REGISTRIES if not any(other != name and other in name for other in _REGISTRIES)]
+"""One of these is in every source that names a table."""
+
 _WRITERS = ("update",)
 
 
@@ -53,7 +56,7 @@ def table_uses(source: str) -> Iterator[TableUse]:
 
     See Note [Uses of tables].
     """
-    if not any(name in source for name in _REGISTRIES):
+    if not any(name in source for name in _IN_ALL):
         return
     try:
         tree = ast.parse(source)

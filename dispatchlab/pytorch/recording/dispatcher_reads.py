@@ -137,6 +137,8 @@ def in_either_order(
         if written and all(event in known for event in (one.read, *written)):
             read, *others = (numbers.setdefault(event, [len(numbers)])[0] for event in (one.read, *written))
             placed[one] = [(read, other) for other in others]
+    if not placed:
+        return tuple(found)
     program = Program.of(len(numbers), modules.modules(numbers))
 
     @functools.cache

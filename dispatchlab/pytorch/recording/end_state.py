@@ -1,6 +1,6 @@
 """What imports leave behind: all that a later call can find, as texts that two processes compare.
 
-`Base` is made before the imports, and its `end_state` says what is not as it was.
+`StateBefore` is made before the imports, and its `end_state` says what is not as it was.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from enum import StrEnum
+from operator import itemgetter
 from pathlib import Path
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any, Final
@@ -27,13 +29,12 @@ from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.overloads import earlier_overloads, overloads_text
 from dispatchlab.model.printed_schema import parse_printed
 from dispatchlab.model.registration import Fallback
-from dispatchlab.pytorch.bridge.call_sites import CallSite
 from dispatchlab.pytorch.bridge.native_libraries import knows_torch
 from dispatchlab.pytorch.bridge.reserved_namespaces import IMPORT_ORDERS, is_own
 from dispatchlab.pytorch.bridge.torch import bindings, torch
-from dispatchlab.pytorch.introspection.function_content import ORDER_OF_KEYS, Contents
-from dispatchlab.pytorch.introspection.package_paths import package_path, package_roots, without_roots
-from dispatchlab.pytorch.introspection.packets import fresh_overload_order, overload_order
+from dispatchlab.pytorch.introspection.function_content import MODULE, ORDER_OF_KEYS, Contents, digest
+from dispatchlab.pytorch.introspection.package_paths import package_roots, site_chain, without_roots
+from dispatchlab.pytorch.introspection.packets import fresh_overload_order, kept_packet, overload_order
 from dispatchlab.pytorch.introspection.python_tables import PythonTables, TableChange
 from dispatchlab.pytorch.introspection.registry_reader import all_dumps
 from dispatchlab.pytorch.introspection.shared_state import SharedState
@@ -55,6 +56,25 @@ from dispatchlab.pytorch.recording.watch import RegistrationWatch, WatchedCall
 # A dump of every operator is only read where a shared library was loaded, since C++ registers without a call.
 
 Texts = dict[str, str]
+
+
+class Kind(StrEnum):
+    """What the name of a text begins with; the rest says of what it is. The globals of modules begin with `MODULE`."""
+
+    KERNEL = "kernel of "
+    FALLBACK = "fallback at "
+    OVERLOADS = "overloads "
+    REPLACED = "replaced "
+    STATE = "state of "
+    DUMP = "dump of "
+    TABLE = "table of "
+    SETTING = "setting "
+    SEED = "setting initial_seed"
+    RNG = "setting rng of "
+    ENVIRONMENT = "environment "
+    PROCESS = "process "
+    MODULE = MODULE
+
 
 _PYTHON_LINE: Final = re.compile(r"registered at [^ \n]+\.py:\d+")
 """What a dump says of a def or a kernel of Python; its function is compared by itself."""
@@ -81,13 +101,13 @@ class EndState:
     is_cut: bool = False
 
 
-class Base:
+class StateBefore:
     """What there is before the imports.
 
-    >>> base = Base()
+    >>> before = StateBefore()
     >>> with RegistrationWatch() as watch:
     ...     import_packages(["my_package"])
-    >>> base.end_state({}, watch)
+    >>> before.end_state({}, watch)
     """
 
     def __init__(self) -> None:
@@ -125,7 +145,7 @@ class Base:
         kernel = original(operator, key)
         dump = bindings()._dispatch_dump(str(operator))
         row = next((row for row in self._table(str(operator)).splitlines() if row.startswith(f"{key.name}: ")), "none")
-        others = f", {hash_of(without_roots(dump, self._roots))}" if "Python" in row else ""  # which function, it shows
+        others = f", {digest(without_roots(dump, self._roots))}" if "Python" in row else ""  # which function, it shows
         text = f"the kernel of {operator} at {row}{others}"
         self._fetched[id(kernel)] = kernel, text
         return kernel
@@ -146,32 +166,38 @@ class Base:
         for name in names:
             dump = bindings()._dispatch_dump(name)
             if dump != self._dumps.get(name, ""):
-                texts[f"dump of {name}"] = _PYTHON_LINE.sub("Python", without_roots(dump, self._roots))
-                texts[f"table of {name}"] = self._table(name)
+                texts[f"{Kind.DUMP}{name}"] = _PYTHON_LINE.sub("Python", without_roots(dump, self._roots))
+                texts[f"{Kind.TABLE}{name}"] = self._table(name)
         table = self._table(_UNTOUCHED)
         if table != self._untouched:
             texts["backend fallbacks"] = table
         texts |= _overloads(names)
         texts |= {name: text for name, text in _settings() if self._settings.get(name) != text}
         contents = Contents(
-            [name for name, module in list(sys.modules.items()) if name not in self._modules and _is_of_user(module)],
+            [
+                name
+                for name, module in list(sys.modules.items())
+                if name not in self._modules and (isinstance(module, SimpleNamespace) or _is_of_user(module))
+            ],
             {key: text for key, (_, text) in self._fetched.items()},
         )
-        contents.read(sorted(self._roots_of_calls(watch), key=_first), sorted(self._roots_of_state(), key=_first))
+        contents.read(
+            sorted(self._roots_of_calls(watch), key=itemgetter(0)), sorted(self._roots_of_state(), key=itemgetter(0))
+        )
         if "warn" in contents.names:
-            texts["process filters of warnings"] = str([filter_[:2] for filter_ in warnings.filters])
+            texts[f"{Kind.PROCESS}filters of warnings"] = str([filter_[:2] for filter_ in warnings.filters])
         if "_run_exitfuncs" in contents.names:
-            contents.read((f"process end {number}", function) for number, function in enumerate(self.exits))
+            contents.read((f"{Kind.PROCESS}end {number}", function) for number, function in enumerate(self.exits))
         if "threading" in contents.names:
-            texts["process threads"] = str([thread.name for thread in threading.enumerate()])
+            texts[f"{Kind.PROCESS}threads"] = str([thread.name for thread in threading.enumerate()])
         if contents.is_reflective:
-            texts["module tables"] = str([f"{one.registry} {one.operator}" for one in self._changed])
+            texts[f"{Kind.MODULE}tables"] = str([f"{one.registry} {one.operator}" for one in self._changed])
             spaces = (vars(torch().ops).get(name) for name in sorted({name.partition("::")[0] for name in names}))
-            texts["module operators"] = str([list(vars(each)) for each in spaces if each is not None])
+            texts[f"{Kind.MODULE}operators"] = str([list(vars(each)) for each in spaces if each is not None])
         sites: dict[str, dict[str, None]] = {}
         for call in watch.calls:
             if not call.site.by_torch:
-                sites.setdefault(_subject(call), {})[_site(call.site, self._roots)] = None
+                sites.setdefault(_subject(call), {})[site_chain(call.site, self._roots)] = None
         found = {operator: tuple(lines) for operator, lines in sites.items()}
         read = {path: text for path, text in contents.texts.items() if not _is_order_of_state(path)}
         return EndState(failures, texts | read, found, is_cut=contents.is_cut)
@@ -199,11 +225,11 @@ class Base:
         for kernel in watch.kernels:
             key = kernel.registered.key or "CompositeImplicitAutograd"
             if isinstance(kernel.registered, Fallback):
-                path = f"fallback at {key}"
+                path = f"{Kind.FALLBACK}{key}"
             else:
                 operator = kernel.registered.operator
                 overload = f".{operator.overload}" if operator.overload else ""
-                path = f"kernel of {kernel.namespace}::{operator.name}{overload} at {key}"
+                path = f"{Kind.KERNEL}{kernel.namespace}::{operator.name}{overload} at {key}"
             counts[path] = number = counts.get(path, 0) + 1
             yield f"{path}{f' ({number})' if number > 1 else ''}", kernel.function
         numbers = Counter[str]()
@@ -218,35 +244,24 @@ class Base:
             before = self._namespaces.get(name, {})
             for attribute, value in own.items():
                 if before.get(attribute, _NOTHING) is not value:
-                    yield f"replaced {name}.{attribute}", value
+                    yield f"{Kind.REPLACED}{name}.{attribute}", value
 
     def _roots_of_state(self) -> Iterator[tuple[str, object]]:
         """What is not as it was in modules that are not of the packages."""
         paths = Counter[str]()
-        new = [name for name, module in list(sys.modules.items()) if name not in self._modules]
-        of_user = frozenset(name for name in new if _is_of_user(sys.modules[name]))
-        later = self._state.new_state([name for name in new if name not in of_user], of_user.__contains__)
+        new: dict[str, object] = {
+            name: module for name, module in list(sys.modules.items()) if name not in self._modules
+        }
+        others = [name for name, module in new.items() if isinstance(module, ModuleType) and not _is_of_user(module)]
+        later = self._state.new_state(others, (new.keys() - others).__contains__)
         for path, value, is_attribute in (*self._state.changes(), *later):
             if _is_shown(value, path):
-                shown = f"{'replaced' if is_attribute else STATE} {path}"
+                shown = f"{Kind.REPLACED if is_attribute else Kind.STATE}{path}"
                 paths[shown] += 1
                 yield f"{shown}{f' ({paths[shown]})' if paths[shown] > 1 else ''}", value
 
 
-def hash_of(text: str) -> str:
-    """A short digest of a text."""
-    from hashlib import blake2b
-
-    return blake2b(text.encode(errors="surrogatepass"), digest_size=8).hexdigest()
-
-
-STATE: Final = "state of"
-"""What the path to a value begins with that a module which was there before holds, where no attribute was replaced."""
 _NOTHING: Final = object()
-
-
-def _first(item: tuple[str, object]) -> str:
-    return item[0]
 
 
 def _subject(call: WatchedCall) -> str:
@@ -257,15 +272,9 @@ def _subject(call: WatchedCall) -> str:
     return f"fallback at {made[0].key}" if made and isinstance(made[0], Fallback) else call.namespace
 
 
-def _site(site: CallSite, roots: tuple[str, ...]) -> str:
-    return " via ".join(package_path(line, roots) for line in (str(site), *site.via))
-
-
 def _is_of_user(module: object) -> bool:
     """Whether a module is neither of PyTorch nor of the standard library."""
     name = getattr(module, "__name__", None)
-    if isinstance(module, SimpleNamespace):
-        return True
     if not isinstance(name, str) or not isinstance(module, ModuleType):
         return False
     top = name.partition(".")[0]
@@ -283,24 +292,19 @@ def _shared_libraries() -> frozenset[str] | None:
 
 def _overloads(names: Sequence[str]) -> Iterator[tuple[str, str]]:
     """The overloads that a call of each name tries, in their order, and what Python keeps of a def that is gone."""
-    ops, operator = sys.modules["torch._ops"], torch().ops
+    ops = sys.modules["torch._ops"]
     for base in sorted({name.partition(".")[0] for name in names}):
-        namespace, _, name = base.partition("::")
         tried, fresh = overload_order(base), fresh_overload_order(base)
         if set(tried) != set(fresh):
-            yield f"overloads of {base}", f"{_listed(tried)}; registered are {_listed(fresh)}"
+            yield f"{Kind.OVERLOADS}of {base}", f"{_listed(tried)}; registered are {_listed(fresh)}"
         elif len(tried) > 1:
             yield from _competing(base, tried)
-        packet = vars(vars(operator).get(namespace, _NoPackets)).get(name)
-        for attribute, overload in list(vars(packet).items()) if isinstance(packet, ops.OpOverloadPacket) else ():
+        packet = kept_packet(base)
+        for attribute, overload in list(vars(packet).items()) if packet is not None else ():
             if isinstance(overload, ops.OpOverload):
                 schema = _schema(base, "" if attribute == "default" else attribute)
                 if schema != str(overload._schema):
                     yield f"schema that torch.ops keeps of {base}.{attribute}", str(overload._schema)
-
-
-class _NoPackets:
-    """Stands for a namespace of `torch.ops` that nobody has looked up."""
 
 
 def _listed(overloads: Sequence[str]) -> str:
@@ -321,7 +325,7 @@ def _competing(base: str, tried: Sequence[str]) -> Iterator[tuple[str, str]]:
         texts = {str(each.name): overloads_text(earlier_overloads(schemas, each.name)) for each in schemas}
     except (DispatchLabError, ValueError):
         texts = {base: _listed(tried)}
-    yield from ((f"overloads before {name}", text) for name, text in texts.items() if text)
+    yield from ((f"{Kind.OVERLOADS}before {name}", text) for name, text in texts.items() if text)
 
 
 def _settings() -> Iterator[tuple[str, str]]:
@@ -331,18 +335,18 @@ def _settings() -> Iterator[tuple[str, str]]:
         function = getattr(c, name, None) or getattr(module, name, None)
         if function is not None:
             with suppress(RuntimeError, TypeError, AssertionError), warnings.catch_warnings(action="ignore"):
-                yield f"setting {name}", str(function())  # some are deprecated
-    yield "setting rng of torch", hash_of(str(module.get_rng_state().tolist()))
-    yield "setting rng of Python", hash_of(str(random.getstate()))
+                yield f"{Kind.SETTING}{name}", str(function())  # some are deprecated
+    yield f"{Kind.RNG}torch", digest(str(module.get_rng_state().tolist()))
+    yield f"{Kind.RNG}Python", digest(str(random.getstate()))
     if "numpy" in sys.modules:
-        yield "setting rng of numpy", hash_of(str(sys.modules["numpy"].random.get_state()))
+        yield f"{Kind.RNG}numpy", digest(str(sys.modules["numpy"].random.get_state()))
     for backend in ("cudnn", "mkldnn", "mkl", "cuda", "mps", "opt_einsum"):
         flags = getattr(module.backends, backend, None)
         for flag in ("enabled", "deterministic", "benchmark", "allow_tf32", "strategy"):
             with suppress(Exception):
                 value = getattr(flags, flag)
                 if isinstance(value, bool | str):
-                    yield f"setting torch.backends.{backend}.{flag}", str(value)
+                    yield f"{Kind.SETTING}torch.backends.{backend}.{flag}", str(value)
     for name in _CONFIGS:
         config = sys.modules.get(name)
         with suppress(Exception):
@@ -350,14 +354,15 @@ def _settings() -> Iterator[tuple[str, str]]:
                 value = getattr(entry, "user_override", entry)
                 value = value.get(None) if isinstance(value, ContextVar) else value
                 if isinstance(value, bool | int | float | str | tuple | list | None):
-                    yield f"setting {name}.{field}", repr(value)[:200]
+                    yield f"{Kind.SETTING}{name}.{field}", repr(value)[:200]
     modes = sys.modules["torch.utils._python_dispatch"]._get_current_dispatch_mode_stack()
     functions = sys.modules["torch.overrides"]._get_current_function_mode_stack()
-    yield "setting modes", ", ".join(f"{type(one).__module__}:{type(one).__qualname__}" for one in (*functions, *modes))
-    yield from ((f"environment {name}", value) for name, value in list(os.environ.items()))
+    kinds = [type(one) for one in (*functions, *modes)]
+    yield f"{Kind.SETTING}modes", ", ".join(f"{kind.__module__}:{kind.__qualname__}" for kind in kinds)
+    yield from ((f"{Kind.ENVIRONMENT}{name}", value) for name, value in list(os.environ.items()))
     for name, shown in _OF_PROCESS.items():
         with suppress(Exception):
-            yield f"process {name}", str(shown())
+            yield f"{Kind.PROCESS}{name}", str(shown())
 
 
 def _umask() -> int:
@@ -413,13 +418,14 @@ _CONFIGS: Final = (
 
 def _is_order_of_state(path: str) -> bool:
     """Whether a path is to the order of keys of what only modules reach that are not of the packages."""
-    return path.startswith(STATE) and path.endswith(ORDER_OF_KEYS)
+    return path.startswith(Kind.STATE) and path.endswith(ORDER_OF_KEYS)
 
 
 def _is_shown(value: object, path: str) -> bool:
     """Whether a value is compared that was set: of modules those of the packages, and no namespace of operators."""
     if isinstance(value, ModuleType | SimpleNamespace):
-        return not path.rpartition(".")[2].startswith("_") and _is_of_user(value)
+        is_of_user = isinstance(value, SimpleNamespace) or _is_of_user(value)
+        return is_of_user and not path.rpartition(".")[2].startswith("_")
     return not isinstance(value, sys.modules["torch._ops"]._OpNamespace)
 
 

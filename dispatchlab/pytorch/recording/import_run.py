@@ -13,10 +13,9 @@ from typing import Any
 
 from dispatchlab.model.python_layer import PythonRegistration
 from dispatchlab.model.registration import Fallback
-from dispatchlab.pytorch.bridge.call_sites import CallSite
 from dispatchlab.pytorch.bridge.reserved_namespaces import IMPORT_ORDERS
 from dispatchlab.pytorch.bridge.torch import ImportEndedError, ImportFailedError, bindings, import_package, torch
-from dispatchlab.pytorch.introspection.package_paths import package_path, package_roots, without_roots
+from dispatchlab.pytorch.introspection.package_paths import package_roots, site_chain, without_roots
 from dispatchlab.pytorch.introspection.registry_reader import all_dumps
 from dispatchlab.pytorch.introspection.site_log import SiteLog, placed_texts
 from dispatchlab.pytorch.recording.import_footprint import ImportFootprint, footprint
@@ -167,7 +166,7 @@ def _look(
             name = FALLBACKS
             if not isinstance(one, Fallback):
                 name = str(replace(one.operator, namespace=call.namespace))
-            owners.setdefault(name, {})[" via ".join(package_path(at, roots) for at in _lines(call.site))] = None
+            owners.setdefault(name, {})[site_chain(call.site, roots)] = None
     for has in python.values():
         for entry in has:
             if entry.site and not is_in_pytorch(entry):
@@ -195,7 +194,3 @@ def _entry(one: PythonRegistration) -> str:
     """One entry of a slot; of the chain of lines that led to it, the one that made the call."""
     site = one.site.rpartition(" via ")[2]
     return f"{one.function}{f', registered at {site}' if site else ''}{'' if one.active else ' (replaced)'}"
-
-
-def _lines(site: CallSite) -> tuple[str, ...]:
-    return str(site), *site.via

@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.machinery import ExtensionFileLoader
 from importlib.util import resolve_name
@@ -55,16 +55,17 @@ class ModuleWatch:
     Args:
         packages: what is imported; a registration that no module body made counts as one of the first of them.
         roots: the folders that debug texts are shown without.
+        dumps: the dumps of all operators; read when left out.
     """
 
-    def __init__(self, packages: Sequence[str], roots: tuple[str, ...]) -> None:
+    def __init__(self, packages: Sequence[str], roots: tuple[str, ...], dumps: Mapping[str, str] | None = None) -> None:
         self._bodies: dict[str, list[object]] = {}
         self._packages, self._roots = tuple(packages), roots
         self._before = frozenset(sys.modules)
         self._torch = os.path.join(os.path.dirname(torch().__file__), "")
         self._own = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
         self._untouched = UntouchedOperator()
-        self._seen = self._registrations()
+        self._dumps = all_dumps() if dumps is None else dumps
         self.fallbacks: list[RecordedFallback] = []
         """The backend fallbacks that shared libraries registered while they were loaded, in order."""
         self._wrapped = WrappedFunctions()
@@ -115,11 +116,12 @@ class ModuleWatch:
         """By module, the modules that its body imports, in program order."""
         return {name: [item for item in body if isinstance(item, str)] for name, body in self._bodies.items()}
 
-    def modules(self, numbers: Mapping[object, Sequence[int]]) -> tuple[Module, ...]:
+    def modules(self, numbers: Mapping[object, Sequence[int]], reading: Collection[str] = ()) -> tuple[Module, ...]:
         """The modules that register, with the numbers of their registrations.
 
         Args:
             numbers: by what `registered` was given, and by what C++ registered; nothing else counts.
+            reading: the modules that read something.
         """
         taken: set[int] = set()
         bodies: dict[str, tuple[int | str, ...]] = {}
@@ -141,7 +143,7 @@ class ModuleWatch:
         if unseen:
             taken.update(unseen)
             bodies[self._packages[0]] = (*unseen, *bodies.get(self._packages[0], ()))
-        return contract([Module(name, body) for name, body in bodies.items()])
+        return contract([Module(name, body) for name, body in bodies.items()], reading)
 
     def _import(
         self,
@@ -194,9 +196,13 @@ class ModuleWatch:
         yield
         came = self._came(rows)
         self.fallbacks += came
-        now = self._registrations()
-        self._add((now - self._seen) | {native("", one.key, without_root(one.debug, self._roots)) for one in came})
-        self._seen = now
+        before, self._dumps = self._dumps, all_dumps()
+        new = {native("", one.key, without_root(one.debug, self._roots)) for one in came}
+        for operator, text in self._dumps.items():
+            had = before.get(operator, "")
+            if text != had:
+                new |= _registrations_of(operator, text, self._roots) - _registrations_of(operator, had, self._roots)
+        self._add(frozenset(new))
 
     def _came(self, rows: str) -> list[RecordedFallback]:
         """The fallbacks of C++ that there were not when the rows were read, nor another library has registered."""
@@ -204,12 +210,6 @@ class ModuleWatch:
         old = () if now == rows else (*read_fallbacks(rows), *self.fallbacks)
         new = () if now == rows else read_fallbacks(now)
         return [one for one in new if one not in old and PYTHON_LINE.search(one.debug) is None]
-
-    def _registrations(self) -> frozenset[Native]:
-        found: set[Native] = set()
-        for name, text in all_dumps().items():
-            found |= _registrations_of(name, text, self._roots)
-        return frozenset(found)
 
     def _add(self, what: object) -> None:
         running = list(self._running())

@@ -9,7 +9,7 @@ from typing import Final
 
 from dispatchlab.prover.program import import_orders
 from dispatchlab.pytorch.introspection.function_content import ORDER_OF_KEYS
-from dispatchlab.pytorch.recording.end_state import STATE, EndState
+from dispatchlab.pytorch.recording.end_state import EndState, Kind
 from dispatchlab.pytorch.recording.order_runs import OrderRun, OrderServer
 from dispatchlab.scenario.import_orders import ImportOrders, OrderFinding
 
@@ -43,9 +43,7 @@ def check_orders(
         imports: by module, what its body imports, in program order.
         most: see `import_orders`.
     """
-    tops = {package.partition(".")[0] for package in packages}
-    others = sorted(name for name in entries if name.partition(".")[0] in tops)
-    orders, are_all = import_orders(imports, tuple(dict.fromkeys((*packages, *others))), most=most)
+    orders, are_all = _orders(packages, entries, imports, most)
     of = len(orders) if are_all else 0
     if len(orders) == 1:
         return ImportOrders(1, of)
@@ -72,6 +70,29 @@ def check_orders(
             open_points = (*open_points, f"not the same in two runs of one order: {shown}")
     kept = sorted(findings.values(), key=lambda one: (not one.certain, _rank(one.what)))
     return ImportOrders(len(orders), of, tuple(kept[:_MOST_FINDINGS]), open_points)
+
+
+def only_order(
+    packages: Sequence[str], entries: Sequence[str], imports: Mapping[str, Sequence[str]]
+) -> ImportOrders | None:
+    """The order of the record where there is no other, which ran when it was recorded; else None.
+
+    Args:
+        packages: see `check_orders`, as for the other arguments.
+        entries: likewise.
+        imports: likewise.
+    """
+    orders, are_all = _orders(packages, entries, imports, 1)
+    return ImportOrders(1, 1) if are_all and len(orders) == 1 else None
+
+
+def _orders(
+    packages: Sequence[str], entries: Sequence[str], imports: Mapping[str, Sequence[str]], most: int
+) -> tuple[list[tuple[str, ...]], bool]:
+    """The orders of the packages, and of their modules that register; and whether they are all."""
+    tops = {package.partition(".")[0] for package in packages}
+    others = sorted(name for name in entries if name.partition(".")[0] in tops)
+    return import_orders(imports, tuple(dict.fromkeys((*packages, *others))), most=most)
 
 
 def _trouble(recorded: OrderRun) -> str:
@@ -108,7 +129,7 @@ def _differing(one: OrderRun, other: OrderRun) -> set[str]:
     if one.state is None or other.state is None:
         return set() if (one.state, one.ended) == (other.state, other.ended) else {_PROCESS}
     found = {
-        f"import of {module}"
+        f"{_IMPORT}{module}"
         for module in {*one.state.failures, *other.state.failures}
         if one.state.failures.get(module) != other.state.failures.get(module)
     }
@@ -117,6 +138,7 @@ def _differing(one: OrderRun, other: OrderRun) -> set[str]:
 
 
 _PROCESS: Final = "process"
+_IMPORT: Final = "import of "
 
 
 def _finding(what: str, expected: OrderRun, actual: OrderRun, *, certain: bool) -> OrderFinding:
@@ -128,8 +150,8 @@ def _finding(what: str, expected: OrderRun, actual: OrderRun, *, certain: bool) 
 def _text(what: str, run: OrderRun) -> str:
     if run.state is None:
         return run.ended
-    if what.startswith("import of "):
-        return run.state.failures.get(what.removeprefix("import of "), "imported")
+    if what.startswith(_IMPORT):
+        return run.state.failures.get(what.removeprefix(_IMPORT), "imported")
     return run.state.texts.get(what, "nothing")[:_LONGEST]
 
 
@@ -164,13 +186,14 @@ def _reordered(different: Collection[str], one: OrderRun, other: OrderRun) -> se
 
 
 _PLACE: Final = re.compile(r"\[\d+\]")
-_POSSIBLE: Final = ("module ", "environment ", "process ", "setting rng", "setting initial_seed", STATE)
+_POSSIBLE: Final = (Kind.MODULE, Kind.ENVIRONMENT, Kind.PROCESS, Kind.RNG, Kind.SEED, Kind.STATE)
 """What only some functions can tell."""
 
-_RANKS: Final = ("process", "import of ", "kernel of ", "fallback at ", "overloads ", "replaced ", "dump of ")
+_RANKS: Final = (_PROCESS, _IMPORT, Kind.KERNEL, Kind.FALLBACK, Kind.OVERLOADS, Kind.REPLACED, Kind.DUMP)
+_LATE: Final = (Kind.TABLE, Kind.MODULE, Kind.ENVIRONMENT, Kind.SETTING, Kind.STATE)
 
 
 def _rank(what: str) -> tuple[int, str]:
     """What says most comes first."""
     rank = next((at for at, start in enumerate(_RANKS) if what.startswith(start)), len(_RANKS))
-    return rank + len(_RANKS) * what.startswith(("table of ", "module ", "environment ", "setting ", STATE)), what
+    return rank + len(_RANKS) * what.startswith(_LATE), what

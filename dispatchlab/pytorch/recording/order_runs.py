@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final
 
 from dispatchlab.pytorch.bridge.torch import (
     ImportEndedError,
@@ -24,13 +24,11 @@ from dispatchlab.pytorch.bridge.torch import (
     forget_import_listeners,
     import_package,
 )
-from dispatchlab.pytorch.recording.end_state import Base, EndState
+from dispatchlab.pytorch.recording.end_state import EndState, StateBefore
 from dispatchlab.pytorch.recording.outside_writes import OutsideWrites
 from dispatchlab.pytorch.recording.watch import RegistrationWatch
 from dispatchlab.pytorch.recording.wrapped_functions import WrappedFunctions
-
-Order: TypeAlias = tuple[str, ...]
-"""Modules, in the order in which they are imported."""
+from dispatchlab.scenario.import_orders import Order
 
 # Note [Processes for orders]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -71,7 +69,6 @@ class OrderServer:
 
     def __init__(self, *, limit_s: float, jobs: int) -> None:
         self._limit_s, self._jobs = limit_s, jobs
-        self._base = Base()
         self._pid = 0
 
     def __enter__(self) -> OrderServer:
@@ -114,16 +111,18 @@ class OrderServer:
         return runs
 
     def _serve(self, requests: int, answers: int) -> None:
+        base: StateBefore | None = None  # which costs something, and often there is but one order
         while (content := _read_all(requests)) is not None:
             orders: tuple[Order, ...] = pickle.loads(content)
-            found = dict(self._each(orders))
+            base = base or StateBefore()
+            found = dict(self._each(orders, base))
             _write(answers, pickle.dumps([found[order] for order in orders]))
 
-    def _each(self, orders: Iterable[Order]) -> Iterator[tuple[Order, OrderRun]]:
+    def _each(self, orders: Iterable[Order], base: StateBefore) -> Iterator[tuple[Order, OrderRun]]:
         waiting, running = list(reversed(tuple(dict.fromkeys(orders)))), dict[int, _Running]()
         while waiting or running:
             while waiting and len(running) < self._jobs:
-                one = self._forked(waiting.pop())
+                one = self._forked(waiting.pop(), base)
                 running[one.pipe] = one
             now = time.monotonic()
             left = max(0.0, min(one.deadline for one in running.values()) - now)
@@ -145,7 +144,7 @@ class OrderServer:
     def _limit_of(self, order: Order) -> float:
         return self._limit_s * len(order)
 
-    def _forked(self, order: Order) -> _Running:
+    def _forked(self, order: Order, base: StateBefore) -> _Running:
         inward, outward = os.pipe()
         pid = os.fork()
         if pid:
@@ -153,7 +152,7 @@ class OrderServer:
             return _Running(order, pid, inward, time.monotonic() + self._limit_of(order), [])
         try:
             os.close(inward)
-            content = pickle.dumps(imported(order, self._base))
+            content = pickle.dumps(imported(order, base))
             with os.fdopen(outward, "wb") as file:
                 file.write(content)
         finally:
@@ -191,7 +190,7 @@ class _Running:
         return run
 
 
-def imported(order: Order, base: Base) -> OrderRun:
+def imported(order: Order, base: StateBefore) -> OrderRun:
     """Import modules in this order in this very process, and look.
 
     Args:

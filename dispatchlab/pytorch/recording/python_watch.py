@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import TypeAlias
 
-from dispatchlab.model.python_layer import ASSIGNMENT, NOTHING, PythonLayer, PythonRegistration, WriteEffect
+from dispatchlab.model.python_layer import ASSIGNMENT, PythonLayer, PythonRegistration, WriteEffect
 from dispatchlab.pytorch.bridge.torch import bindings, torch
 from dispatchlab.pytorch.introspection.module_uses import tables_used_in
-from dispatchlab.pytorch.introspection.package_paths import package_path
+from dispatchlab.pytorch.introspection.package_paths import package_path, site_chain
 from dispatchlab.pytorch.introspection.python_journal import PYTORCH_FOLDERS, PYTORCH_NAMESPACES, PythonJournal
 from dispatchlab.pytorch.introspection.python_registries import read_python_layer
 from dispatchlab.records.builds import bundled_for
@@ -31,8 +31,8 @@ from dispatchlab.records.python_compare import is_left_by_call
 # What a package takes out of a registry is a write as well, and so is what it puts back, since another package may have
 # written between. A function that refuses to register, because the entry is taken, would not have refused in another
 # order, so the refused function is listed, too, unless it is PyTorch's own entry that is in its way in every order.
-# What only the comparison of before and after shows comes last, and then the slots that the code of another module than
-# the one that writes them may look up or take out (Note [Uses of tables]), so that no verdict is a proof.
+# Last come the slots that the code of another module than the one that writes them may look up or take out (Note [Uses
+# of tables]), so that no verdict is a proof.
 #
 # The site is the line of the package that made the call, where the call goes through a function that can be wrapped;
 # else the line of the function, which for a decorator is the same.
@@ -48,10 +48,16 @@ class PythonWatch:
     Args:
         roots: the folders in which packages are found.
         wrote: see `PythonJournal`.
+        packages: what is imported; see Note [Modules of others] in introspection/python_journal.py.
     """
 
-    def __init__(self, roots: tuple[str, ...], wrote: Callable[[int, str], None] | None = None) -> None:
-        self._roots, self._wrote = roots, wrote
+    def __init__(
+        self,
+        roots: tuple[str, ...],
+        wrote: Callable[[int, str], None] | None = None,
+        packages: Collection[str] | None = None,
+    ) -> None:
+        self._roots, self._wrote, self._packages = roots, wrote, packages
         self._before = frozenset[PythonRegistration]()
         self._journal: PythonJournal | None = None
         self.numbers: list[int] = []
@@ -60,8 +66,9 @@ class PythonWatch:
         """What was refused since PyTorch itself has such an entry, once `found` was asked."""
 
     def __enter__(self) -> PythonWatch:
-        self._before = frozenset(read_python_layer())
-        self._journal = PythonJournal(self._roots, wrote=self._wrote).__enter__()
+        if self._wrote is None:
+            self._before = frozenset(read_python_layer())
+        self._journal = PythonJournal(self._roots, wrote=self._wrote, watched=self._packages).__enter__()
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -86,7 +93,6 @@ class PythonWatch:
         journal = self._noted
         journal.look()
         own = _own_layers(str(torch().__version__))
-        now = read_python_layer()
         known = frozenset(bindings()._dispatch_get_all_op_names())
         made: list[PythonRegistration] = []
         slots: set[Slot] = set()
@@ -109,11 +115,6 @@ class PythonWatch:
             effect: WriteEffect = "refused" if write.refused else "" if write.after is not None else "removed"
             self.numbers.append(number)
             made.append(one._replace(active=True, call=write.call or ASSIGNMENT, effect=effect))
-        seen = {(each.registry, each.operator, each.key) for each in journal.writes}
-        for one in now:
-            is_new = one not in self._before and one.slot not in seen and not one.described.is_derived
-            if is_new and one.key != NOTHING and not is_left_by_call(one, called) and not _is_own(one, own):
-                made.append(one._replace(active=True))
         return (*made, *self._used(made))
 
     def _used(self, made: Sequence[PythonRegistration]) -> Iterator[PythonRegistration]:
@@ -142,7 +143,7 @@ class PythonWatch:
         slots = sorted({one.slot for one in entries ^ self._before})
         journal = self._noted
         sites = {
-            (write.registry, write.operator, write.key): journal.site_text(write.site)
+            (write.registry, write.operator, write.key): site_chain(write.site, self._roots)
             for write in journal.writes
             if write.site is not None and not write.site.by_torch and not write.refused and write.after is not None
         }

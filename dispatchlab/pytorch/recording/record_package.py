@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Protocol
 
 from dispatchlab.errors import DispatchLabError, ParseError
 from dispatchlab.model.cpp_signature import cpp_signature, is_symint_schema
@@ -34,9 +35,8 @@ from dispatchlab.model.registration import (
 )
 from dispatchlab.model.schema import clone_with_name
 from dispatchlab.prover.program import Module
-from dispatchlab.pytorch.bridge.call_sites import CallSite
 from dispatchlab.pytorch.bridge.torch import import_packages, semantics, torch
-from dispatchlab.pytorch.introspection.package_paths import package_path, package_roots, without_root
+from dispatchlab.pytorch.introspection.package_paths import package_path, package_roots, site_chain, without_root
 from dispatchlab.pytorch.introspection.registry_reader import all_dumps, fallback_rows, tags_of
 from dispatchlab.pytorch.introspection.site_log import running_ownership, site_text
 from dispatchlab.pytorch.recording.dispatcher_reads import (
@@ -50,7 +50,7 @@ from dispatchlab.pytorch.recording.dispatcher_reads import (
 )
 from dispatchlab.pytorch.recording.module_watch import PYTHON_LINE, ModuleWatch, python_event
 from dispatchlab.pytorch.recording.module_watch import native as native_event
-from dispatchlab.pytorch.recording.order_check import check_orders
+from dispatchlab.pytorch.recording.order_check import check_orders, only_order
 from dispatchlab.pytorch.recording.order_runs import OrderServer
 from dispatchlab.pytorch.recording.python_watch import PythonWatch
 from dispatchlab.pytorch.recording.read_watch import ReadWatch
@@ -126,25 +126,39 @@ class OrderBudget:
     jobs: int
 
 
-def record_packages(packages: Sequence[str], orders: OrderBudget | None = None) -> PackageRecord:
+class Witness(Protocol):
+    """Reads something besides in the process that records: what other questions are asked about."""
+
+    def import_packages(self, packages: Sequence[str], /) -> None:
+        """Import the packages."""
+
+    def imported(self) -> None:
+        """They are imported, and no garbage was collected since."""
+
+    def collected(self) -> None:
+        """Garbage was collected."""
+
+
+def record_packages(
+    packages: Sequence[str], orders: OrderBudget | None = None, witness: Witness | None = None
+) -> PackageRecord:
     """Import packages and record what they register.
 
     Args:
         packages: the modules, imported in this order.
         orders: how to import them in other orders, too; None for this one alone.
+        witness: reads something besides.
 
     Raises:
         ImportFailedError: one cannot be imported.
     """
-    if orders is None:
-        return _record(packages, _watch_imports(packages), None)
+    if orders is None or orders.most == 1:
+        return _record(packages, _watch_imports(packages, witness), None, 0 if orders is None else orders.most)
     with OrderServer(limit_s=orders.limit_s, jobs=orders.jobs) as server:
-        return _record(packages, _watch_imports(packages), server, orders.most)
+        return _record(packages, _watch_imports(packages, witness), server, orders.most)
 
 
-def _record(
-    packages: Sequence[str], watched: _WatchedImports, server: OrderServer | None, most: int = 0
-) -> PackageRecord:
+def _record(packages: Sequence[str], watched: _WatchedImports, server: OrderServer | None, most: int) -> PackageRecord:
     reader = _Reader(watched.roots)
     by_python = Counter(_registered_at(watched.kept))
     added = _added(watched.before, watched.after, by_python, reader)
@@ -172,10 +186,15 @@ def _record(
     events: dict[int, object] = {id(made): native_event(_operator(made), _key(made), made.debug) for made in native}
     events |= {id(registration): id(call) for registration, call in written}
     modules_of = partial(_modules_of, watched, events)
-    if server is not None:
+    if most:
         entries = [module.name for module in modules_of((*needed, *registrations))]
-        imports = check_orders(server, packages, entries, watched.modules.imports, most)
-        if not imports.of:  # See Note [What a record stands on]
+        watching = watched.modules.imports
+        imports = (
+            only_order(packages, entries, watching)
+            if server is None
+            else check_orders(server, packages, entries, watching, most)
+        )
+        if imports is not None and not imports.of:  # See Note [What a record stands on]
             imports = replace(imports, open=(*imports.open, *dict.fromkeys(map(str, asked))))
         scenario = replace(scenario, imports=imports)
     text, left_out = _written(scenario, (*needed, *registrations), modules_of)
@@ -187,7 +206,7 @@ def _record(
         registry=scenario.registry,
         registrations=len(registrations),
         foundations=tuple(str(definition.operator) for definition in needed),
-        sites=tuple(sorted({_chain(call.site, watched.roots) for call in _with_parts(calls)})),
+        sites=tuple(sorted({site_chain(call.site, watched.roots) for call in _with_parts(calls)})),
         operators=sum(isinstance(registration, Def) for registration in made),
         dangling=tuple(sorted(name for name, dump in dumps.items() if dump.is_dangling)),
         kernels=sum(isinstance(registration, Impl | Fallback) for registration in made),
@@ -200,7 +219,7 @@ def _record(
             *reader.unreadable,
             *left_out,
             *(
-                f"{_call_text(call)} at {_chain(call.site, watched.roots)} is refused in any order"
+                f"{_call_text(call)} at {site_chain(call.site, watched.roots)} is refused in any order"
                 for call in refused.always
             ),
         ),
@@ -251,20 +270,24 @@ class _WatchedImports:
         return [call for call in self.lasting if not call.refused]
 
 
-def _watch_imports(packages: Sequence[str]) -> _WatchedImports:
+def _watch_imports(packages: Sequence[str], witness: Witness | None) -> _WatchedImports:
     version = str(torch().__version__)
     roots = package_roots()
     before, fallbacks = all_dumps(), read_fallbacks(fallback_rows())
-    modules, functions = ModuleWatch(packages, roots), ReplacedFunctions(roots)
-    python = PythonWatch(roots, modules.wrote)
+    modules, functions = ModuleWatch(packages, roots, before), ReplacedFunctions(roots)
+    python = PythonWatch(roots, modules.wrote, packages)
     reads = ReadWatch(modules.running, roots, packages, lambda: python.modules, modules.registered)
     with RegistrationWatch(modules.registered) as calls, python, modules:
         gc.freeze()  # nothing of PyTorch's is a library of theirs, and to look through it takes a quarter of a second
         with reads:
-            import_packages(packages)
+            (import_packages if witness is None else witness.import_packages)(packages)
+        if witness is not None:
+            witness.imported()
         gc.collect()  # See Note [Libraries that the garbage collector ends]
         gc.unfreeze()
         replaced = tuple(functions.found())  # before the watches put back what they have wrapped
+    if witness is not None:
+        witness.collected()
     return _WatchedImports(version, roots, before, all_dumps(), calls, python, modules, fallbacks, replaced, reads)
 
 
@@ -338,7 +361,7 @@ def _modules_of(
             numbers.setdefault(events[id(registration)], []).append(number)
     for number, write in enumerate(watched.python.numbers, len(registrations)):
         numbers[python_event(write)] = [number]
-    return watched.modules.modules(numbers)
+    return watched.modules.modules(numbers, {read.module for read in watched.reads.reads})
 
 
 # Note [Calls that are refused]
@@ -437,7 +460,9 @@ def _not_written(call: WatchedCall, roots: tuple[str, ...], effect: WriteEffect)
     keys = " ".join(dict.fromkeys(str(one.key) for one in made if isinstance(one, Impl | Fallback) and one.key))
     kind = "Library" if call.claims else "def" if any(isinstance(one, Def) for one in made) else "impl"
     called = str(call.function or ("fallback" if any(isinstance(one, Fallback) for one in made) else kind))
-    return PythonRegistration("torch_library", name, keys, site=_chain(call.site, roots), call=called, effect=effect)
+    return PythonRegistration(
+        "torch_library", name, keys, site=site_chain(call.site, roots), call=called, effect=effect
+    )
 
 
 class _Reader:
@@ -538,10 +563,6 @@ def _written(
         else:
             kept.append(registration)
     return text(tuple(kept)), left_out
-
-
-def _chain(site: CallSite, roots: tuple[str, ...]) -> str:
-    return " via ".join(package_path(at, roots) for at in (str(site), *site.via))
 
 
 def _with_parts(calls: Sequence[WatchedCall]) -> Iterator[WatchedCall]:

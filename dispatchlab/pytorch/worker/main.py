@@ -18,13 +18,13 @@ import sys
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from functools import partial
+from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
 from types import FrameType
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
@@ -34,8 +34,10 @@ from dispatchlab.pytorch.bridge.torch import bindings, report_imports
 from dispatchlab.pytorch.introspection.dispatch_keys import with_cause
 from dispatchlab.pytorch.introspection.site_log import import_logged
 from dispatchlab.pytorch.sandbox.journal import Journal
-from dispatchlab.pytorch.sandbox.sandbox import LiveHandle, LiveSandbox, LocalEngine
 from dispatchlab.pytorch.worker.ipc import portable, receive_bytes, send
+
+if TYPE_CHECKING:
+    from dispatchlab.pytorch.sandbox.sandbox import LiveHandle, LiveSandbox, LocalEngine
 
 
 class Worker:
@@ -48,7 +50,6 @@ class Worker:
     def __init__(self, report: Callable[[object], None]) -> None:
         self._report = report
         self._options: dict[str, Any] = {}
-        self._engine: LocalEngine | None = None
         self._sandboxes: dict[int, tuple[AbstractContextManager[LiveSandbox], LiveSandbox]] = {}
         self._registrations: dict[tuple[int, int], Registration] = {}
         self._handles: dict[tuple[int, int], LiveHandle] = {}
@@ -69,14 +70,18 @@ class Worker:
         self._options = {**options, "journal": Journal(journal)}
         if native is not None:
             self._options["native"] = load_extension(Path(native))
-        self._engine = LocalEngine(**self._options)
         gc.freeze()  # the heap of torch is large and stays, so no collection need look at it
         gc.set_threshold(50_000, 20, 20)
         return str(sys.modules["torch"].__version__)
 
+    @cached_property
+    def _engine(self) -> LocalEngine:
+        from dispatchlab.pytorch.sandbox.sandbox import LocalEngine  # which a worker for a record has no use for
+
+        return LocalEngine(**self._options)
+
     def open(self, number: int) -> None:
         """Open a fresh sandbox."""
-        assert self._engine is not None
         manager = self._engine.sandbox()
         self._sandboxes[number] = manager, manager.__enter__()
 
@@ -117,8 +122,9 @@ class Worker:
         every_table: bool,  # noqa: FBT001  # a message has no keywords
     ) -> object:
         """Call a function with an engine of this process; the progress that it reports is passed on."""
-        found = named(function)
-        return found(
+        from dispatchlab.pytorch.sandbox.sandbox import LocalEngine
+
+        return named(function)(
             LocalEngine(registrations, **self._options, every_table=every_table),
             *arguments,
             **options,

@@ -7,36 +7,15 @@ from collections.abc import Iterator
 
 from dispatchlab.model.sequence import format_sequence
 from dispatchlab.questions.certify.certificate import Cause, Certification, Certified, OrderReason, Owner
+from dispatchlab.views import blocks as b
 from dispatchlab.views.as_json import as_json, fields_of
-from dispatchlab.views.blocks import (
-    Block,
-    Cell,
-    Facts,
-    Folded,
-    Frame,
-    Inline,
-    Line,
-    Mood,
-    Page,
-    Row,
-    Section,
-    Stack,
-    Table,
-    Verdict,
-    between,
-    name,
-    quiet,
-    source,
-    strong,
-    warn,
-)
 from dispatchlab.views.formatting import counted, seconds
 from dispatchlab.views.key_names import key_names
 from dispatchlab.views.view import View
 
 _SLOTS_SHOWN = 4
 _FEW = 50
-_MOODS: dict[Certified, Mood] = {
+_MOODS: dict[Certified, b.Mood] = {
     Certified.ORDER_INDEPENDENT: "good",
     Certified.ORDER_DEPENDENT: "bad",
     Certified.NOT_DECIDED: "warn",
@@ -65,6 +44,7 @@ def _(value: Certification) -> dict[str, object]:
     }
     not_covered = [
         "C++ signatures",
+        "the order in which a call of a name tries its overloads",
         *(f"the release of the fallback of {fallback.key}" for fallback in value.replaced),
         *(f"the fallback of {fallback.key}" for fallback in value.unknown),
     ]
@@ -81,70 +61,73 @@ def _(value: OrderReason) -> dict[str, object]:
 # -- the summary, which every format has
 
 
-def _summary(found: Certification) -> Iterator[Line]:
+def _summary(found: Certification) -> Iterator[b.Line]:
     """A line for each verdict and cause, and two for what was covered."""
     if found.interrupted:
-        yield Line(
+        yield b.Line(
             f"interrupted: {len(found.certificates):,} of {counted(found.selected, 'operator')} were certified, "
             "nothing is known of the others"
         )
     ideal = ", an idealised dispatcher" if found.semantics == "strict" else ""
-    yield Line(f"{found.registry} under {found.semantics}{ideal}: {counted(len(found.certificates), 'operator')}")
+    yield b.Line(f"{found.registry} under {found.semantics}{ideal}: {counted(len(found.certificates), 'operator')}")
     if found.against:
         same = f"left out, as they are the same in {found.against}: {found.left_out:,}"
-        yield Line(f"{same}; --all certifies them, too", indent=2)
+        yield b.Line(f"{same}; --all certifies them, too", indent=2)
     if found.lazy:
-        yield Line(
+        yield b.Line(
             f"left out, as PyTorch registers it for itself when a part of it is first used: "
             f"{counted(found.lazy, 'operator')}; --all certifies {'it' if found.lazy == 1 else 'them'}, too",
             indent=2,
         )
     if found.known:
         known = f"{Certified.ORDER_DEPENDENT} in {found.against} already, for the same reasons: {len(found.known):,}"
-        yield Line(known, indent=2)
+        yield b.Line(known, indent=2)
     yield _verdict_line(found, Certified.ORDER_INDEPENDENT)
     yield _verdict_line(found, Certified.ORDER_DEPENDENT)
     overridden, stale = found.because(Cause.OVERRIDE), found.because(Cause.STALE)
     if overridden:
-        yield Line(f"a kernel overrides another at its key: {len(overridden):,}", indent=4)
+        yield b.Line(f"a kernel overrides another at its key: {len(overridden):,}", indent=4)
     if stale:
         now = len(found.because(Cause.STALE, in_force=True))
         what = f"a slot that calls use can go stale: {len(stale):,}, with everything registered: {now:,}"
-        yield Line(what, indent=4)
+        yield b.Line(what, indent=4)
     if found.of(Certified.NOT_DECIDED):
         yield _verdict_line(found, Certified.NOT_DECIDED)
-    yield Line(
+    yield b.Line(
         f"{counted(found.patterns, 'pattern')}, {counted(found.neighbourhoods, 'neighbourhood')} of at most "
         f"{counted(found.largest, 'registration')} in all orders: {counted(found.sets, 'set')}, "
         f"{counted(found.edges, 'edge')}, each with the footprints of its refreshes; "
         f"{counted(found.replayed, 'random sequence')} replayed in fresh sandboxes"
     )
     if found.alike:
-        yield Line(
+        yield b.Line(
             f"symmetry: {counted(found.alike, 'neighbourhood')} more with the same tables up to which key is which, a "
             "sequence run on each"
         )
     if found.by_window:
-        yield Line(
+        yield b.Line(
             f"without roles and symmetry: {counted(found.by_window, 'pattern')}, all that reaches the slots of one "
             "refresh together"
         )
-    yield Line(
+    yield b.Line(
         f"{counted(found.registrations, 'registration')} covered, {counted(found.steps, 'step')} on whole operators "
         f"besides, {seconds(found.elapsed_s)}"
     )
-    yield Line("not covered: C++ signatures, which registries do not hold")
+    yield b.Line("not covered: C++ signatures, which registries do not hold")
+    yield b.Line(
+        "not covered: the order in which a call of a name tries its overloads; `lint` names those that take one call"
+    )
     for fallback in found.replaced:
-        yield Line(
+        yield b.Line(
             f"not covered: the release of the fallback of {fallback.key} ({fallback.debug or 'no debug text'}), which "
             "empties the key; what it replaced does not come back"
         )
     for fallback in found.unknown:
-        yield Line(f"not covered: the fallback of {fallback.key}, a key that {found.semantics} does not have")
+        yield b.Line(f"not covered: the fallback of {fallback.key}, a key that {found.semantics} does not have")
 
 
-def _verdict_line(found: Certification, verdict: Certified) -> Line:
-    return Line(f"{verdict}: {len(found.of(verdict)):,}", indent=2)
+def _verdict_line(found: Certification, verdict: Certified) -> b.Line:
+    return b.Line(f"{verdict}: {len(found.of(verdict)):,}", indent=2)
 
 
 def _worst(found: Certification) -> Certified:
@@ -160,15 +143,15 @@ def _reasons(found: Certification, cause: Cause) -> list[tuple[str, OrderReason]
 # -- text: every operator whose order matters with its owners, then what is proved and what was done for it
 
 
-def _lines(found: Certification) -> Iterator[Block]:
+def _lines(found: Certification) -> Iterator[b.Block]:
     reasons = [
-        Line(f"{one.operator}: {one.verdict}: {text}")
+        b.Line(f"{one.operator}: {one.verdict}: {text}")
         for one in found.certificates
         for text in (*([one.not_decided] if one.verdict is Certified.NOT_DECIDED else ()), *map(_reason, one.reasons))
     ]
     yield from reasons
     if reasons:
-        yield Line()
+        yield b.Line()
     yield from _summary(found)
 
 
@@ -198,9 +181,9 @@ def _when(reason: OrderReason) -> str:
 # -- a terminal: the summary, then what matters: overrides counted by their owners, and each slot that can go stale
 
 
-def _screen(found: Certification) -> Iterator[Block]:
+def _screen(found: Certification) -> Iterator[b.Block]:
     first, *rest = _summary(found)
-    yield Frame((Line(first.content, "strong"), *rest), _MOODS[_worst(found)])
+    yield b.Frame((b.Line(first.content, "strong"), *rest), _MOODS[_worst(found)])
     rows = Counter[tuple[str, str, str]]()
     examples: dict[tuple[str, str, str], str] = {}
     for operator, reason in _reasons(found, Cause.OVERRIDE):
@@ -209,22 +192,22 @@ def _screen(found: Certification) -> Iterator[Block]:
         rows[row] += 1
         examples.setdefault(row, operator)
     if rows:
-        yield Section("kernels that override another: the newest wins", mood="bad")
+        yield b.Section("kernels that override another: the newest wins", mood="bad")
     for row, number in sorted(rows.items(), key=lambda item: (-item[1], item[0])):
         key, winner, losers = row
         such = f"{counted(number, 'operator')}, such as {examples[row]}" if number > 1 else examples[row]
-        yield Line((strong(key), f" {winner} overrides {losers}: ", quiet(such)), indent=2)
+        yield b.Line((b.strong(key), f" {winner} overrides {losers}: ", b.quiet(such)), indent=2)
     for operator, reason in _reasons(found, Cause.STALE):
         one, other = map(format_sequence, (reason.expected_sequence, reason.actual_sequence))
-        keys = strong(", ".join(key_names([str(key) for key in reason.keys])))
+        keys = b.strong(", ".join(key_names([str(key) for key in reason.keys])))
         owners = (
-            Line((f"{at} is {owner.key or 'def'}: ", source(owner.debug)), indent=4)
+            b.Line((f"{at} is {owner.key or 'def'}: ", b.source(owner.debug)), indent=4)
             for at, owner in enumerate(reason.registrations)
         )
-        differ = Line((keys, f" after {one} and after {other} differ"), indent=2)
-        yield Section(f"{operator}: a slot can go stale{_when(reason)}", (differ, *owners), mood="bad")
+        differ = b.Line((keys, f" after {one} and after {other} differ"), indent=2)
+        yield b.Section(f"{operator}: a slot can go stale{_when(reason)}", (differ, *owners), mood="bad")
     for one_operator in found.of(Certified.NOT_DECIDED):
-        yield Line((warn(f"{one_operator.operator}: "), one_operator.not_decided))
+        yield b.Line((b.warn(f"{one_operator.operator}: "), one_operator.not_decided))
 
 
 def _file(owner: Owner) -> str:
@@ -236,65 +219,65 @@ def _file(owner: Owner) -> str:
 # -- a page: the operators whose order matters and whose kernels they are, and all that is proved
 
 
-def _page(found: Certification) -> Page:
+def _page(found: Certification) -> b.Page:
     worst = _worst(found)
     counts = [
         ("operators", len(found.certificates)),
         *((str(verdict), len(found.of(verdict))) for verdict in Certified),
     ]
-    facts = Facts((*counts, ("registrations covered", found.registrations), ("elapsed", seconds(found.elapsed_s))))
-    lead = (Verdict(str(worst), _MOODS[worst]), facts)
-    return Page("certify", f"{found.registry} under {found.semantics}", lead, tuple(_sections(found)))
+    facts = b.Facts((*counts, ("registrations covered", found.registrations), ("elapsed", seconds(found.elapsed_s))))
+    lead = (b.Verdict(str(worst), _MOODS[worst]), facts)
+    return b.Page("certify", f"{found.registry} under {found.semantics}", lead, tuple(_sections(found)))
 
 
-def _sections(found: Certification) -> Iterator[Section]:
+def _sections(found: Certification) -> Iterator[b.Section]:
     overrides = tuple(_override(*reason) for reason in _reasons(found, Cause.OVERRIDE))
     if overrides:
         heads: tuple[str, ...] = ("operator", "key", "the newest wins", "over")
-        table = Table("Kernels that override another at their key", heads, overrides)
-        yield Section("Overrides", (table,), "overrides")
+        table = b.Table("Kernels that override another at their key", heads, overrides)
+        yield b.Section("Overrides", (table,), "overrides")
     stale = tuple(_stale(*reason) for reason in _reasons(found, Cause.STALE))
     if stale:
         heads = ("operator", "slots", "with everything registered", "sequences that end differently", "registrations")
-        yield Section("Stale slots", (Table("Slots that calls use and that can go stale", heads, stale),), "stale")
+        yield b.Section("Stale slots", (b.Table("Slots that calls use and that can go stale", heads, stale),), "stale")
     undecided = tuple(
-        (Cell(one.operator, "name"), Cell(source(one.not_decided))) for one in found.of(Certified.NOT_DECIDED)
+        (b.Cell(one.operator, "name"), b.Cell(b.source(one.not_decided))) for one in found.of(Certified.NOT_DECIDED)
     )
     if undecided:
-        table = Table("Operators that are not decided", ("operator", "why"), undecided)
-        yield Section("Not decided", (table,), "undecided")
-    proved = tuple((Cell(one.operator, "name"), one.pattern) for one in found.of(Certified.ORDER_INDEPENDENT))
-    table = Table("Operators whose order is proved not to matter", ("operator", "pattern"), proved)
-    folded = Folded(counted(len(proved), "operator"), (table,), is_open=len(proved) <= _FEW)
-    yield Section("Proved", (folded,), "proved")
+        table = b.Table("Operators that are not decided", ("operator", "why"), undecided)
+        yield b.Section("Not decided", (table,), "undecided")
+    proved = tuple((b.Cell(one.operator, "name"), one.pattern) for one in found.of(Certified.ORDER_INDEPENDENT))
+    table = b.Table("Operators whose order is proved not to matter", ("operator", "pattern"), proved)
+    folded = b.Folded(counted(len(proved), "operator"), (table,), is_open=len(proved) <= _FEW)
+    yield b.Section("Proved", (folded,), "proved")
     if found.known:
-        names = Line(between(map(name, found.known)))
-        yield Section(f"Order-dependent in {found.against} already", (names,), "known")
-    yield Section("What this covers", (Frame(tuple(_summary(found))),), "covered")
+        names = b.Line(b.between(map(b.name, found.known)))
+        yield b.Section(f"Order-dependent in {found.against} already", (names,), "known")
+    yield b.Section("What this covers", (b.Frame(tuple(_summary(found))),), "covered")
 
 
-def _override(operator: str, reason: OrderReason) -> Row:
+def _override(operator: str, reason: OrderReason) -> b.Row:
     assert reason.winner is not None
-    losers = Stack(tuple(map(_owner, reason.losers)))
+    losers = b.Stack(tuple(map(_owner, reason.losers)))
     return (
-        Cell(operator, "name"),
-        Cell(str(reason.keys[0]), "name"),
-        Cell(_owner(reason.winner), "code"),
-        Cell(losers, "code"),
+        b.Cell(operator, "name"),
+        b.Cell(str(reason.keys[0]), "name"),
+        b.Cell(_owner(reason.winner), "code"),
+        b.Cell(losers, "code"),
     )
 
 
-def _stale(operator: str, reason: OrderReason) -> Row:
+def _stale(operator: str, reason: OrderReason) -> b.Row:
     sequences = tuple(map(format_sequence, (reason.expected_sequence, reason.actual_sequence)))
     owners = tuple((f"{at}: {owner.key or 'def'} ", _owner(owner)) for at, owner in enumerate(reason.registrations))
     return (
-        Cell(operator, "name"),
+        b.Cell(operator, "name"),
         ", ".join(key_names([str(key) for key in reason.keys])),
         "stale" if reason.in_force else "not stale",
-        Cell(Stack(sequences), "name"),
-        Cell(Stack(owners), "code"),
+        b.Cell(b.Stack(sequences), "name"),
+        b.Cell(b.Stack(owners), "code"),
     )
 
 
-def _owner(owner: Owner) -> Inline:
-    return source(owner.debug) if owner.debug else "(no debug text)"
+def _owner(owner: Owner) -> b.Inline:
+    return b.source(owner.debug) if owner.debug else "(no debug text)"

@@ -6,7 +6,7 @@ The proof runs on an engine, in questions/certify/operator_neighbourhoods.py; he
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import groupby
 
@@ -129,7 +129,7 @@ class Certification:
     registrations: int
     steps: int
     replayed: int = 0
-    elapsed_s: float = 0.0
+    elapsed_s: float = field(default=0.0, compare=False)
     selected: int = 0
     interrupted: bool = False
     against: str = ""

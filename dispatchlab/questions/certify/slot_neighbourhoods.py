@@ -39,7 +39,7 @@ from dispatchlab.questions.certify.stale_slots import MAX_KEYS, key_bits
 
 # Note [Kernels that play the same part]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# Whoever registers 18 kernels for an operator fills a slot from at most seven places: its own key, five alias keys, and
+# Of 18 kernels of an operator, a slot is filled from at most seven places: its own key, five alias keys, and
 # any of the keys that take the composite kernel away from it. A slot does not see which of those it was. So the
 # neighbourhood of a slot has one kernel of each role, as in docs/proof.md, with each kernel of a role in turn, and with
 # each fallback that writes the slot in turn, the others in force. All kernels of one key come together, and how many

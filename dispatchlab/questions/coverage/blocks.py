@@ -185,7 +185,7 @@ def _sections(report: CoverageReport) -> Iterator[Section]:
 
 
 def _way(report: CoverageReport, way: Way, number: int, total: int) -> Row:
-    meter = Meter(number, total, f"{way}: part of all operators")
+    meter = Meter(number, total, f"{way}: part of all operators", _MOODS[way])
     part = Cell((meter, f" {100 * number / total:.1f} %"), "number", number)
     return (Cell(str(way), "name"), _MEANING[way], number, part, _sources(report, way))
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.model.names import OperatorName
+from dispatchlab.model.names import OperatorName, in_order, overload_of, overloads_in, qualified
+from dispatchlab.model.packet import Packet, PacketOverload
 from dispatchlab.model.profile import model_for
 from dispatchlab.model.registration import Block, TorchLibraryFunction
 from dispatchlab.model.sequence import Step, StepSequence, format_sequence, parse_sequence
@@ -22,7 +23,6 @@ from dispatchlab.records.replay import run as run_registrations
 from dispatchlab.sources.engines import EngineName, SemanticsOfTorchError, engine_for
 from dispatchlab.sources.find_sources import (
     LIVE,
-    AmbiguousOperatorError,
     check_source,
     find_operators,
     foundations_in,
@@ -105,6 +105,8 @@ class Inspection(NamedTuple):
         privateuse1: the name that a package gave the PrivateUse1 backend; empty when none did.
         bare: the dispatcher has none of PyTorch's backend fallbacks.
         python: what Python had registered besides; None when the source has no record of it.
+        packet: where a name without overload was asked for that has several, how a call tries them.
+        defined: the operators that the sequence has defined, in order.
     """
 
     snapshots: tuple[Snapshot, ...]
@@ -119,6 +121,8 @@ class Inspection(NamedTuple):
     privateuse1: str = ""
     bare: bool = False
     python: PythonLayer | None = None
+    packet: Packet | None = None
+    defined: tuple[str, ...] = ()
 
     def python_rows(self, name: OperatorName) -> tuple[PythonRow, ...]:
         """What Python had registered for an operator, each with what it takes the place of."""
@@ -153,6 +157,7 @@ def inspect_operator(
     semantics: str | None = None,
     imports: tuple[str, ...] = (),
     python: bool = False,
+    packets: bool = False,
     report: Callable[[str], None] | None = None,
 ) -> Inspection:
     """Inspect one operator of any source, with the lab's reasons where the source itself has none.
@@ -164,6 +169,7 @@ def inspect_operator(
         semantics: see `inspect_operators`.
         imports: modules that the live PyTorch imports first.
         python: see `inspect_operators`.
+        packets: see `inspect_operators`.
         report: see `recorded_from`.
 
     Raises:
@@ -181,6 +187,7 @@ def inspect_operator(
         imports=imports,
         reasons=True,
         python=python,
+        packets=packets,
         report=report,
     )
 
@@ -196,6 +203,7 @@ def inspect_operators(
     allow_import: bool = False,
     reasons: bool = False,
     python: bool = False,
+    packets: bool = False,
     report: Callable[[str], None] | None = None,
 ) -> Inspection:
     """Inspect operators of any source.
@@ -210,6 +218,7 @@ def inspect_operators(
         allow_import: import the functions that a scenario names.
         reasons: see Note [Reasons for a live table].
         python: with what Python has registered besides; an operator that only Python knows is one then, too.
+        packets: a name without overload means all of its overloads, and `Inspection.packet` says how a call tries them.
         report: see `recorded_from`.
 
     Raises:
@@ -229,6 +238,7 @@ def inspect_operators(
             allow_import=allow_import,
             reasons=reasons,
             python=python,
+            packets=packets,
         )
     if engine == "torch" and source is not None:
         raise RecordOnTorchError(source)
@@ -236,7 +246,13 @@ def inspect_operators(
         raise SequenceWithoutScenarioError(after)
     if engine == "torch":
         return inspect_installed(
-            operator, semantics=semantics, imports=imports, reasons=reasons, python=python, report=report
+            operator,
+            semantics=semantics,
+            imports=imports,
+            reasons=reasons,
+            python=python,
+            packets=packets,
+            report=report,
         )
     reason = ""
     if source is None:
@@ -244,14 +260,20 @@ def inspect_operators(
 
         source, reason = default_registry()
     recorded = recorded_from(source, imports=imports, report=report)
-    found = inspect_registry(recorded, operator, source=source, semantics=semantics, python=python)
+    found = inspect_registry(recorded, operator, source=source, semantics=semantics, python=python, packets=packets)
     if reason and report is not None:
         report(f"note: {reason}")
     return found
 
 
 def inspect_registry(
-    recorded: Recorded, operator: str, *, source: str, semantics: str | None = None, python: bool = False
+    recorded: Recorded,
+    operator: str,
+    *,
+    source: str,
+    semantics: str | None = None,
+    python: bool = False,
+    packets: bool = False,
 ) -> Inspection:
     """Inspect operators of a registry, replayed on the lab engine.
 
@@ -261,6 +283,7 @@ def inspect_registry(
         source: what to call the registry.
         semantics: those of the lab engine; `strict` when left out.
         python: see `inspect_operators`.
+        packets: see `inspect_operators`.
 
     Raises:
         UnknownOperatorError: there is no such operator.
@@ -270,7 +293,7 @@ def inspect_registry(
     layer = python_layer_of(recorded) if python else None
     if layer is not None and not find_names(recorded.names, operator) and layer.of(operator):
         return _python_alone(operator, layer, source, semantics or "strict", recorded.imports)
-    names = find_operators(operator, recorded.names, source=source)
+    names = find_operators(operator, recorded.names, source=source, packets=packets)
     semantics = semantics or "strict"
     replayed = bench(recorded, semantics=semantics, operators=names)
 
@@ -279,8 +302,11 @@ def inspect_registry(
         assert found is not None
         return found
 
-    # A record does not say in which order overloads were defined.
+    # They were defined in the order of their names here, which is not that of the record.
     snapshots = tuple(replace(replayed.dispatcher.snapshot(name_of(name)), overloads="") for name in names)
+    packet = None
+    if _is_packet(operator, names):
+        packet = _packet(view, names, recorded.overload_order(qualified(names[0])), source)
     return Inspection(
         snapshots,
         view,
@@ -290,7 +316,23 @@ def inspect_registry(
         imports=tuple(recorded.imports),
         privateuse1=recorded.privateuse1,
         python=layer,
+        packet=packet,
     )
+
+
+def _is_packet(asked: str, names: Sequence[str]) -> bool:
+    return len(names) > 1 and not is_glob(asked)
+
+
+def _packet(
+    view: Callable[[OperatorName], OperatorView], names: Sequence[str], order: Sequence[str], source: str
+) -> Packet:
+    """The overloads that have a def, in an order; where it lacks one of them, the order is not known."""
+    schemas = {name: schema for name in names if (schema := view(name_of(name)).schema) is not None}
+    known = {*map(overload_of, schemas)} <= {*order}
+    unknown = "" if known else f"{source} does not say in which order a call tries them"
+    found = tuple(PacketOverload(name, schemas[name]) for name in in_order(tuple(schemas), order if known else ()))
+    return Packet(qualified(names[0]), found, unknown)
 
 
 def _python_alone(operator: str, layer: PythonLayer, source: str, semantics: str, imports: Sequence[str]) -> Inspection:
@@ -317,6 +359,7 @@ def inspect_scenario(
     allow_import: bool = False,
     reasons: bool = False,
     python: bool = False,
+    packets: bool = False,
     most: int | None = None,
 ) -> Inspection:
     """Run steps of a scenario and inspect operators then.
@@ -331,6 +374,7 @@ def inspect_scenario(
         allow_import: import the functions that the scenario names.
         reasons: see Note [Reasons for a live table].
         python: with what Python has registered besides in the PyTorch that a record stands on.
+        packets: see `inspect_operators`.
         most: how many operators to inspect, the first ones; all of them when left out.
 
     Raises:
@@ -345,30 +389,42 @@ def inspect_scenario(
     asked = operator
     if operator is not None and "::" not in operator and scenario.namespace:
         asked = f"{scenario.namespace}::{operator}"
+    every = own if beneath is None else tuple(sorted({*own, *beneath.names}))
+    if asked is not None and operator is not None and beneath is not None and not find_names(every, asked):
+        asked = operator  # `mul.Tensor` may well be one of aten
+    found_names = own if asked is None else find_operators(asked, every, source=path, packets=packets)
+    names = tuple(map(name_of, found_names))[:most]
+    is_packet = asked is not None and packets and _is_packet(asked, found_names)
     if beneath is not None:
-        every = tuple(sorted({*own, *beneath.names}))
-        if asked is None or operator is None:
-            found_names = list(own)
-        else:  # `mul.Tensor` may well be one of aten
-            found_names = list(find_operators(asked if find_names(every, asked) else operator, every, source=path))
-        names = tuple(map(name_of, found_names))[:most]
         if engine == "lab":
             asked_semantics = semantics or scenario.semantics or "strict"
             shown = _with_rules(_over_registry(scenario, beneath, names, sequence, path, asked_semantics), scenario)
+            shown = _with_packet(shown, found_names, beneath) if is_packet else shown
             return shown._replace(python=python_layer_of(beneath)) if python else shown
         foreign = next((name for name in found_names if name in beneath.names), None)
         if foreign is not None:
             raise ForeignOperatorOnTorchError(foreign, path, scenario.packages)
-    else:
-        names = tuple(map(name_of, own if asked is None else find_operators(asked, own, source=path)))[:most]
     with engine_for(engine, asked=semantics, in_file=scenario.semantics, imports=imports) as made:
         found = _after(scenario, made, names, sequence, path)
+    found = _with_packet(found, found_names) if is_packet else found
     if engine == "lab":
         return _with_rules(found, scenario)
     if reasons:
         with engine_for("lab", asked=model_for(made.semantics), in_file=None) as model:
             found = _with_reasons(found, _after(scenario, model, names, sequence, path).view)
     return found
+
+
+def _with_packet(found: Inspection, names: Sequence[str], beneath: Recorded | None = None) -> Inspection:
+    """The same with the overloads as a call tries them: those of the registry beneath, then those of the scenario."""
+    name = qualified(names[0])
+    first: tuple[str, ...] = ()
+    if beneath is not None:
+        there = overloads_in(beneath.names, name)
+        first = tuple(map(overload_of, there)) if len(there) == 1 else beneath.overload_order(name)
+    own = (overload_of(each) for each in found.defined if qualified(each) == name)
+    order = tuple(dict.fromkeys((*first, *own)))
+    return found._replace(packet=_packet(found.view, names, order, found.source))
 
 
 def _over_registry(
@@ -455,6 +511,7 @@ def inspect_installed(
     imports: tuple[str, ...] = (),
     reasons: bool = False,
     python: bool = False,
+    packets: bool = False,
     report: Callable[[str], None] | None = None,
 ) -> Inspection:
     """Inspect operators of the installed PyTorch.
@@ -465,6 +522,7 @@ def inspect_installed(
         imports: modules that it imports first.
         reasons: see Note [Reasons for a live table].
         python: with what Python has registered besides in that process, in what it has imported.
+        packets: see `inspect_operators`.
         report: see `recorded_from`.
 
     Raises:
@@ -485,12 +543,11 @@ def inspect_installed(
             layer = engine.ask(f"{_PYTHON_READER}:read_operators", (operator,))
             if layer.of(operator):
                 return _python_alone(operator, layer, source, engine.semantics, imports)
-        try:
-            chosen = find_operators(operator, tuple(known), source=source)
-        except AmbiguousOperatorError as error:
-            name = known[error.found[0]].qualified
-            order = engine.ask(f"{_PACKETS}:overload_order", name)
-            raise AmbiguousOperatorError(error.asked, error.found, order) from None
+        chosen = find_operators(operator, tuple(known), source=source, packets=packets)
+        packet = None
+        if _is_packet(operator, chosen):
+            name = qualified(chosen[0])
+            packet = _live_packet(name, engine.ask(f"{_PACKETS}:packet_schemas", name), known)
         layer = engine.ask(f"{_PYTHON_READER}:read_operators", tuple(chosen)) if python else None
         seen = engine.ask(f"{_QUERIES}:look_at", tuple(known[name] for name in chosen))
         recorded = engine.ask(f"{_REGISTRY_READER}:record_operators", chosen) if reasons else None
@@ -511,12 +568,20 @@ def inspect_installed(
         imports=tuple(imports),
         privateuse1=renamed,
         python=layer,
+        packet=packet,
     )
     if recorded is None:
         return found
     replayed = bench(recorded, semantics=model_for(semantics))
     model = {name: replayed.dispatcher.explain(name) for name in views}
     return _with_reasons(found, model.__getitem__)
+
+
+def _live_packet(name: str, schemas: Sequence[tuple[str, str]], known: Collection[str]) -> Packet:
+    """What PyTorch tries: overloads with their schemas, of which the dispatcher does not know those of TorchScript."""
+    overloads = [(f"{name}.{overload}" if overload else name, schema) for overload, schema in schemas]
+    unknown = "" if overloads else "PyTorch cannot make its list"
+    return Packet(name, tuple(PacketOverload(one, text, one not in known) for one, text in overloads), unknown)
 
 
 def _sequence(after: str | None, scenario: Scenario) -> StepSequence:
@@ -537,9 +602,11 @@ def _after(
     ground: Sequence[Registration] = (),
 ) -> Inspection:
     """Run a sequence on an engine, in a sandbox where `ground` is in force, and look at operators then."""
-    from dispatchlab.model.registration import describe
+    from dispatchlab.model.registration import defined_by, describe
     from dispatchlab.prover.run_sequence import SandboxSession, run
 
+    active: set[int] = set()
+    defined: dict[str, None] = {}
     refused: list[tuple[Step, str, Refusal]] = []
     with engine.sandbox() as sandbox, warnings.catch_warnings(record=True) as caught:
         held = run_registrations(ground, sandbox.register)
@@ -548,6 +615,13 @@ def _after(
         for step, refusal in run(session, sequence):
             if refusal is not None:
                 refused.append((step, describe(scenario.registrations[max(step, ~step)]), refusal))
+            elif step >= 0:
+                active.add(step)
+                defined |= dict.fromkeys(map(str, defined_by((scenario.registrations[step],))))
+            else:
+                active.discard(~step)
+                still = {*map(str, defined_by([scenario.registrations[index] for index in active]))}
+                defined = {name: None for name in defined if name in still}
         snapshots = tuple(map(sandbox.snapshot, names))
         views = {snapshot.operator: view_in(sandbox, snapshot) for snapshot in snapshots}
         del held
@@ -560,6 +634,7 @@ def _after(
         tuple(refused),
         tuple(str(warning.message) for warning in caught),
         bare=not engine.semantics.startswith("torch"),
+        defined=tuple(defined),
     )
 
 

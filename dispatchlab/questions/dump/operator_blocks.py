@@ -69,7 +69,7 @@ def operator_screen(
         yield Line(f"invariant broken: {violation}", "bad")
 
 
-def schema_title(schema: str) -> Inline:
+def schema_title(schema: str) -> tuple[Inline, ...]:
     """A schema, its name bold."""
     name, bracket, rest = schema.partition("(")
     return (strong(name), f"{bracket}{rest}")

@@ -11,6 +11,7 @@
 - `kernel_rules`: what the kernels at a key do, by where they are registered: the table that all others read.
 - `mode_facts`: what is known of each mode: its title, its registries, its imports, its keys.
 - `modes`: explain a call under a mode of Python: what is asked for an implementation, and in which order.
+- `packet_calls`: read the arguments of a call of a name, and find the overload that it goes to.
 - `registered`: what is registered for an operator in the registries of Python and in its dispatch table.
 - `result`: what is explained: hops, the kernels that they choose, and the implementations under a mode.
 - `transforms`: explain a call inside of functorch's transforms or autocast: each hop, and what runs.

@@ -41,6 +41,8 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
 
 _LAZY = {"conj": DispatchKey.Conjugate, "neg": DispatchKey.Negative, "zero": DispatchKey.ZeroTensor}
 _WORDS = ("requires_grad", "quantized", "python", "inference", "none", *_LAZY)
+_NAMES_OF_PACKAGES = ("mlu", "musa", "npu", "openreg")
+"""What packages call the PrivateUse1 backend."""
 _GENERATOR = SimpleType("Generator")
 
 
@@ -99,12 +101,7 @@ def describe_arguments(schema: FunctionSchema, specs: Sequence[ArgumentSpec], *,
     Raises:
         ArgumentSpecError: a spec cannot be read, or no argument is left for it.
     """
-    dispatched = schema.dispatch_arguments()
-    deciding = [
-        argument
-        for number, argument in enumerate(schema.arguments)
-        if dispatched >> number & 1 or _required_type(argument.type) == _GENERATOR
-    ]
+    deciding = deciding_arguments(schema)
     given, values = _assign_specs(schema, [argument.name for argument in deciding], specs)
     arguments = []
     for argument in deciding:
@@ -119,6 +116,16 @@ def describe_arguments(schema: FunctionSchema, specs: Sequence[ArgumentSpec], *,
         arguments.append(ArgumentKeys(argument.name, str(argument.type), given_as, keys, note))
     grad = any("requires_grad" in text.replace(",", " ").replace(":", " ").split() for text in given.values())
     return Described(tuple(arguments), _options(given, privateuse1), grad)
+
+
+def deciding_arguments(schema: FunctionSchema) -> list[Argument]:
+    """The arguments that decide the dispatch, or that of calls which are not boxed."""
+    dispatched = schema.dispatch_arguments()
+    return [
+        argument
+        for number, argument in enumerate(schema.arguments)
+        if dispatched >> number & 1 or _required_type(argument.type) == _GENERATOR
+    ]
 
 
 def _assign_specs(
@@ -147,10 +154,15 @@ def _assign_specs(
             )
         if name in given:
             raise ArgumentSpecError(f"{name} was described twice: {given[name]!r} and {described!r}")
-        given[name] = " ".join(described.split())
+        given[name] = " ".join("requires_grad" if word == "grad" else word for word in _parts(described))
         if spec is not None and not isinstance(spec, str):
             values[name] = spec
     return given, values
+
+
+def _parts(described: str) -> list[str]:
+    """The words of a description, which may be joined by `+`."""
+    return described.replace("+", " ").split()
 
 
 def _required_type(type_: Type) -> Type:
@@ -318,17 +330,19 @@ def _backend_key(backend: str, layout: Layout, dtype: DType | None, given: str) 
 def _device(word: str, privateuse1: str = "") -> DeviceType:
     name, colon, index = word.partition(":")
     renamed = bool(privateuse1) and name == privateuse1
-    if (renamed or name in tuple(DeviceType)) and colon and not is_device_index(index):
+    if (renamed or name in (*DeviceType, "privateuse1")) and colon and not is_device_index(index):
         raise ArgumentSpecError(
             f"{word!r} is not a device: expected a number from 0 to 127 after the colon, as in {name}:0"
         )
-    if renamed:
+    if renamed or name == "privateuse1":
         return DeviceType.PRIVATEUSE1
     if name not in tuple(DeviceType):
         known = [*map(str, DeviceType), *LAYOUTS, *_WORDS]
         known += [privateuse1] if privateuse1 else []
         near = did_you_mean(word, known) or did_you_mean(word, DispatchKey.__members__)
         more = near or "; say where the tensor is and what it is like, such as 'cuda requires_grad' or 'cpu sparse'"
+        if name in _NAMES_OF_PACKAGES:
+            more = "; a device that a package names is known with --package PACKAGE, and is privateuse1 without"
         raise ArgumentSpecError(f"{word!r} does not describe a tensor{more}")
     return DeviceType(name)
 

@@ -8,6 +8,7 @@ from dispatchlab.escape import printable
 from dispatchlab.model.key_set import DispatchKeySet, functionality_bit
 from dispatchlab.model.keys import AUTOCAST_KEYS, FUNCTIONALITY_KEYS
 from dispatchlab.model.operator_view import OUTRANKED
+from dispatchlab.model.packet import PacketCall
 from dispatchlab.model.profile import CALLS, model_for, other_keys_of_calls
 from dispatchlab.questions.explain.explain_operator import ExplainedOperator
 from dispatchlab.questions.explain.mode_facts import MODES
@@ -22,22 +23,8 @@ from dispatchlab.questions.explain.result import (
     ThreadKeys,
     by_priority,
 )
+from dispatchlab.views import blocks as b
 from dispatchlab.views.as_json import as_json, fields_of
-from dispatchlab.views.blocks import (
-    REASON_MOODS,
-    Block,
-    Frame,
-    Inline,
-    Line,
-    Mood,
-    Section,
-    Span,
-    bad,
-    quiet,
-    source,
-    strong,
-    warn,
-)
 from dispatchlab.views.text import text_of
 from dispatchlab.views.view import View
 
@@ -124,28 +111,39 @@ def _implementation_text(runs: Implementation) -> str:
 # -- plain text
 
 
-def _lines(explained: ExplainedOperator) -> Iterator[Block]:
-    return call_blocks(explained.explanation, no_answer=explained.no_answer, under=explained.under)
+def _lines(explained: ExplainedOperator) -> Iterator[b.Block]:
+    if explained.packet_call is not None:
+        yield from (*_tried(explained.packet_call), b.Line())
+    yield from call_blocks(explained.explanation, no_answer=explained.no_answer, under=explained.under)
 
 
-def call_blocks(call: CallExplanation, *, no_answer: str = "", under: ModeExplanation | None = None) -> Iterator[Block]:
+def _tried(call: PacketCall) -> Iterator[b.Block]:
+    """The overloads that the call of a name tried, and why each did not take it."""
+    yield b.Line(f"{call.packet}{printable(call.call)} tried")
+    yield from _indented(f"{each.name}: {'takes it' if each.takes else each.reason}" for each in call.tried)
+
+
+def call_blocks(
+    call: CallExplanation, *, no_answer: str = "", under: ModeExplanation | None = None
+) -> Iterator[b.Block]:
     """Every fact of an explanation, a line each."""
     if no_answer:
-        yield from (Line(no_answer), Line())
-    yield Line(call.schema)
+        yield from (b.Line(no_answer), b.Line())
+    yield b.Line(call.schema)
+    yield b.Line(("runs: ", *_path(call)))
     arguments = [argument_text(argument) for argument in call.arguments] or ["none that decides the dispatch"]
-    yield Section("arguments", _indented(arguments))
-    yield Line("the thread")
+    yield b.Section("arguments", _indented(arguments))
+    yield b.Line("the thread")
     yield from _indented(f"{title}: {text}" for title, _, text in _thread_sets(call.thread))
     for number, hop in enumerate(call.hops, 1):
-        yield Section(f"{number}. {hop.kind} -> {hop.key}", _indented(_hop_texts(hop)))
-    yield from (Line(), Line(call.end))
+        yield b.Section(f"{number}. {hop.kind} -> {hop.key}", _indented(_hop_texts(hop)))
+    yield from (b.Line(), b.Line(call.end))
     if under is not None:
-        yield Section(_mode_title(under), tuple(_mode_lines(under)))
+        yield b.Section(_mode_title(under), tuple(_mode_lines(under)))
 
 
-def _indented(texts: Iterable[str]) -> tuple[Block, ...]:
-    return tuple(Line(text, indent=2) for text in texts)
+def _indented(texts: Iterable[str]) -> tuple[b.Block, ...]:
+    return tuple(b.Line(text, indent=2) for text in texts)
 
 
 def _hop_texts(hop: Hop) -> Iterator[str]:
@@ -170,22 +168,22 @@ def _hop_texts(hop: Hop) -> Iterator[str]:
         yield f"{verb}: {lost.debug} [{lost.reason}], at {lost.source}: {why}"
 
 
-def _mode_lines(under: ModeExplanation) -> Iterator[Line]:
+def _mode_lines(under: ModeExplanation) -> Iterator[b.Line]:
     for title, when, runs in _mode_parts(under):
         first = {"runs": title, "then": f"{title}, {when}"}.get(title, when)
-        yield Line(f"{first}: {_implementation_text(runs)}", indent=2)
-        yield Line(f"{runs.where}: {runs.why}", indent=4)
+        yield b.Line(f"{first}: {_implementation_text(runs)}", indent=2)
+        yield b.Line(f"{runs.where}: {runs.why}", indent=4)
     if under.unsure:
-        yield Line(under.unsure, "warn", indent=2)
+        yield b.Line(under.unsure, "warn", indent=2)
     yield from _after_the_parts(under)
 
 
-def _after_the_parts(under: ModeExplanation) -> Iterator[Line]:
+def _after_the_parts(under: ModeExplanation) -> Iterator[b.Line]:
     """Each hop of a transform in a line, and what holds for every call in the mode."""
     for number, step in enumerate(under.steps, 1):
-        yield Line((strong(f"{number}. {step.key}:"), f" {step.why}"), indent=2, hang=3)
+        yield b.Line((b.strong(f"{number}. {step.key}:"), f" {step.why}"), indent=2, hang=3)
     for note in under.notes:
-        yield Line(note, "quiet", indent=2)
+        yield b.Line(note, "quiet", indent=2)
 
 
 # -- a terminal: the keys whose kernels run first, then why
@@ -193,100 +191,102 @@ def _after_the_parts(under: ModeExplanation) -> Iterator[Line]:
 _WIDTH = 11
 
 
-def _screen(explained: ExplainedOperator) -> Iterator[Block]:
+def _screen(explained: ExplainedOperator) -> Iterator[b.Block]:
     call, under = explained.explanation, explained.under
     refused = any(hop.refusal is not None for hop in call.hops)
-    mood: Mood = "warn" if explained.no_answer or not call.known else "bad" if refused else "good"
+    mood: b.Mood = "warn" if explained.no_answer or not call.known else "bad" if refused else "good"
     name, bracket, rest = call.schema.partition("(")
     lead = [
-        *([Line(explained.no_answer, "warn")] if explained.no_answer else []),
-        Line((strong(name), bracket + rest), hang=0),
-        Line(tuple(_path(call)), indent=2, hang=0),
-        Line(call.end, "emphasis" if call.known else "warn", indent=2),
+        *([b.Line(explained.no_answer, "warn")] if explained.no_answer else []),
+        b.Line((b.strong(name), bracket + rest), hang=0),
+        b.Line(tuple(_path(call)), indent=2, hang=0),
+        b.Line(call.end, "emphasis" if call.known else "warn", indent=2),
     ]
     if under is not None:
-        lead.append(Line((strong("runs: "), Span(_implementation_text(under.runs), mood)), indent=2))
-    yield Frame(tuple(lead), mood)
+        lead.append(b.Line((b.strong("runs: "), b.Span(_implementation_text(under.runs), mood)), indent=2))
+    yield b.Frame(tuple(lead), mood)
+    if explained.packet_call is not None:
+        yield from (b.Line(), *_tried(explained.packet_call))
     if under is not None:
-        yield Section(_mode_title(under), tuple(_mode_fields(under)))
-    yield Section("key sets", tuple(_key_sets(call)))
+        yield b.Section(_mode_title(under), tuple(_mode_fields(under)))
+    yield b.Section("key sets", tuple(_key_sets(call)))
     for number, hop in enumerate(call.hops, 1):
-        yield Section(f"{number}. {hop.kind} -> {hop.key}", tuple(_hop_fields(hop)), mood=_mood(hop))
+        yield b.Section(f"{number}. {hop.kind} -> {hop.key}", tuple(_hop_fields(hop)), mood=_mood(hop))
 
 
-def _path(call: CallExplanation) -> Iterator[Inline]:
+def _path(call: CallExplanation) -> Iterator[b.Inline]:
     """The keys whose kernels run, in their order."""
     for number, hop in enumerate(call.hops):
-        yield quiet(" -> " if number else "")
-        yield Span(str(hop.key), _mood(hop), "name")
+        yield b.quiet(" -> " if number else "")
+        yield b.Span(str(hop.key), _mood(hop), "name")
         if hop.refusal is not None:
-            yield bad(" (no kernel runs)")
+            yield b.bad(" (no kernel runs)")
 
 
-def _mood(hop: Hop) -> Mood:
+def _mood(hop: Hop) -> b.Mood:
     if hop.refusal is not None:
         return "bad"
-    return "kernel" if hop.kernel is None else REASON_MOODS.get(hop.kernel.reason, "kernel")
+    return "kernel" if hop.kernel is None else b.REASON_MOODS.get(hop.kernel.reason, "kernel")
 
 
-def _field(title: Inline, content: Inline, mood: Mood = "") -> Line:
-    return Line(content, mood, indent=2, label=quiet(title) if isinstance(title, str) else title, width=_WIDTH)
+def _field(title: b.Inline, content: b.Inline, mood: b.Mood = "") -> b.Line:
+    return b.Line(content, mood, indent=2, label=b.quiet(title) if isinstance(title, str) else title, width=_WIDTH)
 
 
-def _mode_fields(under: ModeExplanation) -> Iterator[Line]:
+def _mode_fields(under: ModeExplanation) -> Iterator[b.Line]:
     for title, when, runs in _mode_parts(under):
         yield _field(title, _implementation_text(runs))
         yield _field("", f"({f'{when}; ' if when else ''}{runs.where}: {runs.why})", "quiet")
     if under.unsure:
-        yield Line(under.unsure, "warn", indent=2)
+        yield b.Line(under.unsure, "warn", indent=2)
     yield from _after_the_parts(under)
 
 
-def _key_sets(call: CallExplanation) -> Iterator[Line]:
+def _key_sets(call: CallExplanation) -> Iterator[b.Line]:
     for argument in call.arguments:
         note = f" ({argument.note})" if argument.note else ""
         about = f" ({argument.type}), {argument.given}: {set_text(argument.keys)}"
-        yield Line((strong(argument.name), about, quiet(note)), indent=2)
+        yield b.Line((b.strong(argument.name), about, b.quiet(note)), indent=2)
     if not call.arguments:
-        yield Line("no argument decides the dispatch", "quiet", indent=2)
+        yield b.Line("no argument decides the dispatch", "quiet", indent=2)
     for title, keys, text in _thread_sets(call.thread):
         if keys:
-            yield Line((quiet(f"{title} of the thread: "), text), indent=2)
+            yield b.Line((b.quiet(f"{title} of the thread: "), text), indent=2)
 
 
-def _hop_fields(hop: Hop) -> Iterator[Line]:
+def _hop_fields(hop: Hop) -> Iterator[b.Line]:
     kernel = hop.kernel
     if hop.refusal is not None:
-        yield _field("refused", bad(f"nothing can run: {hop.refusal}"))
+        yield _field("refused", b.bad(f"nothing can run: {hop.refusal}"))
     if kernel is not None:
         yield _field("kernel", _kernel(hop, kernel))
         if kernel.stale is not None:
-            yield _field(bad("stale"), (bad("the slot is stale: it should hold "), source(kernel.stale, "bad")))
+            yield _field(b.bad("stale"), (b.bad("the slot is stale: it should hold "), b.source(kernel.stale, "bad")))
     yield _field("key set", set_text(hop.start))
     yield _field("", f"({hop.why})", "quiet")
     for number, left in enumerate(hop.left_out):
-        whose = (": ", source(left.debug, "quiet"), quiet(f" [{left.reason}]")) if left.debug else ()
+        whose = (": ", b.source(left.debug, "quiet"), b.quiet(f" [{left.reason}]")) if left.debug else ()
         yield _field("" if number else "left out", (f"{left.key}, {left.why}", *whose))
     if hop.left_out:
-        yield _field("remaining", strong(set_text(hop.keys)))
+        yield _field("remaining", b.strong(set_text(hop.keys)))
     if kernel is None:
         return
     title = "beat" if kernel.stale is None else "should beat"
     for number, lost in enumerate(kernel.beaten):
         why = "" if lost.why == OUTRANKED else f" since {lost.why}"
         place = "" if lost.source == str(hop.key) else f" at {lost.source}"
-        yield Line(
-            (source(lost.debug, "quiet"), quiet(f" [{lost.reason}]{place}{why}")),
+        yield b.Line(
+            (b.source(lost.debug, "quiet"), b.quiet(f" [{lost.reason}]{place}{why}")),
             indent=2,
-            label=quiet("" if number else title),
+            label=b.quiet("" if number else title),
             width=_WIDTH + (title != "beat"),
         )
 
 
-def _kernel(hop: Hop, kernel: Chosen) -> Inline:
+def _kernel(hop: Hop, kernel: Chosen) -> b.Inline:
     place = f" at {kernel.source}" if kernel.source not in ("", str(hop.key)) else ""
-    reason = Span(f" [{kernel.reason}]", REASON_MOODS.get(kernel.reason, ""))
-    return (warn("fallthrough " if kernel.fallthrough else ""), source(kernel.debug), reason, place)
+    reason = b.Span(f" [{kernel.reason}]", b.REASON_MOODS.get(kernel.reason, ""))
+    return (b.warn("fallthrough " if kernel.fallthrough else ""), b.source(kernel.debug), reason, place)
 
 
 _KEYS_SHOWN = 4
@@ -316,6 +316,7 @@ def _(value: ExplainedOperator) -> dict[str, object]:
         "semantics": inspection.semantics,
         "no_answer": value.no_answer or None,
         "privateuse1": inspection.privateuse1 or None,
+        "packet_call": as_json(value.packet_call),
         **fields_of(value.explanation),
         "mode": as_json(value.under),
     }

@@ -8,18 +8,26 @@ from typing import TYPE_CHECKING
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.dump_format import Provenance
+from dispatchlab.model.packet import NoOverloadError, Packet, PacketCall, PacketOverload, SeveralTakeItError
 from dispatchlab.model.profile import version_of
+from dispatchlab.model.schema_types import OptionalType
 from dispatchlab.questions.dump.inspect_operators import Inspection, inspect_operator
-from dispatchlab.questions.explain.argument_specs import ArgumentSpec, Described, describe_arguments
+from dispatchlab.questions.explain.argument_specs import (
+    ArgumentSpec,
+    ArgumentSpecError,
+    Described,
+    describe_arguments,
+)
 from dispatchlab.questions.explain.hops import explain, schema_of, thread_keys
 from dispatchlab.questions.explain.mode_facts import MODES
 from dispatchlab.questions.explain.result import CallExplanation, ModeExplanation
 from dispatchlab.records.builds import backend_named, default_registry, has_kernels_for, no_answer
 from dispatchlab.sources.engines import EngineName
-from dispatchlab.sources.find_sources import LIVE, named_key
+from dispatchlab.sources.find_sources import LIVE, AmbiguousOperatorError, named_key
 
 if TYPE_CHECKING:
     from dispatchlab.model.python_layer import Compiler, Decompositions, Mode, PythonLayer
+    from dispatchlab.questions.explain.packet_calls import Given
 
 
 class NoPythonRecordError(DispatchLabError):
@@ -42,6 +50,7 @@ class ExplainedOperator:
             answer; else empty.
         under: what runs under the mode that was asked for; None when none was.
         engine: whose dispatcher was asked.
+        packet_call: of a call of a name, the overloads that were tried; None where one operator was asked for.
     """
 
     inspection: Inspection
@@ -49,12 +58,14 @@ class ExplainedOperator:
     no_answer: str = ""
     under: ModeExplanation | None = None
     engine: EngineName = "lab"
+    packet_call: PacketCall | None = None
 
 
 def explain_operator(
     operator: str,
     arguments: Sequence[ArgumentSpec],
     *,
+    call: bool = False,
     source: str | None = None,
     engine: EngineName = "lab",
     semantics: str | None = None,
@@ -69,8 +80,10 @@ def explain_operator(
     """Explain a call.
 
     Args:
-        operator: a name, or a name without overload when that is unique.
-        arguments: as `describe_arguments` reads them.
+        operator: a name; of one without overload that has several, none of them without a name, those that the call
+            tries, as `torch.ops` does.
+        arguments: as `describe_arguments` reads them; of a call, as `read_call` does.
+        call: the arguments are all of a call, and a name without overload tries those that it has in any case.
         source: a scenario, a registry or `live`; when left out the bundled registry that has the kernels of the call.
         engine: see `inspect_operator`.
         semantics: see `inspect_operator`.
@@ -95,15 +108,33 @@ def explain_operator(
         imports = (*imports, *(module for module in needed if module not in imports))
     python = mode is not None
     inspection = inspect_operator(
-        operator, source=source, engine=engine, semantics=semantics, imports=imports, python=python, report=report
+        operator,
+        source=source,
+        engine=engine,
+        semantics=semantics,
+        imports=imports,
+        python=python,
+        packets=True,
+        report=report,
     )
-    described = _described(inspection, arguments)
+    given = _given(inspection, arguments, call=call)
+    try:
+        inspection, packet_call = _one_of(inspection, given)
+    except (NoOverloadError, SeveralTakeItError):
+        if call or inspection.packet is None:
+            raise
+        inspection, given, packet_call = _fitting(operator, arguments, inspection), None, None
+        if report is not None:
+            fits = inspection.snapshots[0].operator
+            report(f"note: {operator} is taken as {fits}, the one overload that fits these arguments")
+    operator = str(inspection.snapshots[0].operator)
+    described = _described(inspection, arguments, given)
     if chosen:
         keys = [described.options.backend, *(key for argument in described.arguments for key in argument.keys)]
         known, reason = default_registry(keys)
         if known != source:
             inspection = inspect_operator(operator, source=known, semantics=semantics, python=python, report=report)
-            described = _described(inspection, arguments)
+            described = _described(inspection, arguments, given)
         if report is not None:
             report(f"note: {reason}")
     view = inspection.only_view
@@ -133,7 +164,7 @@ def explain_operator(
     lacks = unanswered(explanation, source=inspection.source, build=inspection.build, imports=inspection.imports)
     if lacks:
         explanation = replace(explanation, end=f"in {inspection.source}: {explanation.end}")
-    return ExplainedOperator(inspection, explanation, lacks, under, engine)
+    return ExplainedOperator(inspection, explanation, lacks, under, engine, packet_call)
 
 
 def _python_layer(inspection: Inspection, registries: tuple[str, ...]) -> PythonLayer | None:
@@ -147,8 +178,64 @@ def _python_layer(inspection: Inspection, registries: tuple[str, ...]) -> Python
     return layer
 
 
-def _described(inspection: Inspection, arguments: Sequence[ArgumentSpec]) -> Described:
-    return describe_arguments(schema_of(inspection.only_view), arguments, privateuse1=inspection.privateuse1)
+def _fitting(operator: str, arguments: Sequence[ArgumentSpec], all_of_them: Inspection) -> Inspection:
+    """The one overload whose tensors are as many as were described; raises where it is none or several."""
+    fitting = []
+    for snapshot in all_of_them.snapshots:
+        schema = schema_of(all_of_them.view(snapshot.operator))
+        try:
+            described = describe_arguments(schema, arguments, privateuse1=all_of_them.privateuse1)
+        except ArgumentSpecError:
+            continue
+        named = {str(spec).partition("=")[0] for spec in arguments if "=" in str(spec)}
+        deciding = {one.name for one in described.arguments}
+        needed = [
+            argument
+            for argument in schema.arguments
+            if argument.name in deciding and argument.default is None and not isinstance(argument.type, OptionalType)
+        ]
+        said = len(arguments) - len(named - deciding)
+        if 0 < said >= len(needed) and all(not one.kwarg_only or one.name in named for one in needed):
+            fitting.append(snapshot)
+    if len(fitting) != 1:
+        raise AmbiguousOperatorError(operator, tuple(str(each.operator) for each in all_of_them.snapshots))
+    return all_of_them._replace(snapshots=tuple(fitting), packet=None)
+
+
+def _given(inspection: Inspection, arguments: Sequence[ArgumentSpec], *, call: bool) -> Given | None:
+    """The arguments of a call of a name; None where they only describe the tensors of one operator."""
+    packet = inspection.packet
+    has_default = packet is not None and any(each.name == packet.name for each in packet.overloads)
+    if not call and (packet is None or has_default or not packet.overloads):
+        return None
+    from dispatchlab.questions.explain.packet_calls import read_call  # costs start-up, and not every question is a call
+
+    return read_call(arguments)
+
+
+def _one_of(inspection: Inspection, given: Given | None) -> tuple[Inspection, PacketCall | None]:
+    """The same with the one operator that is called, and the overloads that were tried."""
+    packet, found = inspection.packet, None
+    name = str(inspection.snapshots[0].operator) if packet is None else packet.name
+    if given is not None:
+        from dispatchlab.questions.explain.packet_calls import resolve
+
+        if packet is None:
+            view = inspection.only_view
+            packet = Packet(name, (PacketOverload(name, str(schema_of(view))),))
+        found = resolve(packet, given)
+        name = found.tried[-1].name
+    ones = tuple(each for each in inspection.snapshots if str(each.operator) == name) or inspection.snapshots[:1]
+    return inspection._replace(snapshots=ones, packet=None), found
+
+
+def _described(inspection: Inspection, arguments: Sequence[ArgumentSpec], given: Given | None) -> Described:
+    schema, privateuse1 = schema_of(inspection.only_view), inspection.privateuse1
+    if given is None:
+        return describe_arguments(schema, arguments, privateuse1=privateuse1)
+    from dispatchlab.questions.explain.packet_calls import describe_call
+
+    return describe_call(schema, given, privateuse1=privateuse1)
 
 
 def unanswered(explanation: CallExplanation, *, source: str, build: str, imports: Sequence[str]) -> str:

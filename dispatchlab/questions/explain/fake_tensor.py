@@ -55,6 +55,17 @@ def faked(operator: Registered, *, symbolic: bool) -> Iterator[Implementation]:
         if prim is not None:
             yield implementation_of(prim, ImplementedBy.PRIM_META, FAKE, "a prim has a meta function of its own")
             return
+    made = operator.first("custom_ops", "custom_op")
+    if made is not None and operator.first("custom_ops", "fake") is None:  # `custom_op` registers one that raises then
+        if _is_trivial(operator):
+            why = "custom_op got no fake implementation, and what an operator that only writes gives is known"
+            yield implementation_of("", ImplementedBy.TRIVIAL_FAKE, FAKE, why)
+        else:
+            why = (
+                "custom_op got no fake implementation, and the one that it registers raises; register_fake gives it one"
+            )
+            yield unsupported(FAKE, why)
+        return
     if library is not None:
         why = "there is no decomposition, and torch.library comes next"
         yield implementation_of(library, ImplementedBy.LIBRARY_FAKE, FAKE, why)
@@ -88,12 +99,16 @@ def _decomposed(operator: Registered, *, symbolic: bool) -> Implementation | Non
     return implementation_of(operator.composite, ImplementedBy.COMPOSITE, FAKE, why)
 
 
+def _is_trivial(operator: Registered) -> bool:
+    """Whether PyTorch makes a fake implementation, because the results are the arguments that are written."""
+    tags = operator.view.tags
+    return "out" in tags or "inplace" in tags or (bool(operator.writes) and not operator.schema.returns)
+
+
 def _last_resort(operator: Registered, *, symbolic: bool) -> Implementation:
     """What runs when there is no Meta kernel."""
     tags, namespace = operator.view.tags, operator.namespace
-    if namespace not in ("aten", "prim", "prims") and (
-        "out" in tags or "inplace" in tags or (operator.writes and not operator.schema.returns)
-    ):
+    if namespace not in ("aten", "prim", "prims") and _is_trivial(operator):
         why = "there is no Meta kernel, and what an operator that only writes to its arguments gives is known"
         return implementation_of("", ImplementedBy.TRIVIAL_FAKE, FAKE, why)
     if namespace in _MAY_RUN_REAL and not symbolic and "inplace_view" not in tags:

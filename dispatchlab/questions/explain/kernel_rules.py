@@ -28,7 +28,7 @@ from dispatchlab.questions.explain.result import Chosen, ImplementedBy
 # dtype, layout and device: the thread's sets and the keys of tensors enter into it only when there are tensors. The
 # fallbacks for Conjugate, Negative, ZeroTensor, Tracer and PythonTLSSnapshot redispatch to everything below themselves;
 # that of Functionalize calls anew. A composite kernel does not redispatch at all: it calls other operators, and a
-# Python key hands over to code that nobody has seen.
+# Python key hands over to code that is not known.
 #
 # Where a kernel comes from shows in its debug text: the file in the source tree of PyTorch, whatever the machine that
 # built it, or the module of `torch` that registered it. The layers of the lab follow the same rules. Every other
@@ -114,12 +114,12 @@ _RANDOMNESS = (
     "batch or for each element"
 )
 _RECORDED_BY_OTHERS = (
-    "whoever registered it decides what is recorded; torch.func refuses a torch.autograd.Function that C++ defines or "
-    "that has no setup_context"
+    "the code that registered it decides what is recorded; torch.func refuses a torch.autograd.Function that C++ "
+    "defines or that has no setup_context"
 )
 _TAKEN_APART = "it is composite, and registered to be taken apart: each operator that it calls has its own rule"
 _WHOLE_BATCH = "a batching rule does the whole batch at once"
-_CAST_BY_OTHERS = "whoever registered it casts what it wants"
+_CAST_BY_OTHERS = "the code that registered it casts what it wants"
 
 AUTOGRAD = (DispatchKey.AutogradFunctionality, DispatchKey.AutogradOther, DispatchKey.AutogradNestedTensor)
 FRONT, BACK = DispatchKey.FuncTorchDynamicLayerFrontMode, DispatchKey.FuncTorchDynamicLayerBackMode
@@ -264,7 +264,7 @@ KERNEL_RULES: Mapping[tuple[DispatchKey, ...], tuple[KernelRule, ...]] = {
             "",
             Does.UNKNOWN,
             ImplementedBy.FUNCTIONALIZATION,
-            "whoever registered it takes care of the functional tensors",
+            "the code that registered it takes care of the functional tensors",
         ),
     ),
 }

@@ -87,7 +87,7 @@ def _autocast_key(described: Described) -> DispatchKeySet:
 # Note [Decompositions that vmap registers]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 # The first call of torch.func.vmap registers decompositions of Python at FuncTorchBatched, in place of the slow
-# fallback. No recording has them, as nobody calls vmap before it is made, and the dispatcher of a process may or may
+# fallback. No recording has them, as vmap is not called before it is made, and the dispatcher of a process may or may
 # not. A call inside of vmap always does.
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, replace
 from difflib import unified_diff
@@ -132,6 +132,7 @@ def compare_import_orders(
     every: bool = False,
     jobs: int = 1,
     cluster: str | None = None,
+    started: Callable[[str], None] = lambda _: None,
 ) -> ImportComparison:
     """Import packages in every order that may matter, or in some when there are many, and compare.
 
@@ -143,6 +144,7 @@ def compare_import_orders(
         every: take every order, however many there are, and also between packages that share nothing.
         jobs: how many orders are tried at once.
         cluster: the address of a scheduler, whose workers try them in place of this machine.
+        started: called with how far it has come.
 
     Raises:
         ClusterError: there is no such cluster, or it is lost.
@@ -155,7 +157,7 @@ def compare_import_orders(
             raise RepeatedPackageError(package)
     orders = permutations(packages) if every else orders_of(packages, samples=samples, seed=seed)
     with nullcontext() if jobs < 2 and cluster is None else executor_for(jobs, cluster) as executor:
-        try_all = _Trial(tuple(packages), executor, again=again, is_cluster=cluster is not None)
+        try_all = _Trial(tuple(packages), executor, again=again, is_cluster=cluster is not None, started=started)
         if every or again or len(packages) <= _FEW:
             return _comparison(packages, [try_all(orders)], again=again)
         return _in_groups(try_all, packages, orders, samples=samples, seed=seed)
@@ -294,11 +296,17 @@ class _Trial:
     """Tries orders, here or elsewhere, each in a fresh process."""
 
     def __init__(
-        self, packages: tuple[str, ...], executor: TaskExecutor | None, *, again: bool, is_cluster: bool
+        self,
+        packages: tuple[str, ...],
+        executor: TaskExecutor | None,
+        *,
+        again: bool,
+        is_cluster: bool,
+        started: Callable[[str], None] = lambda _: None,
     ) -> None:
         from dispatchlab.pytorch.worker.process import limit_in_force
 
-        self._packages, self._executor, self._again = packages, executor, again
+        self._packages, self._executor, self._again, self._started = packages, executor, again, started
         self._limit_s = limit_in_force()
         self._describe = packages if is_cluster else ()
         self._installed: dict[str, str] = {}
@@ -316,10 +324,12 @@ class _Trial:
             for order in found.orders
         )
         if self._executor is None:
-            for task in tasks:
+            for number, task in enumerate(tasks, 1):
+                self._started(f"order {number} of {len(found.orders)}: {', '.join(task.order)}")
                 found.add(_run(task)[0])
             return found
-        for _, _, future in completed(self._executor, _run, tasks):
+        for number, (_, _, future) in enumerate(completed(self._executor, _run, tasks)):
+            self._started(f"{number} of {len(found.orders)} orders are done")
             run, installed = future.result()
             for package, here in installed.items():
                 before = self._installed.setdefault(package, here)

@@ -10,27 +10,8 @@ from dispatchlab.questions.lint.debug_text import sites_in
 from dispatchlab.questions.lint.rule import LEVELS, Finding, FindingGroup, Identity, Level, LintReport
 from dispatchlab.questions.lint.rules import rule_named
 from dispatchlab.sources.find_sources import LIVE
+from dispatchlab.views import blocks as b
 from dispatchlab.views.as_json import as_json, fields_of
-from dispatchlab.views.blocks import (
-    Block,
-    Cell,
-    Facts,
-    Folded,
-    Frame,
-    Line,
-    Mood,
-    Page,
-    Row,
-    Section,
-    Span,
-    Stack,
-    Table,
-    Verdict,
-    mark,
-    quiet,
-    source,
-    strong,
-)
 from dispatchlab.views.formatting import counted
 from dispatchlab.views.source_locations import short_debug
 from dispatchlab.views.view import View
@@ -40,7 +21,7 @@ SHOWN = 20
 
 _OTHERS = 3
 _FEW = 50
-_MOODS: dict[Level, Mood] = {Level.ERROR: "bad", Level.WARNING: "warn", Level.INFORMATION: ""}
+_MOODS: dict[Level, b.Mood] = {Level.ERROR: "bad", Level.WARNING: "warn", Level.INFORMATION: ""}
 _TITLES = {Level.ERROR: "errors", Level.WARNING: "warnings", Level.INFORMATION: "information"}
 
 _Reports = Mapping[str, Sequence[LintReport]]
@@ -93,32 +74,32 @@ def _rule_fields(code: str) -> dict[str, str]:
 # -- lines and a terminal: by cause, and how many there are of each rule and what was left out
 
 
-def _lines(found: _Reports, *, complete: bool) -> Iterator[Block]:
+def _lines(found: _Reports, *, complete: bool) -> Iterator[b.Block]:
     for number, report in enumerate(found["sources"]):
         if number:
-            yield Line()
+            yield b.Line()
         groups = _groups(report, complete=complete)
         for group in groups:
-            yield Line(f"{group.level}: {group.first}")
+            yield b.Line(f"{group.level}: {group.first}")
             yield from _details(group, complete=complete)
         if groups:
-            yield Line()
+            yield b.Line()
         yield from _summary(report, complete=complete)
 
 
-def _screen(found: _Reports, *, complete: bool) -> Iterator[Block]:
+def _screen(found: _Reports, *, complete: bool) -> Iterator[b.Block]:
     for number, report in enumerate(found["sources"]):
         if number:
-            yield Line()
+            yield b.Line()
         first, *rest = _summary(report, complete=complete)
-        yield Frame((Line(first.content, "strong"), *rest), "bad" if report.exit_code else "good")
+        yield b.Frame((b.Line(first.content, "strong"), *rest), "bad" if report.exit_code else "good")
         for group in _groups(report, complete=complete):
             finding = group.first
             key = "" if finding.key is None else f" {finding.key}"
-            level = Span(f"{group.level} {group.code} {rule_named(group.code).name}", _MOODS[group.level] or "strong")
-            yield Line()
-            yield Line((level, strong(f" {finding.operator}{key}")), hang=4)
-            yield Line(finding.message, indent=2)
+            level = b.Span(f"{group.level} {group.code} {rule_named(group.code).name}", _MOODS[group.level] or "strong")
+            yield b.Line()
+            yield b.Line((level, b.strong(f" {finding.operator}{key}")), hang=4)
+            yield b.Line(finding.message, indent=2)
             yield from _details(group, complete=complete)
 
 
@@ -126,7 +107,7 @@ def _groups(report: LintReport, *, complete: bool) -> tuple[FindingGroup, ...]:
     return report.groups if complete else report.groups[:SHOWN]
 
 
-def _details(group: FindingGroup, *, complete: bool) -> Iterator[Line]:
+def _details(group: FindingGroup, *, complete: bool) -> Iterator[b.Line]:
     """The operators with the same cause, and what fixes it."""
     others = group.findings[1:]
     if others:
@@ -134,9 +115,9 @@ def _details(group: FindingGroup, *, complete: bool) -> Iterator[Line]:
         more = f", and {len(others) - len(shown):,} more" if len(others) > len(shown) else ""
         shared = Counter(site for finding in group.findings for site in set(_sites(finding)))
         names = ", ".join(f"{finding.operator}{_site(finding, shared)}" for finding in shown)
-        yield Line(f"{names}{more}", indent=2, label=quiet("the same: "))
+        yield b.Line(f"{names}{more}", indent=2, label=b.quiet("the same: "))
     if group.first.mend:
-        yield Line(group.first.mend, indent=2, label=quiet("to fix it: "))
+        yield b.Line(group.first.mend, indent=2, label=b.quiet("to fix it: "))
 
 
 def _site(finding: Finding, shared: Mapping[tuple[str, int], int]) -> str:
@@ -151,16 +132,21 @@ def _sites(finding: Finding) -> tuple[tuple[str, int], ...]:
     return next((sites for debug in finding.owners if (sites := tuple(sites_in(debug)))), ())
 
 
-def _summary(report: LintReport, *, complete: bool) -> Iterator[Line]:
-    """How many findings there are and of which rules; what was left out and why."""
+def summary(report: LintReport) -> str:
+    """How many findings there are, in one line."""
     levels = [(level, sum(finding.level is level for finding in report.findings)) for level in LEVELS]
     by_level = ", ".join(
         counted(count, level, level if level is Level.INFORMATION else "") for level, count in levels if count
     )
     what = f"{counted(len(report.findings), 'finding')} in {counted(report.operators, 'operator')}"
-    yield Line(f"{report.source}: {what}{f' ({by_level})' if by_level else ''}")
+    return f"{report.source}: {what}{f' ({by_level})' if by_level else ''}"
+
+
+def _summary(report: LintReport, *, complete: bool) -> Iterator[b.Line]:
+    """How many findings there are and of which rules; what was left out and why."""
+    yield b.Line(summary(report))
     for text in _summary_rows(report, complete=complete):
-        yield Line(text, indent=2)
+        yield b.Line(text, indent=2)
 
 
 def _summary_rows(report: LintReport, *, complete: bool) -> Iterator[str]:
@@ -190,64 +176,68 @@ def _summary_rows(report: LintReport, *, complete: bool) -> Iterator[str]:
 # -- a page: findings by cause, every finding by itself, and what their rules are about
 
 
-def _page(found: _Reports) -> Page:
+def _page(found: _Reports) -> b.Page:
     reports = found["sources"]
     findings = [finding for report in reports for finding in report.findings]
     is_bad = any(report.exit_code for report in reports)
     text = "likely mistakes" if is_bad else "nothing but information" if findings else "nothing found"
     counts = ((_TITLES[level], sum(finding.level is level for finding in findings)) for level in LEVELS)
-    facts = Facts((*counts, ("operators", sum(report.operators for report in reports))))
+    facts = b.Facts((*counts, ("operators", sum(report.operators for report in reports))))
     alone = len(reports) == 1
     sections = [section for at, report in enumerate(reports) for section in _sections(report, at, alone=alone)]
-    lead = (Verdict(text, "bad" if is_bad else "good"), facts)
-    return Page("lint", ", ".join(report.source for report in reports), lead, (*sections, *_rules(findings)))
+    lead = (b.Verdict(text, "bad" if is_bad else "good"), facts)
+    return b.Page("lint", ", ".join(report.source for report in reports), lead, (*sections, *_rules(findings)))
 
 
-def _sections(report: LintReport, at: int, *, alone: bool) -> Iterator[Section]:
+def _sections(report: LintReport, at: int, *, alone: bool) -> Iterator[b.Section]:
     of = "" if alone else f" in {report.source}"
     heads: tuple[str, ...] = ("such as", "operators", "level", "rule", "what was found, and how to fix it")
     errors = frozenset(number for number, group in enumerate(report.groups) if group.level is Level.ERROR)
-    causes = Table(f"Causes{of}, the most harmful first", heads, tuple(map(_group, report.groups)), errors)
-    yield Section(f"Causes{of}", (causes,), f"s{at}-causes")
+    causes = b.Table(f"Causes{of}, the most harmful first", heads, tuple(map(_group, report.groups)), errors)
+    yield b.Section(f"Causes{of}", (causes,), f"s{at}-causes")
     heads = ("operator", "key", "rule", "level", "what was found", "registered at")
-    findings = Table(f"Findings{of}", heads, tuple(map(_finding, report.findings)))
+    findings = b.Table(f"Findings{of}", heads, tuple(map(_finding, report.findings)))
     number = len(report.findings)
-    folded = Folded(counted(number, "finding"), (findings,), is_open=number <= _FEW)
-    yield Section(f"Findings{of}", (folded,), f"s{at}-findings")
-    yield Section(f"Summary{of}", (Frame(tuple(_summary(report, complete=True))),), f"s{at}-summary")
+    folded = b.Folded(counted(number, "finding"), (findings,), is_open=number <= _FEW)
+    yield b.Section(f"Findings{of}", (folded,), f"s{at}-findings")
+    yield b.Section(f"Summary{of}", (b.Frame(tuple(_summary(report, complete=True))),), f"s{at}-summary")
 
 
-def _group(group: FindingGroup) -> Row:
+def _group(group: FindingGroup) -> b.Row:
     first = group.first
-    found = (short_debug(first.message), *([quiet(f"To fix it: {first.mend}")] if first.mend else ()))
+    found = (short_debug(first.message), *([b.quiet(f"To fix it: {first.mend}")] if first.mend else ()))
     return (
-        Cell(first.operator, "name"),
+        b.Cell(first.operator, "name"),
         len(group.findings),
-        Cell(mark(str(group.level), _MOODS[group.level]), "name", LEVELS.index(group.level)),
-        Cell(f"{group.code} {rule_named(group.code).name}", "name"),
-        Cell(Stack(found), "prose"),
+        b.Cell(b.mark(str(group.level), _MOODS[group.level]), "name", LEVELS.index(group.level)),
+        b.Cell(f"{group.code} {rule_named(group.code).name}", "name"),
+        b.Cell(b.Stack(found), "prose"),
     )
 
 
-def _finding(finding: Finding) -> Row:
+def _finding(finding: Finding) -> b.Row:
     return (
-        Cell(finding.operator, "name"),
-        Cell("" if finding.key is None else str(finding.key), "name"),
-        Cell(finding.code, "name"),
-        Cell(str(finding.level), "name", LEVELS.index(finding.level)),
+        b.Cell(finding.operator, "name"),
+        b.Cell("" if finding.key is None else str(finding.key), "name"),
+        b.Cell(finding.code, "name"),
+        b.Cell(str(finding.level), "name", LEVELS.index(finding.level)),
         short_debug(finding.message),
-        Cell(Stack(tuple(map(source, finding.owners))), "code"),
+        b.Cell(b.Stack(tuple(map(b.source, finding.owners))), "code"),
     )
 
 
-def _rules(findings: Sequence[Finding]) -> Iterator[Section]:
+def _rules(findings: Sequence[Finding]) -> Iterator[b.Section]:
     rules = [(code, rule_named(code)) for code in sorted({finding.code for finding in findings})]
     if rules:
         folded = (
-            Folded(
+            b.Folded(
                 f"{code} {rule.name}",
-                (Line(rule.what), Line((strong("Why: "), rule.why)), Line((strong("To fix it: "), rule.mend))),
+                (
+                    b.Line(rule.what),
+                    b.Line((b.strong("Why: "), rule.why)),
+                    b.Line((b.strong("To fix it: "), rule.mend)),
+                ),
             )
             for code, rule in rules
         )
-        yield Section("Rules", tuple(folded), "rules")
+        yield b.Section("Rules", tuple(folded), "rules")

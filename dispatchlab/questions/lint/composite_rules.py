@@ -8,7 +8,7 @@ from dispatchlab.model.keys import BACKENDS, DispatchKey
 from dispatchlab.model.slot_set import BACKENDS_OF_AUTOGRAD, FORGOTTEN_BACKENDS, keys_of
 from dispatchlab.questions.lint.debug_text import Packages, kernel_at, owner
 from dispatchlab.questions.lint.kernel_rules import BACKEND_KEYS, COMPOSITE, maps_tensors
-from dispatchlab.questions.lint.rule import Found, Level, Rule, Subject, example
+from dispatchlab.questions.lint.rule import Found, Level, Subject, rule
 from dispatchlab.records.backend_coverage import Way
 from dispatchlab.records.model import RecordedOperator
 
@@ -48,25 +48,7 @@ def _local(operator: RecordedOperator) -> str:
     return str(operator.name).partition("::")[2]
 
 
-AMBIGUOUS = Rule(
-    code="DL003",
-    name="ambiguous-autogradother",
-    level=Level.WARNING,
-    what="AutogradOther is ambiguous between the composite kernel and that of a backend.",
-    why=(
-        "Backends without an autograd key of their own (FPGA, Vulkan, Metal, MkldnnCPU, and the Quantized, Sparse and "
-        "SparseCsr ones by their tensors' keys) share AutogradOther. With a composite kernel besides, both could be "
-        "meant there, and PyTorch raises, but only when somebody calls the operator with such a tensor."
-    ),
-    mend=(
-        "Register the composite kernel as CompositeExplicitAutograd if it is not differentiable by its parts, or give "
-        "AutogradOther a kernel of its own."
-    ),
-    unknown="Whether anybody ever calls the operator with a tensor of such a backend and autograd.",
-    bad=example(("CompositeImplicitAutograd", "my_package/composite.py:3"), ("FPGA", "my_package/fpga.py:5")),
-    good=example(("CompositeExplicitAutograd", "my_package/composite.py:3"), ("FPGA", "my_package/fpga.py:5")),
-    check=_ambiguous,
-)
+AMBIGUOUS = rule("DL003", _ambiguous)
 
 
 def _disabled(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
@@ -94,32 +76,7 @@ def _disabled(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterat
             )
 
 
-DISABLED = Rule(
-    code="DL004",
-    name="disabled-composite",
-    level=Level.WARNING,
-    what="A backend kernel disables the decomposition of an operator, and nothing replaces it for gradients.",
-    why=(
-        "The parts of a composite kernel record their gradients, so that the operator needs no formula. A kernel for "
-        "one backend takes both the slot of the backend and that of its autograd key away from it; without an autograd "
-        "formula the gradients of that backend are silently gone, or a warning reports it at the first backward."
-    ),
-    mend=(
-        "Register an autograd kernel for the operator (at Autograd, or with torch.library.register_autograd), or drop "
-        "the backend kernel and let the decomposition run."
-    ),
-    unknown=(
-        "Whether the parts record anything: an operator whose results are integers has no gradient to lose. A "
-        "composite kernel that was only given with the def is DL015's, since it may not be composite at all."
-    ),
-    bad=example(("CompositeImplicitAutograd", "my_package/composite.py:3"), ("PrivateUse1", "my_backend/scale.py:5")),
-    good=example(
-        ("CompositeImplicitAutograd", "my_package/composite.py:3"),
-        ("PrivateUse1", "my_backend/scale.py:5"),
-        ("AutogradPrivateUse1", "my_backend/scale.py:9"),
-    ),
-    check=_disabled,
-)
+DISABLED = rule("DL004", _disabled)
 
 
 def _meta(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
@@ -143,26 +100,7 @@ def _meta(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[F
             )
 
 
-META = Rule(
-    code="DL005",
-    name="meta-on-composite",
-    level=Level.WARNING,
-    what="A composite operator has a Meta or fake kernel.",
-    why=(
-        "A composite kernel runs on meta and fake tensors as it is, because its parts do, and tracers decompose it. A "
-        "Meta kernel runs in its place for tensors on the meta device alone, so the two can disagree and nobody sees "
-        "it; without an autograd kernel AutogradMeta has the fallback. torch.library refuses the pair in one order of "
-        "registration and accepts it in the other. Within one package it is information."
-    ),
-    mend="Remove the Meta kernel (or register_fake), or register the composite kernel as CompositeExplicitAutograd.",
-    unknown=(
-        "Whether the two agree: no kernel is run. The Meta kernel may be there for speed. An operator with a kernel "
-        "for a backend as well is not reported, since tracers do not decompose it there."
-    ),
-    bad=example(("CompositeImplicitAutograd", "my_package/composite.py:3"), ("Meta", "other_package/meta.py:5")),
-    good=example(("CompositeExplicitAutograd", "my_package/composite.py:3"), ("Meta", "other_package/meta.py:5")),
-    check=_meta,
-)
+META = rule("DL005", _meta)
 
 
 def _not_suppressed(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
@@ -185,32 +123,7 @@ def _not_suppressed(subject: Subject, operators: Iterable[RecordedOperator]) -> 
             )
 
 
-NOT_SUPPRESSED = Rule(
-    code="DL008",
-    name="composite-not-suppressed",
-    level=Level.WARNING,
-    what="A HIP, VE or MTIA kernel leaves the composite kernel in the autograd slot of its backend.",
-    why=(
-        "A backend kernel takes the composite one away from the autograd slot of its backend, so that calls with "
-        "gradients reach it. PyTorch's table of which backend belongs to which autograd key has no entry for HIP, VE "
-        "and MTIA: there the composite kernel stays and the backend kernel only runs without gradients."
-    ),
-    mend=(
-        "Register a kernel at AutogradMTIA (AutogradHIP, AutogradVE) as well, one that goes on to the backend, or make "
-        "the composite kernel CompositeExplicitAutograd."
-    ),
-    unknown=(
-        "Whether the composite kernel calls operators that the backend has: then calls with gradients still run there, "
-        "in parts."
-    ),
-    bad=example(("CompositeImplicitAutograd", "my_package/composite.py:3"), ("MTIA", "my_package/mtia.py:5")),
-    good=example(
-        ("CompositeImplicitAutograd", "my_package/composite.py:3"),
-        ("MTIA", "my_package/mtia.py:5"),
-        ("AutogradMTIA", "my_package/mtia.py:9"),
-    ),
-    check=_not_suppressed,
-)
+NOT_SUPPRESSED = rule("DL008", _not_suppressed)
 
 
 # Note [Kernels given with a def]
@@ -256,27 +169,4 @@ def _given_with_def(subject: Subject, operators: Iterable[RecordedOperator]) -> 
         )
 
 
-GIVEN_WITH_DEF = Rule(
-    code="DL015",
-    name="kernel-given-with-def",
-    level=Level.WARNING,
-    what="A kernel was registered without a key, which makes it composite, beside a kernel for a backend.",
-    why=(
-        "A kernel without a key is CompositeImplicitAutograd: it fills the slots of every backend that has no kernel, "
-        "and of their autograd keys, and tracers run it on tensors without data. A kernel that reads memory crashes "
-        "or raises there, and with gradients it runs as if it recorded them, without any warning."
-    ),
-    mend=(
-        "Define the operator without a kernel, and register the kernel at its key: CPU, or CompositeExplicitAutograd "
-        "if it works on every backend and has no gradient of its own. If it is composite, remove the backend kernel, "
-        "or name the key CompositeImplicitAutograd."
-    ),
-    unknown=(
-        "What the kernel does: it may be composite and the backend's a faster twin. In C++ a def with a kernel is "
-        "recognised by one debug text for both; in Python only where the call that registered is known. One that has "
-        "no kernel for a backend beside it is not reported."
-    ),
-    bad=example(("", "my_package/scale.cpp:3"), ("CUDA", "my_package/scale_cuda.cpp:5")),
-    good=example(("CPU", "my_package/scale.cpp:3"), ("CUDA", "my_package/scale_cuda.cpp:5")),
-    check=_given_with_def,
-)
+GIVEN_WITH_DEF = rule("DL015", _given_with_def)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from dispatchlab.errors import ParseError, nearest
 from dispatchlab.questions.lint.debug_text import Packages, owner, sites_in
-from dispatchlab.questions.lint.rule import Found, Level, Rule, Subject, example
+from dispatchlab.questions.lint.rule import Found, Level, Subject, rule
 from dispatchlab.records.model import RecordedOperator
 from dispatchlab.records.replay import schema_of
 
@@ -24,11 +24,11 @@ def _dangling(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterat
         yield Found(
             str(operator.name),
             None,
-            f"it has kernels ({_kernels(operator)}) and no def, so nobody can call it; {hint}",
+            f"it has kernels ({_kernels(operator)}) and no def, so no call can reach it; {hint}",
             tuple(kernel.debug for kernel in operator.kernels),
             mend=f'lib.impl("{near[0]}", fn, "{operator.kernels[0].key}")'
             if near
-            else f'import the package that defines {operator.name} first, or lib.define("...")',
+            else f'lib.define("{operator.name.name}(...) -> ..."), or import the package that defines it first',
         )
 
 
@@ -57,8 +57,9 @@ def near_misses(operator: RecordedOperator, names: Sequence[str]) -> tuple[str, 
     by_namespace = {one.partition("::")[0]: one for one in reversed(same_name)}
     close = [by_namespace[space] for space in nearest(name.namespace, by_namespace, count=_NEAR)]
     close += [one for space, one in by_namespace.items() if _related(space, name.namespace)]
-    inside = [one for one in names if one.startswith(f"{name.namespace}::")]
-    return tuple(dict.fromkeys([*close, *nearest(str(name), inside, count=_NEAR)]))[:_NEAR]
+    inside = {one.partition("::")[2]: one for one in names if one.startswith(f"{name.namespace}::")}
+    near = nearest(str(name).partition("::")[2], inside, count=_NEAR)
+    return tuple(dict.fromkeys([*close, *(inside[one] for one in near)]))[:_NEAR]
 
 
 def _related(one: str, other: str) -> bool:
@@ -71,28 +72,7 @@ def _elsewhere(operator: RecordedOperator, names: Sequence[str]) -> tuple[str, .
     return tuple(name for name in near_misses(operator, names) if not name.startswith(f"{operator.name.namespace}::"))
 
 
-DANGLING = Rule(
-    code="DL001",
-    name="dangling-impl",
-    level=Level.WARNING,
-    what="An operator has kernels and no def.",
-    why=(
-        "A kernel can be registered before its def, because the package that defines the operator may be imported "
-        "later. When it never is, or when the name is misspelt, nothing complains: the kernel waits forever, and "
-        "calls go to whatever the right operator has instead."
-    ),
-    mend=(
-        "Compare the name with the near misses of the message, namespace and overload included. If the def is in "
-        "another package, import it where the kernel is registered."
-    ),
-    unknown=(
-        "What is imported later: a kernel for an optional package dangles until that is there. An operator of the same "
-        "name in a namespace that is nearly this one is DL012's."
-    ),
-    bad=example(("CPU", "my_package/cpu.py:7"), operator="scales"),
-    good=example(("CPU", "my_package/cpu.py:7")),
-    check=_dangling,
-)
+DANGLING = rule("DL001", _dangling)
 
 
 def _other_namespace(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
@@ -110,24 +90,7 @@ def _other_namespace(subject: Subject, operators: Iterable[RecordedOperator]) ->
             )
 
 
-OTHER_NAMESPACE = Rule(
-    code="DL012",
-    name="impl-in-another-namespace",
-    level=Level.ERROR,
-    what="A kernel has no def, and an operator of its name is in a namespace that is nearly its own.",
-    why=(
-        "The namespace of a kernel is that of its library, and nothing complains when the operator is in another one: "
-        "the kernel waits for a def that never comes, and calls on its backend raise or run something slower."
-    ),
-    mend="Register the kernel in the namespace of the operator, or define the operator in the namespace of the kernel.",
-    unknown=(
-        "Whether a package that defines the operator in this namespace is imported later. Only namespaces that are "
-        "spelt nearly the same, or of which one begins with the other, are compared."
-    ),
-    bad=example(("CPU", "my_package/cpu.py:7"), operator="test_cpu::scale"),
-    good=example(("CPU", "my_package/cpu.py:7"), operator="test::scale"),
-    check=_other_namespace,
-)
+OTHER_NAMESPACE = rule("DL012", _other_namespace)
 
 
 def _gone(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
@@ -151,33 +114,9 @@ def _gone(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[F
         )
 
 
-GONE = Rule(
-    code="DL007",
-    name="def-not-kept",
-    level=Level.ERROR,
-    what="A def was there and is gone, because nobody kept the `Library` that made it.",
-    why=(
-        "A `torch.library.Library` takes its registrations back when it is garbage. One that is a local variable of a "
-        "function goes when the function returns; one in a reference cycle goes at some later moment, whenever the "
-        "collector runs, and takes the operator along under whoever calls it then."
-    ),
-    mend=(
-        "Keep the library in a variable of the module, or in an object that lives as long as the operator is used. A "
-        "record does not say who keeps a library: this rule compares two moments. Of a live process these are before "
-        "and after a run of the garbage collector; of a record or a scenario it needs --against, the registry as it "
-        "should be."
-    ),
-    unknown=(
-        "Who keeps a library now and lets go of it later. It compares two moments, and reports what is gone at the "
-        "second, for whatever reason: a def that was taken back on purpose is reported, too."
-    ),
-    bad=example(
-        ("CPU", "my_package/cpu.py:7"),
-        defined=False,
-        head="# linted with --against a registry that has the def of scale",
-    ),
-    good=example(("CPU", "my_package/cpu.py:7")),
-    check=_gone,
+GONE = rule(
+    "DL007",
+    _gone,
     needs="it compares two moments, and a record is one: name the other with --against",
     can_run=lambda subject: subject.earlier is not None,
 )
@@ -197,7 +136,7 @@ def _foreign(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterato
         of = next((other for other in others if other == Packages.TORCH or _related(other, namespace)), None)
         if of is None and _is_named_after(namespace, operator.debug):
             continue
-        whose = "PyTorch" if of == Packages.TORCH else of or "nobody in particular"
+        whose = "PyTorch" if of == Packages.TORCH else of or "no package"
         yield Found(
             str(operator.name),
             None,
@@ -218,32 +157,7 @@ def _is_named_after(namespace: str, debug: str) -> bool:
     return any(part and name and (name in part or (len(part) > 1 and part in name)) for part in folded)
 
 
-FOREIGN = Rule(
-    code="DL013",
-    name="def-in-a-foreign-namespace",
-    level=Level.WARNING,
-    what="A package defines an operator in a namespace of PyTorch, of another package, or of nobody in particular.",
-    why=(
-        "An operator is defined once. When the owner of the namespace defines the same name in a later version, the "
-        "second of the two raises while it is imported, and nobody can use both. A namespace that is named after "
-        "nothing in the path of the package, `ops` say, is one that others choose, too: that is information."
-    ),
-    mend="Define the operator in a namespace of the package's own, best its name.",
-    unknown=(
-        "Who may define what: a namespace belongs to PyTorch when PyTorch defines operators in it, and to the package "
-        "that it is named after. Two packages that agreed on one look the same. Defs of C++ whose path names no "
-        "package are not reported."
-    ),
-    bad=(
-        "registrations:\n  - def: scale(Tensor x, float s) -> Tensor\n    debug: torch/_ops.py:3\n"
-        "  - def: scale.out(Tensor x, float s, *, Tensor(a!) out) -> Tensor(a!)\n    debug: my_package/ops.py:5"
-    ),
-    good=(
-        "registrations:\n  - def: scale(Tensor x, float s) -> Tensor\n    debug: torch/_ops.py:3\n"
-        "  - def: my_package::scale(Tensor x, float s) -> Tensor\n    debug: my_package/ops.py:5"
-    ),
-    check=_foreign,
-)
+FOREIGN = rule("DL013", _foreign)
 
 
 def _alias_of_nothing(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
@@ -271,19 +185,4 @@ def _alias_of_nothing(subject: Subject, operators: Iterable[RecordedOperator]) -
                 break
 
 
-ALIAS_OF_NOTHING = Rule(
-    code="DL014",
-    name="alias-of-nothing",
-    level=Level.WARNING,
-    what="A schema returns an alias set that no argument has.",
-    why=(
-        "`Tensor(a)` behind the arrow promises an alias of the argument that is marked `a`. When none is, the promise "
-        "means nothing, and the functionalization of torch.compile refuses an operator whose result may be an alias. "
-        "`Tensor(a!)` there claims a write to something that nobody gave."
-    ),
-    mend="Remove the annotation of the result, or mark the argument that it aliases.",
-    unknown="Whether the result does alias an argument that is not marked: no kernel is run.",
-    bad="registrations:\n  - def: scale(Tensor x, float s) -> Tensor(a)\n    debug: my_package/ops.py:3",
-    good="registrations:\n  - def: scale(Tensor(a) x, float s) -> Tensor(a)\n    debug: my_package/ops.py:3",
-    check=_alias_of_nothing,
-)
+ALIAS_OF_NOTHING = rule("DL014", _alias_of_nothing)

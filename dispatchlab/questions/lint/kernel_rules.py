@@ -8,7 +8,7 @@ from dispatchlab.errors import ParseError
 from dispatchlab.model.keys import BACKENDS, DispatchKey
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.questions.lint.debug_text import kernel_at, owner
-from dispatchlab.questions.lint.rule import Found, Level, Rule, Subject, example
+from dispatchlab.questions.lint.rule import Found, Subject, rule
 from dispatchlab.records.backend_coverage import Way
 from dispatchlab.records.model import RecordedKernel, RecordedOperator
 from dispatchlab.records.replay import schema_of
@@ -89,7 +89,7 @@ def _custom_op_without_fake(operator: RecordedOperator) -> Found:
     return Found(
         str(operator.name),
         DispatchKey.Meta,
-        f"custom_op made it at {owner(operator.debug)} and nobody called register_fake for it: torch.compile and "
+        f"custom_op made it at {owner(operator.debug)} and register_fake was not called for it: torch.compile and "
         "torch.export fail at it",
         (operator.debug,),
         cause="custom_op",
@@ -97,32 +97,7 @@ def _custom_op_without_fake(operator: RecordedOperator) -> Found:
     )
 
 
-NO_META = Rule(
-    code="DL006",
-    name="no-meta-kernel",
-    level=Level.WARNING,
-    what="An operator has a kernel for a backend, and nothing from which a tracer learns the shape of its result.",
-    why=(
-        "torch.compile, torch.export and every other tracer run operators on tensors without data. Without a Meta "
-        "kernel (register_fake makes one), and without a kernel that stands in for it, they raise at the operator or "
-        "break the graph there."
-    ),
-    mend=(
-        "Register one with torch.library.register_fake, or in C++ in TORCH_LIBRARY_IMPL(namespace, Meta, m). It "
-        "returns an empty tensor with the shape, type and device of the result."
-    ),
-    unknown=(
-        "What a kernel does. An operator with an Autograd kernel of its own is not reported: the kernel may be made of "
-        "other operators, which are traced in its place. Nor is one with a CompositeExplicitAutograd kernel, which "
-        "runs on tensors without data and may or may not bear it, one that only returns what it was given (out= "
-        "and in-place variants), and one of the namespaces whose kernels PyTorch runs on zeros (aten, prims, "
-        "quantized, ...). It does not see rules of torch dispatch modes, unless their registration was watched, or a "
-        "fake kernel in a Python module that is imported later."
-    ),
-    bad=example(("CPU", "my_package/cpu.py:3")),
-    good=example(("CPU", "my_package/cpu.py:3"), ("Meta", "my_package/meta.py:7")),
-    check=_no_meta,
-)
+NO_META = rule("DL006", _no_meta)
 
 
 def _no_formula(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
@@ -156,28 +131,7 @@ def _found_without_formula(operator: RecordedOperator, key: DispatchKey, debug: 
     )
 
 
-NO_FORMULA = Rule(
-    code="DL010",
-    name="no-autograd-formula",
-    level=Level.INFORMATION,
-    what="An operator returns a tensor and has no autograd formula.",
-    why=(
-        "Its autograd slots have the fallback, which records nothing for the operator: a kernel over other operators "
-        "leaves what these record, one that reads memory leaves nothing, and backward warns that no autograd kernel "
-        "was registered. The operators of custom_op raise in backward."
-    ),
-    mend=(
-        "Register a formula with torch.library.register_autograd. An operator that is not differentiable needs none; a "
-        "fallthrough at Autograd says so and stops the warning."
-    ),
-    unknown=(
-        "Whether the operator is differentiable: one that hashes, counts, sorts indices or packs weights is not, and "
-        "nothing that is registered says so. Hence this is information, and no defect."
-    ),
-    bad=example(("CPU", "my_package/cpu.py:3")),
-    good=example(("CPU", "my_package/cpu.py:3"), ("Autograd", "my_package/autograd.py:5")),
-    check=_no_formula,
-)
+NO_FORMULA = rule("DL010", _no_formula)
 
 
 _WRAPPERS = ("ADInplaceOrView", "Autocast", "Batched", "Conjugate", "FuncTorch", "Functionalize", "Negative", "Tracer")
@@ -207,26 +161,4 @@ def _meta_alone(subject: Subject, operators: Iterable[RecordedOperator]) -> Iter
         )
 
 
-META_ALONE = Rule(
-    code="DL011",
-    name="meta-alone",
-    level=Level.WARNING,
-    what="An operator has a Meta or fake kernel and no other: it can be traced and never run.",
-    why=(
-        "torch.compile and torch.export accept the operator, and the program that they make raises when it runs. It "
-        "happens when the extension with the kernels did not load, when it was built for another device, or when "
-        "kernels were removed and their fake kernels forgotten."
-    ),
-    mend=(
-        "Import the extension before the operators are used and report when it cannot be loaded, register a kernel "
-        "with torch.library.register_kernel, or define the operator only where its kernels are."
-    ),
-    unknown=(
-        "What another build or another machine registers. It reports what is registered here: an operator for CUDA "
-        "alone is reported by a build without CUDA. An operator with an Autograd kernel is not reported, since that "
-        "kernel may be made of other operators, unless register_autograd was seen to make it."
-    ),
-    bad=example(("Meta", "my_package/meta.py:3")),
-    good=example(("Meta", "my_package/meta.py:3"), ("CUDA", "my_package/cuda.py:5")),
-    check=_meta_alone,
-)
+META_ALONE = rule("DL011", _meta_alone)

@@ -11,7 +11,7 @@ from dispatchlab.errors import ParseError
 from dispatchlab.model.overloads import example_call
 from dispatchlab.questions.certify.certificate import Cause, OrderReason, is_of_custom_op, overrides_of
 from dispatchlab.questions.lint.debug_text import Packages, file_in, owner
-from dispatchlab.questions.lint.rule import Found, Level, Rule, Subject, example
+from dispatchlab.questions.lint.rule import Found, Level, Subject, rule
 from dispatchlab.records.model import RecordedOperator
 from dispatchlab.records.replay import schema_of
 
@@ -75,34 +75,7 @@ def _local(operator: RecordedOperator) -> str:
     return str(operator.name).partition("::")[2]
 
 
-SHADOWS = Rule(
-    code="DL002",
-    name="shadowed-kernel",
-    level=Level.WARNING,
-    what=(
-        "Two kernels of one operator are registered at one key, or two functions in one entry of a registry of Python; "
-        "the newest is the one that runs."
-    ),
-    why=(
-        "Which one is newest is decided by the order of imports, which nobody writes down. The other kernel is dead "
-        "code that looks alive, and comes back when the package of the newer one is not imported. Within one package "
-        "the order is that of its own code, and the finding is information."
-    ),
-    mend=(
-        "If the override is meant, register it where it is certain to come later (after importing the package that it "
-        "replaces) and pass allow_override=True to say so. Else choose another key, or remove one of the two."
-    ),
-    unknown=(
-        "Whether the override is meant: a dump does not show allow_override. PyTorch's overrides of its own kernels "
-        "are not reported, since it always imports both in one order, nor the two ADInplaceOrView kernels that "
-        "custom_op registers by itself. Kernels of C++ belong to a package as far as the path of their build shows it. "
-        "Registries of Python are known from records of several packages alone, and what a package writes over within "
-        "itself is not seen there."
-    ),
-    bad=example(("CPU", "first_package/cpu.py:7"), ("CPU", "second_package/cpu.py:9")),
-    good=example(("CPU", "first_package/cpu.py:7"), ("CUDA", "second_package/cpu.py:9")),
-    check=_shadows,
-)
+SHADOWS = rule("DL002", _shadows)
 
 
 def _order(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
@@ -135,38 +108,9 @@ def _stale(operator: RecordedOperator, reason: OrderReason, packages: Packages) 
     )
 
 
-ORDER = Rule(
-    code="DL009",
-    name="order-matters",
-    level=Level.WARNING,
-    what="What calls use depends on the order of registrations, although every dump is the same.",
-    why=(
-        "PyTorch refreshes too few slots when some kernels come or go: CompositeExplicitAutograd after "
-        "CompositeImplicitAutograd leaves 34 slots stale, Quantized, Sparse and NestedTensor kernels leave "
-        "AutogradOther or AutogradNestedTensor stale. Calls then run another kernel than `_dispatch_dump_table` "
-        "prints, and results differ between two orders of import. Within one package the order is that of its own "
-        "code, and the finding is information."
-    ),
-    mend=(
-        "Register the composite kernel last, or give the slot a kernel of its own (an AutogradOther or "
-        "AutogradNestedTensor kernel), or do not combine the two kernels. `dispatchlab permute` on a scenario with "
-        "these registrations shows the two orders."
-    ),
-    unknown=(
-        "In which order this process registered them, and so what its slots hold now. It reports that two orders "
-        "differ in the model of the PyTorch that was recorded, or of the newest for a scenario that names none."
-    ),
-    bad=example(
-        ("CompositeImplicitAutograd", "my_package/composite.py:3"),
-        ("CompositeExplicitAutograd", "my_package/explicit.py:5"),
-        head="semantics: torch-2.13",
-    ),
-    good=example(
-        ("CPU", "my_package/cpu.py:3"),
-        ("CompositeExplicitAutograd", "my_package/explicit.py:5"),
-        head="semantics: torch-2.13",
-    ),
-    check=_order,
+ORDER = rule(
+    "DL009",
+    _order,
     needs="it needs an engine that tries other orders",
     can_run=lambda subject: subject.order_of is not None,
 )
@@ -216,36 +160,4 @@ def _taken_by_both(one: RecordedOperator, other: RecordedOperator, packages: Pac
     )
 
 
-COMPETING = Rule(
-    code="DL017",
-    name="overloads-of-one-call",
-    level=Level.WARNING,
-    what="Two overloads of one name, defined in different places, take the same call.",
-    why=(
-        "`torch.ops.ns.name(...)` tries the overloads of the name in the order in which they were defined, and the "
-        "first that takes the arguments runs. An int is a float as well, and what has a default can be left out, so "
-        "that two overloads that look different take the same call. Which of them runs is then decided by the order of "
-        "imports, and no dump shows it. Within one package the order is that of its own code, and the finding is "
-        "information."
-    ),
-    mend=(
-        "Tell the overloads apart by an argument that has to be given, or by its name behind a `*`. Where both are "
-        "meant, call one of them by its whole name, `torch.ops.ns.name.overload`."
-    ),
-    unknown=(
-        "Whether anybody makes such a call, and through which name. Overloads of one file are not reported, since it "
-        "defines them in one order, nor PyTorch's own. The message has one call of many; where only an error of one of "
-        "the two tells them apart, it is a call that raises when that one is tried first."
-    ),
-    bad=(
-        "semantics: torch-2.13\nregistrations:\n  - def: scale.int(Tensor x, int n=1) -> Tensor\n"
-        "    debug: first_package/ops.py:3\n  - def: scale.float(Tensor x, float s=1.) -> Tensor\n"
-        "    debug: second_package/ops.py:5"
-    ),
-    good=(
-        "semantics: torch-2.13\nregistrations:\n  - def: scale.int(Tensor x, int n) -> Tensor\n"
-        "    debug: first_package/ops.py:3\n  - def: scale.mode(Tensor x, str mode) -> Tensor\n"
-        "    debug: second_package/ops.py:5"
-    ),
-    check=_competing,
-)
+COMPETING = rule("DL017", _competing)

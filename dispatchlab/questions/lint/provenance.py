@@ -50,7 +50,7 @@ class OperatorCalls:
 
 
 NOTHING_KNOWN = OperatorCalls()
-"""The calls of an operator that nobody watched."""
+"""The calls of an operator that were not watched."""
 
 
 def calls_in(registrations: Iterable[Registration]) -> Mapping[str, OperatorCalls]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from importlib.resources import files
 from typing import TYPE_CHECKING, Protocol
 
 from dispatchlab._short_repr import member_repr
@@ -191,7 +193,7 @@ class Subject:
         earlier: the same registry at an earlier moment, or what it should still contain; None when there is none.
         python: what packages register in Python, the newest of each slot last.
         calls: operator -> the calls that registered it, as far as they are known; a dump does not say.
-        beneath: what PyTorch itself has in Python, of a record that is laid over its registry; None where nobody knows.
+        beneath: what PyTorch itself has in Python, of a record that is laid over its registry; None where unknown.
     """
 
     recorded: Recorded
@@ -245,6 +247,7 @@ class Rule:
         unknown: what it cannot know, so that a finding may be meant, or a defect is not found.
         bad: registrations that it finds, as a scenario has them.
         good: registrations next to these that it does not.
+        page: its page of documentation, as Markdown, with all of these.
         check: the function.
         needs: why it may not be able to run, a clause; empty when it always can.
         can_run: whether it can.
@@ -259,31 +262,33 @@ class Rule:
     unknown: str
     bad: str
     good: str
+    page: str
     check: Check
     needs: str = ""
     can_run: Callable[[Subject], bool] = lambda subject: True
 
-    def page(self) -> str:
-        """Its page of documentation, as Markdown."""
-        return (
-            f"# {self.code}: {self.name}\n\n{self.what}\n\nLevel: {self.level}.\n\n"
-            f"## Why it matters\n\n{self.why}\n\n## How to fix it\n\n{self.mend}\n\n"
-            f"## What it cannot know\n\n{self.unknown}\n\n"
-            f"## Found\n\n```yaml\n{self.bad}\n```\n\n## Not found\n\n```yaml\n{self.good}\n```\n"
-        )
+
+_PAGE = re.compile(
+    r"# (?P<code>\w+): (?P<name>.+)\n\n(?P<what>.+)\n\nLevel: (?P<level>\w+)\.\n\n"
+    r"## Why it matters\n\n(?P<why>.+)\n\n## How to fix it\n\n(?P<mend>.+)\n\n"
+    r"## What it cannot know\n\n(?P<unknown>.+)\n\n"
+    r"## Found\n\n```yaml\n(?P<bad>(?s:.+))\n```\n\n## Not found\n\n```yaml\n(?P<good>(?s:.+))\n```\n"
+)
 
 
-def example(*kernels: tuple[str, str], operator: str = "scale", defined: bool = True, head: str = "") -> str:
-    """Registrations for a page, as a scenario has them.
+def rule(
+    code: str, check: Check, *, needs: str = "", can_run: Callable[[Subject], bool] = lambda subject: True
+) -> Rule:
+    """The rule with a page in `pages/`, which says everything about it but how it is checked.
 
     Args:
-        kernels: the key and the debug text of each; without a key it is empty.
-        operator: what the kernels are registered for.
-        defined: whether there is the def of `scale`.
-        head: lines before them.
+        code: `DL001`.
+        check: the function.
+        needs: see `Rule`.
+        can_run: likewise.
     """
-    lines = [*head.splitlines(), "registrations:"]
-    lines += ["  - def: scale(Tensor x, float s) -> Tensor"] if defined else []
-    for key, debug in kernels:
-        lines += [f"  - impl: {operator}", *([f"    dispatch: {key}"] if key else []), f"    debug: {debug}"]
-    return "\n".join(lines)
+    page = (files("dispatchlab.questions.lint") / "pages" / f"{code}.md").read_text(encoding="utf-8")
+    match = _PAGE.fullmatch(page)
+    assert match is not None, f"the page of {code} has other parts than the pages of other rules"
+    parts = match.groupdict()
+    return Rule(level=Level(parts.pop("level")), **parts, page=page, check=check, needs=needs, can_run=can_run)

@@ -77,8 +77,4 @@ def selected(select: Sequence[str] = (), ignore: Sequence[str] = ()) -> tuple[Ru
 
 
 def _split(texts: Iterable[str]) -> list[str]:
-    return [part.strip() for text in texts for part in _without_last_comma(text).split(",")]
-
-
-def _without_last_comma(text: str) -> str:
-    return text.strip().removesuffix(",") or text
+    return [part.strip() for text in texts for part in (text.strip().removesuffix(",") or text).split(",")]

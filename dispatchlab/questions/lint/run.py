@@ -32,6 +32,7 @@ from dispatchlab.sources.replay_on_lab import for_registry
 
 if TYPE_CHECKING:
     from dispatchlab.model.python_layer import PythonLayer, PythonRegistration
+    from dispatchlab.pytorch.introspection.registry_reader import RegistryMoments
 
 
 class NothingToLintError(DispatchLabError):
@@ -200,6 +201,7 @@ def lint_source(
     against: str | None = None,
     accepted: Collection[Identity] = (),
     report: Callable[[str], None] | None = None,
+    moments: RegistryMoments | None = None,
 ) -> LintReport:
     """Run rules on one source.
 
@@ -211,11 +213,12 @@ def lint_source(
         against: a source whose findings are left out.
         accepted: the identities of findings that a baseline accepts.
         report: see `recorded_from`.
+        moments: what was read of `live`, where that was done already.
 
     Raises:
         DispatchLabError: the source or an operator cannot be used.
     """
-    base, recorded, earlier, calls = _moments(source, imports, against, report)
+    base, recorded, earlier, calls = _moments(source, imports, against, report, moments)
     looked_at: tuple[RecordedOperator, ...] | None = tuple(chosen(recorded, operators)) if operators else None
     if isinstance(recorded, Overlay):
         if base is None:  # what the registry beneath has is not of the packages
@@ -239,7 +242,11 @@ def lint_source(
 
 
 def _moments(
-    source: str, imports: Sequence[str], against: str | None, report: Callable[[str], None] | None
+    source: str,
+    imports: Sequence[str],
+    against: str | None,
+    report: Callable[[str], None] | None,
+    found: RegistryMoments | None,
 ) -> tuple[Recorded | None, Recorded, Recorded | None, Mapping[str, OperatorCalls]]:
     """What was there before, what is there, what should be there, and the calls that registered it.
 
@@ -248,9 +255,10 @@ def _moments(
     base = None if against is None else recorded_from(against, report=report)
     if source != LIVE:
         return base, recorded_from(source, imports=imports, report=report), base, _calls(source)
-    from dispatchlab.pytorch.registry import live_moments
+    if found is None:
+        from dispatchlab.pytorch.registry import live_moments
 
-    found = live_moments(imports)
+        found = live_moments(imports)
     report_unreadable(found.kept, report)
     report_renamed(found.kept.privateuse1, report)
     before = found.before if base is None and imports else base

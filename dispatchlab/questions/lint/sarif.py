@@ -5,20 +5,20 @@ Format: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import Protocol
 from urllib.parse import quote
 
 from dispatchlab._version import __version__
 from dispatchlab.questions.lint.checkout import Checkout
 from dispatchlab.questions.lint.debug_text import is_absolute, sites_in
-from dispatchlab.questions.lint.rule import Finding, Level, LintReport, Rule
+from dispatchlab.questions.lint.rule import Finding, Level, LintReport
 from dispatchlab.questions.lint.rules import RULES
 from dispatchlab.views.as_json import plain_json_text
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-_INDEX = {rule.code: at for at, rule in enumerate(RULES)}
 _LEVELS = {Level.ERROR: "error", Level.WARNING: "warning", Level.INFORMATION: "note"}
 _ROOT, _ELSEWHERE = "%SRCROOT%", "PACKAGES"
 _SHOWN = 5
@@ -35,20 +35,52 @@ _RELATED = 10
 # Findings of one rule with one cause at one line are one result: 59 registrations of a loop are one annotation.
 
 
-def sarif(reports: Sequence[LintReport], checkout: Checkout, *, imports: Sequence[str] = ()) -> str:
+class Described(Protocol):
+    """What findings of one code are about, as a rule says it."""
+
+    @property
+    def code(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def level(self) -> Level: ...
+    @property
+    def what(self) -> str: ...
+    @property
+    def why(self) -> str: ...
+    @property
+    def mend(self) -> str: ...
+    @property
+    def unknown(self) -> str: ...
+    @property
+    def page(self) -> str: ...
+
+
+def sarif(
+    reports: Sequence[LintReport],
+    checkout: Checkout,
+    *,
+    imports: Sequence[str] = (),
+    rules: Sequence[Described] = RULES,
+) -> str:
     """One run for each source, with every rule and where each finding comes from.
 
     Args:
         reports: what was found, by source.
         checkout: what paths are relative to.
         imports: the packages that were imported for it.
+        rules: what the findings are about.
     """
-    runs = [_run(report, checkout, imports) for report in reports]
+    runs = [_run(report, checkout, imports, rules) for report in reports]
     return plain_json_text({"$schema": _SCHEMA, "version": "2.1.0", "runs": runs}, indent=1)
 
 
-def _run(report: LintReport, checkout: Checkout, imports: Sequence[str]) -> dict[str, object]:
-    driver = {"name": "dispatchlab", "version": __version__, "rules": [_rule(rule) for rule in RULES]}
+def _run(
+    report: LintReport, checkout: Checkout, imports: Sequence[str], rules: Sequence[Described]
+) -> dict[str, object]:
+    driver = {"name": "dispatchlab", "version": __version__, "rules": [_rule(rule) for rule in rules]}
+    indices = {rule.code: at for at, rule in enumerate(rules)}
+    otherwise = _otherwise(report, checkout, imports)
     name = "/".join(("dispatchlab", _name_of(report.source, checkout), *imports))
     return {
         "tool": {"driver": driver},
@@ -58,7 +90,7 @@ def _run(report: LintReport, checkout: Checkout, imports: Sequence[str]) -> dict
             _ROOT: {"uri": f"{checkout.root.as_uri()}/", "description": {"text": "The root of the checkout."}},
             _ELSEWHERE: {"description": {"text": "The folder in which packages are installed."}},
         },
-        "results": [_result(group, _otherwise(report, checkout, imports), checkout) for group in _by_line(report)],
+        "results": [_result(group, otherwise, checkout, indices) for group in _by_line(report)],
     }
 
 
@@ -66,13 +98,13 @@ def _name_of(source: str, checkout: Checkout) -> str:
     return checkout.find(source) or Path(source).name
 
 
-def _rule(rule: Rule) -> dict[str, object]:
+def _rule(rule: Described) -> dict[str, object]:
     return {
         "id": rule.code,
         "name": "".join(word.capitalize() for word in rule.name.split("-")),
         "shortDescription": {"text": rule.what},
         "fullDescription": {"text": rule.why},
-        "help": {"text": f"{rule.mend}\n\nWhat it cannot know: {rule.unknown}", "markdown": rule.page()},
+        "help": {"text": f"{rule.mend}\n\nWhat it cannot know: {rule.unknown}", "markdown": rule.page},
         "defaultConfiguration": {"level": _LEVELS[rule.level]},
     }
 
@@ -90,21 +122,26 @@ def _line(finding: Finding) -> tuple[tuple[str, int], ...]:
     return tuple(site for debug in finding.owners[:1] for site in sites_in(debug))[:1]
 
 
-def _result(findings: Sequence[Finding], otherwise: dict[str, object] | None, checkout: Checkout) -> dict[str, object]:
+def _result(
+    findings: Sequence[Finding],
+    otherwise: dict[str, object] | None,
+    checkout: Checkout,
+    indices: Mapping[str, int],
+) -> dict[str, object]:
     first = findings[0]
-    key = "" if first.key is None else f" {first.key}"
+    about = f"{_name(first)}: " if first.operator else ""
     names = [{"fullyQualifiedName": _name(finding), "kind": "function"} for finding in findings]
     places = list(dict.fromkeys(site for finding in findings for debug in finding.owners for site in sites_in(debug)))
     physical = [_place(path, line, checkout) for path, line in places]
     location: dict[str, object] = {"logicalLocations": names}
     if physical or otherwise is not None:
         location["physicalLocation"] = physical[0] if physical else otherwise
-    mend = f"\n\nTo mend it: {first.mend}" if first.mend else ""
+    mend = f"\n\nTo fix it: {first.mend}" if first.mend else ""
     result: dict[str, object] = {
         "ruleId": first.code,
-        "ruleIndex": _INDEX[first.code],
+        "ruleIndex": indices[first.code],
         "level": _LEVELS[first.level],
-        "message": {"text": f"{first.operator}{key}: {first.message}{_others(findings)}{mend}"},
+        "message": {"text": f"{about}{first.message}{_others(findings)}{mend}"},
         "locations": [location],
         "partialFingerprints": {"dispatchlab/v2": _fingerprint(first)},
     }

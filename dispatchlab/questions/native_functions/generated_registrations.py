@@ -337,7 +337,7 @@ def compare_with_registry(
     for registered in generated:
         function = registered.function
         operator = recorded.operator(str(function.name))
-        if operator is None or not _is_equal(function, operator):
+        if operator is None or not (operator.schema == str(function.schema) and operator.tags == function.tags):
             differences.append(_of_def(function, operator))
         else:
             defs += 1
@@ -352,10 +352,6 @@ def compare_with_registry(
                 text = operator.schema or "kernels without a def"
                 differences.append(Difference(Rule.OTHER_OPERATOR, operator.name, None, "", text))
     return Comparison(name, defs, kernels, tuple(differences))
-
-
-def _is_equal(function: NativeFunction, operator: RecordedOperator) -> bool:
-    return operator.schema == str(function.schema) and operator.tags == function.tags
 
 
 def _of_def(function: NativeFunction, operator: RecordedOperator | None) -> Difference:

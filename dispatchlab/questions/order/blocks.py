@@ -62,15 +62,23 @@ def _page(report: Report) -> b.Page:
 
 
 def _screen(report: Report, *, snapshots: Snapshots) -> Iterator[Block]:
-    """The verdict first, the reason last."""
-    yield Frame(tuple(_verdict(report)), VERDICT_MOODS[report.exploration.verdict])
+    """The verdict, the counterexample and its reason; then what differs, what was explored, and the operators."""
+    found, verdict, facts = report.exploration, tuple(_verdict(report)), tuple(_facts(report))
+    counterexample = found.counterexample
+    imports = [] if report.imports is None or not report.imports.findings else [*import_lines(report.imports)]
+    if counterexample is None:
+        yield Frame((*verdict, Line(), *facts), VERDICT_MOODS[found.verdict])
+    else:
+        yield Frame(verdict, VERDICT_MOODS[found.verdict])
+        yield from _counterexample(counterexample, report.registrations)
+    if imports:
+        yield Section("Orders of imports", tuple(imports))
+    if counterexample is not None:
+        yield from _differences(counterexample.diff)
+        yield Section("what was explored", facts)
     for title, views in snapshots:
         operators = (block for view in views for block in (Line(), *operator_screen(view, hint="")))
         yield Section(title, tuple(operators))
-    if report.exploration.counterexample is not None:
-        yield from _counterexample(report.exploration.counterexample, report.registrations)
-    if report.imports is not None and report.imports.findings:
-        yield Section("Orders of imports", tuple(import_lines(report.imports)))
 
 
 # -- the verdict and what it stands for
@@ -82,7 +90,9 @@ def _verdict(report: Report) -> Iterator[Block]:
     yield b.Verdict(report.verdict_text, VERDICT_MOODS[report.exploration.verdict], (", ", as_expected, expected))
     if report.claim:
         yield Line(report.claim, "emphasis")
-    yield Line()
+
+
+def _facts(report: Report) -> Iterator[Block]:
     for title, content, mood in _fields(report, report.exploration):
         yield Line(content, mood, label=quiet(title), width=_FIELD)
 
@@ -116,12 +126,9 @@ def _fields(report: Report, found: Exploration) -> Iterator[tuple[str, str, Mood
 
 
 def _counterexample(counterexample: Counterexample, registrations: Sequence[str]) -> Iterator[Block]:
-    lines = (Line(), sides_of(counterexample, registrations))
-    yield Section(f"{counterexample.flaw}: {FLAWS[counterexample.flaw]}", lines, mood="bad")
-    yield from _differences(counterexample.diff)
-    yield Line()
-    for reason in reasons(counterexample):
-        yield Line(reason, indent=2, label=strong("why: "), hang=5)
+    why: list[Block] = [Line(reason, indent=2, label=strong("why: "), hang=5) for reason in reasons(counterexample)]
+    lines: list[Block] = [Line(), sides_of(counterexample, registrations), *([Line(), *why] if why else [])]
+    yield Section(f"{counterexample.flaw}: {FLAWS[counterexample.flaw]}", tuple(lines), mood="bad")
 
 
 # -- what differs

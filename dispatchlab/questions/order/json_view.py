@@ -36,6 +36,10 @@ A report (`permute --format json`, one object on one line for each scenario):
     modules           how many modules register, where the orders are those of their imports; else null
     elapsed_s         seconds
 
+Beside the operators of `dump --format json`:
+
+    packet            null, or for a name of several overloads {name, overloads: [{name, schema, torchscript}], unknown}
+
 An operator (`dump --format json`, in `operators`):
 
     name, exists      the name; false when nothing is registered for it, and all that follows is empty
@@ -57,6 +61,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.operator_view import OperatorView
+from dispatchlab.model.packet import Packet
 from dispatchlab.model.python_view import PythonRow
 from dispatchlab.model.sequence import StepSequence, format_sequence
 from dispatchlab.model.snapshot import Snapshot, Violation
@@ -102,6 +107,7 @@ def dump_json(
     refused: Sequence[tuple[int, str]] = (),
     keys: Collection[str] = (),
     python: Callable[[OperatorName], Sequence[PythonRow]] | None = None,
+    packet: Packet | None = None,
 ) -> str:
     """Operators as one object on one line.
 
@@ -114,6 +120,7 @@ def dump_json(
         refused: the registrations that were refused on the way, with the reasons.
         keys: the rows of the tables that are shown; all of them when there are none.
         python: what Python registers for an operator; None when that is not known.
+        packet: the overloads of a name of several that was asked for, as a call tries them.
     """
     return json_text(
         {
@@ -129,6 +136,7 @@ def dump_json(
                 }
                 for operator in operators
             ],
+            "packet": packet,
         }
     )
 

@@ -66,8 +66,13 @@ class Report:
 
     @property
     def standing(self) -> tuple[str, ...]:
-        """What the verdict stands on: the model where it is not PyTorch's, and of a record the orders that were run."""
+        """What the verdict stands on: the model where it is not PyTorch's, and of a record the orders that were run.
+
+        Before that, what it is about where that is less than a walk of the graph is about.
+        """
         parts = []
+        if self.exploration.walk == "orders" and self.exploration.counterexample is None:
+            parts.append("each registration once, then its release: nothing in between, nothing again")
         if self.semantics == "strict":
             parts.append("strict, an idealised dispatcher")
             if self.torch_model:

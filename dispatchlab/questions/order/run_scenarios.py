@@ -34,7 +34,7 @@ def run_scenarios(
     progress: ProgressOf,
     finished: Callable[[str], None],
 ) -> Generator[Finished, None, None]:
-    """Run scenarios, several at once when `jobs` is more than 1, and in other processes when they import code.
+    """Run scenarios, several at once, in other processes, when `jobs` is more than 1.
 
     Args:
         files: the scenarios.
@@ -56,7 +56,7 @@ def run_scenarios(
         yield from with_shares(files[0], options, min(jobs, most_jobs()), cluster, progress, finished)
         return
     jobs = min(jobs, len(files), most_jobs())
-    in_processes = jobs > 1 or options.allow_import or cluster is not None  # code of the user's may end its process
+    in_processes = jobs > 1 or cluster is not None
     if options.max_memory is None and cluster is None:
         options = replace(options, max_memory=default_memory_bound(jobs))
     with ExitStack() as open_files:
@@ -95,7 +95,6 @@ def _has_shares(options: RunOptions) -> bool:
         options.walk == "sample"
         and options.engine in (None, "lab")
         and (options.max_states, options.replay, options.checkpoint) == (None, None, None)
-        and not options.allow_import
     )
 
 

@@ -98,7 +98,7 @@ def with_shares(
 def _subject(task: Asked) -> tuple[Scenario, Forkable]:
     """The scenario and the engine of shares; a worker makes them once."""
     with given_files(dict(task.files)):
-        scenario = load_scenario(task.path)
+        scenario = load_scenario(task.path, allow_import=task.options.allow_import)
         with engine_for("lab", asked=task.options.semantics, in_file=scenario.semantics) as engine:
             assert isinstance(engine, Forkable)
             return scenario, engine

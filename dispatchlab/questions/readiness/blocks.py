@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from dispatchlab.questions.readiness.operator_readiness import Answer, Aspect, Readiness, Row
+from dispatchlab.questions.readiness.operator_readiness import (
+    RUN_ONLY,
+    Answer,
+    Aspect,
+    Failure,
+    Readiness,
+    Row,
+)
 from dispatchlab.questions.readiness.operator_readiness import Cell as Known
 from dispatchlab.views.as_json import as_json
 from dispatchlab.views.blocks import (
@@ -31,6 +38,7 @@ _ANSWERS: dict[Answer, tuple[str, Mood]] = {
     Answer.NO: ("NO", "bad"),
     Answer.UNKNOWN: ("?", "warn"),
     Answer.NOT_NEEDED: ("-", "quiet"),
+    Answer.REGISTERED: ("reg", "quiet"),
     Answer.YES: ("yes", "good"),
 }
 """How an answer is shown in a table, the most harmful first."""
@@ -39,14 +47,22 @@ _HEADS = {
     Aspect.CUDA: "cuda",
     Aspect.BACKENDS: "more",
     Aspect.FAKE: "fake",
+    Aspect.DYNAMIC_SHAPES: "dyn",
     Aspect.AUTOGRAD: "grad",
+    Aspect.SECOND_ORDER: "grd2",
     Aspect.FUNCTIONALIZE: "func",
     Aspect.VMAP: "vmap",
     Aspect.AUTOCAST: "cast",
     Aspect.DTENSOR: "dten",
     Aspect.EXPORT: "expt",
     Aspect.INDUCTOR: "indc",
-    Aspect.SCHEMA: "schm",
+    Aspect.REPEAT: "rept",
+    Aspect.STRIDES: "strd",
+    Aspect.EMPTY: "zero",
+    Aspect.TEST_SCHEMA: "schm",
+    Aspect.TEST_AUTOGRAD_REGISTRATION: "areg",
+    Aspect.TEST_FAKETENSOR: "ftns",
+    Aspect.TEST_AOT_DISPATCH_DYNAMIC: "aotd",
     Aspect.TAGS: "tags",
 }
 _EXAMPLES = 3
@@ -71,6 +87,7 @@ def summary(found: Readiness) -> str:
     total, gaps, open_ = len(found.rows), len(found.with_gaps), len(found.undecided)
     text = f"readiness of {', '.join(found.packages)}: {found.ready} of {total} operators ready"
     rest = [f"{gaps} with gaps"] * bool(gaps) + [f"{open_} that only a run can decide"] * bool(open_)
+    rest += [f"{len(found.registered)} registered and not run"] * bool(found.registered)
     return ", ".join([text, *rest])
 
 
@@ -84,7 +101,11 @@ def _(value: Readiness) -> object:
             "ready": value.ready,
             "with_gaps": tuple(row.operator for row in value.with_gaps),
             "undecided": tuple(row.operator for row in value.undecided),
+            "registered": tuple(row.operator for row in value.registered),
             "required": value.required,
+            "known": None if value.known is None else tuple(map(_failure_json, sorted(value.known))),
+            "new_failures": tuple(map(_failure_json, value.new_failures)),
+            "fixed": tuple(map(_failure_json, value.fixed)),
             "operators": tuple(
                 {"operator": row.operator, "cells": {str(cell.aspect): _cell_json(cell) for cell in row.cells}}
                 for row in value.rows
@@ -92,6 +113,10 @@ def _(value: Readiness) -> object:
             "notes": value.notes,
         }
     )
+
+
+def _failure_json(failure: Failure) -> dict[str, object]:
+    return {"operator": failure[0], "column": failure[1]}
 
 
 def _cell_json(cell: Known) -> dict[str, object]:
@@ -110,36 +135,58 @@ def _cell_json(cell: Known) -> dict[str, object]:
 def _lines(found: Readiness, *, complete: bool) -> Iterator[Block]:
     yield Line(summary(found), "strong")
     yield Line(f"PyTorch {found.torch}; looked at: {', '.join(found.required) or 'nothing'}")
+    yield from _baseline_lines(found)
     yield Line()
     yield _matrix(found)
     yield Line()
-    yield Line("yes: it has it; NO: it lacks it; -: not needed; ?: only a run can decide")
-    yield Line(
-        "more: other backends; func: functionalization of what it writes; dten: DTensor; expt: export; indc: Inductor; "
-        "schm: what the schema says of aliases"
-    )
+    yield Line(_LEGEND)
+    heads = {aspect: head for aspect, head in _HEADS.items() if aspect in _shown(found) and head != str(aspect)}
+    yield Line("; ".join(f"{head}: {aspect}" for aspect, head in heads.items()))
     if complete or len(found.rows) <= _FEW:
         for row in found.rows:
             yield Line()
             yield Line(f"{row.operator}:")
             for cell in row.cells:
-                why = "through" if cell.answer is Answer.YES else "because"
-                label = f"{cell.aspect:<13} "
+                why = "through" if cell.answer in (Answer.YES, Answer.REGISTERED) else "because"
+                label = f"{cell.aspect:<26} "
                 yield Line(f"{cell.answer}, {why} {cell.reason}", indent=2, label=label, width=len(label))
-                yield from _closing(cell, indent=16)
+                yield from _closing(cell, indent=29)
     else:
         yield from _gap_lines(found)
+
+
+_LEGEND = (
+    "yes: a run shows that it works; reg: what it needs is registered, and no run shows that it works; NO: it lacks "
+    "it; -: not needed; ?: only a run can decide"
+)
+
+
+def _shown(found: Readiness) -> tuple[Aspect, ...]:
+    """The columns of the table: those that only runs decide are left out where nothing was run."""
+    columns = (aspect for aspect in Aspect if aspect in found.required or aspect not in RUN_ONLY)
+    return tuple(Aspect) if any(cell.by_run for row in found.rows for cell in row.cells) else tuple(columns)
 
 
 def _matrix(found: Readiness) -> Matrix:
     return Matrix(
         "Operators by what they have",
         "operator",
-        tuple((_HEADS[aspect], str(aspect)) for aspect in Aspect),
-        tuple((row.operator, tuple(mark(*_ANSWERS[cell.answer]) for cell in row.cells)) for row in found.rows),
+        tuple((_HEADS[aspect], str(aspect)) for aspect in _shown(found)),
+        tuple(
+            (row.operator, tuple(mark(*_ANSWERS[row.cell(aspect).answer]) for aspect in _shown(found)))
+            for row in found.rows
+        ),
         tuple(mark(*answer) for answer in _ANSWERS.values()),
         frozenset(at for at, row in enumerate(found.rows) if row in found.with_gaps),
     )
+
+
+def _baseline_lines(found: Readiness) -> Iterator[Line]:
+    if found.known is None:
+        return
+    for failures, text in ((found.new_failures, "new failures"), (found.fixed, "known failures that fail no more")):
+        names = ", ".join(f"{operator} {column}" for operator, column in failures)
+        yield Line(f"{text}: {names or 'none'}")
 
 
 def _closing(cell: Known, *, indent: int) -> Iterator[Line]:
@@ -178,26 +225,26 @@ def _gap_lines(found: Readiness) -> Iterator[Line]:
 
 def _page(found: Readiness) -> Page:
     is_bad = bool(found.with_gaps)
-    text = "gaps in what is looked at" if is_bad else "not decided without a run" if found.undecided else "ready"
+    is_open = bool(found.undecided or found.registered)
+    text = "gaps in what is looked at" if is_bad else "not decided without a run" if is_open else "ready"
     facts = Facts(
         (
             ("operators", len(found.rows)),
             ("ready", found.ready),
             ("with gaps", len(found.with_gaps)),
             ("undecided", len(found.undecided)),
+            ("registered and not run", len(found.registered)),
             ("PyTorch", found.torch),
         )
     )
-    lead = (
-        Verdict(text, "bad" if is_bad else "warn" if found.undecided else "good"),
+    lead: tuple[Block, ...] = (
+        Verdict(text, "bad" if is_bad else "warn" if is_open else "good"),
         facts,
         Line(summary(found)),
         Line(f"Looked at: {', '.join(found.required) or 'nothing'}.", "quiet"),
+        *_baseline_lines(found),
     )
-    legend = (
-        "yes: it has it. NO: it lacks it. -: not needed. ?: only a run can decide, such as --inputs asks for. "
-        "Each operator's reasons are below."
-    )
+    legend = f"{_LEGEND}. Each operator's reasons are below."
     notes = (Section("Notes", tuple(map(Line, found.notes)), "notes"),) if found.notes else ()
     sections = (
         Section("Operators", (_matrix(found), Line(legend, "quiet")), "operators"),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from dispatchlab.model.operator_runs import Outcome, Run
-from dispatchlab.questions.readiness.operator_readiness import Answer, Cell, Readiness, Row
+from dispatchlab.questions.readiness.operator_readiness import RUN_ONLY, Answer, Aspect, Cell, Readiness, Row
 
 Runs = Mapping[str, Mapping[str, Run]]
 """Operator -> column -> what a run shows."""
@@ -23,11 +23,19 @@ def _row(row: Row, runs: Mapping[str, Run]) -> Row:
 
 
 def decided(cell: Cell, run: Run | None) -> Cell:
-    """A cell after a run. What is not needed is left alone, and a gap that a run confirms keeps its reason."""
-    if run is None or cell.answer is Answer.NOT_NEEDED:
+    """A cell after a run. A gap that a run confirms keeps its reason, and what is not run says why.
+
+    What is not needed is left alone, unless a schema says so and a run refutes it.
+    """
+    if run is None or (cell.answer is Answer.NOT_NEEDED and cell.aspect is not Aspect.FUNCTIONALIZE):
         return cell
     match run.outcome:
+        case Outcome.NOT_DECIDED if cell.answer in (Answer.NO, Answer.NOT_NEEDED):
+            return cell
         case Outcome.NOT_DECIDED:
+            before = "" if cell.aspect in RUN_ONLY else f"{cell.reason}; "
+            return replace(cell, reason=f"{before}no run decides it: {run.how}")
+        case Outcome.WORKS if cell.answer is Answer.NOT_NEEDED:
             return cell
         case Outcome.WORKS:
             return Cell(cell.aspect, Answer.YES, run.how, by_run=True)
@@ -36,6 +44,6 @@ def decided(cell: Cell, run: Run | None) -> Cell:
         case Outcome.FAILS if cell.answer is Answer.NO:
             return replace(cell, by_run=True)
         case Outcome.FAILS:
-            before = f"; it has {cell.reason}" if cell.answer is Answer.YES else ""
-            return Cell(cell.aspect, Answer.NO, f"a run raises {run.how}{before}", by_run=True)
+            before = f"; it has {cell.reason}" if cell.answer is Answer.REGISTERED else ""
+            return Cell(cell.aspect, Answer.NO, f"{run.how}{before}", by_run=True)
     assert_never(run.outcome)

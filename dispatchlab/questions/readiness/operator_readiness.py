@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import assert_never
+from typing import TypeAlias
 
 from dispatchlab._short_repr import member_repr
 from dispatchlab.model.function_parameters import FunctionParameter, refuses_all, refuses_defaults
@@ -22,16 +22,18 @@ from dispatchlab.records.model import RecordedOperator
 
 # Note [What a cell may say]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~
-# "yes" is said of what is registered and what PyTorch does with it by its own rules, and "no" where those rules refuse
-# every call. What the code of a kernel does is seen by nobody here: whether a composite runs on tensors without data,
-# whether a kernel at Autograd gives a gradient, whether a schema names all that a kernel writes. Such a cell is
-# "unknown", and says why; a run decides, as `torch.library.opcheck` does with inputs.
+# Without a run, "registered" is said where all is registered that PyTorch's own rules ask for, and "no" where these
+# rules refuse every call. What code does is not seen: whether a fake implementation gives the right shape, whether a
+# composite runs on tensors without data, whether a schema names all that a kernel writes. Where not even a
+# registration answers, a cell is "unknown" and says why. Only a run on inputs says "yes", but for `tags`, which are a
+# fact.
 
 
 class Answer(StrEnum):
     """What a cell says."""
 
     YES = "yes"
+    REGISTERED = "registered"  # what it needs; no run has shown that it works
     NO = "no"
     NOT_NEEDED = "not needed"
     UNKNOWN = "unknown"
@@ -46,14 +48,22 @@ class Aspect(StrEnum):
     CUDA = "cuda"
     BACKENDS = "backends"  # other ones
     FAKE = "fake"
+    DYNAMIC_SHAPES = "dynamic_shapes"
     AUTOGRAD = "autograd"
+    SECOND_ORDER = "second_order"
     FUNCTIONALIZE = "functionalize"
     VMAP = "vmap"
     AUTOCAST = "autocast"
     DTENSOR = "dtensor"
     EXPORT = "export"
     INDUCTOR = "inductor"
-    SCHEMA = "schema"
+    REPEAT = "repeat"
+    STRIDES = "strides"
+    EMPTY = "empty"
+    TEST_SCHEMA = "test_schema"
+    TEST_AUTOGRAD_REGISTRATION = "test_autograd_registration"
+    TEST_FAKETENSOR = "test_faketensor"
+    TEST_AOT_DISPATCH_DYNAMIC = "test_aot_dispatch_dynamic"
     TAGS = "tags"
 
     __repr__ = member_repr
@@ -61,6 +71,24 @@ class Aspect(StrEnum):
 
 COMPILED = (Aspect.FAKE, Aspect.FUNCTIONALIZE, Aspect.EXPORT, Aspect.INDUCTOR)
 """What torch.compile and torch.export need; gaps there are found unless other columns are named."""
+
+RUN_ONLY = {
+    Aspect.DYNAMIC_SHAPES: "its fake with symbols for the sizes",
+    Aspect.SECOND_ORDER: "the derivative of its gradient",
+    Aspect.REPEAT: "whether two calls give the same",
+    Aspect.STRIDES: "whether it reads tensors that are not contiguous by their strides",
+    Aspect.EMPTY: "tensors without elements",
+    Aspect.TEST_SCHEMA: "opcheck's test_schema",
+    Aspect.TEST_AUTOGRAD_REGISTRATION: "opcheck's test_autograd_registration",
+    Aspect.TEST_FAKETENSOR: "opcheck's test_faketensor",
+    Aspect.TEST_AOT_DISPATCH_DYNAMIC: "opcheck's test_aot_dispatch_dynamic",
+}
+"""The columns of which registrations say nothing, with what a run tries."""
+
+_OPCHECK = tuple(one for one in RUN_ONLY if one.startswith("test_"))
+
+RUN = (*COMPILED, Aspect.REPEAT, Aspect.STRIDES, Aspect.EMPTY, *_OPCHECK)
+"""The gaps that are found by default where operators are run: also what opcheck finds, and results that are wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +128,10 @@ class Row:
         return frozenset(self.cell(aspect).answer for aspect in aspects)
 
 
+Failure: TypeAlias = tuple[str, Aspect]
+"""An operator, and the column in which it fails."""
+
+
 @dataclass(frozen=True, slots=True)
 class Readiness:
     """All operators of some packages.
@@ -110,6 +142,7 @@ class Readiness:
         rows: the operators, by name.
         required: the columns where a gap is not as expected.
         notes: what could not be read, a sentence each.
+        known: the failures that a baseline accepts; None when there is none.
     """
 
     packages: tuple[str, ...]
@@ -117,6 +150,27 @@ class Readiness:
     rows: tuple[Row, ...]
     required: tuple[Aspect, ...] = COMPILED
     notes: tuple[str, ...] = ()
+    known: frozenset[Failure] | None = None
+
+    @property
+    def new_failures(self) -> tuple[Failure, ...]:
+        """What fails in a column that is required, and is not known to."""
+        return tuple(
+            (row.operator, aspect)
+            for row in self.rows
+            for aspect in self.required
+            if row.cell(aspect).answer is Answer.NO and (row.operator, aspect) not in (self.known or ())
+        )
+
+    @property
+    def fixed(self) -> tuple[Failure, ...]:
+        """The known failures that fail no more."""
+        rows = {row.operator: row for row in self.rows}
+        return tuple(
+            (operator, aspect)
+            for operator, aspect in sorted(self.known or ())
+            if operator in rows and rows[operator].cell(aspect).answer not in (Answer.NO, Answer.UNKNOWN)
+        )
 
     @property
     def with_gaps(self) -> tuple[Row, ...]:
@@ -130,16 +184,25 @@ class Readiness:
         return tuple(row for row in self.rows if row not in gaps and Answer.UNKNOWN in row.answers(self.required))
 
     @property
+    def registered(self) -> tuple[Row, ...]:
+        """Those with neither, where no run has shown that what is registered works."""
+        others = (*self.with_gaps, *self.undecided)
+        return tuple(row for row in self.rows if row not in others and Answer.REGISTERED in row.answers(self.required))
+
+    @property
     def ready(self) -> int:
-        """How many operators have neither."""
-        return len(self.rows) - len(self.with_gaps) - len(self.undecided)
+        """How many operators have none of these."""
+        return len(self.rows) - len(self.with_gaps) - len(self.undecided) - len(self.registered)
 
     @property
     def exit_code(self) -> int:
-        """1 when an operator has a gap in a column that is required."""
-        return 1 if self.with_gaps else 0
+        """1 when an operator has a gap in a column that is required, and the baseline does not know it."""
+        return 1 if self.new_failures else 0
 
 
+_AUTOGRAD_OTHERS = tuple(
+    DispatchKey[f"Autograd{name}"] for name in ("XPU", "MPS", "HPU", "MTIA", "PrivateUse1", "Other")
+)
 _OTHERS = tuple(DispatchKey[name] for name in BACKENDS if name not in ("CPU", "CUDA", "Lazy", "Meta"))
 
 
@@ -239,6 +302,8 @@ def row_of(facts: OperatorFacts) -> Row:
 def cell_of(facts: OperatorFacts, aspect: Aspect) -> Cell:
     """One cell, which names no call that this PyTorch does not have. See Note [What a cell may say]."""
     cell = _cell_of(facts, aspect)
+    if cell.answer is Answer.YES and aspect is not Aspect.TAGS:
+        cell = replace(cell, answer=Answer.REGISTERED)
     function, called, _ = cell.closes.partition("(")
     if facts.offered is None or not called or function in facts.offered:
         return cell
@@ -269,11 +334,10 @@ def _cell_of(facts: OperatorFacts, aspect: Aspect) -> Cell:
             return _export(facts)
         case Aspect.INDUCTOR:
             return _inductor(facts)
-        case Aspect.SCHEMA:
-            return _schema(facts)
         case Aspect.TAGS:
             return _tags(facts)
-    assert_never(aspect)
+        case _:
+            return Cell(aspect, Answer.UNKNOWN, f"{RUN_ONLY[aspect]}: only a run shows it")
 
 
 _LIBRARY = "https://docs.pytorch.org/docs/stable/library.html"
@@ -519,8 +583,8 @@ def _autograd(facts: OperatorFacts) -> Cell:
     if facts.is_custom_op:
         if facts.writes:
             return Cell(aspect, Answer.NO, "custom_op got no backward")
-        return _gap(facts, aspect, "custom_op got no backward, and one raises", call)
-    keys = (DispatchKey.AutogradCPU, DispatchKey.AutogradCUDA)
+        return _gap(facts, aspect, "custom_op got no backward, and one through a floating-point result raises", call)
+    keys = (DispatchKey.AutogradCPU, DispatchKey.AutogradCUDA, *_AUTOGRAD_OTHERS)
     with_kernel = [key for key in keys if facts.fill(key).way in (Way.DIRECT, Way.COMPOSITE)]
     if not with_kernel:
         if facts.writes:
@@ -641,16 +705,6 @@ def _overload(facts: OperatorFacts) -> str:
 
 
 # -- declarations
-
-
-def _schema(facts: OperatorFacts) -> Cell:
-    aspect = Aspect.SCHEMA
-    if facts.writes:
-        names = ", ".join(one.name for one in facts.writes)
-        return Cell(aspect, Answer.UNKNOWN, f"it says that {names} is written; opcheck's test_schema runs it to see")
-    if facts.aliases:
-        return Cell(aspect, Answer.UNKNOWN, "it says which argument a result is; opcheck's test_schema runs it to see")
-    return Cell(aspect, Answer.UNKNOWN, "it says that nothing is written; opcheck's test_schema runs it to see")
 
 
 def _tags(facts: OperatorFacts) -> Cell:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from dispatchlab.model.printed_schema import parse_printed
 from dispatchlab.model.profile import model_for
@@ -23,8 +24,11 @@ from dispatchlab.records.ownership import ownership_of
 from dispatchlab.sources.find_sources import EmptySourceError, chosen
 from dispatchlab.sources.replay_on_lab import for_registry
 
+if TYPE_CHECKING:
+    from dispatchlab.pytorch.introspection.readiness_reader import PackageOperators
+
 RUN_LIMIT_S = 120.0
-"""How long the runs of one operator may take, unless somebody says otherwise; a compile takes seconds."""
+"""How long one cell of an operator may take by default; a compile takes seconds."""
 
 _REFUSING = "MetaFallbackKernel.cpp"
 """The file of PyTorch's backend fallback for Meta, which raises for every operator."""
@@ -36,6 +40,7 @@ def package_readiness(
     operators: Sequence[str] = (),
     required: Sequence[Aspect] = COMPILED,
     inputs: str | None = None,
+    generate: bool = False,
     limit_s: float = RUN_LIMIT_S,
     started: Callable[[str], None] = lambda _: None,
 ) -> Readiness:
@@ -46,8 +51,10 @@ def package_readiness(
         operators: names and globs of those that are judged; all of them when left out. PyTorch's own are left out
             unless they are named.
         required: the columns where a gap is not as expected.
-        inputs: `module:name` of what makes inputs; operators that have some are run, which decides more cells.
-        limit_s: how long the runs of one operator may take.
+        inputs: `module:name` of what makes inputs, or a file of captured ones; operators that have some are run, which
+            decides more cells.
+        generate: also run the others, on inputs that are made from their schemas.
+        limit_s: how long one cell of an operator may take.
         started: called with each operator that is run.
 
     Raises:
@@ -58,7 +65,33 @@ def package_readiness(
     """
     from dispatchlab.pytorch.registry import live_operator_runs, live_package_operators
 
-    found = live_package_operators(packages)
+    result = readiness_of(live_package_operators(packages), packages, operators=operators, required=required)
+    if inputs is None and not generate:
+        return result
+    names = [row.operator for row in result.rows]
+    done = live_operator_runs(packages, inputs or "", names, limit_s=limit_s, generate=generate, started=started)
+    return with_runs(replace(result, notes=(*result.notes, *done.notes)), done.runs)
+
+
+def readiness_of(
+    found: PackageOperators,
+    packages: Sequence[str],
+    *,
+    operators: Sequence[str] = (),
+    required: Sequence[Aspect] = COMPILED,
+) -> Readiness:
+    """Judge the operators that packages define, by what was read when they were imported.
+
+    Args:
+        found: what was read.
+        packages: the modules.
+        operators: see `package_readiness`.
+        required: see `package_readiness`.
+
+    Raises:
+        EmptySourceError: they define none.
+        UnknownOperatorError: a name or a glob means none.
+    """
     registry = found.registry
     ownership = ownership_of(registry)
     fallbacks = [one for one in registry.fallbacks if _REFUSING not in one.debug]
@@ -87,9 +120,4 @@ def package_readiness(
     ]
     if not facts:
         raise EmptySourceError(tuple(packages))
-    result = readiness(packages, registry.torch, facts, required=required, notes=registry.unreadable)
-    if inputs is None:
-        return result
-    names = [row.operator for row in result.rows]
-    done = live_operator_runs(packages, inputs, names, limit_s=limit_s, started=started)
-    return with_runs(replace(result, notes=(*result.notes, *done.notes)), done.runs)
+    return readiness(packages, registry.torch, facts, required=required, notes=registry.unreadable)

@@ -125,6 +125,18 @@ def check_record(file: str, packages: Sequence[str] = (), *, name: str = "") -> 
         raise NoPackagesError(name or file)
     with LiveEngine() as engine:
         found: PackageRecord = engine.ask("dispatchlab.pytorch.recording.record_package:record_packages", imported)
+    return compare_with_record(name or file, before, found, imported)
+
+
+def compare_with_record(file: str, before: Scenario, found: PackageRecord, packages: Sequence[str]) -> RecordCheck:
+    """Compare what was recorded now with an older record.
+
+    Args:
+        file: what to call the older record.
+        before: what it holds.
+        found: what was recorded now.
+        packages: the packages that were imported for it.
+    """
     after = parse_scenario(found.text, file=file)
     beneath = registry_of_scenario(before)
     foreign = {str(name) for name in found.foundations}
@@ -133,7 +145,7 @@ def check_record(file: str, packages: Sequence[str] = (), *, name: str = "") -> 
         foreign |= {str(one.operator) for one in map(before.registrations.__getitem__, numbers) if isinstance(one, Def)}
     changes = compare_records(before, after, foreign=foreign)
     then, now = (sum(not _is_foreign(one, foreign) for one in each.registrations) for each in (before, after))
-    return RecordCheck(name or file, imported, found.torch, then, now, changes, found.unreadable, found.text)
+    return RecordCheck(file, tuple(packages), found.torch, then, now, changes, found.unreadable, found.text)
 
 
 def compare_records(before: Scenario, after: Scenario, *, foreign: Collection[str] = ()) -> tuple[RecordChange, ...]:

@@ -490,7 +490,7 @@ class Around:
 
 
 class StoppedError(Exception):
-    """Nobody wants the result any more."""
+    """The result is not wanted any more."""
 
 
 class InteractiveSession:

@@ -20,7 +20,7 @@ from dispatchlab.questions.explain.kernel_rules import rule_of
 from dispatchlab.questions.explain.result import Chosen
 
 LIMIT: Final = 250_000
-"""How many hops a trace keeps unless somebody says otherwise."""
+"""How many hops a trace keeps by default."""
 
 EITHER: Final = "[call or redispatch]"
 """The kind of a hop that could be either."""
@@ -189,9 +189,9 @@ def _conversion(hop: RecordedHop, kind: str) -> str:
 # ~~~~~~~~~~~~~~~~~~~~~~~~~
 # The generated functions `at::_ops::NAME::call` and `::redispatch` are exported, so the address that a kernel returns
 # to says which of them made the hop. Boxed calls, and those of kernels that are not PyTorch's own, are made by
-# functions that nobody exports. Of them it is known all the same: a hop that is not inside of one of the same operator
-# with a higher key is a call; one whose set a new call would not have computed is a redispatch; and so is one that a
-# kernel made which is known to redispatch. What is left could be either, and the trace says so.
+# functions that are not exported. Of them it is known all the same: a hop that is not inside of one of the same
+# operator with a higher key is a call; one whose set a new call would not have computed is a redispatch; and so is
+# one that a kernel made which is known to redispatch. What is left could be either, and the trace says so.
 
 _GENERATED = re.compile(r"_ZN2at4_ops(\d+)")
 

@@ -2,8 +2,8 @@
 
 - `backend_changes`: what an upgrade means for one backend: which operators find another kernel at its keys, or none.
 - `blocks`: upgrades as blocks and as JSON: a summary first, details by operator below it; in a page every detail.
-- `compare_sources`: upgrades: two registries under the models of their PyTorch, and what the second means for whoever
-  used the first.
+- `compare_sources`: upgrades: two registries under the models of their PyTorch, and what the second means for users
+  of the first.
 - `lines`: upgrades as lines: a summary first, details by operator below it.
 - `operator_changes`: upgrades: what it means that one registry follows another, operator by operator; a pure function
   of the two.

@@ -43,12 +43,12 @@ from dispatchlab.model.keys import DispatchKey
 from dispatchlab.questions.upgrade.backend_changes import BackendUpgrade
 from dispatchlab.questions.upgrade.compare_sources import Side, UpgradeReport
 from dispatchlab.questions.upgrade.lines import (
+    PYTHON_KINDS,
     change_texts,
     cxx_summary,
     find_text,
     held_text,
     python_function_texts,
-    python_kind_text,
     python_row_text,
     python_summary,
     summary_rows,
@@ -64,27 +64,14 @@ from dispatchlab.questions.upgrade.operator_changes import (
 from dispatchlab.questions.upgrade.package_changes import OtherKernel, PackageUpgrade
 from dispatchlab.records.compare import by_namespace, counts
 from dispatchlab.records.python_compare import PythonDiff
+from dispatchlab.views import blocks as b
 from dispatchlab.views.as_json import as_json, fields_of
-from dispatchlab.views.blocks import (
-    Block,
-    Cell,
-    Facts,
-    Folded,
-    Line,
-    Page,
-    Row,
-    Section,
-    Stack,
-    Table,
-    Verdict,
-    source,
-)
 from dispatchlab.views.key_names import key_names
 from dispatchlab.views.source_locations import short_debug
 from dispatchlab.views.view import View
 
 WIDTH = 100
-"""How wide the text is where nobody says."""
+"""The default width of the text."""
 
 _CAUSES = {
     Cause.DISPATCHER: "the rules of the dispatcher",
@@ -130,16 +117,16 @@ def _(value: Side) -> dict[str, object]:
     return fields_of(value, model=value.model.name)
 
 
-def upgrade_page(report: UpgradeReport) -> Page:
-    """What an upgrade means, for everybody, for a backend or for a package."""
+def upgrade_page(report: UpgradeReport) -> b.Page:
+    """What an upgrade means, at large, for a backend or for a package."""
     before, after = report.before, report.after
     sides = (
         ("before", f"PyTorch {before.torch}, {before.operators:,} operators, by the model {before.model.name}"),
         ("after", f"PyTorch {after.torch}, {after.operators:,} operators, by the model {after.model.name}"),
     )
     title = f"{before.source} \u2192 {after.source}"
-    lead: list[Block] = []
-    sections: list[Section] = []
+    lead: list[b.Block] = []
+    sections: list[b.Section] = []
     if report.package is not None:
         title = f"{title} for {report.package.source}"
         lead, sections = [*_package_lead(report.package)], [*_package(report.package)]
@@ -152,54 +139,54 @@ def upgrade_page(report: UpgradeReport) -> Page:
         if report.python is not None:
             lead.append(_summary_facts(python_summary(report.python), "Python"))
             sections += _python(report.python)
-    return Page("diff", title, (*lead, Facts(sides, stacked=True)), tuple(sections))
+    return b.Page("diff", title, (*lead, b.Facts(sides, stacked=True)), tuple(sections))
 
 
-def _summary(found: Upgrade) -> Iterator[Block]:
+def _summary(found: Upgrade) -> Iterator[b.Block]:
     if found.is_empty:
-        yield Verdict("no difference", "good", f" {found.compared:,} operators compared")
+        yield b.Verdict("no difference", "good", f" {found.compared:,} operators compared")
         return
     breaks = bool(found.removed) or any(not schema.is_compatible for _, schema in found.schemas)
-    yield Verdict("callers break" if breaks else "no caller breaks by a schema", "bad" if breaks else "good")
+    yield b.Verdict("callers break" if breaks else "no caller breaks by a schema", "bad" if breaks else "good")
     yield _summary_facts(cxx_summary(found), "result")
 
 
-def _summary_facts(lines: Iterator[Line], title: str) -> Facts:
+def _summary_facts(lines: Iterator[b.Line], title: str) -> b.Facts:
     """The rows of a summary; what has no title of its own is about `title`."""
-    return Facts(tuple((label or title, text) for label, text in summary_rows(lines)), stacked=True)
+    return b.Facts(tuple((label or title, text) for label, text in summary_rows(lines)), stacked=True)
 
 
-def _everything(found: Upgrade) -> Iterator[Section]:
+def _everything(found: Upgrade) -> Iterator[b.Section]:
     for anchor, title, side in (
         ("removed", "Removed operators", found.removed),
         ("added", "Added operators", found.added),
     ):
         if side:
-            yield Section(title, (_one_sided(title, side),), anchor)
+            yield b.Section(title, (_one_sided(title, side),), anchor)
     if found.schemas:
-        yield Section("Schemas", (_schemas("Operators with another schema", found.schemas),), "schemas")
+        yield b.Section("Schemas", (_schemas("Operators with another schema", found.schemas),), "schemas")
     changed = tuple(
-        (Cell(change.operator, "name"), Cell(Stack(texts)))
+        (b.Cell(change.operator, "name"), b.Cell(b.Stack(texts)))
         for change in found.changed
         if (texts := change_texts(change))
     )
     if changed:
-        table = Table("Operators with other kernels or tags", ("operator", "what changes"), changed)
-        yield Section("Kernels and tags", (table,), "changed")
+        table = b.Table("Operators with other kernels or tags", ("operator", "what changes"), changed)
+        yield b.Section("Kernels and tags", (table,), "changed")
     if found.fallbacks:
-        rows: tuple[Row, ...] = tuple(
-            (Cell(one.key.name, "name"), one.before or "nothing", one.after or "nothing", _source(one.debug))
+        rows: tuple[b.Row, ...] = tuple(
+            (b.Cell(one.key.name, "name"), one.before or "nothing", one.after or "nothing", _source(one.debug))
             for one in found.fallbacks
         )
-        table = Table("Backend fallbacks that changed", ("key", "before", "after", "registered at"), rows)
-        yield Section("Backend fallbacks", (table,), "fallbacks")
+        table = b.Table("Backend fallbacks that changed", ("key", "before", "after", "registered at"), rows)
+        yield b.Section("Backend fallbacks", (table,), "fallbacks")
     if found.shared:
         table = _shared("Slots that change for many operators", found.shared)
-        yield Section("Slots of many operators", (table,), "shared")
+        yield b.Section("Slots of many operators", (table,), "shared")
     rows = tuple(
         (
-            Cell(change.operator, "name"),
-            Cell("def" if line.key is None else line.key.name, "name"),
+            b.Cell(change.operator, "name"),
+            b.Cell("def" if line.key is None else line.key.name, "name"),
             _source(line.before),
             _source(line.after),
         )
@@ -207,61 +194,61 @@ def _everything(found: Upgrade) -> Iterator[Section]:
         for line in change.lines
     )
     if rows:
-        table = Table("Registrations that moved", ("operator", "key", "before", "after"), rows)
-        yield Section("Moved lines", (table,), "lines")
+        table = b.Table("Registrations that moved", ("operator", "key", "before", "after"), rows)
+        yield b.Section("Moved lines", (table,), "lines")
 
 
-def _python(found: PythonDiff) -> Iterator[Section]:
-    counts: tuple[Row, ...] = tuple(
-        (Cell(one.registry, "name"), text) for one in found.registries if (text := python_row_text(one))
+def _python(found: PythonDiff) -> Iterator[b.Section]:
+    counts: tuple[b.Row, ...] = tuple(
+        (b.Cell(one.registry, "name"), text) for one in found.registries if (text := python_row_text(one))
     )
     if counts:
-        table = Table("Registries of Python that differ or are not compared", ("registry", "how"), counts)
-        yield Section("Registries of Python", (table,), "python")
-    rows: tuple[Row, ...] = tuple(
+        table = b.Table("Registries of Python that differ or are not compared", ("registry", "how"), counts)
+        yield b.Section("Registries of Python", (table,), "python")
+    rows: tuple[b.Row, ...] = tuple(
         (
-            Cell(one.registry, "name"),
-            Cell(one.operator, "name"),
+            b.Cell(one.registry, "name"),
+            b.Cell(one.operator, "name"),
             one.key,
-            python_kind_text(one),
-            Cell(Stack(python_function_texts(one)), "code"),
+            PYTHON_KINDS[one.kind].one,
+            b.Cell(b.Stack(python_function_texts(one)), "code"),
         )
         for one in found.changes
     )
     if rows:
         heads = ("registry", "operator", "key", "how", "what is in force")
-        yield Section("What Python registers", (Table("Entries that differ", heads, rows),), "python-entries")
+        yield b.Section("What Python registers", (b.Table("Entries that differ", heads, rows),), "python-entries")
 
 
-def _one_sided(title: str, side: Sequence[OneSided]) -> Table:
+def _one_sided(title: str, side: Sequence[OneSided]) -> b.Table:
     rows = tuple(
         (
-            Cell(one.operator, "name"),
-            Cell(one.schema or "without a def", "code"),
+            b.Cell(one.operator, "name"),
+            b.Cell(one.schema or "without a def", "code"),
             _keys(one.keys),
             _source(one.debug),
             one.of_build,
         )
         for one in side
     )
-    return Table(title, ("operator", "schema", "kernels at", "registered at", "only with"), rows)
+    return b.Table(title, ("operator", "schema", "kernels at", "registered at", "only with"), rows)
 
 
-def _schemas(caption: str, schemas: Sequence[tuple[str, SchemaChange]]) -> Table:
+def _schemas(caption: str, schemas: Sequence[tuple[str, SchemaChange]]) -> b.Table:
     rows = tuple(
         (
-            Cell(name, "name"),
+            b.Cell(name, "name"),
             "compatible" if change.is_compatible else f"breaks callers: {change.backward}",
-            Cell(Stack(change.changes), "code"),
-            Cell(Stack((change.before or "no def", change.after or "no def")), "code"),
+            b.Cell(b.Stack(change.changes), "code"),
+            b.Cell(b.Stack((change.before or "no def", change.after or "no def")), "code"),
         )
         for name, change in schemas
     )
     breaking = frozenset(at for at, (_, change) in enumerate(schemas) if not change.is_compatible)
-    return Table(caption, ("operator", "for callers", "what changes", "before and after"), rows, breaking)
+    return b.Table(caption, ("operator", "for callers", "what changes", "before and after"), rows, breaking)
 
 
-def _shared(caption: str, changes: Sequence[SharedChange]) -> Table:
+def _shared(caption: str, changes: Sequence[SharedChange]) -> b.Table:
     rows = tuple(
         (
             _keys(change.keys),
@@ -269,52 +256,52 @@ def _shared(caption: str, changes: Sequence[SharedChange]) -> Table:
             find_text(change.after),
             _CAUSES[change.cause],
             len(change.operators),
-            Cell(Folded(f"{change.operators[0]}, ...", (Line(", ".join(change.operators)),)))
+            b.Cell(b.Folded(f"{change.operators[0]}, ...", (b.Line(", ".join(change.operators)),)))
             if len(change.operators) > 1
             else "".join(change.operators),
         )
         for change in changes
     )
-    return Table(caption, ("keys", "before", "after", "because of", "number", "operators"), rows)
+    return b.Table(caption, ("keys", "before", "after", "because of", "number", "operators"), rows)
 
 
 def _keys(keys: Sequence[DispatchKey]) -> str:
     return ", ".join(key_names([key.name for key in keys]))
 
 
-def _source(debug: str) -> Cell:
-    return Cell(source(debug), "code")
+def _source(debug: str) -> b.Cell:
+    return b.Cell(b.source(debug), "code")
 
 
 # -- one backend
 
 
-def _backend_lead(found: BackendUpgrade) -> Iterator[Block]:
+def _backend_lead(found: BackendUpgrade) -> Iterator[b.Block]:
     is_same = found.is_empty
-    yield Verdict("nothing changes for it" if is_same else "something changes for it", "good" if is_same else "warn")
-    yield Line(f"The keys of the backend: {_keys(found.keys)}.")
-    yield from map(Line, found.notes)
+    yield b.Verdict("nothing changes for it" if is_same else "something changes for it", "good" if is_same else "warn")
+    yield b.Line(f"The keys of the backend: {_keys(found.keys)}.")
+    yield from map(b.Line, found.notes)
 
 
-def _backend(found: BackendUpgrade) -> Iterator[Section]:
-    yield Section("What calls find", (_shared("Calls that find something else", found.changes),), "calls")
+def _backend(found: BackendUpgrade) -> Iterator[b.Section]:
+    yield b.Section("What calls find", (_shared("Calls that find something else", found.changes),), "calls")
     for anchor, title, side in (
         ("removed", "Removed operators", found.removed),
         ("added", "Added operators", found.added),
     ):
-        rows = tuple((Cell(name, "name"), find_text(find)) for name, find in side)
-        yield Section(title, (Table(title, ("operator", f"what {found.key} finds"), rows),), anchor)
-    broken = tuple((Cell(name, "name"),) for name in found.schemas)
-    yield Section("Schemas", (Table("Operators whose schema breaks callers", ("operator",), broken),), "schemas")
+        rows = tuple((b.Cell(name, "name"), find_text(find)) for name, find in side)
+        yield b.Section(title, (b.Table(title, ("operator", f"what {found.key} finds"), rows),), anchor)
+    broken = tuple((b.Cell(name, "name"),) for name in found.schemas)
+    yield b.Section("Schemas", (b.Table("Operators whose schema breaks callers", ("operator",), broken),), "schemas")
 
 
 # -- one package
 
 
-def _package_lead(found: PackageUpgrade) -> Iterator[Block]:
+def _package_lead(found: PackageUpgrade) -> Iterator[b.Block]:
     affected = found.is_affected
-    yield Verdict("it meets something else" if affected else "nothing changes for it", "warn" if affected else "good")
-    yield Facts(
+    yield b.Verdict("it meets something else" if affected else "nothing changes for it", "warn" if affected else "good")
+    yield b.Facts(
         (
             ("registrations", found.registrations),
             ("operators", found.operators),
@@ -326,30 +313,32 @@ def _package_lead(found: PackageUpgrade) -> Iterator[Block]:
     )
 
 
-def _package(found: PackageUpgrade) -> Iterator[Section]:
+def _package(found: PackageUpgrade) -> Iterator[b.Section]:
     refused = tuple(
-        (Cell(one.registration, "code"), short_debug(one.before or "accepted"), short_debug(one.after or "accepted"))
+        (b.Cell(one.registration, "code"), short_debug(one.before or "accepted"), short_debug(one.after or "accepted"))
         for one in found.refused
     )
     bad = frozenset(at for at, one in enumerate(found.refused) if one.before is None)
-    table = Table("Registrations that are refused", ("registration", "before", "after"), refused, bad)
-    yield Section("Refused", (table,), "refused")
-    rows = tuple((Cell(name, "name"),) for name in found.dangling)
-    yield Section("Dangling", (Table("Operators with kernels and no def any more", ("operator",), rows),), "dangling")
-    yield Section("Schemas", (_schemas("Schemas of operators that it implements", found.schemas),), "schemas")
-    yield Section("Calls", (_calls("Calls that run its kernel on one side", found.kernels),), "calls")
+    table = b.Table("Registrations that are refused", ("registration", "before", "after"), refused, bad)
+    yield b.Section("Refused", (table,), "refused")
+    rows = tuple((b.Cell(name, "name"),) for name in found.dangling)
+    yield b.Section(
+        "Dangling", (b.Table("Operators with kernels and no def any more", ("operator",), rows),), "dangling"
+    )
+    yield b.Section("Schemas", (_schemas("Schemas of operators that it implements", found.schemas),), "schemas")
+    yield b.Section("Calls", (_calls("Calls that run its kernel on one side", found.kernels),), "calls")
     table = _calls("Calls of these operators that run another kernel of PyTorch's", found.others)
-    yield Section("PyTorch's kernels", (table,), "others")
+    yield b.Section("PyTorch's kernels", (table,), "others")
 
 
-def _calls(caption: str, changes: Sequence[OtherKernel]) -> Table:
+def _calls(caption: str, changes: Sequence[OtherKernel]) -> b.Table:
     rows = tuple(
         (
-            Cell(change.operator, "name"),
+            b.Cell(change.operator, "name"),
             _keys(change.keys),
             short_debug(held_text(change.before)),
             short_debug(held_text(change.after)),
         )
         for change in changes
     )
-    return Table(caption, ("operator", "keys", "before", "after"), rows)
+    return b.Table(caption, ("operator", "keys", "before", "after"), rows)

@@ -1,4 +1,4 @@
-"""Upgrades: two registries under the models of their PyTorch, and what the second means for whoever used the first."""
+"""Upgrades: two registries under the models of their PyTorch, and what the second means for users of the first."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class UpgradeReport:
-    """What the second registry means for whoever used the first.
+    """What the second registry means for users of the first.
 
     Args:
         before: the first registry.
@@ -77,7 +77,7 @@ class UpgradeReport:
 
     @property
     def exit_code(self) -> int:
-        """0 when nothing differs in what was asked for, else 1; for whoever asked for an exit code."""
+        """0 when nothing differs in what was asked for, else 1; used where an exit code is asked for."""
         if self.package is not None:
             return int(self.package.is_affected)
         if self.backend is not None:
@@ -101,7 +101,7 @@ def upgrade_sources(
     layer: Layer = "cxx",
     report: Callable[[str], None] | None = None,
 ) -> UpgradeReport:
-    """What the second source means for whoever used the first.
+    """What the second source means for users of the first.
 
     Args:
         before: the first source: `live`, the name of a bundled registry, a file, or a scenario.

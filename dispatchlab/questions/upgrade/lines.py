@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.python_layer import REGISTRY_NAMED
@@ -50,16 +50,6 @@ def summary_rows(lines: Iterable[Line]) -> tuple[tuple[str, str], ...]:
 def change_texts(change: OperatorChange) -> tuple[str, ...]:
     """What changes in one operator besides its schema and its lines, a phrase each."""
     return tuple(plain(line.content) for line in _change(change))
-
-
-def find_text(find: Find) -> str:
-    """What a call finds: `its own kernel`, `CompositeImplicitAutograd`, `nothing`."""
-    return _find(find)
-
-
-def held_text(held: Held) -> str:
-    """What runs in a slot, and whose it is."""
-    return _held(held, debug=True)
 
 
 def upgrade_lines(report: UpgradeReport, *, everything: bool) -> Iterator[Block]:
@@ -317,7 +307,7 @@ def _change(change: OperatorChange) -> Iterator[Line]:
         own = [key for key in each.keys if key in lost or key in gained]
         for some in (own, [key for key in each.keys if key not in own]):
             if some:
-                yield line(f"{_keys(some)}: {_find(each.before)} -> {_find(each.after)}", _mood(each))
+                yield line(f"{_keys(some)}: {find_text(each.before)} -> {find_text(each.after)}", _mood(each))
     unseen = [
         key for key in (*change.lost, *change.gained) if not key.is_alias and not _in_slots(key, change.own_slots)
     ]
@@ -358,7 +348,7 @@ def _replaced(kernel: Replaced) -> str:
 def _shared(change: SharedChange, *, everything: bool) -> Iterator[Line]:
     why = {Cause.DISPATCHER: "by the rules of the dispatcher", Cause.FALLBACKS: "by the fallback"}
     because = f" {why[change.cause]}" if change.cause in why else ""
-    text = f"{_keys(change.keys)}: {_find(change.before)} -> {_find(change.after)}{because}"
+    text = f"{_keys(change.keys)}: {find_text(change.before)} -> {find_text(change.after)}{because}"
     yield Line(f"{text}, {counted(len(change.operators), 'operator')}", indent=2, hang=4)
     yield from _names(change.operators, everything=everything, indent=6, mood="quiet")
 
@@ -379,7 +369,7 @@ def python_summary(diff: PythonDiff) -> Iterator[Line]:
             yield _row("Python", f"no difference ({counted(compared, 'registry', 'registries')} compared)")
         else:
             texts = [
-                f"{number:,} {_PYTHON_KINDS[kind]}"
+                f"{number:,} {PYTHON_KINDS[kind].several}"
                 for kind in (PythonChangeKind.REMOVED, PythonChangeKind.ADDED, PythonChangeKind.CHANGED)
                 if (number := sum(_of_kind(registry, kind) for registry in diff.registries))
             ]
@@ -397,12 +387,28 @@ def python_summary(diff: PythonDiff) -> Iterator[Line]:
         yield _row("Python" if not diff.registries else "", note, "quiet")
 
 
-_PYTHON_KINDS = {
-    PythonChangeKind.REMOVED: "entries only before",
-    PythonChangeKind.ADDED: "entries only after",
-    PythonChangeKind.CHANGED: "with another function in force",
-    PythonChangeKind.MOVED: "moved to another line",
+class _Shown(NamedTuple):
+    """How a kind of changes is shown: one of them, several in a row of their registry, and several at large."""
+
+    one: str
+    in_row: str
+    several: str
+    mood: Mood = ""
+
+
+PYTHON_KINDS = {
+    PythonChangeKind.REMOVED: _Shown("only before", "only before", "entries only before", "bad"),
+    PythonChangeKind.ADDED: _Shown("only after", "only after", "entries only after", "good"),
+    PythonChangeKind.CHANGED: _Shown(
+        "another function in force", "with another function", "with another function in force"
+    ),
+    PythonChangeKind.MOVED: _Shown("moved", "moved", "moved to another line"),
 }
+
+
+def _of_kind(difference: RegistryDifference, kind: PythonChangeKind) -> int:
+    number: int = getattr(difference, kind.value)
+    return number
 
 
 def _python_details(diff: PythonDiff, *, everything: bool) -> Iterator[Line]:
@@ -432,33 +438,20 @@ def _python_details(diff: PythonDiff, *, everything: bool) -> Iterator[Line]:
         for kind in PythonChangeKind:
             names = list(dict.fromkeys(one.operator for one in changes if one.kind is kind))
             if names:
-                mood = _PYTHON_MOODS.get(kind, "")
-                yield Line(f"{_PYTHON_KINDS[kind]}: {', '.join(_cut(names, 6, 'operator'))}", mood, indent=2, hang=4)
+                text = f"{PYTHON_KINDS[kind].several}: {', '.join(_cut(names, 6, 'operator'))}"
+                yield Line(text, PYTHON_KINDS[kind].mood, indent=2, hang=4)
         yield Line("their functions: see --all, or name one with --operator", "quiet", indent=2, hang=0)
 
 
 _FEW_ENTRIES = 5  # so that a summary of many registries is no wall
-_PYTHON_MOODS: dict[PythonChangeKind, Mood] = {PythonChangeKind.REMOVED: "bad", PythonChangeKind.ADDED: "good"}
 
 
 def _python_change(change: PythonChange) -> Iterator[Line]:
     name = f"{change.operator} {change.key}".rstrip()
-    yield Line(f"{name}  {_PYTHON_ONE[change.kind]}", _PYTHON_MOODS.get(change.kind, ""), indent=2, hang=4)
+    shown = PYTHON_KINDS[change.kind]
+    yield Line(f"{name}  {shown.one}", shown.mood, indent=2, hang=4)
     for text in python_function_texts(change):
         yield Line(text, "quiet", indent=6)
-
-
-_PYTHON_ONE = {
-    PythonChangeKind.REMOVED: "only before",
-    PythonChangeKind.ADDED: "only after",
-    PythonChangeKind.CHANGED: "another function in force",
-    PythonChangeKind.MOVED: "moved",
-}
-
-
-def python_kind_text(change: PythonChange) -> str:
-    """How an entry differs."""
-    return _PYTHON_ONE[change.kind]
 
 
 def python_function_texts(change: PythonChange) -> tuple[str, ...]:
@@ -479,18 +472,10 @@ def python_row_text(difference: RegistryDifference) -> str:
             f"; the other has {counted(difference.not_compared, 'entry', 'entries')}" if difference.not_compared else ""
         )
         return f"not compared, since {_why_not_compared(difference)}{has}"
-    texts = [f"{number:,} {text}" for kind, text in _PYTHON_COUNTED.items() if (number := _of_kind(difference, kind))]
+    texts = [f"{n:,} {shown.in_row}" for kind, shown in PYTHON_KINDS.items() if (n := _of_kind(difference, kind))]
     if difference.not_compared:
         texts.append(f"{difference.not_compared:,} not compared, of a module that the other has not imported")
     return ", ".join(texts)
-
-
-_PYTHON_COUNTED = {
-    PythonChangeKind.REMOVED: "only before",
-    PythonChangeKind.ADDED: "only after",
-    PythonChangeKind.CHANGED: "with another function",
-    PythonChangeKind.MOVED: "moved",
-}
 
 
 def _why_not_compared(difference: RegistryDifference) -> str:
@@ -499,7 +484,7 @@ def _why_not_compared(difference: RegistryDifference) -> str:
             Known.READ: "",
             Known.NOT_RECORDED: "neither recording has read it",
             Known.NOT_FOUND: "it is not found in either PyTorch",
-            Known.NOT_IMPORTED: "nobody imported its module",
+            Known.NOT_IMPORTED: "its module was imported in neither",
         }[difference.before]
     sides = (("first", difference.before), ("second", difference.after))
     return " and ".join(f"{_KNOWN[known]} the {side}" for side, known in sides if known is not Known.READ)
@@ -512,19 +497,16 @@ _KNOWN = {
 }
 
 
-def _of_kind(difference: RegistryDifference, kind: PythonChangeKind) -> int:
-    match kind:
-        case PythonChangeKind.REMOVED:
-            return difference.removed
-        case PythonChangeKind.ADDED:
-            return difference.added
-        case PythonChangeKind.CHANGED:
-            return difference.changed
-        case PythonChangeKind.MOVED:
-            return difference.moved
-
-
 # -- one backend
+
+
+_FOUND_NOW: tuple[tuple[str, Way, tuple[str, str], Mood], ...] = (
+    ("missing", Way.MISSING, ("finds nothing now", "find nothing now"), "bad"),
+    ("ambiguous", Way.AMBIGUOUS, ("is ambiguous now", "are ambiguous now"), "bad"),
+    ("fallback", Way.FALLBACK, ("falls back now", "fall back now"), ""),
+    ("composite", Way.COMPOSITE, ("finds a composite now", "find a composite now"), ""),
+    ("direct", Way.DIRECT, ("finds a kernel of its own now", "find kernels of their own now"), "good"),
+)
 
 
 def _backend(upgrade: BackendUpgrade, *, everything: bool) -> Iterator[Line]:
@@ -535,30 +517,10 @@ def _backend(upgrade: BackendUpgrade, *, everything: bool) -> Iterator[Line]:
         yield Line("no call with these keys finds anything else", hang=0)
         return
     plain = [change for change in upgrade.changes if upgrade.key in change.keys]
-    rows: tuple[tuple[str, tuple[str, str], list[SharedChange], Mood], ...] = (
-        ("missing", ("finds nothing now", "find nothing now"), [c for c in plain if c.after.way is Way.MISSING], "bad"),
-        (
-            "ambiguous",
-            ("is ambiguous now", "are ambiguous now"),
-            [c for c in upgrade.changes if c.after.way is Way.AMBIGUOUS],
-            "bad",
-        ),
-        ("fallback", ("falls back now", "fall back now"), [c for c in plain if c.after.way is Way.FALLBACK], ""),
-        (
-            "composite",
-            ("finds a composite now", "find a composite now"),
-            [c for c in plain if c.after.way is Way.COMPOSITE],
-            "",
-        ),
-        (
-            "direct",
-            ("finds a kernel of its own now", "find kernels of their own now"),
-            [c for c in plain if c.after.way is Way.DIRECT],
-            "good",
-        ),
-    )
-    for label, what, changes, mood in rows:
-        names = [name for change in changes for name in change.operators]
+    for label, way, what, mood in _FOUND_NOW:
+        # NB: an ambiguous slot is reported at whichever key it is
+        changes = upgrade.changes if way is Way.AMBIGUOUS else plain
+        names = [name for change in changes if change.after.way is way for name in change.operators]
         if names:
             yield _row(label, f"{counted(len(names), 'operator')} {_s(names, *what)}", mood)
     others = {name for change in upgrade.changes if upgrade.key not in change.keys for name in change.operators}
@@ -677,14 +639,15 @@ def _same(changes: Iterable[OtherKernel]) -> Iterator[tuple[OtherKernel, list[st
 def _other(change: OtherKernel, names: list[str], *, everything: bool) -> Iterator[Line]:
     mood: Mood = "bad" if change.before.is_packages and not change.after.is_packages else ""
     debug = len(names) == 1
-    before, after = _held(change.before, debug=debug), _held(change.after, debug=debug)
+    before, after = held_text(change.before, debug=debug), held_text(change.after, debug=debug)
     yield Line(f"{_keys(change.keys)}: {before} -> {after}", mood, indent=2, hang=4)
     yield from _names(names, everything=everything, indent=6, mood="quiet")
 
 
-def _held(held: Held, *, debug: bool) -> str:
+def held_text(held: Held, *, debug: bool = True) -> str:
+    """What runs in a slot, and whose it is."""
     whose = "the package's" if held.is_packages else "PyTorch's" if held.debug else ""
-    find = _find(held.find).removeprefix("its ").removeprefix("the ")
+    find = find_text(held.find).removeprefix("its ").removeprefix("the ")
     shown = f" ({held.debug})" if held.debug and debug else ""
     return f"{whose}{' ' if whose else ''}{find}{shown}"
 
@@ -692,7 +655,8 @@ def _held(held: Held, *, debug: bool) -> str:
 # -- words
 
 
-def _find(find: Find) -> str:
+def find_text(find: Find) -> str:
+    """What a call finds: `its own kernel`, `CompositeImplicitAutograd`, `nothing`."""
     match find.way:
         case Way.DIRECT:
             return "its own kernel"

@@ -2,7 +2,7 @@
 
 Kernels are compared by what they are: their key, whether calls fall through, who registered them and in which language.
 A line that moved within its file, a file that was split and a folder that was renamed are no change. What slots hold is
-computed by whoever knows a dispatcher, and handed in.
+computed where a dispatcher is known, and handed in.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Reason(StrEnum):
     """Why a kernel that stands at the same key is another one."""
 
     FALLTHROUGH = "fallthrough"  # calls skip the key now, or no longer
-    OWNER = "owner"  # somebody else registered it
-    FILE = "file"  # another file of somebody else's
+    OWNER = "owner"  # another package registered it
+    FILE = "file"  # another file of another package
     LANGUAGE = "language"  # C++ then and Python now, or the reverse
     TYPE = "type"  # it has another type although the schema is the same
     OVERRIDES = "overrides"  # more or fewer kernels stand at the key

@@ -76,7 +76,7 @@ class PackageUpgrade:
         registrations: how many there are, without defs of operators that are PyTorch's.
         operators: how many operators they name.
         refused: those that either dispatcher refuses.
-        dangling: operators of which the package has kernels and nobody a def any more.
+        dangling: operators of which the package has kernels and that have no def any more.
         schemas: operators of PyTorch for which it has kernels, and whose schema differs.
         kernels: calls that run the package's kernel on one side and another one on the other.
         others: calls of these operators that run another kernel of PyTorch's.
@@ -103,19 +103,21 @@ class PackageUpgrade:
         return bool(now or self.dangling or self.schemas or self.kernels or self.others)
 
 
-def package_upgrade(before: Recorded, after: Recorded, models: tuple[Model, Model], source: str) -> PackageUpgrade:
+def package_upgrade(
+    before: Recorded, after: Recorded, models: tuple[Model, Model], source: str | Scenario
+) -> PackageUpgrade:
     """Replay the registrations of a package on both registries.
 
     Args:
         before: the first registry.
         after: the second.
         models: the dispatchers that they are read under.
-        source: the scenario or recording.
+        source: the scenario or recording, or its file.
 
     Raises:
         DispatchLabError: the scenario cannot be used.
     """
-    scenario = load_scenario(source)
+    scenario = load_scenario(source) if isinstance(source, str) else source
     # A recording holds the defs of PyTorch's operators that it names, so that it can be explored by itself.
     foundations = foundations_in(scenario, registry_of_scenario(scenario) or before)
     registrations = [one for at, one in enumerate(scenario.registrations) if at not in foundations]
@@ -130,7 +132,7 @@ def package_upgrade(before: Recorded, after: Recorded, models: tuple[Model, Mode
         change for name in names if name not in dangling for change in _other_kernels(name, first, second, common)
     ]
     return PackageUpgrade(
-        source,
+        scenario.file,
         len(registrations),
         len(names),
         tuple(
@@ -172,7 +174,7 @@ class _Replayed:
         self._fallbacks = {fallback.key: fallback.debug for fallback in self._registry.fallbacks}
 
     def dangles(self, name: str) -> bool:
-        """Whether the package has kernels for an operator that nobody defines."""
+        """Whether the package has kernels for an operator that has no def."""
         found = self._registry.operator(name)
         return found is not None and found.is_dangling and bool(self.own_keys(name))
 

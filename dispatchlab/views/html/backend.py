@@ -181,9 +181,16 @@ def inline(content: b.Inline, *, cell: b.CellKind | None = None) -> Html:
     """
     match content:
         case str():
-            return joined(content) if cell is None else breakable(content)
+            return joined(content) if cell in (None, "number") else breakable(content)
         case b.Meter():
-            return element("meter", min=0, max=content.whole, value=content.part, aria_label=content.label)
+            return element(
+                "meter",
+                min=0,
+                max=content.whole,
+                value=content.part,
+                aria_label=content.label,
+                class_=content.mood if content.mood in ("bad", "warn") else None,
+            )
         case b.Names():
             return inline(plain(content), cell=cell)
         case b.Span(kind="mark"):

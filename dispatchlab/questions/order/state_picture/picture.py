@@ -29,6 +29,7 @@ _SETS_IN_TITLE = 40
 _ROWS_SHOWN = 3
 _LABELLED = 12  # with more boxes, what a line registers is seen from its ends: labels would only cover it
 _LONGEST = 200  # characters of a registration in the legend
+_MOST_TEXT = 1000
 _TEXT_WIDTH = 110  # characters in a line around the picture
 
 
@@ -307,4 +308,5 @@ def _legend(graph: StateGraph) -> Iterator[str]:
 
 
 def _wrapped(text: str) -> list[str]:
+    text = text if len(text) <= _MOST_TEXT else f"{text[: _MOST_TEXT - 3]}..."
     return wrap(text, _TEXT_WIDTH, subsequent_indent="    ", break_on_hyphens=False, drop_whitespace=False) or [""]

@@ -1,0 +1,10 @@
+"""What is wrong with a package: all questions about its registrations, asked of one import.
+
+- `annotations`: findings as the annotations of a GitHub workflow.
+- `blocks`: the check as blocks: a line for each question, then the findings.
+- `check_packages`: import packages once, and ask every question about what they register.
+- `configuration`: what a project says about its check: `[tool.dispatchlab]` in pyproject.toml, or dispatchlab.toml.
+- `findings`: what each question found, as findings of one kind.
+- `report`: the values: an answer for each question, and the report of all.
+- `sarif`: the findings as SARIF, with the rules of lint and the kinds of the other questions.
+"""

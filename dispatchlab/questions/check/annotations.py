@@ -1,0 +1,55 @@
+"""Findings as annotations of a GitHub workflow: a line each, which GitHub shows beside the code of a pull request.
+
+Format: https://docs.github.com/actions/reference/workflows-and-actions/workflow-commands
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dispatchlab.questions.check.blocks import SHOWN, hidden_text, summary
+from dispatchlab.questions.check.findings import name_of
+from dispatchlab.questions.check.report import CheckReport
+from dispatchlab.questions.lint.checkout import Checkout
+from dispatchlab.questions.lint.debug_text import sites_in
+from dispatchlab.questions.lint.rule import FindingGroup, Level
+
+_COMMANDS = {Level.ERROR: "error", Level.WARNING: "warning", Level.INFORMATION: "notice"}
+
+
+def github_annotations(report: CheckReport, checkout: Checkout) -> str:
+    """The findings, the most harmful first, and after them a line for each question.
+
+    Args:
+        report: what was found.
+        checkout: what paths are relative to; a finding in a file that it does not have is shown without a place.
+    """
+    lines = [_line(group, checkout) for group in report.groups[:SHOWN]]
+    lines += [f"{answer.question}: {answer.shown}" for answer in report.answers]
+    hidden = hidden_text(report)
+    return "".join(f"{line}\n" for line in (*lines, *([hidden] if hidden else ()), summary(report)))
+
+
+def _line(group: FindingGroup, checkout: Checkout) -> str:
+    finding = group.first
+    more = f" (and {len(group.findings) - 1:,} more with this cause)" if len(group.findings) > 1 else ""
+    mend = f"\nTo fix it: {finding.mend}" if finding.mend else ""
+    key = "" if finding.key is None else f" {finding.key}"
+    about = f"{finding.operator}{key}: " if finding.operator else ""
+    place = "".join(f"file={_escaped(path, property=True)},line={line}," for path, line in _places(group, checkout))
+    title = _escaped(f"dispatchlab {name_of(group.code)}", property=True)
+    return f"::{_COMMANDS[group.level]} {place}title={title}::{_escaped(f'{about}{finding.message}{more}{mend}')}"
+
+
+def _places(group: FindingGroup, checkout: Checkout) -> Iterator[tuple[str, int]]:
+    for debug in group.first.owners:
+        for path, line in sites_in(debug):
+            found = checkout.find(path)
+            if found is not None:
+                yield found, line
+                return
+
+
+def _escaped(text: str, *, property: bool = False) -> str:
+    text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return text.replace(":", "%3A").replace(",", "%2C") if property else text

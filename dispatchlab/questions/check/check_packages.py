@@ -1,0 +1,244 @@
+"""Import packages once, in a process of its own, and ask every question about what they register."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dispatchlab.errors import DispatchLabError
+from dispatchlab.prover.result import Verdict
+from dispatchlab.questions.check.findings import (
+    drift_findings,
+    order_findings,
+    readiness_findings,
+    upgrade_findings,
+)
+from dispatchlab.questions.check.report import Answer, CheckReport, Question
+from dispatchlab.questions.lint.rule import LEVELS, Identity, Level
+from dispatchlab.questions.lint.rules import RULES
+from dispatchlab.questions.lint.run import lint_source
+from dispatchlab.questions.order.run_scenario import RunOptions, run_scenario
+from dispatchlab.questions.readiness.package_readiness import readiness_of
+from dispatchlab.questions.record.check_record import RecordCheck, compare_with_record
+from dispatchlab.questions.upgrade.package_changes import PackageUpgrade, package_upgrade
+from dispatchlab.questions.upgrade.slot_models import models_of
+from dispatchlab.records.file import newest_bundled, open_bundled
+from dispatchlab.scenario.load import load_scenario, parse_scenario
+from dispatchlab.sources.find_sources import LIVE, EmptySourceError
+from dispatchlab.views.formatting import counted
+
+if TYPE_CHECKING:
+    from dispatchlab.pytorch.recording.package_facts import PackageFacts
+    from dispatchlab.scenario.scenario import Scenario
+
+_ORDER_LIMIT_S = 60.0
+
+
+def check_packages(
+    packages: Sequence[str],
+    *,
+    records: Sequence[str] = (),
+    fails: Collection[Question] = tuple(Question),
+    accepted: Collection[Identity] = (),
+    orders: int = 1,
+    stage: Callable[[str], None] = lambda _: None,
+) -> CheckReport:
+    """Ask every question about packages.
+
+    Args:
+        packages: the modules, imported in this order.
+        records: the files of their records; one of other packages is not compared.
+        fails: the questions whose findings fail the check.
+        accepted: the identities of findings that a baseline accepts.
+        orders: in how many orders to import them; one leaves no proof, but where there is no other.
+        stage: is called with what is done now.
+
+    Raises:
+        ImportFailedError: a package cannot be imported.
+        DispatchLabError: PyTorch or a record cannot be used.
+    """
+    named = tuple(packages)
+    before = {file: load_scenario(file) for file in records}
+    stage(f"starting PyTorch and importing {' and '.join(named)}")
+    facts = _facts(named, orders)
+    scenario = parse_scenario(facts.record.text, file=" ".join(named))
+    nothing = _without_registrations(named, facts, scenario)
+    report = CheckReport(
+        named,
+        facts.record.torch,
+        _registered(facts),
+        nothing,
+        (),
+        tuple(one for one in Question if one in fails),
+        notes=tuple(f"left out: {each}" for each in facts.record.unreadable),
+    )
+    if len(nothing) == len(named):  # a def that nobody keeps is gone by now, and lint knows
+        lint, *_ = _lint(report, facts, scenario).answers
+        if not lint.findings:
+            lint = Answer(Question.LINT, _NOTHING, asked=False)
+        others = (Answer(one, _NOTHING, asked=False) for one in Question if one is not Question.LINT)
+        report = replace(report, nothing=() if lint.findings else nothing, answers=(lint, *others))
+        return _without_accepted(report, accepted)
+    for ask, what in ((_order, "the order"), (_lint, "lint"), (_upgrade, "upgrade"), (_readiness, "readiness")):
+        stage(f"asking about {what} of {' and '.join(named)}")
+        report = ask(report, facts, scenario)
+    report = _drift(report, facts, before)
+    return _without_accepted(report, accepted)
+
+
+_NOTHING = "nothing is registered"
+
+
+def _without_accepted(report: CheckReport, accepted: Collection[Identity]) -> CheckReport:
+    """The report with its answers in order, without the findings that a baseline accepts."""
+    answers = sorted(report.answers, key=lambda answer: list(Question).index(answer.question))
+    found = {finding.identity for answer in answers for finding in answer.findings}
+    kept = [
+        replace(answer, findings=tuple(each for each in answer.findings if each.identity not in accepted))
+        for answer in answers
+    ]
+    count = sum(len(answer.findings) for answer in answers) - sum(len(answer.findings) for answer in kept)
+    return replace(report, answers=tuple(kept), accepted=count, outdated=tuple(sorted({*accepted} - found)))
+
+
+def _facts(packages: tuple[str, ...], orders: int) -> PackageFacts:
+    from dispatchlab.processes.cores import most_jobs
+    from dispatchlab.pytorch.recording.record_package import OrderBudget
+    from dispatchlab.pytorch.worker.engine import LiveEngine
+    from dispatchlab.pytorch.worker.process import IMPORT_LIMIT_S, limit_in_force
+
+    limit_s = limit_in_force()
+    budget = OrderBudget(orders, IMPORT_LIMIT_S if limit_s is None else limit_s, most_jobs())
+    with LiveEngine() as engine:
+        found: PackageFacts = engine.ask("dispatchlab.pytorch.recording.package_facts:package_facts", packages, budget)
+    return found
+
+
+def _registered(facts: PackageFacts) -> str:
+    record = facts.record
+    if not record.registrations:
+        return "nothing with the dispatcher" if record.in_python else "nothing"
+    by = (
+        f"made by {counted(len(record.sites), 'line')} of Python"
+        if not record.native
+        else (f"{record.native:,} of them in C++" if record.native < record.registrations else "all in C++")
+    )
+    return f"{counted(record.operators, 'operator')} and {counted(record.kernels, 'kernel')}, {by}"
+
+
+def _without_registrations(packages: Sequence[str], facts: PackageFacts, scenario: Scenario) -> tuple[str, ...]:
+    """The packages of which no module registers anything, with the dispatcher or in Python."""
+    if not (facts.record.registrations or facts.record.in_python):
+        return tuple(packages)
+    modules = [module.name for module in scenario.modules]
+    if not modules or len(packages) == 1:
+        return ()
+    tops = {name.partition(".")[0] for name in modules}
+    return tuple(one for one in packages if one.partition(".")[0] not in tops)
+
+
+def _answered(report: CheckReport, answer: Answer) -> CheckReport:
+    return replace(report, answers=(*report.answers, answer))
+
+
+def _not_asked(report: CheckReport, question: Question, why: object) -> CheckReport:
+    first = next(iter(str(why).splitlines()), "")
+    return _answered(report, Answer(question, first, asked=False))
+
+
+def _order(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> CheckReport:
+    try:
+        outcome = run_scenario(scenario, RunOptions(timeout_s=_ORDER_LIMIT_S))
+    except DispatchLabError as error:
+        return _not_asked(report, Question.ORDER, error)
+    found = outcome.report
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    notes = list(found.exploration.notes)
+    if found.exploration.verdict is not Verdict.ORDER_DEPENDENT:
+        notes += dict.fromkeys(map(str, facts.record.dependences))
+    answer = Answer(Question.ORDER, found.verdict_text, tuple(order_findings(found, scenario)), tuple(notes))
+    return replace(_answered(report, answer), order=found)
+
+
+def _lint(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> CheckReport:
+    try:
+        found = lint_source(LIVE, RULES, imports=report.packages, moments=facts.moments)
+    except DispatchLabError as error:
+        return _not_asked(report, Question.LINT, error)
+    levels = [(level, sum(finding.level is level for finding in found.findings)) for level in LEVELS]
+    text = ", ".join(
+        counted(count, level, level if level is Level.INFORMATION else "") for level, count in levels if count
+    )
+    notes = [
+        f"{counted(count, 'finding')} about operators of {package} left out: check {package}"
+        for package, count in found.others.items()
+    ]
+    notes += [f"{code} was not checked: {why}" for code, why in found.not_checked.items()]
+    answer = Answer(Question.LINT, text or "no likely mistake", found.findings, tuple(notes))
+    return replace(_answered(report, answer), lint=found)
+
+
+def _readiness(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> CheckReport:
+    try:
+        found = readiness_of(facts.operators, report.packages)
+    except EmptySourceError:
+        return _not_asked(report, Question.READINESS, "no operator is defined")
+    except DispatchLabError as error:
+        return _not_asked(report, Question.READINESS, error)
+    gaps, open_ = len(found.with_gaps), len(found.undecided)
+    text = f"{found.ready:,} of {counted(len(found.rows), 'operator')} ready for {', '.join(found.required)}"
+    text += f", {gaps:,} with gaps" * bool(gaps) + f", {open_:,} that only a run can decide" * bool(open_)
+    findings = tuple(readiness_findings(found, facts.operators.registry))
+    return replace(_answered(report, Answer(Question.READINESS, text, findings, found.notes)), readiness=found)
+
+
+def _upgrade(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> CheckReport:
+    installed, newest = facts.record.registry, newest_bundled()
+    if installed is None:
+        why = f"no registry of PyTorch {report.torch} comes with dispatchlab, so there is nothing to compare"
+        return _not_asked(report, Question.UPGRADE, why)
+    installed = installed.removesuffix("-cpu")  # or every kernel for CUDA would be new
+    if installed == newest:
+        return _not_asked(report, Question.UPGRADE, f"{newest} is installed, and the newest that dispatchlab knows")
+    if not scenario.registrations:
+        return _not_asked(report, Question.UPGRADE, "nothing is registered with the dispatcher")
+    try:
+        found = _upgraded(installed, newest, scenario)
+    except DispatchLabError as error:
+        return _not_asked(report, Question.UPGRADE, error)
+    findings = tuple(upgrade_findings(found, scenario, to=newest))
+    text = f"{counted(len(findings), 'change')} from {installed} to {newest}"
+    if not found.is_affected:
+        text = f"{newest} accepts the same, and runs the same kernels"
+    return replace(_answered(report, Answer(Question.UPGRADE, text, findings)), upgrade=found)
+
+
+def _upgraded(before: str, after: str, scenario: Scenario) -> PackageUpgrade:
+    first, second = open_bundled(before), open_bundled(after)
+    return package_upgrade(first, second, models_of(first.torch, second.torch, None), scenario)
+
+
+def _drift(report: CheckReport, facts: PackageFacts, records: dict[str, Scenario]) -> CheckReport:
+    fitting = {file: one for file, one in records.items() if set(one.packages) == set(report.packages)}
+    others = tuple(
+        f"{file} is a record of {' and '.join(one.packages) or 'nothing'}, and not compared"
+        for file, one in records.items()
+        if file not in fitting
+    )
+    if not fitting:
+        how = f"dispatchlab record {' '.join(report.packages)} -o {report.packages[0]}.yaml"
+        return _answered(
+            report, Answer(Question.DRIFT, f"there is no record of it; to keep one: {how}", asked=False, notes=others)
+        )
+    checks = tuple(compare_with_record(file, one, facts.record, report.packages) for file, one in fitting.items())
+    findings = tuple(finding for found in checks for finding in drift_findings(found))
+    text = "; ".join(_drift_text(found) for found in checks)
+    return replace(_answered(report, Answer(Question.DRIFT, text, findings, others)), drift=checks)
+
+
+def _drift_text(found: RecordCheck) -> str:
+    if found.is_same:
+        return f"the same as in {found.file}"
+    return f"{counted(len(found.changes), 'change')} since {found.file} was recorded"

@@ -1,0 +1,337 @@
+"""What each question found, as findings of one kind, and what they are about, as lint says it of its rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from dispatchlab.model.registration import Block, Claim, Def, NameOnly, Registration, describe, shown_text
+from dispatchlab.prover.result import Conflict, Flaw
+from dispatchlab.questions.check.report import Question
+from dispatchlab.questions.lint.debug_text import owner
+from dispatchlab.questions.lint.rule import Finding, Level
+from dispatchlab.questions.lint.rules import rule_named
+from dispatchlab.questions.order.report import Report
+from dispatchlab.questions.order.report_text import FLAWS, conflict_text, reasons
+from dispatchlab.questions.readiness.operator_readiness import Answer, Aspect, Cell, Readiness, Row
+from dispatchlab.questions.record.check_record import RecordChange, RecordCheck
+from dispatchlab.questions.upgrade.package_changes import OtherKernel, PackageUpgrade
+from dispatchlab.records.model import Recorded
+from dispatchlab.scenario.import_orders import OrderFinding
+from dispatchlab.scenario.scenario import Scenario, operators_named_by
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What findings of one code are about.
+
+    Args:
+        code: the code.
+        name: a few words with dashes.
+        level: how much harm they do, unless one says otherwise.
+        what: what is found.
+        why: why that matters.
+        mend: how to fix it.
+        unknown: what cannot be known.
+    """
+
+    code: str
+    name: str
+    level: Level
+    what: str
+    why: str
+    mend: str
+    unknown: str
+
+    @property
+    def page(self) -> str:
+        """Its page of documentation, as Markdown."""
+        return (
+            f"# {self.code}: {self.name}\n\n{self.what}\n\nLevel: {self.level}.\n\n"
+            f"## Why it matters\n\n{self.why}\n\n## How to fix it\n\n{self.mend}\n\n"
+            f"## What it cannot know\n\n{self.unknown}\n"
+        )
+
+
+_ORDER = Kind(
+    str(Question.ORDER),
+    "order-dependent",
+    Level.ERROR,
+    "Two orders of the same registrations lead to different dispatchers.",
+    "Which module is imported first is up to others: a user, a test runner, an import that is added elsewhere. A model "
+    "then computes something else, without an error.",
+    "Register each kernel once, or import one of the two modules from the other, so that one order is left.",
+    "What a package registers in an order of imports that was not run. `dispatchlab record` runs the others.",
+)
+_UPGRADE = Kind(
+    str(Question.UPGRADE),
+    "changed-by-an-upgrade",
+    Level.WARNING,
+    "The newest PyTorch that dispatchlab knows does something else with these registrations.",
+    "It is what users get with the next `pip install`.",
+    "Register what that PyTorch accepts; `dispatchlab diff A B --for RECORD` shows all that changes.",
+    "Whether a kernel computes the same there.",
+)
+_DRIFT = Kind(
+    str(Question.DRIFT),
+    "other-than-recorded",
+    Level.WARNING,
+    "The package registers something else than its committed record says.",
+    "A kernel or a schema that comes, goes or changes is seen by every user, and a review should see it.",
+    "Where it is meant, record the package again, and commit the record.",
+    "Whether the change is meant.",
+)
+KINDS: Mapping[str, Kind] = {
+    kind.code: kind
+    for kind in (
+        _ORDER,
+        _UPGRADE,
+        _DRIFT,
+        *(
+            Kind(
+                f"{Question.READINESS}-{aspect}",
+                f"no-{aspect}",
+                Level.WARNING,
+                f"An operator lacks what users of PyTorch 2 expect of it: {aspect}.",
+                "A call under torch.compile, torch.export, autograd or a transform raises, or computes something else.",
+                "Make the call that the finding names.",
+                "What the code of a kernel does: `dispatchlab readiness --inputs` runs it.",
+            )
+            for aspect in Aspect
+        ),
+    )
+}
+"""The kinds of findings that are not of lint, by their codes."""
+
+
+def name_of(code: str) -> str:
+    """The code and the name of a kind of findings: `DLnnn NAME`; the code alone where that says it."""
+    return code if code in KINDS else f"{code} {rule_named(code).name}"
+
+
+# -- order
+
+_ONE_ORDER = "register it in one place, or import one of these modules from the other, so that one order is left"
+
+
+def order_findings(report: Report, scenario: Scenario) -> Iterator[Finding]:
+    """What depends on the order; at least one finding where the verdict is not as expected."""
+    found, registrations = report.exploration, scenario.registrations
+    told: set[str] = set()
+    count = 0
+    if found.counterexample is not None:
+        sequences = [
+            [~step if step < 0 else step for step in sequence]
+            for sequence in (found.counterexample.expected_sequence, found.counterexample.actual_sequence)
+        ]
+        parts = _parts(sequences, registrations)
+        operator = _operator(registrations, parts)
+        told.add(operator)
+        count += 1
+        yield Finding(
+            _ORDER.code,
+            operator,
+            None,
+            f"{'; '.join(reasons(found.counterexample))}; {_orders(found.counterexample.flaw, parts, registrations)}",
+            tuple(shown_text(registrations[at]) for at in reversed(parts)),
+            Level.ERROR,
+            mend=_ONE_ORDER,
+        )
+    for conflict in found.conflicts if not report.as_expected else ():
+        count += 1
+        yield _conflict(conflict, report, registrations)
+    for one in () if report.imports is None else report.imports.findings:
+        if not any(name and name in one.what for name in told):
+            count += 1
+            yield _of_imports(one)
+    if not count and not report.as_expected:
+        yield Finding(_ORDER.code, "", None, f"the verdict is {report.verdict_text}", (), Level.ERROR, mend=_ONE_ORDER)
+
+
+def _parts(sequences: Sequence[Sequence[int]], registrations: Sequence[Registration]) -> tuple[int, ...]:
+    """The registrations that stand in another order in the second sequence, as the first has them; defs if need be."""
+    first, second = (list(dict.fromkeys(sequence)) for sequence in sequences)
+    place = {number: at for at, number in enumerate(second)}
+    moved = [
+        number
+        for at, number in enumerate(first)
+        if number not in place
+        or any(
+            (place[other] < place[number]) is not (before < at) for before, other in enumerate(first) if other in place
+        )
+    ] or first
+    kernels = [
+        number
+        for number in moved
+        if not isinstance(registrations[number], Def | NameOnly | Claim) and not _defines(registrations[number])
+    ]
+    return tuple(kernels if len(kernels) > 1 else moved)
+
+
+def _defines(registration: Registration) -> bool:
+    return isinstance(registration, Block) and any(isinstance(one, Def) for one in registration.registrations)
+
+
+def _operator(registrations: Sequence[Registration], parts: Sequence[int]) -> str:
+    return next((str(name) for at in parts for name in operators_named_by((registrations[at],))), "")
+
+
+def _orders(flaw: Flaw, parts: Sequence[int], registrations: Sequence[Registration]) -> str:
+    sites = [owner(shown_text(registrations[at])) for at in parts]
+    if flaw is not Flaw.NON_COMMUTING or len(set(sites)) < 2:
+        return FLAWS[flaw]
+    forwards, backwards = " and then ".join(sites), " and then ".join(reversed(sites))
+    return f"{forwards} leads to another state than {backwards}"
+
+
+def _conflict(conflict: Conflict, report: Report, registrations: Sequence[Registration]) -> Finding:
+    sites = tuple(shown_text(registrations[at]) for at in reversed(conflict.members))
+    message = conflict_text(conflict, report.exploration)
+    for member in sorted(conflict.members, reverse=True):
+        message = message.replace(str(member), describe(registrations[member]), 1)
+    return Finding(
+        _ORDER.code, _operator(registrations, conflict.members), None, message, sites, Level.ERROR, mend=_ONE_ORDER
+    )
+
+
+def _of_imports(one: OrderFinding) -> Finding:
+    orders = " and then ".join(one.expected), " and then ".join(one.actual)
+    message = (
+        f"{one.what} {'depends' if one.certain else 'may depend'} on the order of imports: {_short(one.before)} after "
+        f"{orders[0]}, {_short(one.after)} after {orders[1]}"
+    )
+    operator = next((word for word in one.what.split() if "::" in word), "")
+    owners = tuple(f"registered at {site}" for site in one.sites)
+    return Finding(
+        _ORDER.code,
+        operator,
+        None,
+        message,
+        owners,
+        Level.ERROR if one.certain else Level.INFORMATION,
+        mend=_ONE_ORDER if one.certain else "",
+    )
+
+
+_LONG = 160
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _LONG else f"{line[:_LONG]}..."
+
+
+# -- upgrade
+
+
+def upgrade_findings(found: PackageUpgrade, scenario: Scenario, *, to: str) -> Iterator[Finding]:
+    """What the newest PyTorch does otherwise; nothing when the package is not affected."""
+    by_text = {describe(one): one for one in scenario.registrations}
+    debugs: dict[str, str] = {}
+    for one in scenario.registrations:
+        for name in operators_named_by((one,)):
+            debugs.setdefault(str(name), shown_text(one))
+
+    def finding(operator: str, message: str, level: Level, cause: str, mend: str = "", debug: str = "") -> Finding:
+        owners = tuple(filter(None, (debug or debugs.get(operator, ""),)))
+        return Finding(_UPGRADE.code, operator, None, message, owners, level, cause, mend)
+
+    for each in found.refused:
+        registration = by_text.get(each.registration)
+        operator = "" if registration is None else _operator((registration,), (0,))
+        debug = "" if registration is None else shown_text(registration)
+        if each.before is None:
+            yield finding(
+                operator,
+                f"{to} refuses {each.registration}: {each.after}",
+                Level.ERROR,
+                "refused",
+                "register what both accept, or choose by torch.__version__",
+                debug,
+            )
+        elif each.before != each.after:
+            now = f"accepts it: {each.registration}" if each.after is None else f"says something else: {each.after}"
+            yield finding(
+                operator, f"refused here ({each.before}), and {to} {now}", Level.INFORMATION, "accepted", "", debug
+            )
+    for operator in found.dangling:
+        yield finding(
+            operator,
+            f"{to} does not define it any more, so that its kernels never run",
+            Level.ERROR,
+            "dangling",
+            "register the kernels for the operator that takes its place, or define it",
+        )
+    for operator, change in found.schemas:
+        level = Level.INFORMATION if change.is_compatible else Level.ERROR
+        why = change.backward or "; ".join(change.changes) or "callers of the old schema can use the new one"
+        mend = "" if change.is_compatible else f"give the kernel the schema of {to}: {change.after}"
+        yield finding(operator, f"its schema is another one in {to}, {change.after}: {why}", level, "schema", mend)
+    for changes, level in ((found.kernels, Level.WARNING), (found.others, Level.INFORMATION)):
+        for other in changes:
+            yield finding(other.operator, _other(other, to), level, f"kernel {other.keys}")
+
+
+def _other(change: OtherKernel, to: str) -> str:
+    keys = ", ".join(map(str, change.keys[:3])) + (f" and {len(change.keys) - 3} more" if len(change.keys) > 3 else "")
+    sides = [
+        f"{'its kernel' if held.is_packages else 'a kernel of PyTorch'} at {owner(held.debug)}"
+        if held.debug
+        else "nothing"
+        for held in (change.before, change.after)
+    ]
+    return f"calls at {keys} run {sides[0]}; with {to} they run {sides[1]}"
+
+
+# -- drift and readiness
+
+
+def drift_findings(found: RecordCheck) -> Iterator[Finding]:
+    """What is registered otherwise than a record says."""
+    again = f"dispatchlab record {' '.join(found.packages)} -o {found.file}"
+    for change in found.changes:
+        owners = (change.debug,) if change.debug else ()
+        message = f"{change.registration} {change.kind} since {found.file} was recorded{_values(change)}"
+        yield Finding(
+            _DRIFT.code,
+            change.operator or "",
+            None,
+            message,
+            owners,
+            Level.WARNING,
+            found.file,
+            f"if this is right, record it again: {again}",
+        )
+
+
+def _values(change: RecordChange) -> str:
+    values = [value for value in (change.before, change.after) if value]
+    return f": {' -> '.join(map(_short, values))}" if values else ""
+
+
+def readiness_findings(found: Readiness, recorded: Recorded) -> Iterator[Finding]:
+    """The gaps in the columns that are required; those that one call closes are one."""
+    for row in found.with_gaps:
+        operator = recorded.operator(row.operator)
+        owners = (operator.debug,) if operator is not None and operator.debug else ()
+        for aspects, cell in _gaps(row, found.required):
+            yield Finding(
+                f"{Question.READINESS}-{cell.aspect}",
+                row.operator,
+                None,
+                f"it is not ready for {', '.join(aspects)}: {cell.reason}",
+                owners,
+                Level.WARNING,
+                cell.reason,
+                cell.closes,
+            )
+
+
+def _gaps(row: Row, required: Sequence[Aspect]) -> Iterator[tuple[list[str], Cell]]:
+    """The first of the cells that one call closes, with the columns of all."""
+    gaps: dict[str, tuple[list[str], Cell]] = {}
+    for aspect in required:
+        cell = row.cell(aspect)
+        if cell.answer is Answer.NO:
+            gaps.setdefault(cell.closes or cell.reason, ([], cell))[0].append(str(aspect))
+    yield from gaps.values()

@@ -1,0 +1,270 @@
+"""`check` on packages with planted mistakes: what it finds is what the single commands find, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
+
+from tests.json_schema import errors
+from tests.live.packages import ROOT, dispatchlab
+from tests.test_sarif import schema
+
+OPS = """
+import torch
+
+library = torch.library.Library("planted", "DEF")
+library.define("scale(Tensor x, float by) -> Tensor")
+library.define("shift(Tensor x) -> Tensor")
+library.define("fill(Tensor(a!) x) -> ()")
+library.impl("scale", lambda x, by: x * by, "CPU")
+library.impl("shift", lambda x: x + 1, "CPU")
+library.impl("shift", lambda x: x + 1, "Autograd")
+library.impl("fill", lambda x: x.zero_(), "CompositeExplicitAutograd")
+"""
+
+FAST = """
+import torch
+
+library = torch.library.Library("planted", "FRAGMENT")
+library.impl("scale", lambda x, by: torch.mul(x, by), "CPU")
+library.impl("shfit", lambda x: x, "CPU")
+"""
+
+CLEAN = """
+import torch
+
+@torch.library.custom_op("clean::twice", mutates_args=())
+def twice(x: torch.Tensor) -> torch.Tensor:
+    return x + x
+
+@twice.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+twice.register_autograd(lambda ctx, grad: grad + grad)
+"""
+
+UNKEPT = """
+import torch
+
+def make():
+    library = torch.library.Library("unkept", "DEF")
+    library.define("op(Tensor x) -> Tensor")
+    library.cycle = library  # so that it goes when garbage is collected, and not before
+
+make()
+"""
+
+SINGLE = """
+import json, sys
+from dispatchlab import lint, readiness
+from dispatchlab.views.as_json import as_json, json_text
+name = sys.argv[1]
+print(json_text({"lint": lint(package=name).report, "readiness": readiness(name).report}))
+"""
+
+
+def module(folder: Path, name: str, **files: str) -> Path:
+    (folder / name).mkdir(parents=True)
+    for stem, text in files.items():
+        (folder / name / f"{stem}.py").write_text(text)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout of a package with mistakes: a double registration, a kernel without a def, two missing fakes."""
+    folder = module(
+        tmp_path_factory.mktemp("planted"), "planted", __init__="from planted import ops, fast\n", ops=OPS, fast=FAST
+    )
+    (folder / "pyproject.toml").write_text('[project]\nname = "planted"\n')
+    return folder
+
+
+def checked(folder: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
+    done = dispatchlab(folder, "check", *arguments, "--format", "json")
+    assert done.stdout, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return done.returncode, found
+
+
+def answer(found: dict[str, Any], question: str) -> dict[str, Any]:
+    (one,) = [each for each in found["answers"] if each["question"] == question]
+    assert isinstance(one, dict)
+    return one
+
+
+@pytest.fixture(scope="module")
+def found(planted: Path) -> dict[str, Any]:
+    code, found = checked(planted)
+    assert code == found["exit_code"] == 1
+    return found
+
+
+def test_every_planted_mistake_is_found_with_its_line_and_its_fix(found: dict[str, Any]) -> None:
+    (order,) = answer(found, "order")["findings"]
+    assert (order["operator"], order["level"]) == ("planted::scale", "error")
+    assert order["owners"] == ["registered at planted/fast.py:5", "registered at planted/ops.py:8"]
+    assert "both write the CPU kernel of planted::scale" in order["message"]
+    (dangling,) = [one for one in answer(found, "lint")["findings"] if one["operator"] == "planted::shfit"]
+    assert (dangling["level"], dangling["owners"]) == ("warning", ["registered at planted/fast.py:6"])
+    assert dangling["mend"] == 'lib.impl("planted::shift", fn, "CPU")'
+    assert all(one["mend"] for each in found["answers"] for one in each["findings"])
+    gaps = {one["operator"]: one for one in answer(found, "readiness")["findings"] if one["code"] == "readiness-fake"}
+    assert sorted(gaps) == ["planted::scale", "planted::shift"]
+    assert gaps["planted::shift"]["owners"] == ["registered at planted/ops.py:6"]
+
+
+def test_its_findings_are_those_of_the_single_commands(planted: Path, found: dict[str, Any]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SINGLE, "planted"],
+        env={"PYTHONPATH": f"{planted}:{ROOT}", "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    single = json.loads(done.stdout)
+    names = ("code", "operator", "key", "message", "level", "mend")
+    mine, theirs = (
+        [[one[name] for name in names] for one in findings]
+        for findings in (answer(found, "lint")["findings"], single["lint"]["findings"])
+    )
+    assert mine == theirs
+    assert len(mine) > 2
+    gaps = {one["operator"] for one in answer(found, "readiness")["findings"]}
+    assert gaps == set(single["readiness"]["with_gaps"])
+    for one in answer(found, "readiness")["findings"]:
+        (row,) = [row for row in single["readiness"]["operators"] if row["operator"] == one["operator"]]
+        assert row["cells"][one["code"].removeprefix("readiness-")]["closes"] == one["mend"]
+
+
+def test_its_order_is_the_verdict_of_permute_on_the_record(
+    planted: Path, found: dict[str, Any], tmp_path: Path
+) -> None:
+    file = str(tmp_path / "planted.yaml")
+    assert dispatchlab(planted, "record", "planted", "-o", file).returncode == 0
+    report = json.loads(dispatchlab(planted, "permute", file, "--format", "json").stdout)
+    assert report["verdict"] == "order-dependent"
+    assert answer(found, "order")["text"].startswith(report["verdict"])
+    assert all(one in answer(found, "order")["text"] for one in report["standing"])
+    code, drifted = checked(planted, "planted", "--record", file)
+    assert (code, answer(drifted, "drift")["text"]) == (1, f"the same as in {file}")
+    changed = Path(file)
+    text = changed.read_text()
+    assert "shift(Tensor x) -> Tensor" in text
+    changed.write_text(text.replace("shift(Tensor x) -> Tensor", "shift(Tensor x, int by=1) -> Tensor"))
+    _, drifted = checked(planted, "planted", "--record", file)
+    (one,) = answer(drifted, "drift")["findings"]
+    assert (one["operator"], one["owners"]) == ("planted::shift", ["registered at planted/ops.py:6"])
+
+
+def test_the_fix_that_it_names_takes_the_finding_away(planted: Path, tmp_path: Path) -> None:
+    folder = module(
+        tmp_path,
+        "planted",
+        __init__="from planted import ops, fast\n",
+        ops=OPS,
+        fast=FAST.replace("import torch\n", "import torch\nfrom planted import ops\n", 1),
+    )
+    _, found = checked(folder, "planted")
+    assert answer(found, "order")["findings"] == []
+    assert answer(found, "order")["text"].startswith("order-independent")
+
+
+def test_a_clean_package_ends_with_0_and_every_question_says_what_it_is(tmp_path: Path) -> None:
+    code, found = checked(module(tmp_path, "clean", __init__="from clean import ops\n", ops=CLEAN), "clean")
+    assert (code, [one for each in found["answers"] for one in each["findings"]]) == (0, [])
+    texts = {each["question"]: (each["asked"], each["text"]) for each in found["answers"]}
+    assert texts["lint"] == (True, "no likely mistake")
+    assert texts["order"][1].startswith("no violation found (torch-")
+    assert texts["drift"] == (
+        False, "there is no record of it; to keep one: dispatchlab record clean -o clean.yaml"
+    )  # fmt: skip
+
+
+def test_what_was_not_run_in_another_order_is_no_proof(tmp_path: Path) -> None:
+    module(tmp_path, "clean", __init__="", ops=CLEAN, more=CLEAN.replace("twice", "thrice"))
+    _, once = checked(tmp_path, "clean.ops", "clean.more")
+    assert answer(once, "order")["text"].startswith("no violation found")
+    assert "1 import order ran" in answer(once, "order")["text"]
+    _, every = checked(tmp_path, "clean.ops", "clean.more", "--orders", "4")
+    assert re.match(r"order-independent \(.*2 of 2 import orders ran\)", answer(every, "order")["text"])
+
+
+def test_a_package_that_registers_nothing_is_named_and_never_fine(tmp_path: Path) -> None:
+    module(tmp_path, "quiet", __init__="import json\n")
+    module(tmp_path, "clean", __init__="from clean import ops\n", ops=CLEAN)
+    code, found = checked(tmp_path, "quiet")
+    assert (code, found["nothing"]) == (2, ["quiet"])
+    assert not any(each["asked"] for each in found["answers"])
+    assert found["summary"] == "quiet registers nothing: name the module that registers, such as quiet.ops"
+    code, found = checked(tmp_path, "clean", "quiet")
+    assert (code, found["nothing"]) == (2, ["quiet"])
+    assert answer(found, "lint")["asked"]
+
+
+def test_a_def_that_nobody_keeps_is_found_though_nothing_is_left(tmp_path: Path) -> None:
+    module(tmp_path, "unkept", __init__=UNKEPT)
+    code, found = checked(tmp_path, "unkept")
+    assert (code, found["nothing"]) == (1, [])
+    (one,) = answer(found, "lint")["findings"]
+    assert (one["operator"], one["level"]) == ("unkept::op", "error")
+    assert not answer(found, "order")["asked"]
+
+
+def test_an_import_that_fails_names_the_line_of_the_package(tmp_path: Path) -> None:
+    module(tmp_path, "broken", __init__="from broken import inner\n", inner="import torch\n\n{}['missing']\n")
+    done = dispatchlab(tmp_path, "check", "broken")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"broken cannot be imported: KeyError: 'missing', raised at {tmp_path}/broken/inner.py:3" in done.stderr
+
+
+def test_a_baseline_accepts_what_is_there_and_nothing_new(planted: Path, tmp_path: Path) -> None:
+    file = str(tmp_path / "accepted.json")
+    assert dispatchlab(planted, "check", "--write-baseline", file).returncode == 0
+    code, found = checked(planted, "--baseline", file)
+    assert (code, found["accepted"] > 5, found["outdated"]) == (0, True, [])
+    assert found["summary"] == f"planted: nothing but {found['accepted']} findings that the baseline accepts"
+    one = json.loads(Path(file).read_text())
+    one["findings"] = [each for each in one["findings"] if each["code"] != "order"]
+    Path(file).write_text(json.dumps(one))
+    code, found = checked(planted, "--baseline", file)
+    assert (code, [each["code"] for one in found["answers"] for each in one["findings"]]) == (1, ["order"])
+
+
+def test_the_formats_for_forges(planted: Path) -> None:
+    found = json.loads(dispatchlab(planted, "check", "--format", "sarif", "--root", str(planted)).stdout)
+    assert errors(found, schema()) == []
+    (order,) = [one for one in found["runs"][0]["results"] if one["ruleId"] == "order"]
+    place = order["locations"][0]["physicalLocation"]
+    assert (place["artifactLocation"]["uri"], place["region"]) == ("planted/fast.py", {"startLine": 5})
+    lines = dispatchlab(planted, "check", "--format", "github", "--root", str(planted)).stdout.splitlines()
+    assert lines[0].startswith("::error file=planted/fast.py,line=5,title=dispatchlab order::planted::scale: ")
+
+
+def test_ctrl_c_ends_it_without_a_traceback(tmp_path: Path) -> None:
+    module(tmp_path, "slow", __init__="import pathlib, time\npathlib.Path('begun').touch()\ntime.sleep(600)\n")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dispatchlab", "check", "slow"],
+        cwd=tmp_path,
+        env={"PYTHONPATH": f"{tmp_path}:{ROOT}", "PATH": ""},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not (tmp_path / "begun").exists() and process.poll() is None:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    assert "Traceback" not in err

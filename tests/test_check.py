@@ -1,0 +1,193 @@
+"""The check of a package without PyTorch: its settings, its exit code, and how findings are shown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.questions.check.annotations import github_annotations
+from dispatchlab.questions.check.blocks import check_view
+from dispatchlab.questions.check.configuration import Settings, SettingsError, settings_of
+from dispatchlab.questions.check.report import Answer, CheckReport, Question
+from dispatchlab.questions.check.sarif import check_sarif
+from dispatchlab.questions.lint.checkout import Checkout
+from dispatchlab.questions.lint.rule import Finding, Level
+from tests.command_line import run
+from tests.json_schema import errors
+from tests.test_sarif import schema
+
+HEAD = "[tool.dispatchlab]\n"
+SHADOWED = Finding(
+    "DL002", "shop::sell", DispatchKey.CPU, "overridden", ("registered at shop/b.py:2", "registered at shop/a.py:1"),
+    Level.INFORMATION,
+)  # fmt: skip
+ORDER = Finding(
+    "order", "shop::sell", None, "two orders; two states", ("registered at shop/b.py:2", "registered at shop/a.py:1"),
+    Level.ERROR, mend="register it once",
+)  # fmt: skip
+NO_FAKE = Finding(
+    "DL006", "shop::buy", None, "no Meta kernel", ("registered at shop/a.py:7",), Level.WARNING,
+    mend='torch.library.register_fake("shop::buy")(fn)',
+)  # fmt: skip
+NOT_READY = Finding(
+    "readiness-fake", "shop::buy", None, "it is not ready for fake", ("registered at shop/a.py:6",), Level.WARNING,
+    mend='torch.library.register_fake("shop::buy", ...)',
+)  # fmt: skip
+
+
+def report_of(*findings: tuple[Question, Finding], fails: tuple[Question, ...] = tuple(Question)) -> CheckReport:
+    answers = tuple(
+        Answer(one, f"about {one}", tuple(finding for question, finding in findings if question is one))
+        for one in Question
+    )
+    return CheckReport(("shop",), "2.13.0", "2 operators", (), answers, fails)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", Settings()),
+        ("[project]\nname = 'shop'\n", Settings()),
+        ("[tool.dispatchlab]\npackages = ['shop', 'shop.ops']\n", Settings(("shop", "shop.ops"))),
+        ("[tool.dispatchlab]\npackages = 'shop'\nfail = ['order']\n", Settings(("shop",), (Question.ORDER,))),
+        ("[tool.dispatchlab]\nfail = []\n", Settings((), ())),
+    ],
+)
+def test_settings_are_read(tmp_path: Path, text: str, expected: Settings) -> None:
+    (tmp_path / "pyproject.toml").write_text(text)
+    assert settings_of(tmp_path) == expected
+
+
+def test_paths_in_settings_are_below_the_project(tmp_path: Path) -> None:
+    (tmp_path / "dispatchlab.toml").write_text('baseline = "accepted.json"\nrecord = "records/shop.yaml"\n')
+    found = settings_of(tmp_path)
+    assert found == Settings(baseline=str(tmp_path / "accepted.json"), record=(str(tmp_path / "records/shop.yaml"),))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("pyproject.toml", f"{HEAD}\npackage = 1\n", ":3: there is no setting 'package'; did you mean packages?"),
+        ("pyproject.toml", f"{HEAD}fail = ['ordr']\n", ":2: fail: there is no question 'ordr'; did you mean order?"),
+        ("pyproject.toml", "[tool.dispatchlab]\npackages = 3\n", ":2: packages: expected a list of texts but found 3"),
+        ("pyproject.toml", f"{HEAD}packages = ['']\n", ":2: packages: expected a list of texts but found ['']"),
+        ("pyproject.toml", "[tool.dispatchlab]\nbaseline = ['a']\n", ":2: baseline: expected a path but found ['a']"),
+        ("pyproject.toml", "[tool.dispatchlab.fail]\nx = 1\n", ":1: fail: expected a list of texts"),
+        ("pyproject.toml", "[tool]\ndispatchlab = 3\n", ": expected a table of settings"),
+        ("pyproject.toml", "[tool]\ndispatchlab.colour = 3\n", ":2: there is no setting 'colour'"),
+        ("pyproject.toml", "a = 1\nb = = 2\n", ":2: it cannot be read"),
+        ("dispatchlab.toml", "packages = ['shop']\n[lint]\nselect = 1\n", ":2: there is no setting 'lint'"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_settings_is_named_with_its_line(tmp_path: Path, name: str, text: str, said: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(SettingsError) as found:
+        settings_of(tmp_path)
+    assert str(found.value).startswith(f"{tmp_path / name}{said}"), str(found.value)
+
+
+def test_settings_in_two_files_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "dispatchlab.toml").write_text("packages = ['shop']\n")
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'shop'\n")
+    assert settings_of(tmp_path).packages == ("shop",)
+    (tmp_path / "pyproject.toml").write_text("[project]\n[tool.dispatchlab]\npackages = ['shop']\n")
+    with pytest.raises(SettingsError, match=r"pyproject\.toml:2: .*keep them in one of the two files"):
+        settings_of(tmp_path)
+
+
+def test_a_mistake_in_settings_ends_the_command_with_2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.dispatchlab]\nfails = ['order']\n")
+    monkeypatch.chdir(tmp_path)
+    done = run("check")
+    assert done.exit_code == 2
+    assert "pyproject.toml:2: there is no setting 'fails'; did you mean fail?" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--fail-on", "ordr"), "Invalid value for '--fail-on': 'ordr' is not one of"),
+        (("--fail-on", "nothing", "--fail-on", "lint"), "--fail-on nothing stands alone"),
+        (("--root", "."), "--root is for the paths of --format sarif and github"),
+        (("--all", "--format", "sarif"), "--all has no effect with --format sarif"),
+        (("--force",), "--force is for the files of --write-baseline and --report"),
+        (("--orders", "0"), "0 is not in the range x>=1"),
+        ((), "has no package: name the module that registers operators"),
+    ],
+)
+def test_a_mistake_on_the_command_line_is_said_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run("check", *arguments)
+    assert done.exit_code == 2
+    assert said in " ".join(done.stderr.replace("│", " ").split()), done.stderr
+
+
+def test_the_exit_code_is_that_of_the_questions_that_fail() -> None:
+    assert report_of().exit_code == 0
+    assert report_of((Question.LINT, SHADOWED)).exit_code == 0
+    assert report_of((Question.ORDER, ORDER)).exit_code == 1
+    assert report_of((Question.ORDER, ORDER), fails=(Question.LINT,)).exit_code == 0
+    assert report_of((Question.LINT, NO_FAKE), fails=(Question.LINT,)).exit_code == 1
+
+
+def test_what_two_questions_find_is_shown_once_and_counts_for_both() -> None:
+    both = report_of((Question.LINT, NO_FAKE), (Question.READINESS, NOT_READY))
+    assert [group.first for group in both.groups] == [NO_FAKE]
+    assert both.findings == (NO_FAKE, NOT_READY)
+    assert report_of((Question.READINESS, NOT_READY)).groups[0].first == NOT_READY
+    alone = report_of((Question.LINT, NO_FAKE), (Question.READINESS, NOT_READY), fails=(Question.READINESS,))
+    assert alone.exit_code == 1
+    order = report_of((Question.LINT, SHADOWED), (Question.ORDER, ORDER))
+    assert [group.first for group in order.groups] == [ORDER]
+    assert report_of((Question.LINT, SHADOWED)).groups[0].first == SHADOWED
+
+
+def test_the_worst_comes_first_and_twenty_are_shown() -> None:
+    many = [
+        (Question.LINT, Finding("DL002", f"shop{at}::sell", None, "overridden", level=Level.INFORMATION))
+        for at in range(25)
+    ]
+    report = report_of(*many, (Question.DRIFT, Finding("drift", "shop::buy", None, "went")), (Question.ORDER, ORDER))
+    assert [group.code for group in report.groups[:3]] == ["order", "drift", "DL002"]
+    text = check_view(report).text()
+    assert text.startswith("shop: 1 error, 1 warning, 25 information\n")
+    assert text.count("DL002") == 18
+    assert "7 more causes with 7 findings not shown; --all shows them" in text
+    assert check_view(report, complete=True).text().count("DL002") == 25
+
+
+def test_a_question_that_was_not_asked_never_reads_as_fine() -> None:
+    report = CheckReport(
+        ("shop",), "2.13.0", "2 operators", (), (Answer(Question.DRIFT, "there is no record", asked=False),)
+    )
+    assert "drift      not checked: there is no record" in check_view(report).text()
+    assert "not checked" in check_view(report).html()
+    assert json.loads(check_view(report).json())["answers"][0]["asked"] is False
+
+
+def test_annotations_are_escaped_and_placed_in_the_checkout(tmp_path: Path) -> None:
+    (tmp_path / "src" / "shop").mkdir(parents=True)
+    (tmp_path / "src" / "shop" / "b.py").write_text("")
+    odd = Finding("drift", "", None, "100%\nof it", ("registered at elsewhere/x.py:3",))
+    text = github_annotations(report_of((Question.ORDER, ORDER), (Question.DRIFT, odd)), Checkout(tmp_path))
+    assert text.splitlines()[:2] == [
+        "::error file=src/shop/b.py,line=2,title=dispatchlab order::shop::sell: two orders; two states"
+        "%0ATo fix it: register it once",
+        "::warning title=dispatchlab drift::100%25%0Aof it",
+    ]
+
+
+def test_sarif_of_a_check_is_valid_and_knows_every_kind(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("")
+    report = report_of((Question.ORDER, ORDER), (Question.LINT, NO_FAKE), (Question.READINESS, NOT_READY))
+    found = json.loads(check_sarif(report, Checkout(tmp_path)))
+    assert errors(found, schema()) == []
+    (one,) = found["runs"]
+    rules = one["tool"]["driver"]["rules"]
+    assert [rules[result["ruleIndex"]]["id"] for result in one["results"]] == ["order", "DL006"]
+    assert [result["ruleId"] for result in one["results"]] == ["order", "DL006"]
