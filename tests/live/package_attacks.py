@@ -1523,6 +1523,21 @@ lib.define("bar(Tensor x) -> Tensor")
 lib.impl("bar", (lambda x: x + 1) if slow else (lambda x: x + 2), "CPU")
 --- probes
 ops.t.bar(x)
+=== state/seed_left: each seeds the global generator before it draws, and the next draw is of the last seed
+--- left
+torch.manual_seed(1)
+table = torch.randn(2)
+lib.define("foo(Tensor x) -> Tensor")
+lib.impl("foo", lambda x: x + table, "CPU")
+--- right
+torch.manual_seed(2)
+table = torch.randn(2)
+lib.define("bar(Tensor x) -> Tensor")
+lib.impl("bar", lambda x: x * table, "CPU")
+--- probes
+ops.t.foo(x)
+ops.t.bar(x)
+torch.rand(1)
 === state/matmul_precision: a string setting of PyTorch is compared at import
 --- left
 torch.set_float32_matmul_precision("medium")
@@ -3563,20 +3578,6 @@ import random
 number = random.Random(7).random()
 lib.define("bar(Tensor x) -> Tensor")
 lib.impl("bar", lambda x: x * number, "CPU")
---- probes
-ops.t.foo(x)
-ops.t.bar(x)
-=== innocent/own_seed: each seeds the global generator before it draws
---- left
-torch.manual_seed(1)
-table = torch.randn(2)
-lib.define("foo(Tensor x) -> Tensor")
-lib.impl("foo", lambda x: x + table, "CPU")
---- right
-torch.manual_seed(2)
-table = torch.randn(2)
-lib.define("bar(Tensor x) -> Tensor")
-lib.impl("bar", lambda x: x * table, "CPU")
 --- probes
 ops.t.foo(x)
 ops.t.bar(x)

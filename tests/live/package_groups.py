@@ -577,7 +577,7 @@ def _written(
 def _probes(text: str) -> list[str]:
     """What is asked about the operators that the sources name."""
     named = sorted(set(re.findall(r"\b(?:foo|bar|of_[a-z]+|own_\d+)\b", text)))
-    probes = []
+    probes = ["torch.rand(1)"]
     for op in named:
         probes += [f"ops.t.{op}(x)", f"ops.t.{op}(x, 2)", f"ops.t.{op}(x, y)", f"ops.t.{op}(x, y[0].long())"]
         probes += [f"str(ops.t.{op}.default._schema)"]
