@@ -134,7 +134,8 @@ def test_sites_are_where_the_package_calls_and_helpers_are_named_besides(shop: t
 def test_a_record_is_replayed_at_the_level_at_which_it_was_made(shop: tuple[Path, Scenario, str]) -> None:
     folder, _, _ = shop
     kept = json.loads(dispatchlab(folder, "permute", "found.yaml", "--engine", "torch", "--format", "json").stdout)
-    assert (kept["verdict"], kept["walk"], kept["modules"]) == ("order-independent", "program", 1), kept
+    # What the installed PyTorch shows on the way is no proof, whatever orders ran when the record was made.
+    assert (kept["verdict"], kept["walk"], kept["modules"]) == ("no violation found", "program", 1), kept
     assert kept["imports"]["ran"] == kept["imports"]["of"] > 0
     (folder / "once.yaml").write_text(once(folder / "found.yaml"))
     again = json.loads(dispatchlab(folder, "permute", "once.yaml", "--engine", "torch", "--format", "json").stdout)
@@ -265,7 +266,9 @@ def test_torchao_is_recorded_with_its_sites(tmp_path: Path) -> None:
     assert len(sites) >= 18
     done = dispatchlab(tmp_path, "permute", "found.yaml", "--engine", "torch", "--format", "json")
     report = json.loads(done.stdout)
-    assert report["verdict"] == "order-independent"
+    assert report["verdict"] == "no violation found"
+    done = dispatchlab(tmp_path, "permute", "found.yaml", "--format", "json")
+    assert json.loads(done.stdout)["verdict"] == "order-independent"
     assert (report["imports"]["ran"], report["imports"]["open"]) == (report["imports"]["of"], [])
 
 
@@ -287,7 +290,9 @@ def test_the_kernel_of_quanto_for_mps_dangles_in_the_record_too(tmp_path: Path) 
     )
     done = dispatchlab(tmp_path, "permute", "found.yaml", "--engine", "torch", "--format", "json")
     report = json.loads(done.stdout)
-    assert (done.returncode, report["verdict"]) == (0, "order-independent")
+    assert (done.returncode, report["verdict"]) == (0, "no violation found")
+    done = dispatchlab(tmp_path, "permute", "found.yaml", "--format", "json")
+    assert (done.returncode, json.loads(done.stdout)["verdict"]) == (0, "order-independent")
     assert (report["imports"]["ran"], report["imports"]["open"]) == (report["imports"]["of"], [])
 
 
