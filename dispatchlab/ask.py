@@ -217,7 +217,9 @@ def certify(
     return Result(found, summary, lambda: certification_view(found, torch=recorded.torch))
 
 
-def readiness(*packages: str, operators: Iterable[str] = (), inputs: str | None = None) -> Result[Readiness]:
+def readiness(
+    *packages: str, operators: Iterable[str] = (), inputs: str | None = None, generate: bool = False
+) -> Result[Readiness]:
     """Find out what the operators of packages have of what users of PyTorch 2 expect.
 
     >>> from dispatchlab import readiness
@@ -227,16 +229,19 @@ def readiness(*packages: str, operators: Iterable[str] = (), inputs: str | None 
     Args:
         packages: the modules, imported in a process of its own.
         operators: names and globs of operators; all that they define when there are none.
-        inputs: `module:name` of what makes inputs; operators that have some are run.
+        inputs: `module:name` of what makes inputs, or a file of captured ones; operators that have some are run.
+        generate: also run the others, on inputs that their schemas suggest.
 
     Raises:
         DispatchLabError: PyTorch or a package cannot be imported, or there is no such operator.
     """
     from dispatchlab.questions.readiness.blocks import readiness_view, summary
+    from dispatchlab.questions.readiness.operator_readiness import COMPILED, RUN
     from dispatchlab.questions.readiness.package_readiness import package_readiness
 
     _named("readiness", packages)
-    found = package_readiness(packages, operators=tuple(operators), inputs=inputs)
+    required = COMPILED if inputs is None and not generate else RUN
+    found = package_readiness(packages, operators=tuple(operators), required=required, inputs=inputs, generate=generate)
     return Result(found, summary(found), lambda: readiness_view(found))
 
 

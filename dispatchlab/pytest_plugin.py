@@ -108,14 +108,18 @@ class _Capturing:
     """Notes operator calls while tests run; with pytest-xdist, each worker hands over what it noted."""
 
     def __init__(self, config: pytest.Config, path: str) -> None:
+        from dispatchlab.errors import DispatchLabError
         from dispatchlab.files.file_kinds import FileKind, check_output
 
         self._path = os.path.abspath(path)
         self._is_worker = hasattr(config, "workerinput")
         self._files: list[bytes] = []
         self._capture: Capture | None = None
-        if not self._is_worker:
-            check_output(self._path, FileKind.INPUTS, force=False)
+        try:
+            if not self._is_worker:
+                check_output(self._path, FileKind.INPUTS, force=False)
+        except DispatchLabError as error:
+            raise pytest.UsageError(str(error)) from None
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self) -> Generator[None, bool, bool]:

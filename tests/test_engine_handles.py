@@ -116,7 +116,9 @@ def test_what_owns_registrations_is_neither_copied_nor_pickled(copied: Callable[
 
 
 @pytest.mark.parametrize("kind", [RegistrationHandle, Library])
-def test_one_whose_making_was_interrupted_ends_in_silence(kind: type, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_whose_making_was_interrupted_ends_in_silence(
+    kind: type[RegistrationHandle] | type[Library], capsys: pytest.CaptureFixture[str]
+) -> None:
     made = kind.__new__(kind)
     del made
     gc.collect()

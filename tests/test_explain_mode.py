@@ -85,6 +85,30 @@ def test_a_kernel_of_a_backend_takes_the_composite_one_away_where_pytorch_knows_
     assert (runs is ImplementedBy.PYTHON_KERNEL) == (backend == "MTIA")
 
 
+@pytest.mark.parametrize("mode", ["fake", "compile", "export"])
+@pytest.mark.parametrize(
+    ("schema", "fakes", "kinds"),
+    [
+        ("f(Tensor x) -> Tensor", (), {ImplementedBy.UNSUPPORTED}),
+        ("f(Tensor x) -> Tensor", ("fake",), {ImplementedBy.LIBRARY_FAKE, ImplementedBy.IMPLICIT_FALLBACK}),
+        ("f(Tensor(a!) x) -> ()", (), {ImplementedBy.TRIVIAL_FAKE, ImplementedBy.FUNCTIONALIZATION}),
+    ],
+)
+def test_the_fake_that_custom_op_registers_counts_when_it_was_given_one(
+    mode: Mode, schema: str, fakes: tuple[str, ...], kinds: set[ImplementedBy]
+) -> None:
+    dispatcher = Dispatcher(semantics="torch-2.13")
+    library = Library("mine", "DEF", dispatcher=dispatcher)
+    library.define(schema)
+    library.impl("f", lambda x: x, "CPU")
+    view = dispatcher.explain("mine::f")
+    assert view is not None
+    made = [PythonRegistration("custom_ops", "mine::f", key, "mine:f") for key in ("custom_op", *fakes)]
+    registers = PythonRegistration("torch_library", "mine::f", "fake", "_check_pystubs_once.<locals>.inner")
+    found = explain_under(mode, view, describe_arguments(schema_of(view), ["cpu"]), [*made, registers])
+    assert found.runs.kind in {*kinds, *([ImplementedBy.GRAPH_NODE] if ImplementedBy.UNSUPPORTED not in kinds else ())}
+
+
 @pytest.mark.parametrize(
     ("operator", "option", "kinds", "later"),
     [

@@ -14,7 +14,6 @@ from rich.padding import Padding
 from rich.style import Style
 from rich.text import Text
 
-from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.operator_view import OperatorView
 from dispatchlab.model.registration import Block, Claim, Def, Fallback, Impl, NameOnly, PythonImpl, Registration
@@ -31,6 +30,7 @@ from dispatchlab.questions.session.session import Around, Moment, Neighbour, Row
 from dispatchlab.questions.session.session_subject import Subject
 from dispatchlab.views.console import plain
 from dispatchlab.views.key_names import key_names
+from dispatchlab.views.source_locations import fallback_of_file
 from dispatchlab.views.styles import ACTUAL, BAD, EXPECTED, GOOD, QUIET, REASON_STYLES, TITLE, VERDICT_STYLES, WARNING
 
 ON, OFF, REFUSED = "●", "○", "✗"
@@ -165,16 +165,9 @@ def _change_lines(changes: Sequence[RowChange], action: str) -> Iterator[Text]:
         yield Text().append("  + ", EXPECTED).append_text(plain(after))
 
 
-_FALLBACK = f"[{Provenance.FALLBACK}]"
-_LINE = re.compile(r":[0-9]+(?= )")
-
-
 def _entry(text: str | None) -> str:
     """A row of a table, short; fallbacks of one file are one."""
-    if text is None:
-        return "(nothing)"
-    short = short_source(text)
-    return _LINE.sub("", short) if short.endswith(_FALLBACK) else short
+    return "(nothing)" if text is None else fallback_of_file(short_source(text))
 
 
 def _grouped(changes: Sequence[RowChange]) -> list[tuple[str, str, list[str]]]:

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 
 from dispatchlab.escape import printable
+from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.operator_view import NO_KERNEL
 
 ELLIPSIS = "…"
@@ -22,6 +23,15 @@ _GENERATED = re.compile(r"(?:^|/)(?:build|generated|native_aot)/|^aten/src/ATen/
 _OF_PYTORCH = ("aten/", "torch/", "functorch/", "c10/", "caffe2/", "build/aten/", "build/torch/")
 _RELEASE = re.compile(r"([0-9]+)\.([0-9]+)\.([0-9]+)(?:\+\w+)?")
 _SHORTEST = 8
+
+
+_FALLBACK = f"[{Provenance.FALLBACK}]"
+_LINE = re.compile(r":[0-9]+(?= )")
+
+
+def fallback_of_file(entry: str) -> str:
+    """A row of a table; of a backend fallback without its line, as one file has a line for each backend."""
+    return _LINE.sub("", short_debug(entry)) if entry.endswith(_FALLBACK) else entry
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,14 @@ Note [The parts of PyTorch that are there before]
 The first call of a custom operator imports TorchDynamo, which takes a second. So the process that is forked has done
 that. A group in which it matters who is the first to import a part of PyTorch says `bare`, and its orders are forked
 from a process that has imported `torch` and nothing else.
+
+Note [When orders agree]
+~~~~~~~~~~~~~~~~~~~~~~~~
+Two orders agree where all probes give the same, and where every module registered the same and raised the same. A
+kernel that another order does not register, or that it wraps, is a difference, although no probe may reach it: nobody
+who calls later knows that. So the calls of the binding below `torch.library` are noted, with the functions that they
+are given, and so are the tables of decompositions and of what `torch.library` keeps in Python. What a module reads, and
+then makes no use of, is no difference, and neither is in which order the modules have registered.
 """
 
 from __future__ import annotations
@@ -117,7 +125,7 @@ class Truth:
 _DIED = "the process"
 
 
-def truth_of(group: Group, *, timeout: float = 20) -> Truth:
+def truth_of(group: Group, *, timeout: float = 300) -> Truth:
     """What every order of a group leads to.
 
     Args:
@@ -232,8 +240,60 @@ def _imported(order: Order, probes: Sequence[str], folder: str) -> dict[str, str
     sys.path.insert(0, folder)
     os.chdir(folder)
     names = _Probes().names()
+    registered = _Registered()
     results = {f"import {module}": _attempt(import_module, module) for module in order}
+    results |= registered.results()
     return results | {probe: _attempt(eval, probe, dict(names)) for probe in probes}
+
+
+class _Registered:
+    """Notes what is registered from its making on. See Note [When orders agree]."""
+
+    def __init__(self) -> None:
+        self._calls: list[str] = []
+        self._binding = import_module("torch")._C._DispatchModule
+        self._tables = {each: dict(table) for each, table in _tables()}
+        for name in ("impl", "define", "fallback"):
+            self._note(name, getattr(self._binding, name))
+
+    def _note(self, name: str, original: Callable[..., Any]) -> None:
+        def noted(*arguments: Any, **named: Any) -> Any:
+            self._calls.append(" ".join([name, *map(_made_by, (*arguments[1:], *named.values()))]))
+            try:
+                return original(*arguments, **named)
+            except Exception as error:
+                self._calls[-1] += f" raises {type(error).__name__}"
+                raise
+
+        setattr(self._binding, name, noted)
+
+    def results(self) -> dict[str, str]:
+        """The calls, and the entries of tables that are not as they were, as the results of two probes."""
+        changed = [
+            f"{name} {shown(key)} {_made_by(value)}"
+            for name, table in _tables()
+            for key, value in list(table.items())
+            if self._tables[name].get(key) is not value
+        ]
+        return {"what is registered": "\n".join(sorted(self._calls)), "what tables have": "\n".join(sorted(changed))}
+
+
+def _tables() -> Iterator[tuple[str, dict[Any, Any]]]:
+    """The tables of Python that a statement may write."""
+    torch = import_module("torch")
+    for kind, table in torch._decomp.global_decomposition_table.items():
+        yield f"decomposition {kind}", table
+    entries = torch._library.simple_registry.singleton._data
+    yield "fake", {name: entry.fake_impl.kernel for name, entry in entries.items() if entry.fake_impl.kernel}
+    yield "effect", {name: entry.effect.effect for name, entry in entries.items() if entry.effect.effect}
+    yield "fake rule", torch._subclasses.fake_impls.op_implementations_dict
+
+
+def _made_by(value: object) -> str:
+    """A function by its module, name and line; anything else as it is shown."""
+    inner: Any = getattr(value, "func", value)  # of a fake of torch.library
+    code = getattr(inner, "__code__", None)
+    return shown(value) if code is None else f"{inner.__module__}:{inner.__qualname__}:{code.co_firstlineno}"
 
 
 def _attempt(work: Callable[..., object], *arguments: object) -> str:

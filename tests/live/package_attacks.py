@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 
+from tests.live import shared_state_attacks
 from tests.live.import_truth import Group, Truth, groups_in, truths
 
 _SHARED_VALUES = """
@@ -1522,6 +1523,21 @@ lib.define("bar(Tensor x) -> Tensor")
 lib.impl("bar", (lambda x: x + 1) if slow else (lambda x: x + 2), "CPU")
 --- probes
 ops.t.bar(x)
+=== state/seed_left: each seeds the global generator before it draws, and the next draw is of the last seed
+--- left
+torch.manual_seed(1)
+table = torch.randn(2)
+lib.define("foo(Tensor x) -> Tensor")
+lib.impl("foo", lambda x: x + table, "CPU")
+--- right
+torch.manual_seed(2)
+table = torch.randn(2)
+lib.define("bar(Tensor x) -> Tensor")
+lib.impl("bar", lambda x: x * table, "CPU")
+--- probes
+ops.t.foo(x)
+ops.t.bar(x)
+torch.rand(1)
 === state/matmul_precision: a string setting of PyTorch is compared at import
 --- left
 torch.set_float32_matmul_precision("medium")
@@ -3565,20 +3581,6 @@ lib.impl("bar", lambda x: x * number, "CPU")
 --- probes
 ops.t.foo(x)
 ops.t.bar(x)
-=== innocent/own_seed: each seeds the global generator before it draws
---- left
-torch.manual_seed(1)
-table = torch.randn(2)
-lib.define("foo(Tensor x) -> Tensor")
-lib.impl("foo", lambda x: x + table, "CPU")
---- right
-torch.manual_seed(2)
-table = torch.randn(2)
-lib.define("bar(Tensor x) -> Tensor")
-lib.impl("bar", lambda x: x * table, "CPU")
---- probes
-ops.t.foo(x)
-ops.t.bar(x)
 === innocent/mode_left: a dispatch mode is entered and left again
 --- left
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -3812,11 +3814,15 @@ __import__("common").twice(x)
 """
 
 ATTACKS: tuple[Group, ...] = tuple(
-    groups_in(_SHARED_VALUES + _READS + _OVERLOADS + _STATE + _CONFLICTS + _LIFETIMES + _PATCHES + _LATE)
+    groups_in(
+        "".join((_SHARED_VALUES, _READS, _OVERLOADS, _STATE, _CONFLICTS, _LIFETIMES, _PATCHES, _LATE))
+        + shared_state_attacks.OUTSIDE
+        + shared_state_attacks.SHARED
+    )
 )
 """Whose results depend on the order of import."""
 
-INNOCENT: tuple[Group, ...] = tuple(groups_in(_INNOCENT))
+INNOCENT: tuple[Group, ...] = tuple(groups_in(_INNOCENT + shared_state_attacks.INNOCENT))
 """Whose results do not."""
 
 

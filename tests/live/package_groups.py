@@ -127,7 +127,7 @@ lib.impl("$op.two", lambda x, y: x * y * $value, "CPU")
 === overloads/low !
 low_$number = torch._C._dispatch_library("FRAGMENT", "t", "", __file__, 1)
 low_$number.define("$op.two(Tensor x, Tensor y) -> Tensor", "", ())
-low_$number.impl("$op.two", "CPU", lambda x, y: x + y)
+low_$number.impl("$op.two", "CPU", lambda x, y: x + y * 11)
 === overloads/other_default !
 lib.define("$op(Tensor x, int n=$n) -> Tensor")
 === overloads/touch
@@ -374,6 +374,67 @@ relu_$number = torch.nn.functional.relu
 torch.nn.functional.relu = lambda x: relu_$number(x) + $n
 === state/kernel_calls_relu
 lib.impl("$op", lambda x: torch.nn.functional.relu(x), "CPU")
+=== shared/pytree_node !
+from torch.utils import _pytree
+class Node_$number:
+    def __init__(self, *each): self.each = each
+_pytree.register_pytree_node(Node_$number, lambda n: (n.each, None), lambda each, _: Node_$number(*each))
+lib.impl("$op", lambda x: x * len(_pytree.tree_leaves(Node_$number(1, 2))), "CPU")
+=== shared/layer_hook
+torch.nn.modules.module.register_module_forward_hook(lambda layer, given, result: result + $n)
+=== shared/kernel_calls_layer
+layer_$number = torch.nn.Identity()
+lib.impl("$op", lambda x: layer_$number(x), "CPU")
+=== shared/tensor_attribute
+torch.Tensor.t_scale = property(lambda self: $n)
+=== shared/kernel_reads_tensor_attribute
+def kernel_$number(x):
+    try:
+        return x * x.t_scale
+    except AttributeError:
+        return x * 1
+lib.impl("$op", kernel_$number, "CPU")
+=== shared/file_type
+import mimetypes
+mimetypes.add_type("t/" + "t" * $n, ".t_file")
+=== shared/kernel_reads_file_type
+import mimetypes
+lib.impl("$op", lambda x: x * len(str(mimetypes.guess_type("a.t_file")[0])), "CPU")
+=== shared/logger_level
+import logging
+logging.getLogger("t").setLevel($n)
+=== shared/read_logger_level
+import logging
+$variable = logging.getLogger("t").level
+=== shared/exit_function
+import atexit
+atexit.register(print, "$me")
+=== shared/reload_common
+import importlib, common
+importlib.reload(common)
+=== shared/weak_reference
+import weakref
+class Kept_$number: scale = $n
+kept_$number = weakref.ref(Kept_$number)
+lib.impl("$op", lambda x: x * kept_$number().scale, "CPU")
+=== shared/autograd_function
+class Scaled_$number(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x): return x * $n
+    @staticmethod
+    def backward(ctx, grad): return grad * $value
+lib.impl("$op", lambda x: Scaled_$number.apply(x), "AutogradCPU")
+=== shared/lazy_fake !
+@torch.library.custom_op("t::$own", mutates_args=())
+def custom_$number(x: torch.Tensor) -> torch.Tensor:
+    custom_$number.register_fake(lambda x: x.new_empty($n))
+    return x * $value
+=== shared/dynamo_config
+import torch._dynamo.config
+torch._dynamo.config.recompile_limit = $n
+=== shared/read_dynamo_config
+import torch._dynamo.config
+$variable = torch._dynamo.config.recompile_limit
 === innocent/time
 import time
 imported_$number = time.time()
@@ -516,9 +577,10 @@ def _written(
 def _probes(text: str) -> list[str]:
     """What is asked about the operators that the sources name."""
     named = sorted(set(re.findall(r"\b(?:foo|bar|of_[a-z]+|own_\d+)\b", text)))
-    probes = []
+    probes = ["torch.rand(1)"]
     for op in named:
-        probes += [f"ops.t.{op}(x)", f"ops.t.{op}(x, 2)", f"ops.t.{op}(x, y)", f"str(ops.t.{op}.default._schema)"]
+        probes += [f"ops.t.{op}(x)", f"ops.t.{op}(x, 2)", f"ops.t.{op}(x, y)", f"ops.t.{op}(x, y[0].long())"]
+        probes += [f"str(ops.t.{op}.default._schema)"]
         if not op.startswith("own_"):
             probes += [
                 f"fake(ops.t.{op}, x)",

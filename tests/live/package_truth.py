@@ -4,7 +4,8 @@
 
 takes the attacks and innocent groups of `package_attacks` and COUNT groups of `package_groups`. It ends with 1 where a
 group whose results depend on the order is called order-independent; `--sources` shows the modules of each of these, and
-`--commands` runs the two commands in place of a forked process.
+`--commands` runs the two commands in place of a forked process. `--log FILE` adds a line to a file for each group that
+was compared, and leaves out those that the file has: a run that was ended goes on where it was.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -144,27 +145,38 @@ def groups_of(count: int, seed: int) -> list[Group]:
     return [*ATTACKS, *INNOCENT, *(generated(number, seed) for number in range(count))]
 
 
-def comparisons(groups: Sequence[Group], jobs: int, verdict: Verdict = verdict_in_fork) -> list[Comparison]:
+def comparisons(
+    groups: Sequence[Group], jobs: int, verdict: Verdict = verdict_in_fork, log: Path | None = None
+) -> list[Comparison]:
     """Compare groups in several processes; this one must not have imported PyTorch.
 
     Args:
         groups: the groups.
         jobs: how many processes.
         verdict: the function that asks the tool.
+        log: a file that gets a line for each comparison, and whose comparisons are not made again.
 
     Returns:
         One for each group, in their order.
     """
 
-    parts = [(groups[number::jobs], verdict) for number in range(jobs)]
+    lines = log.read_text().splitlines() if log is not None and log.exists() else []
+    found = {row.name: row for row in (Comparison(**json.loads(line)) for line in lines)}
+    left = [group for group in groups if group.name not in found]
+    parts = [(left[number::jobs], verdict, log) for number in range(jobs)]
     with get_context("fork").Pool(jobs, maxtasksperchild=1) as pool:  # bare groups need a process of their own
-        rows = [row for part in pool.starmap(_part, parts, chunksize=1) for row in part]
-    found = {row.name: row for row in rows}
+        found |= {row.name: row for part in pool.starmap(_part, parts, chunksize=1) for row in part}
     return [found[group.name] for group in groups]
 
 
-def _part(groups: Sequence[Group], verdict: Verdict) -> list[Comparison]:
-    return list(compared(truths(groups), verdict))
+def _part(groups: Sequence[Group], verdict: Verdict, log: Path | None) -> list[Comparison]:
+    rows = []
+    for row in compared(truths(groups), verdict):
+        rows.append(row)
+        if log is not None:
+            with log.open("a") as file:
+                file.write(json.dumps(asdict(row)) + "\n")
+    return rows
 
 
 def main(
@@ -174,6 +186,7 @@ def main(
     *,
     only: str = "",
     sources: bool = False,
+    log: Path | None = None,
     verdict: Verdict = verdict_in_fork,
 ) -> int:
     """Print the table, each false proof, and each group that could have been proved and was not.
@@ -184,13 +197,14 @@ def main(
         jobs: how many processes work at once.
         only: what the names of the groups begin with that are compared.
         sources: whether to print the modules of each false proof.
+        log: see `comparisons`.
         verdict: the function that asks the tool.
 
     Returns:
         How many false proofs there are.
     """
     groups = [group for group in groups_of(count, seed) if group.name.startswith(only)]
-    rows = comparisons(groups, jobs, verdict)
+    rows = comparisons(groups, jobs, verdict, log)
     lines = table_of(rows)
     both = list(zip(groups, rows, strict=True))
     false_proofs = [(group, row) for group, row in both if row.is_false_proof]
@@ -210,6 +224,7 @@ if __name__ == "__main__":
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--only", default="")
     parser.add_argument("--sources", action="store_true")
+    parser.add_argument("--log", type=Path)
     parser.add_argument("--commands", action="store_true")
     given = vars(parser.parse_args())
     asked = verdict_of if given.pop("commands") else verdict_in_fork

@@ -14,6 +14,7 @@
 - `lowering_calls`: the lines that registered lowerings which a factory made.
 - `python_sites`: where the Python code that a registry keeps comes from.
 - `function_content`: what a function is apart from where it lies: its code, and the values that it reaches.
+- `shared_state`: what changed in modules that are loaded, and in what they reach.
 - `site_log`: who registers while it is on, and what is PyTorch's own in this process.
 - `called_functions`: what PyTorch remembers of calls of `torch.library` besides its registry.
 - `readiness_captures`: captured inputs: notes the arguments of operator calls while tests or programs run.

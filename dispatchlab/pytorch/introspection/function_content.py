@@ -84,13 +84,16 @@ class Contents:
         self.names: set[str] = set()
         """Everything that the code which is reached names."""
 
-    def read(self, roots: Iterable[tuple[str, object]]) -> None:
+    def read(self, roots: Iterable[tuple[str, object]], later: Iterable[tuple[str, object]] = ()) -> None:
         """Read values, and all that they reach.
 
         Args:
             roots: a path for each value.
+            later: more of them, which are read when all is read that the others reach.
         """
         self._queue.extend(roots)
+        self._drain()
+        self._queue.extend(later)
         self._drain()
         if self.is_reflective:
             loaded = [name for name in sys.modules if name in self._modules]
@@ -188,7 +191,8 @@ class Contents:
             except ValueError:
                 yield f"closure {name}", "empty"
         yield from ((f"attribute {name}", each) for name, each in vars(value).items() if "dynamo" not in name)
-        if value.__module__ in self._modules or value.__globals__.get("__name__") in self._modules:
+        scope = value.__globals__.get("__name__")
+        if scope in self._modules or (value.__module__ in self._modules and not _is_of_module(value, scope)):
             yield from self._names(value.__code__, value.__globals__)
 
     def _names(self, code: CodeType, scope: Mapping[str, Any]) -> Iterator[_Edge]:
@@ -261,6 +265,11 @@ class Contents:
         hooks = getattr(value, "_backward_hooks", None)
         yield "hooks", list((hooks or {}).values())
         yield "gradient", value.grad if value.is_leaf and value.requires_grad else None
+
+
+def _is_of_module(value: FunctionType, name: object) -> bool:
+    """Whether the globals of a function are those of a module, though it may say that it is of another one."""
+    return isinstance(name, str) and getattr(sys.modules.get(name), "__dict__", None) is value.__globals__
 
 
 def _attributes(own: Mapping[str, object]) -> Iterator[_Edge]:

@@ -133,7 +133,7 @@ class _Maker:
             case "complex":
                 return complex(0.5, 0.5)
             case "ScalarType":
-                return getattr(torch(), draw.choice(("float32", "float64", "bfloat16")))
+                return getattr(torch(), draw.choice(("float32", "int8", "float64", "uint8", "bfloat16")))
             case "Device":
                 return torch().device("cpu")
             case "Layout":
@@ -147,6 +147,8 @@ class _Maker:
     def _integer(self, name: str) -> int:
         if "dim" in name or "axis" in name:
             return self._draw.choice((0, -1, 1)) if self._varied else -1
+        if "quant_m" in name or "qmin" in name or "qmax" in name:
+            return 127 if "max" in name else 0
         if "bit" in name:
             return self._draw.choice((8, 4))
         return self._draw.choice((1, 2, 4, 3, 0)) if self._varied else 1

@@ -9,16 +9,19 @@ import gc
 import os
 import random
 import re
+import signal
 import sys
+import threading
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from operator import itemgetter
 from pathlib import Path
-from types import BuiltinFunctionType, FunctionType, ModuleType, SimpleNamespace
+from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any, Final
 
 from dispatchlab._gc_pause import collector_paused
@@ -29,11 +32,12 @@ from dispatchlab.model.registration import Fallback
 from dispatchlab.pytorch.bridge.native_libraries import knows_torch
 from dispatchlab.pytorch.bridge.reserved_namespaces import IMPORT_ORDERS, is_own
 from dispatchlab.pytorch.bridge.torch import bindings, torch
-from dispatchlab.pytorch.introspection.function_content import MODULE, Contents, digest
+from dispatchlab.pytorch.introspection.function_content import MODULE, ORDER_OF_KEYS, Contents, digest
 from dispatchlab.pytorch.introspection.package_paths import package_roots, site_chain, without_roots
 from dispatchlab.pytorch.introspection.packets import fresh_overload_order, kept_packet, overload_order
 from dispatchlab.pytorch.introspection.python_tables import PythonTables, TableChange
 from dispatchlab.pytorch.introspection.registry_reader import all_dumps
+from dispatchlab.pytorch.introspection.shared_state import SharedState
 from dispatchlab.pytorch.recording.watch import RegistrationWatch, WatchedCall
 
 # Note [What imports leave behind]
@@ -46,8 +50,8 @@ from dispatchlab.pytorch.recording.watch import RegistrationWatch, WatchedCall
 #   (Note [What a function can reach]);
 # - for each name, the overloads that a call of `torch.ops.ns.name` tries, in their order: those of the packet that
 #   Python keeps, where somebody looked it up, and what it keeps of a def that is gone;
-# - settings of the process that PyTorch's own kernels read, the environment, and what was replaced in modules that were
-#   there before.
+# - settings of the process that PyTorch's own kernels read, the environment, and what was replaced or written in
+#   modules that were there before (Note [State that packages share]).
 #
 # A dump of every operator is only read where a shared library was loaded, since C++ registers without a call.
 
@@ -61,6 +65,7 @@ class Kind(StrEnum):
     FALLBACK = "fallback at "
     OVERLOADS = "overloads "
     REPLACED = "replaced "
+    STATE = "state of "
     DUMP = "dump of "
     TABLE = "table of "
     SETTING = "setting "
@@ -85,7 +90,7 @@ class EndState:
         failures: what the import of a package raised, by package.
         texts: what is found, by what it is of.
         sites: the lines that registered, by operator.
-        written: files and folders that were written meanwhile.
+        written: files that were written, and programs that were started.
         is_cut: there are more values than were read.
     """
 
@@ -114,12 +119,15 @@ class StateBefore:
         self._untouched = self._table(_UNTOUCHED)
         self._libraries = _shared_libraries()
         self._modules = frozenset(sys.modules)
-        self._attributes = {name: dict(own) for name, own in (*_attributes(self._modules), *_namespaces())}
+        self._namespaces = {name: dict(own) for name, own in _namespaces()}
         self._changed: list[TableChange] = []
-        self.searched: list[object] = []
-        """The functions that search for codecs, of which Python has no list."""
+        self.searched: list[tuple[str, object]] = []
+        """Functions of which Python shows no list, each with what it is for."""
+        self.exits: list[object] = []
+        """What was registered for the end of the process."""
         self._settings = dict(_settings())
         self._fetched: dict[int, tuple[object, str]] = {}
+        self._state = SharedState()
 
     def end_state(self, failures: Mapping[str, str], watch: RegistrationWatch, written: Iterable[str] = ()) -> EndState:
         """What is not as it was.
@@ -127,7 +135,7 @@ class StateBefore:
         Args:
             failures: what the import of a package raised, by package.
             watch: saw the calls that registered.
-            written: files and folders that were written meanwhile.
+            written: files that were written, and programs that were started.
         """
         with collector_paused():
             return replace(self._end_state(failures, watch), written=tuple(sorted(written)))
@@ -142,10 +150,15 @@ class StateBefore:
         self._fetched[id(kernel)] = kernel, text
         return kernel
 
-    def searches(self, original: Callable[..., Any], function: Any) -> object:
-        """Stands in for the function that registers a search for codecs."""
-        self.searched.append(function)
-        return original(function)
+    def ends(self, original: Callable[..., Any], *arguments: Any, **named: Any) -> object:
+        """Stands in for the function that registers another one for the end of the process."""
+        self.exits.append((*arguments, *named.items()))
+        return original(*arguments, **named)
+
+    def hidden(self, what: str, original: Callable[..., Any], *arguments: Any, **named: Any) -> object:
+        """Stands in for a function that registers another one in a list that Python does not show."""
+        self.searched.append((what, (*arguments, *named.items())))
+        return original(*arguments, **named)
 
     def _end_state(self, failures: Mapping[str, str], watch: RegistrationWatch) -> EndState:
         texts: Texts = {}
@@ -168,9 +181,15 @@ class StateBefore:
             ],
             {key: text for key, (_, text) in self._fetched.items()},
         )
-        contents.read(sorted(self._roots_of_calls(watch), key=itemgetter(0)))
+        contents.read(
+            sorted(self._roots_of_calls(watch), key=itemgetter(0)), sorted(self._roots_of_state(), key=itemgetter(0))
+        )
         if "warn" in contents.names:
             texts[f"{Kind.PROCESS}filters of warnings"] = str([filter_[:2] for filter_ in warnings.filters])
+        if "_run_exitfuncs" in contents.names:
+            contents.read((f"{Kind.PROCESS}end {number}", function) for number, function in enumerate(self.exits))
+        if "threading" in contents.names:
+            texts[f"{Kind.PROCESS}threads"] = str([thread.name for thread in threading.enumerate()])
         if contents.is_reflective:
             texts[f"{Kind.MODULE}tables"] = str([f"{one.registry} {one.operator}" for one in self._changed])
             spaces = (vars(torch().ops).get(name) for name in sorted({name.partition("::")[0] for name in names}))
@@ -180,7 +199,8 @@ class StateBefore:
             if not call.site.by_torch:
                 sites.setdefault(_subject(call), {})[site_chain(call.site, self._roots)] = None
         found = {operator: tuple(lines) for operator, lines in sites.items()}
-        return EndState(failures, texts | contents.texts, found, is_cut=contents.is_cut)
+        read = {path: text for path, text in contents.texts.items() if not _is_order_of_state(path)}
+        return EndState(failures, texts | read, found, is_cut=contents.is_cut)
 
     def _names(self, watch: RegistrationWatch) -> list[str]:
         """The operators that may not be as they were."""
@@ -212,16 +232,33 @@ class StateBefore:
                 path = f"{Kind.KERNEL}{kernel.namespace}::{operator.name}{overload} at {key}"
             counts[path] = number = counts.get(path, 0) + 1
             yield f"{path}{f' ({number})' if number > 1 else ''}", kernel.function
-        yield from ((f"search of codecs {number}", function) for number, function in enumerate(self.searched))
+        numbers = Counter[str]()
+        for what, function in self.searched:
+            numbers[what] += 1
+            yield f"{what} {numbers[what]}", function
         self._changed = self._tables.changes()
         for change in self._changed:
             where = f"{change.registry}{f' {change.key}' if change.key else ''} of {change.operator}"
             yield where, "taken out" if change.after is None else change.after.value
-        for name, own in (*_attributes(self._modules), *_namespaces()):
-            before = self._attributes.get(name, {})
+        for name, own in _namespaces():
+            before = self._namespaces.get(name, {})
             for attribute, value in own.items():
-                if before.get(attribute, _NOTHING) is not value and _is_shown(value, attribute):
+                if before.get(attribute, _NOTHING) is not value:
                     yield f"{Kind.REPLACED}{name}.{attribute}", value
+
+    def _roots_of_state(self) -> Iterator[tuple[str, object]]:
+        """What is not as it was in modules that are not of the packages."""
+        paths = Counter[str]()
+        new: dict[str, object] = {
+            name: module for name, module in list(sys.modules.items()) if name not in self._modules
+        }
+        others = [name for name, module in new.items() if isinstance(module, ModuleType) and not _is_of_user(module)]
+        later = self._state.new_state(others, (new.keys() - others).__contains__)
+        for path, value, is_attribute in (*self._state.changes(), *later):
+            if _is_shown(value, path):
+                shown = f"{Kind.REPLACED if is_attribute else Kind.STATE}{path}"
+                paths[shown] += 1
+                yield f"{shown}{f' ({paths[shown]})' if paths[shown] > 1 else ''}", value
 
 
 _NOTHING: Final = object()
@@ -334,6 +371,11 @@ def _umask() -> int:
     return found
 
 
+def _handler(number: int) -> str:
+    handler = signal.getsignal(number)
+    return f"{getattr(handler, '__module__', '')}:{getattr(handler, '__qualname__', handler)}"
+
+
 def _loaded(module: str) -> Any:
     """A module that is loaded; raises KeyError otherwise."""
     return sys.modules[module]
@@ -352,6 +394,8 @@ _OF_PROCESS: Final[Mapping[str, Callable[[], object]]] = {
     "locale": lambda: _loaded("locale").setlocale(_loaded("locale").LC_ALL, None),
     "context of decimal": lambda: _loaded("decimal").getcontext(),
     "recursion limit": sys.getrecursionlimit,
+    "interval of threads": sys.getswitchinterval,
+    "handlers of signals": lambda: [_handler(number) for number in sorted(signal.valid_signals())],
     "denormal numbers": lambda: (torch().full((8,), 1e-45) * 1).tolist(),
     "folder": os.getcwd,
 }
@@ -372,34 +416,17 @@ _CONFIGS: Final = (
 )
 
 
-def _attributes(modules: Collection[str]) -> Iterator[tuple[str, Mapping[str, object]]]:
-    """The attributes of modules, and of the classes of those of PyTorch that a package may be tempted to change."""
-    for name in sorted(modules):
-        module = sys.modules.get(name)
-        if not isinstance(module, ModuleType) or name.partition(".")[0] in ("dispatchlab", "__main__"):
-            continue
-        own = dict(vars(module))
-        yield name, own
-        if name == "torch" or name.startswith(_WITH_CLASSES):
-            for kind in own.values():
-                if isinstance(kind, type) and kind.__module__ == name:
-                    yield f"{name}.{kind.__qualname__}", dict(vars(kind))
+def _is_order_of_state(path: str) -> bool:
+    """Whether a path is to the order of keys of what only modules reach that are not of the packages."""
+    return path.startswith(Kind.STATE) and path.endswith(ORDER_OF_KEYS)
 
 
-_WITH_CLASSES: Final = (
-    *("torch.library", "torch._library", "torch._ops", "torch._tensor", "torch.autograd", "torch._subclasses"),
-    *("torch.overrides", "torch.utils._python_dispatch", "torch._decomp", "torch._C", "torch.nn.parameter"),
-)
-
-
-def _is_shown(value: object, name: str) -> bool:
-    """Whether an attribute that was set is compared: functions, classes and plain values, of the packages or not."""
-    if ((name.startswith("__") and name.endswith("__")) or "cache" in name) and not isinstance(value, FunctionType):
-        return False
-    if isinstance(value, FunctionType | BuiltinFunctionType | type | bool | int | float | str):
-        return True
-    is_module = isinstance(value, SimpleNamespace) or (isinstance(value, ModuleType) and _is_of_user(value))
-    return is_module and not name.startswith("_")
+def _is_shown(value: object, path: str) -> bool:
+    """Whether a value is compared that was set: of modules those of the packages, and no namespace of operators."""
+    if isinstance(value, ModuleType | SimpleNamespace):
+        is_of_user = isinstance(value, SimpleNamespace) or _is_of_user(value)
+        return is_of_user and not path.rpartition(".")[2].startswith("_")
+    return not isinstance(value, sys.modules["torch._ops"]._OpNamespace)
 
 
 def _namespaces() -> Iterator[tuple[str, Mapping[str, object]]]:

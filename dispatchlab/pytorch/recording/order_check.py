@@ -112,7 +112,7 @@ def _open_points(runs: Sequence[OrderRun]) -> Iterator[str]:
     written = sorted({path for state in states for path in state.written})
     if written:
         more = f" and {len(written) - 1:,} more" if len(written) > 1 else ""
-        yield f"files are written while the packages are imported, which the next order finds: {written[0]}{more}"
+        yield f"files are written or programs started by the imports, and the next order finds it: {written[0]}{more}"
 
 
 def _unlike_suspects(suspects: Sequence[OrderRun]) -> list[OrderRun]:
@@ -186,11 +186,11 @@ def _reordered(different: Collection[str], one: OrderRun, other: OrderRun) -> se
 
 
 _PLACE: Final = re.compile(r"\[\d+\]")
-_POSSIBLE: Final = (Kind.MODULE, Kind.ENVIRONMENT, Kind.PROCESS, Kind.RNG, Kind.SEED)
+_POSSIBLE: Final = (Kind.MODULE, Kind.ENVIRONMENT, Kind.PROCESS, Kind.RNG, Kind.SEED, Kind.STATE)
 """What only some functions can tell."""
 
 _RANKS: Final = (_PROCESS, _IMPORT, Kind.KERNEL, Kind.FALLBACK, Kind.OVERLOADS, Kind.REPLACED, Kind.DUMP)
-_LATE: Final = (Kind.TABLE, Kind.MODULE, Kind.ENVIRONMENT, Kind.SETTING)
+_LATE: Final = (Kind.TABLE, Kind.MODULE, Kind.ENVIRONMENT, Kind.SETTING, Kind.STATE)
 
 
 def _rank(what: str) -> tuple[int, str]:

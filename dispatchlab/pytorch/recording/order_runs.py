@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from dispatchlab.pytorch.bridge.torch import (
     ImportEndedError,
@@ -25,6 +25,7 @@ from dispatchlab.pytorch.bridge.torch import (
     import_package,
 )
 from dispatchlab.pytorch.recording.end_state import EndState, StateBefore
+from dispatchlab.pytorch.recording.outside_writes import OutsideWrites
 from dispatchlab.pytorch.recording.watch import RegistrationWatch
 from dispatchlab.pytorch.recording.wrapped_functions import WrappedFunctions
 from dispatchlab.scenario.import_orders import Order
@@ -197,11 +198,12 @@ def imported(order: Order, base: StateBefore) -> OrderRun:
         base: what there was before.
     """
     failures: dict[str, str] = {}
-    written: dict[str, bool] = {}
     random.seed(0)  # which a fork makes new
-    sys.addaudithook(partial(_note_write, written))
+    outside = OutsideWrites(order)
     wrapped = WrappedFunctions()
-    wrapped.wrap(codecs, "register", base.searches)
+    wrapped.wrap(codecs, "register", partial(base.hidden, "search of codecs"))
+    wrapped.wrap(atexit, "register", base.ends)
+    wrapped.wrap(codecs, "register_error", partial(base.hidden, "codecs of errors"))
     wrapped.wrap(bindings(), "_dispatch_get_computed_kernel_for_dispatch_key", base.fetched)
     try:
         with RegistrationWatch() as watch:
@@ -214,34 +216,7 @@ def imported(order: Order, base: StateBefore) -> OrderRun:
                     failures[module] = error.reason.strip().partition("\n")[0]
     finally:
         wrapped.put_back()
-    lasting = [path for path, was_there in list(written.items()) if was_there or os.path.lexists(path)]
-    return OrderRun(order, base.end_state(failures, watch, lasting))
-
-
-def _note_write(written: dict[str, bool], event: str, arguments: tuple[Any, ...]) -> None:
-    """Note a file that is written or removed, and whether it was there: the next order of imports finds it."""
-    if event == "open":
-        mode, flags = str(arguments[1] or ""), arguments[2]
-        if not (flags & _WRITING or set(mode) & {"w", "a", "x", "+"}):
-            return
-    elif event not in _CHANGES:
-        return
-    path = arguments[0]
-    text = os.fsdecode(path) if isinstance(path, str | bytes) else ""
-    if not text or "__pycache__" in text or text.startswith(("/dev/", "/proc/")):
-        return
-    was_there = os.path.lexists(text)
-    if not (was_there and event == "os.mkdir"):  # which fails then
-        written.setdefault(text, was_there)
-
-
-_STARTS: Final = ("subprocess.Popen", "os.system", "os.posix_spawn", "os.exec", "os.spawn")
-"""Programs that are started may write files, too."""
-
-_CHANGES: Final = frozenset(
-    {"os.mkdir", "os.rmdir", "os.remove", "os.rename", "os.link", "os.symlink", "os.truncate", *_STARTS}
-)
-_WRITING: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+    return OrderRun(order, base.end_state(failures, watch, outside.lasting()))
 
 
 def _leave_behind() -> None:

@@ -19,6 +19,7 @@ from dispatchlab.questions.lint.rule import LEVELS, Identity, Level
 from dispatchlab.questions.lint.rules import RULES
 from dispatchlab.questions.lint.run import lint_source
 from dispatchlab.questions.order.run_scenario import RunOptions, run_scenario
+from dispatchlab.questions.readiness.blocks import summary
 from dispatchlab.questions.readiness.package_readiness import readiness_of
 from dispatchlab.questions.record.check_record import RecordCheck, compare_with_record
 from dispatchlab.questions.upgrade.package_changes import PackageUpgrade, package_upgrade
@@ -187,9 +188,7 @@ def _readiness(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> 
         return _not_asked(report, Question.READINESS, "no operator is defined")
     except DispatchLabError as error:
         return _not_asked(report, Question.READINESS, error)
-    gaps, open_ = len(found.with_gaps), len(found.undecided)
-    text = f"{found.ready:,} of {counted(len(found.rows), 'operator')} ready for {', '.join(found.required)}"
-    text += f", {gaps:,} with gaps" * bool(gaps) + f", {open_:,} that only a run can decide" * bool(open_)
+    text = summary(found).removeprefix(f"readiness of {', '.join(found.packages)}: ")
     findings = tuple(readiness_findings(found, facts.operators.registry))
     return replace(_answered(report, Answer(Question.READINESS, text, findings, found.notes)), readiness=found)
 

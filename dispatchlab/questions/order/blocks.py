@@ -39,6 +39,7 @@ from dispatchlab.views.blocks import (
 )
 from dispatchlab.views.formatting import counted, seconds
 from dispatchlab.views.key_names import key_names
+from dispatchlab.views.source_locations import fallback_of_file
 from dispatchlab.views.view import View
 
 _FIELD = 16
@@ -166,7 +167,7 @@ def _rows(rows: Sequence[str]) -> Iterator[Line]:
     for row in rows:
         if row[:1] in sides:
             key, _, entry = row[1:].partition(": ")
-            sides[row[0]][key] = entry
+            sides[row[0]][key] = fallback_of_file(entry)
     groups: dict[tuple[str, str], list[str]] = {}
     for key in dict.fromkeys([*sides["-"], *sides["+"]]):
         change = (sides["-"].get(key, NO_KERNEL), sides["+"].get(key, NO_KERNEL))

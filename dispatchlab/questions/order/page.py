@@ -49,7 +49,7 @@ from dispatchlab.views.blocks import (
 )
 from dispatchlab.views.formatting import counted, readable, seconds
 from dispatchlab.views.key_names import key_names
-from dispatchlab.views.source_locations import held
+from dispatchlab.views.source_locations import fallback_of_file, held
 
 _MOST_TABLES = 1500  # of operators; a picture with more leads to none
 VERDICT_MOODS: dict[Verdict, Mood] = {
@@ -212,7 +212,8 @@ def sides_of(found: Counterexample, registrations: Sequence[str]) -> Sides:
 def _slot_table(differing: Sequence[RowDifference]) -> Table:
     alike: dict[tuple[str, str, str], list[str]] = {}
     for row in differing:
-        alike.setdefault((row.operator, row.expected, row.actual), []).append(row.key)
+        change = fallback_of_file(row.expected), fallback_of_file(row.actual)
+        alike.setdefault((row.operator, *change), []).append(row.key)
     rows = tuple(
         (", ".join(key_names(keys)), Cell(operator, "name"), Cell(held(one), "code"), Cell(held(other), "code"))
         for (operator, one, other), keys in alike.items()

@@ -1,0 +1,324 @@
+"""The state of modules that are loaded already, and what has changed in it: `SharedState` finds it by identity."""
+
+from __future__ import annotations
+
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import chain
+from operator import is_
+from types import FunctionType, ModuleType
+from typing import Any, Final, NamedTuple
+
+from dispatchlab._gc_pause import collector_paused
+
+# Note [State that packages share]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# A package may replace a function of PyTorch or of the standard library, or write into a table there: a hook of
+# torch.nn, a node of pytree, a level of logging. What any function does later can depend on that. So everything that
+# the modules which are loaded reach is copied once, one level of each object: attributes of modules, classes and
+# objects, the items of dictionaries, lists and sets, the code and defaults of functions. Later all of it is compared by
+# identity, which takes tens of milliseconds for some hundred thousand values. What has changed is read as values are.
+#
+# Of a part of PyTorch or of the standard library that a package is the first to import, nobody knows what it was before
+# somebody wrote into it. Of these all plain values and names are digested, and the values that packages made are read.
+#
+# Left out is what Python and PyTorch note for themselves: which modules are loaded, lines of sources, warnings that
+# were given, what a name calls a cache, what is kept by address. Not followed are closures of functions, slots of
+# objects, the operators of PyTorch (Note [Tables of Python]), what lies more than five steps from a module, and what C
+# keeps.
+
+
+class SharedChange(NamedTuple):
+    """Something that is not as it was.
+
+    Args:
+        path: where it is, such as `torch.nn.functional.relu`.
+        value: what is there now; a text where nothing is any more.
+        is_attribute: whether it is an attribute of a module or a class, and not what one of these holds.
+    """
+
+    path: str
+    value: object
+    is_attribute: bool
+
+
+class _Owner(NamedTuple):
+    """What holds values, and its way from a module: the owner that holds it, and under which key.
+
+    `view` gives the values at any time; `keys` is None where there are none, as in a list.
+    """
+
+    parent: _Owner | None
+    key: object
+    kind: type
+    view: Any
+    keys: Any
+
+    @property
+    def path(self) -> str:
+        """Where it is."""
+        if self.parent is None:
+            return str(self.key)
+        return _step(self.parent.path, self.parent.kind, self.key)
+
+
+class SharedState:
+    """Remembers what the modules that are loaded reach; `changes` gives what is not as it was.
+
+    >>> state = SharedState()
+    >>> torch.nn.functional.relu = 3
+    >>> [change.path for change in state.changes()]
+    ['torch.nn.functional.relu']
+    """
+
+    def __init__(self) -> None:
+        self._owners: list[_Owner] = []
+        self._seen: set[int] = {id(self), id(sys.modules)}
+        with collector_paused():
+            self._walk(sys.modules, self._seen)
+            owners = self._owners
+            self._chunks = [_Chunk(owners[at : at + _SIZE]) for at in range(0, len(owners), _SIZE)]
+
+    def changes(self) -> Iterator[SharedChange]:
+        """What is not as it was."""
+        for chunk in self._chunks:
+            for owner, keys, before in chunk.changed():
+                yield from _changes_of(owner, keys, before)
+
+    def new_state(self, modules: Collection[str], is_of_package: Callable[[str], bool]) -> Iterator[SharedChange]:
+        """What modules reach that came later, without what was there before.
+
+        Args:
+            modules: their names; none of them is of a package.
+            is_of_package: whether a module is of a package, by its name.
+
+        Returns:
+            A digest of each object, and each value of a class or a function of a package.
+        """
+        self._owners = []
+        self._walk({name: sys.modules[name] for name in modules}, set(self._seen))
+        for owner in self._owners:
+            texts = []
+            for key, value in list(owner.keys.items()) if owner.keys is not None else [("", one) for one in owner.view]:
+                if _is_noise(key) or issubclass(type(value), ModuleType):
+                    continue
+                made_by = getattr(value if type(value) is FunctionType else type(value), "__module__", None)
+                if isinstance(made_by, str) and is_of_package(made_by):
+                    yield SharedChange(_step(owner.path, owner.kind, key), value, is_attribute=False)
+                else:
+                    texts.append(f"{_key_text(key)}: {_shallow(value)}")
+            has_order = owner.keys is None and not isinstance(owner.view, set)
+            yield SharedChange(owner.path, str(texts if has_order else sorted(texts)), is_attribute=False)
+
+    def _walk(self, modules: Mapping[str, object], seen: set[int]) -> None:
+        """Find what modules reach that was not seen, the nearest first."""
+        level: list[tuple[_Owner, object, Any]] = []
+        for name, module in sorted(modules.items()):
+            if issubclass(type(module), ModuleType) and id(module) not in seen:
+                seen.add(id(module))
+                top = name.partition(".")[0]
+                if top != "dispatchlab" and name not in _OF_OPERATORS:
+                    self._take([] if top in _NOT_FOLLOWED else level, None, name, ModuleType, vars(module))
+        for _ in range(_LEVELS):
+            following: list[tuple[_Owner, object, Any]] = []
+            for parent, key, value in level:
+                if id(value) not in seen:
+                    seen.add(id(value))
+                    self._follow(following, parent, key, value)
+            level = following
+
+    def _take(
+        self, level: list[tuple[_Owner, object, Any]], parent: _Owner | None, key: object, kind: type, of: Any
+    ) -> None:
+        """Take an owner of values, and what it holds as the next to be followed."""
+        has_keys = kind is not list
+        owner = _Owner(parent, key, kind, of.values() if has_keys else of, of if has_keys else None)
+        self._owners.append(owner)
+        if not has_keys:
+            level += [(owner, "", value) for value in of if type(value) not in _PLAIN]
+        elif kind is dict:
+            level += [(owner, key, value) for key, value in of.items() if type(value) not in _PLAIN]
+        else:
+            level += [
+                (owner, key, value) for key, value in of.items() if type(value) not in _PLAIN and not _is_noise(key)
+            ]
+
+    def _follow(self, level: list[tuple[_Owner, object, Any]], parent: _Owner, key: object, value: Any) -> None:
+        kind = type(value)
+        if kind is FunctionType:
+            if "dispatchlab" not in value.__code__.co_filename:
+                self._owners.append(_Owner(parent, key, kind, _Parts(value), None))
+                if value.__kwdefaults__:
+                    self._take(level, parent, key, dict, value.__kwdefaults__)
+                if value.__dict__:
+                    self._take(level, parent, key, FunctionType, value.__dict__)
+        elif kind is dict:
+            self._take(level, parent, key, dict, value)
+        elif kind is list or kind is set:
+            self._take(level, parent, key, list, value)
+        elif kind is tuple or kind is frozenset:
+            level += [(parent, key, each) for each in value if type(each) not in _PLAIN]
+        elif issubclass(kind, type):
+            if value.__flags__ & _HEAP_TYPE and not _is_own(value, _WEAK):
+                self._take(level, parent, key, type, vars(value))
+        elif kind in _WRAPPERS:
+            level += [(parent, key, each) for each in _WRAPPERS[kind](value) if each is not None]
+        elif not issubclass(kind, ModuleType) and not _is_own(kind, _READ_ELSEWHERE):
+            try:
+                own = object.__getattribute__(value, "__dict__")
+            except (AttributeError, TypeError):
+                own = None
+            if type(own) is dict:
+                self._take(level, parent, key, object, own)
+            if issubclass(kind, dict) and (kind.__iter__, kind.values, kind.items) in _MAPPINGS:
+                self._take(level, parent, key, dict, value)
+            elif issubclass(kind, list | set) and kind.__iter__ in (list.__iter__, set.__iter__):
+                self._take(level, parent, key, list, value)
+
+
+class _Parts:
+    """The parts of a function as they are at any time."""
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: FunctionType) -> None:
+        self.function = function
+
+    def __len__(self) -> int:
+        return len(_PART_NAMES)
+
+    def __iter__(self) -> Iterator[object]:
+        one = self.function
+        return iter((one.__code__, one.__defaults__, one.__kwdefaults__, one.__doc__, not one.__dict__))
+
+
+class _Chunk:
+    """Some owners, which are compared at once."""
+
+    def __init__(self, owners: list[_Owner]) -> None:
+        self._owners, self._views = owners, [one.view for one in owners]
+        self._mappings = [one.keys for one in owners if one.keys is not None]
+        self._before = list(map(tuple, self._views))
+        self._keys = list(map(tuple, self._mappings))
+        self._sizes = list(map(len, self._views))
+        self._all = list(chain.from_iterable(self._before))
+        self._all_keys = list(chain.from_iterable(self._keys))
+
+    def changed(self) -> Iterator[tuple[_Owner, tuple[object, ...], tuple[object, ...]]]:
+        """The owners that are not as they were, each with the keys and values that it had."""
+        if (
+            self._sizes == list(map(len, self._views))
+            and all(map(is_, chain.from_iterable(self._views), self._all))
+            and all(map(is_, chain.from_iterable(self._mappings), self._all_keys))
+        ):
+            return
+        keys = iter(self._keys)
+        for owner, before in zip(self._owners, self._before, strict=True):
+            names = next(keys) if owner.keys is not None else ()
+            if not (_are_same(owner.view, before) and (owner.keys is None or _are_same(owner.keys, names))):
+                yield owner, names, before
+
+
+def _are_same(view: Any, before: tuple[object, ...]) -> bool:
+    return len(view) == len(before) and all(map(is_, view, before))
+
+
+def _changes_of(owner: _Owner, keys: tuple[object, ...], before: tuple[object, ...]) -> Iterator[SharedChange]:
+    if owner.kind is FunctionType and owner.keys is None:
+        for name, old, new in zip(_PART_NAMES, before, owner.view, strict=True):
+            if old is not new:
+                value = owner.view.function.__dict__ if name == "__dict__" else new
+                yield SharedChange(f"{owner.path}.{name}", value, is_attribute=True)
+    elif isinstance(owner.view, set):
+        old = set(before)
+        yield from (SharedChange(_step(owner.path, dict, one), one, is_attribute=False) for one in owner.view - old)
+        yield from (SharedChange(_step(owner.path, dict, one), _GONE, is_attribute=False) for one in old - owner.view)
+    elif owner.keys is None:
+        yield SharedChange(owner.path, list(owner.view), is_attribute=False)
+    else:
+        old_values = dict(zip(keys, before, strict=True))
+        is_attribute = owner.kind in (ModuleType, type, FunctionType)
+        for key, value in list(owner.keys.items()):
+            if old_values.pop(key, _GONE) is not value and not _is_noise(key):
+                yield SharedChange(_step(owner.path, owner.kind, key), value, is_attribute)
+        for key in old_values:
+            if not _is_noise(key):
+                yield SharedChange(_step(owner.path, owner.kind, key), _GONE, is_attribute)
+
+
+def _of_static(value: Any) -> Iterable[object]:
+    return (value.__func__,)
+
+
+def _of_property(value: Any) -> Iterable[object]:
+    return value.fget, value.fset
+
+
+_SIZE: Final = 64
+_LEVELS: Final = 4
+_GONE: Final = "taken out"
+_PLAIN: Final = frozenset({type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented)})
+_WRAPPERS: Final = {staticmethod: _of_static, classmethod: _of_static, property: _of_property}
+_MAPPINGS: Final = tuple((kind.__iter__, kind.values, kind.items) for kind in (dict, OrderedDict))
+"""How mappings are read whose classes run no code of their own for it."""
+_PART_NAMES: Final = ("__code__", "__defaults__", "__kwdefaults__", "__doc__", "__dict__")
+_HEAP_TYPE: Final = 1 << 9
+"""The flag of classes that Python code made, which alone can be written."""
+_NOISE: Final = frozenset(
+    {
+        "__warningregistry__",
+        "__builtins__",
+        "__annotations__",
+        "__abstractmethods__",
+        "__loader__",
+        "_lazy_seed_tracker",
+    }
+)
+_NOT_FOLLOWED: Final = frozenset(
+    {"_frozen_importlib", "_frozen_importlib_external", "_weakrefset", "abc", "encodings", "importlib", "inspect"}
+    | {"linecache", "re", "threading", "tokenize", "traceback", "typing", "warnings", "zipimport"}
+)
+"""Modules of which only the attributes are compared, and nothing that these hold."""
+_OF_OPERATORS: Final = ("torch.ops", "torch.classes")
+_WEAK: Final = ("dispatchlab", "weakref", "_weakref", "functools")
+_READ_ELSEWHERE: Final = ("torch._ops", "torch._library", *_WEAK)
+"""Modules whose objects are not followed."""
+_ADDRESSES: Final = 1 << 32
+"""Whole numbers from here on are taken for addresses."""
+
+
+def _is_noise(key: object) -> bool:
+    if type(key) is str:
+        return key in _NOISE or "cache" in key.lower()
+    return any(map(_is_noise, key)) if type(key) is tuple else type(key) is int and key >= _ADDRESSES
+
+
+def _is_own(kind: type, modules: tuple[str, ...]) -> bool:
+    return str(kind.__module__).startswith(modules)
+
+
+def _step(path: str, kind: type, key: object) -> str:
+    if kind is list:
+        return path
+    if kind is not dict:
+        return f"{path}.{key}"
+    return f"{path}[{_key_text(key)}]"
+
+
+def _key_text(key: object) -> str:
+    if type(key) is tuple:
+        return ", ".join(map(_key_text, key))
+    return repr(key)[:60] if type(key) in _PLAIN else str(getattr(key, "__qualname__", type(key).__qualname__))
+
+
+def _shallow(value: object) -> str:
+    """A value of PyTorch or of the standard library in a few words that no address is in."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return repr(value)
+    if kind is tuple or kind is frozenset:
+        return str(sorted(map(_shallow, value)) if kind is frozenset else list(map(_shallow, value)))  # type: ignore[call-overload]
+    if kind is FunctionType or issubclass(kind, type):
+        return f"{getattr(value, '__module__', '')}:{getattr(value, '__qualname__', '')}"
+    return kind.__qualname__

@@ -1,0 +1,118 @@
+"""What imports leave outside of their process: files that change, and programs that may change some."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from importlib.machinery import PathFinder
+from itertools import islice
+from types import FrameType
+from typing import Any, Final
+
+# Note [What the next order finds]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# A process that is forked for each order keeps its memory to itself, but not its files. An audit hook sees the files
+# that Python opens, renames and removes. It sees that a program is started, and not what that does, so that counts as a
+# change, as a fork does. It does not see what C writes, as `torch.save` and `dbm` do: so the files beside the packages
+# are listed before and after, with their sizes and times. One that only grew meanwhile is left out there, since it may
+# be a log of another process.
+
+
+class OutsideWrites:
+    """Notes changes from its making on, in a process that makes one and ends.
+
+    Args:
+        modules: the modules that will be imported; the files beside them are listed.
+    """
+
+    def __init__(self, modules: Sequence[str]) -> None:
+        self._folders = tuple(dict.fromkeys(_folders(modules)))
+        self._before = dict(_listed(self._folders))
+        self._written: dict[str, bool] = {}
+        self._started: dict[str, None] = {}
+        sys.addaudithook(self._note)
+
+    def lasting(self) -> list[str]:
+        """The files that are not as they were, and the programs that were started."""
+        written = [path for path, was_there in list(self._written.items()) if was_there or os.path.lexists(path)]
+        after = dict(_listed(self._folders))
+        changed = [path for path in {*self._before, *after} if _differ(self._before.get(path), after.get(path))]
+        return sorted({*self._started, *written, *changed})
+
+    def _note(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event in _STARTS:
+            if not _asks_only(sys._getframe(1)):
+                program = arguments[0] if arguments else event
+                self._started[os.fsdecode(program) if isinstance(program, str | bytes) else event] = None
+            return
+        if event == "open":
+            mode, flags = str(arguments[1] or ""), arguments[2]
+            if not (flags & _WRITING or set(mode) & {"w", "a", "x", "+"}):
+                return
+        for path in arguments[: _CHANGES.get(event, 0)]:
+            self._write(event, path)
+
+    def _write(self, event: str, path: object) -> None:
+        text = os.fsdecode(path) if isinstance(path, str | bytes | os.PathLike) else ""
+        if not text or "__pycache__" in text or (text.startswith(("/dev/", "/proc/")) and "/dev/shm/" not in text):
+            return
+        text = os.path.abspath(text)
+        was_there = os.path.lexists(text)
+        if not (was_there and event == "os.mkdir"):  # which fails then
+            self._written.setdefault(text, was_there)
+
+
+_STARTS: Final = frozenset(
+    {"subprocess.Popen", "os.system", "os.posix_spawn", "os.exec", "os.spawn", "os.fork", "os.forkpty"}
+)
+_CHANGES: Final = {
+    **dict.fromkeys(("open", "os.mkdir", "os.rmdir", "os.remove", "os.truncate", "sqlite3.connect"), 1),
+    **dict.fromkeys(("os.utime", "os.chmod", "os.chown", "os.setxattr", "os.removexattr"), 1),
+    **dict.fromkeys(("os.rename", "os.link", "os.symlink"), 2),
+}
+"""The events of changes, each with how many of its first arguments are paths."""
+_WRITING: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_ASKING: Final = tuple(
+    os.path.join(os.path.dirname(os.__file__), *each) for each in (("platform.py",), ("ctypes", "util.py"))
+)
+"""Parts of the standard library that start programs which only answer."""
+_MOST_FILES: Final = 20_000
+
+
+def _asks_only(frame: FrameType | None) -> bool:
+    """Whether a part of the standard library starts a program that only answers."""
+    while frame is not None and os.path.basename(frame.f_code.co_filename) in ("os.py", "subprocess.py"):
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename in _ASKING
+
+
+def _folders(modules: Sequence[str]) -> Iterator[tuple[str, bool]]:
+    """The folders that modules lie in, and whether what is below belongs to them, too."""
+    yield os.getcwd(), False
+    for top in dict.fromkeys(module.partition(".")[0] for module in modules):
+        with suppress(ImportError, ValueError):
+            spec = PathFinder.find_spec(top)
+            if spec is not None and spec.submodule_search_locations is not None:
+                yield from ((folder, True) for folder in spec.submodule_search_locations)
+            elif spec is not None and spec.origin is not None:
+                yield os.path.dirname(spec.origin), False
+
+
+def _listed(folders: Sequence[tuple[str, bool]]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """The files in some folders, each with what changes when it is written."""
+    for folder, is_deep in folders:
+        walked = os.walk(folder) if is_deep else islice(os.walk(folder), 1)
+        paths = (os.path.join(at, name) for at, _, names in walked if "__pycache__" not in at for name in names)
+        for path in islice(paths, _MOST_FILES):
+            with suppress(OSError):
+                found = os.lstat(path)
+                yield path, (found.st_size, found.st_mtime_ns, found.st_ino)
+
+
+def _differ(before: tuple[int, ...] | None, after: tuple[int, ...] | None) -> bool:
+    """Whether a file is not as it was, and did not only grow."""
+    if before is None or after is None:
+        return before is not after
+    return before != after and (before[2] != after[2] or after[0] <= before[0])

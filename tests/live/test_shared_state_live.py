@@ -1,0 +1,117 @@
+"""What is written into modules that are loaded is found by identity, wherever it lies."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+from dispatchlab.pytorch.introspection.shared_state import SharedState
+
+_SOURCE = """
+import collections
+number = 1
+steps = [1, 2]
+table = {"one": {"two": 2}}
+names = {"a"}
+ordered = collections.OrderedDict(a=1, b=2)
+cached_lines = {}
+def function(x=1, *, y=(1,)): return x
+class Class:
+    constants = ["a"]
+    def method(self): return 1
+    @staticmethod
+    def static(): return 1
+    @property
+    def shown(self): return 1
+one = Class()
+"""
+
+
+def _module(name: str, source: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    made = ModuleType(name)
+    exec(source, vars(made))
+    monkeypatch.setitem(sys.modules, name, made)
+    return made
+
+
+_CHANGES: dict[str, tuple[Callable[[Any], object], list[tuple[str, bool]]]] = {
+    "an equal number": (lambda m: setattr(m, "number", 1.0), [(".number", True)]),
+    "a new attribute": (lambda m: setattr(m, "added", 1), [(".added", True)]),
+    "an attribute taken away": (lambda m: delattr(m, "number"), [(".number", True)]),
+    "an item of a list": (lambda m: m.steps.append(3), [(".steps", False)]),
+    "the order of a list": (lambda m: m.steps.reverse(), [(".steps", False)]),
+    "an inner entry": (lambda m: m.table["one"].update(two=3), [(".table['one']['two']", False)]),
+    "an entry taken out": (lambda m: m.table.clear(), [(".table['one']", False)]),
+    "an entry under another key": (
+        lambda m: m.table.update(other=m.table.pop("one")),
+        [(".table['other']", False), (".table['one']", False)],
+    ),
+    "an item of a set": (lambda m: m.names.add("b"), [(".names['b']", False)]),
+    "an entry of an ordered one": (lambda m: m.ordered.update(b=3), [(".ordered['b']", False)]),
+    "the code of a function": (
+        lambda m: setattr(m.function, "__code__", (lambda x=1, *, y=1: 2).__code__),
+        [(".function.__code__", True)],
+    ),
+    "the defaults of a function": (
+        lambda m: setattr(m.function, "__defaults__", (2,)),
+        [(".function.__defaults__", True)],
+    ),
+    "a keyword default": (lambda m: m.function.__kwdefaults__.update(y=2), [(".function['y']", False)]),
+    "the docstring": (lambda m: setattr(m.function, "__doc__", "new"), [(".function.__doc__", True)]),
+    "the first attribute of a function": (
+        lambda m: setattr(m.function, "scale", 2),
+        [(".function.__dict__", True)],
+    ),
+    "a method": (lambda m: setattr(m.Class, "method", print), [(".Class.method", True)]),
+    "the code of a static method": (
+        lambda m: setattr(m.Class.static, "__code__", (lambda: 2).__code__),
+        [(".Class.static.__code__", True)],
+    ),
+    "the code of a property": (
+        lambda m: setattr(m.Class.shown.fget, "__code__", (lambda self: 2).__code__),
+        [(".Class.shown.__code__", True)],
+    ),
+    "a list of a class": (lambda m: m.Class.constants.append("b"), [(".Class.constants", False)]),
+    "an attribute of an object": (lambda m: setattr(m.one, "level", 2), [(".one.level", False)]),
+    "nothing": (lambda m: None, []),
+    "a cache": (lambda m: setattr(m, "cached_lines", {1: 2}), []),
+    "what is kept by address": (lambda m: m.table.update({id(m): 1}), []),
+}
+
+
+def test_each_change_is_found_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    modules = {what: _module(f"t_shared_{at:02}", _SOURCE, monkeypatch) for at, what in enumerate(_CHANGES)}
+    state = SharedState()
+    assert [change for change in state.changes() if change.path.startswith("t_shared")] == []
+    for what, module in modules.items():
+        _CHANGES[what][0](module)
+    found = list(state.changes())
+    for what, module in modules.items():
+        name = module.__name__
+        own = [(one.path.removeprefix(name), one.is_attribute) for one in found if one.path.startswith(name)]
+        assert own == _CHANGES[what][1], what
+
+
+def test_of_modules_that_came_later_plain_values_are_digested_and_those_of_packages_are_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    package = _module("t_shared", _SOURCE, monkeypatch)
+    state = SharedState()
+
+    def read(source: str) -> dict[str, object]:
+        _module("t_later", "table = {'a': 1}\nsteps = [1, 2]\n" + source, monkeypatch)
+        found = state.new_state(["t_later"], "t_shared".__eq__)
+        return {change.path: change.value for change in found if change.path != "t_later"}
+
+    before = read("")
+    assert set(before) == {"t_later.table", "t_later.steps"}
+    assert read("table['a'] = 1.0")["t_later.table"] != before["t_later.table"]
+    assert read("steps.reverse()")["t_later.steps"] != before["t_later.steps"]
+    given = read("import sys\ntable['b'] = sys.modules['t_shared'].one")
+    assert given["t_later.table['b']"] is package.one

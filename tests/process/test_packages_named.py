@@ -1,0 +1,98 @@
+"""A package stands wherever a source does, and is found in the checkout around the folder, installed or not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="imports packages that register operators, and there is no PyTorch")
+
+ROOT = Path(__file__).parents[2]
+MILL = """\
+import torch
+
+library = torch.library.Library("mill", "DEF")
+library.define("grind(Tensor x) -> Tensor")
+library.impl("grind", lambda x: x, "CPU")
+"""
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The checkout of packages that are not installed: one that registers, and one that raises."""
+    root = tmp_path_factory.mktemp("checkout")
+    (root / "pyproject.toml").write_text('[project]\nname = "mill"\nversion = "1"\n')
+    for path, text in {
+        "src/mill/__init__.py": MILL,
+        "src/broken/__init__.py": "from broken import parts\n",
+        "src/broken/parts.py": "import json\n\njson.loads('{')\n",
+        "src/unbuilt/__init__.py": "\nfrom unbuilt import _C\n",
+        "deep/er/keep": "",
+    }.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+    return root
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command with nothing on the path but this code."""
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "dispatchlab", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("lint mill", "mill::grind: DL006"),
+        ("coverage mill --key CPU --operator mill::*", "direct: 1"),
+        ("certify mill", "order-independent: 1"),
+        ("dump mill::grind --package mill", "debug: registered at mill/__init__.py:4"),
+        ("dump mill::grind --from mill", "debug: registered at mill/__init__.py:4"),
+        ("explain mill::grind --package mill", "runs: AutogradCPU -> CPU"),
+        ("explain mill::grind --from mill --arg cpu+grad", "x (Tensor), cpu requires_grad"),
+        ("diff live mill", "mill::grind(Tensor x) -> Tensor"),
+        ("record mill --once", "packages: [mill]"),
+        ("readiness mill --fail-on nothing", "mill::grind"),
+        ("imports mill", "orders: 1 of 1"),
+        ("check mill --fail-on nothing", "registered 1 operator and 1 kernel"),
+    ],
+)
+def test_a_package_of_the_checkout_is_named_where_a_source_stands(checkout: Path, line: str, shown: str) -> None:
+    result = run(checkout / "deep" / "er", *line.split())
+    assert result.returncode in (0, 1), result.stderr
+    assert shown in result.stdout
+
+
+@pytest.mark.parametrize("line", ["lint {}", "record {}", "explain aten::relu --package {}", "check {}", "imports {}"])
+@pytest.mark.parametrize(
+    ("package", "at", "advice"),
+    [
+        ("broken", "broken/parts.py:3", ""),
+        ("unbuilt", "unbuilt/__init__.py:2", "`pip install -e .` builds what it lacks"),
+    ],
+)
+def test_an_import_that_fails_names_the_line_of_the_package(
+    checkout: Path, line: str, package: str, at: str, advice: str
+) -> None:
+    result = run(checkout, *line.format(package).split())
+    shown = result.stdout + result.stderr
+    assert (result.returncode, "Traceback" in shown) == (1 if line.startswith("imports") else 2, False), shown
+    assert f"raised at {checkout / 'src' / at}" in shown
+    assert advice in shown
+    assert "dispatchlab/" not in shown.replace(str(checkout), "")
+
+
+def test_what_is_imported_into_the_second_of_two_cannot_be_the_first(checkout: Path) -> None:
+    result = run(checkout, "diff", "mill", "live")
+    assert (result.returncode, "write `diff live mill`" in result.stderr) == (2, True)
