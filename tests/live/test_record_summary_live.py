@@ -32,3 +32,10 @@ def test_refused_registrations_that_are_not_listed_are_counted(
         sum("refused, since PyTorch has one: decompositions, post_autograd for aten::f" in one for one in lines) == 20
     )
     assert any("and 3 more that were refused" in one for one in lines) is (count == 23)
+
+
+def test_packages_that_register_nothing_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = PackageRecord("", "2.13.0", "torch-2.13", 1, (), (), 1, (), 0, 0, 0, {}, 0, (), idle=("quiet",))
+    monkeypatch.setattr(LiveEngine, "ask", lambda *_: record)
+    result = CliRunner().invoke(main, ["record", "mine", "quiet", "-o", str(tmp_path / "mine.yaml")])
+    assert "no module of these registers anything: quiet\n" in result.stderr

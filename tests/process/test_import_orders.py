@@ -79,8 +79,17 @@ def test_a_package_that_registers_nothing_passes(tmp_path: Path) -> None:
         "packages: quiet\norders: 1 of 1, each in a process of its own\n"
         "one package has one order: name those that are imported with it\n"
         "operators: 0 new or changed, those of PyTorch's own modules included\n"
+        "nothing is registered by importing quiet\n"
         "differences between orders: none\n"
     )
+
+
+def test_modules_that_their_package_loads_have_no_order(tmp_path: Path) -> None:
+    package(tmp_path, "street", init="from . import left, right\n", left=_DEFINES, right="x = 1\n")
+    done = dispatchlab(tmp_path, "imports", "street.left", "street.right")
+    assert "each of these loads all the others when it is imported first" in done.stdout
+    done = dispatchlab(tmp_path, "imports", "street.left", "tempfile")
+    assert "loaded by others whenever their turn came later: tempfile\n" in done.stdout
 
 
 def test_a_package_that_ends_the_process_in_one_order_is_a_difference_and_ends_with_5(tmp_path: Path) -> None:
