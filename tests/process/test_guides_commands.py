@@ -39,6 +39,7 @@ def test_the_commands_of_the_readme_end_as_they_should(tmp_path: Path, stranger:
         if command != "dispatchlab explore":  # which waits for keys
             result = shown_commands.bash(command, tmp_path, stranger)
             ends[command] = result.returncode, "Traceback" in result.stderr
+    assert ends.pop("dispatchlab check") == (2, False)  # for a checkout, and this is an empty folder
     assert ends == dict.fromkeys(ends, (0, False))
     assert (tmp_path / "tests" / "dispatch-scenarios" / "example.yaml").exists()
 
