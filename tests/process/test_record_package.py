@@ -145,11 +145,11 @@ def test_a_record_is_replayed_at_the_level_at_which_it_was_made(shop: tuple[Path
     assert (done.returncode, report["verdict"], report["components"]) == (1, "order-dependent", 7), done.stderr
     # With releases in any order, a def may go before what looks it up, and a cast leaves its Python kernel behind.
     assert report["counterexample"]["kind"] in ("asymmetry", "undo")
-    # The orders that ran prove something of the PyTorch that ran them, and nothing of an idealised one.
-    for semantics, verdict in (("strict", "no violation found"), ("torch-2.13", "order-independent")):
+    for semantics in ("strict", "torch-2.13"):
         options = "--semantics", semantics, "--format", "json"
         lab = json.loads(dispatchlab(folder, "permute", "found.yaml", *options).stdout)
-        assert (lab["verdict"], lab["conflicts"]) == (verdict, []), lab
+        assert (lab["verdict"], lab["conflicts"]) == ("no violation found", []), lab
+        assert "there is nothing to permute: one module registers when shop is imported" in lab["notes"]
         lab = json.loads(dispatchlab(folder, "permute", "found.yaml", *options, "--free").stdout)
         assert lab["verdict"] == "order-dependent"
         assert lab["counterexample"]["kind"] in ("asymmetry", "undo")
