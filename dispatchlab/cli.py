@@ -63,7 +63,8 @@ class _Group(click.Group):
     def main(self, *arguments: Any, **more: Any) -> Any:
         """Run the command line, also where standard streams are closed.
 
-        An error that nobody expected is exit 70, never the exit code of a verdict.
+        An error that nobody expected is exit 70, or 74 where the system refused something, and never the exit code of
+        a verdict.
         """
         from dispatchlab.commands.output import OutputClosed, OutputFailed, open_streams, tolerate_encodings, warn
 
@@ -81,10 +82,9 @@ class _Group(click.Group):
         except Exception as error:
             if not more.get("standalone_mode", True):
                 raise
-            from dispatchlab.commands.unexpected import UNEXPECTED, report_unexpected
+            from dispatchlab.commands.unexpected import report_unexpected
 
-            report_unexpected(error)
-            sys.exit(UNEXPECTED)
+            sys.exit(report_unexpected(error))
 
     def make_context(self, *arguments: Any, **more: Any) -> click.Context:
         """The context of a command line, which is read here; its texts are spelled out in errors."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import signal
@@ -299,6 +300,24 @@ def test_an_unexpected_error_outside_of_a_command_is_exit_70_too(
     assert result.exit_code == 70
     assert "the details could not be written to a file:" in result.stderr
     assert 'raise KeyError("oops")' in result.stderr
+
+
+def test_what_the_system_refuses_is_no_defect_and_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files", "a\nb")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(main), "get_command", fail)
+        result = run("schema")
+    text = "the system refused what this command needs: Too many open files (a\\nb); nothing was decided"
+    assert (result.exit_code, result.stderr) == (74, f"dispatchlab: {text}\n")
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    result = run("init")
+    text = "the current folder is gone: change into one that is there"
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"dispatchlab: {text}\n")
 
 
 def test_expected_errors_keep_their_exit_codes(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 import sys
@@ -15,12 +16,26 @@ from dispatchlab.escape import one_line
 UNEXPECTED: Final = 70
 """The exit code, as EX_SOFTWARE of sysexits.h has it; 1 would read as "violated"."""
 
+_BAD_INPUT: Final = 2
+_REFUSED: Final = 74
+_REFUSALS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOMEM)
 _LONGEST = 200
 _MOST_DETAILS = 2**20
 
 
-def report_unexpected(error: BaseException) -> None:
-    """Write the traceback to a new file and one sentence to standard error; nothing that happens here is raised."""
+def report_unexpected(error: BaseException) -> int:
+    """Write one sentence to standard error, and the traceback to a new file; nothing that happens here is raised.
+
+    Returns:
+        The exit code. What the system refuses, or a current folder that is gone, is no defect of dispatchlab.
+    """
+    trouble, code = _of_the_system(error)
+    if trouble:
+        with suppress(Exception):
+            from dispatchlab.commands.output import warn
+
+            warn(f"dispatchlab: {trouble}")
+        return code
     with suppress(Exception):
         from dispatchlab.commands.output import warn
 
@@ -30,6 +45,22 @@ def report_unexpected(error: BaseException) -> None:
         except OSError:
             where = f"the details could not be written to a file:\n{details}"
         warn(f"dispatchlab: unexpected {_summary(error)}: this is a defect of dispatchlab, not a verdict; {where}")
+    return UNEXPECTED
+
+
+def _of_the_system(error: BaseException) -> tuple[str, int]:
+    """What the system would not do, and the exit code for that; empty for any other error."""
+    if not isinstance(error, OSError):
+        return "", UNEXPECTED
+    if isinstance(error, FileNotFoundError):
+        try:
+            os.getcwd()
+        except OSError:
+            return "the current folder is gone: change into one that is there", _BAD_INPUT
+    if error.errno not in _REFUSALS:
+        return "", UNEXPECTED
+    about = f" ({one_line(os.fsdecode(error.filename))})" if isinstance(error.filename, str | bytes) else ""
+    return f"the system refused what this command needs: {error.strerror}{about}; nothing was decided", _REFUSED
 
 
 def _summary(error: BaseException) -> str:
