@@ -25,6 +25,7 @@ from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any, Final
 
 from dispatchlab._gc_pause import collector_paused
+from dispatchlab._short_repr import member_repr
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.overloads import earlier_overloads, overloads_text
 from dispatchlab.model.printed_schema import parse_printed
@@ -74,6 +75,8 @@ class Kind(StrEnum):
     ENVIRONMENT = "environment "
     PROCESS = "process "
     MODULE = MODULE
+
+    __repr__ = member_repr
 
 
 _PYTHON_LINE: Final = re.compile(r"registered at [^ \n]+\.py:\d+")
