@@ -104,7 +104,8 @@ def _checked(callback: _Callback | None) -> _Callback:
 def _with_packages(callback: Callable[..., Any] | None) -> Callable[..., Any]:
     """The callback of a command that imports packages: those that stand in place of a source are among them.
 
-    They are found in the checkout, too. Where a source may be left out, it is `live`. A time limit for imports is
+    They are found in the checkout, too. Where a source may be left out, it is `live`, but for `explore`, which has an
+    engine of its own for what packages register. A time limit for imports is
     refused where there are none.
     """
     assert callback is not None
@@ -115,7 +116,7 @@ def _with_packages(callback: Callable[..., Any] | None) -> Callable[..., Any]:
         if "imports" in options:
             named = (name for names in packages_named(context).values() for name in names)
             options["imports"] = tuple(dict.fromkeys((*options["imports"], *named)))
-            if options["imports"] and "engine" not in given(context):
+            if options["imports"] and "engine" not in given(context) and context.command.name != "explore":
                 live = {param.name: LIVE for param in context.command.params if param.type is SOURCE}
                 options |= {name: live[name] for name in ("source", "registry") if name in live and not options[name]}
         if options.get("imports") or options.get("packages") or options.get("checked"):

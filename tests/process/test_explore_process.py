@@ -266,7 +266,12 @@ def test_a_page_is_for_the_browser_that_has_its_address(tmp_path: Path) -> None:
 def test_applications_end_with_their_server_although_no_browser_answers(tmp_path: Path, sent: signal.Signals) -> None:
     pytest.importorskip("textual_serve", reason="pages need textual-serve: pip install 'dispatchlab[explore]'")
     process = subprocess.Popen(
-        [*COMMAND, "explore", "--browser"], cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True
+        [*COMMAND, "explore", "--browser"],
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # `nohup` ignores it
     )
     sockets: list[socket.socket] = []
     try:

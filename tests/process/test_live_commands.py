@@ -106,7 +106,6 @@ def test_a_package_that_is_not_imported_has_no_operators(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["dump", "aten::add", "--engine", "torch"], "aten::add has 4 overloads: name one of aten::add.Scalar, "),
         (["dump", "aten::relu", "--engine", "torch", "--after", "+0"], "name it with --from SCENARIO"),
         (["dump", "aten::relu", "--engine", "torch", "--import", "nobody"], "nobody cannot be imported: "),
         (["permute", "five.yaml", "--import", "nobody"], "use it with --engine torch"),
