@@ -16,7 +16,8 @@ Two orders agree where all probes give the same, and where every module register
 kernel that another order does not register, or that it wraps, is a difference, although no probe may reach it: nobody
 who calls later knows that. So the calls of the binding below `torch.library` are noted, with the functions that they
 are given, and so are the tables of decompositions and of what `torch.library` keeps in Python. What a module reads, and
-then makes no use of, is no difference, and neither is in which order the modules have registered.
+then makes no use of, is no difference, and neither is in which order the modules have registered, nor a refusal that a
+module catches: what it does then is noted.
 """
 
 from __future__ import annotations
@@ -258,12 +259,10 @@ class _Registered:
 
     def _note(self, name: str, original: Callable[..., Any]) -> None:
         def noted(*arguments: Any, **named: Any) -> Any:
-            self._calls.append(" ".join([name, *map(_made_by, (*arguments[1:], *named.values()))]))
-            try:
-                return original(*arguments, **named)
-            except Exception as error:
-                self._calls[-1] += f" raises {type(error).__name__}"
-                raise
+            call = " ".join([name, *map(_made_by, (*arguments[1:], *named.values()))])
+            result = original(*arguments, **named)
+            self._calls.append(call)
+            return result
 
         setattr(self._binding, name, noted)
 
