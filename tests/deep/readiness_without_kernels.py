@@ -156,7 +156,9 @@ def seen_of(name: str) -> dict[str, list[str]]:
 
     from dispatchlab.pytorch.introspection.readiness_runs import begin_runs, run_cell
 
-    runs = {column: run_cell(_REFERENCE, name, column) for column in begin_runs(_REFERENCE, name)}
+    # NB: kernels may end the process where an input has no elements, and this is one process for all of them.
+    columns = [column for column in begin_runs(_REFERENCE, name) if column != "empty"]
+    runs = {column: run_cell(_REFERENCE, name, column) for column in columns}
     found = {column: [str(run.outcome), run.how] for column, run in runs.items()}
     namespace, _, base = name.partition("::")
     op = getattr(getattr(torch.ops, namespace), base).default

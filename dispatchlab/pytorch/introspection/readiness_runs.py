@@ -638,6 +638,9 @@ def _vmap(op: Any, given: Inputs) -> str:
 
 
 def _rolled(tensor: Any, by: int) -> Any:
+    """The tensor with its values in other places; as it is where they may be indices, which kernels do not check."""
+    if not (tensor.is_floating_point() or tensor.is_complex()):
+        return tensor
     with torch().no_grad():
         return tensor.detach().flatten().roll(by).reshape(tensor.shape).requires_grad_(tensor.requires_grad)
 
