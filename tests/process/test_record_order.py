@@ -151,7 +151,7 @@ def test_code_that_may_take_out_what_another_package_registers_is_no_proof_in_on
         found = CliRunner().invoke(main, ["permute", str(tmp_path / f"{name}.yaml"), "--require-proof"])
         # Inductor, which they import, does not leave the same in two runs of one order, so that nothing is proved.
         if call is None:
-            assert (found.exit_code, used, "verdict: no violation found " in found.stdout) == (3, [], True), found.output
+            assert (found.exit_code, used) == (3, []), found.output
             continue
         assert {(one.registry, one.operator, one.key) for one in used} == {
             ("decompositions", "home::door", "post_autograd")
