@@ -102,7 +102,7 @@ def stranger(folder: Path) -> dict[str, str]:
         f'#!/usr/bin/env bash\nexec "{programs}/python" -P -m pytest -p no:cacheprovider "$@"\n'
     )
     (programs / "pytest").chmod(0o755)
-    left_out = ("EXPECTTEST_ACCEPT", "PYTHONPATH", "VIRTUAL_ENV", "PYTHONHOME")
+    left_out = ("EXPECTTEST_ACCEPT", "CI", "PYTHONPATH", "VIRTUAL_ENV", "PYTHONHOME")
     return {
         **{name: value for name, value in os.environ.items() if name not in left_out},
         "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
