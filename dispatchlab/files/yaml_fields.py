@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from collections.abc import Mapping as MappingType
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any, Generic, Self, TypeVar, cast, overload
 
-from dispatchlab._short_repr import member_repr
+from dispatchlab._short_repr import WordEnum
 from dispatchlab.errors import DispatchLabError, ParseError, nearest
 from dispatchlab.files.source_location import SourceLocation
 from dispatchlab.files.yaml_tree import (
@@ -70,7 +69,7 @@ class Context:
             raise YamlError(in_order(self.problems))
 
 
-class FieldRule(StrEnum):
+class FieldRule(WordEnum):
     """The rules that every table of fields has; a format may have more."""
 
     NOT_A_MAPPING = "not_a_mapping"
@@ -79,8 +78,6 @@ class FieldRule(StrEnum):
     MISSING_FIELD = "missing_field"
     NO_VALUE = "no_value"
     WRONG_VALUE = "wrong_value"
-
-    __repr__ = member_repr
 
 
 class Wrong(DispatchLabError):
