@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,7 +20,6 @@ from dispatchlab.model.python_layer import COMPILERS, DECOMPOSITIONS, EXPLAINED_
 
 if TYPE_CHECKING:
     from dispatchlab.model.python_layer import Compiler, Decompositions, Mode
-    from dispatchlab.sources.engines import EngineName
 
 
 @click.command()
@@ -78,16 +77,11 @@ def explain(
     operator: str,
     arguments: tuple[str, ...],
     args: tuple[str, ...],
-    exclude: tuple[str, ...],
-    include: tuple[str, ...],
     mode: Mode | None,
     compiler: Compiler | None,
     decompositions: Decompositions | None,
-    source: str | None,
-    engine: EngineName,
-    semantics: str | None,
-    imports: tuple[str, ...],
     format: Format | None,
+    **options: Any,
 ) -> None:
     """Show which kernel a call of OP runs and why, without running it.
 
@@ -139,16 +133,11 @@ def explain(
         operator,
         (*arguments, *args),
         call=bool(arguments),
-        source=source,
-        engine=engine,
-        semantics=semantics,
-        imports=imports,
-        include=include,
-        exclude=exclude,
         mode=mode,
         compiler=compiler or "inductor",
         decompositions=decompositions or "none",
         report=note,
+        **options,
     )
     for refused in explained.inspection.refused:
         note(refused_step_text(*refused))

@@ -9,7 +9,7 @@ from dispatchlab.prover.result import Verdict as OrderVerdict
 from dispatchlab.questions.check.findings import KINDS, name_of
 from dispatchlab.questions.check.report import Answer, CheckReport, Question
 from dispatchlab.questions.lint.debug_text import sites_in
-from dispatchlab.questions.lint.rule import LEVELS, FindingGroup, Level
+from dispatchlab.questions.lint.rule import LEVELS, FindingGroup, Level, level_counts
 from dispatchlab.questions.lint.rules import rule_named
 from dispatchlab.views.as_json import as_json, fields_of
 from dispatchlab.views.blocks import (
@@ -74,7 +74,7 @@ def summary(found: CheckReport) -> str:
         names = " and ".join(found.nothing)
         verb = "registers" if len(found.nothing) == 1 else "register"
         return f"{names} {verb} nothing: name the module that registers, such as {found.nothing[0]}.ops"
-    counts = _counts(found)
+    counts = level_counts([group.level for group in found.groups])
     accepted = f"{counted(found.accepted, 'finding')} that the baseline accepts"
     return f"{packages}: {counts or (f'nothing but {accepted}' if found.accepted else 'nothing found')}"
 
@@ -88,13 +88,6 @@ def hidden_text(found: CheckReport) -> str:
     return f"{counted(len(hidden), 'more cause')} with {number} not shown; --all shows them"
 
 
-def _counts(found: CheckReport) -> str:
-    levels = [(level, sum(group.level is level for group in found.groups)) for level in LEVELS]
-    return ", ".join(
-        counted(count, level, level if level is Level.INFORMATION else "") for level, count in levels if count
-    )
-
-
 # -- lines and screen
 
 
@@ -103,7 +96,8 @@ def _lines(found: CheckReport, *, complete: bool) -> Iterator[Block]:
     yield from _questions(found, complete=complete)
     for group in _groups(found, complete=complete):
         yield Line()
-        yield Line(f"{group.level}: {group.first}" if group.first.operator else f"{group.level}: {_told(group)}")
+        about = group.first if group.first.operator else f"{group.code}: {group.first.message}"
+        yield Line(f"{group.level}: {about}")
         yield from _details(group, complete=complete)
     yield from _end(found, complete=complete)
 
@@ -121,10 +115,6 @@ def _screen(found: CheckReport, *, complete: bool) -> Iterator[Block]:
         yield Line(finding.message, indent=2)
         yield from _details(group, complete=complete)
     yield from _end(found, complete=complete)
-
-
-def _told(group: FindingGroup) -> str:
-    return f"{group.code}: {group.first.message}"
 
 
 def _questions(found: CheckReport, *, complete: bool) -> Iterator[Line]:

@@ -33,6 +33,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from dispatchlab.model.python_layer import base_name
+from dispatchlab.views.formatting import first_of
 
 if TYPE_CHECKING:
     from dispatchlab.pytorch.recording.import_footprint import ImportFootprint
@@ -87,16 +88,17 @@ def _reason(one: str, other: str, mine: ImportRun, theirs: ImportRun) -> str:
             return f"{package} imports or names {another}"
     operators = (a.operators & (b.operators | b.by_torch)) | (b.operators & a.by_torch)
     if operators:
-        return f"both register {_few(operators)}"
+        return f"both register {first_of(sorted(operators), _FEW)}"
     in_python = _shared_in_python(a, b) | _shared_in_python(b, a)
     if in_python:
         both = _base_names(a.python, a.python_by_torch) & _base_names(b.python, b.python_by_torch)
-        return f"both register {_few(in_python)}{' in Python' if in_python <= both else ', one of them in Python'}"
+        which = " in Python" if in_python <= both else ", one of them in Python"
+        return f"both register {first_of(sorted(in_python), _FEW)}{which}"
     namespaces = a.namespaces & b.namespaces
     if namespaces:
-        return f"both make libraries of {_few(namespaces)}"
+        return f"both make libraries of {first_of(sorted(namespaces), _FEW)}"
     for package, another, of, with_ in ((one, other, a, b), (other, one, b, a)):
-        if of.fallbacks and _registers(with_):
+        if of.fallbacks and (with_.operators or with_.by_torch or with_.namespaces or with_.fallbacks):
             return f"{package} registers backend fallbacks, which reach what {another} registers"
     unlike = [
         name
@@ -108,7 +110,7 @@ def _reason(one: str, other: str, mine: ImportRun, theirs: ImportRun) -> str:
     ]
     python, other_python = mine.first.python, theirs.first.python
     unlike += sorted({slot[1] for slot in python.keys() & other_python.keys() if python[slot] != other_python[slot]})
-    return f"PyTorch registers {_few(unlike)} in another way for each" if unlike else ""
+    return f"PyTorch registers {first_of(sorted(unlike), _FEW)} in another way for each" if unlike else ""
 
 
 def _shared_in_python(one: ImportFootprint, other: ImportFootprint) -> frozenset[str]:
@@ -118,16 +120,6 @@ def _shared_in_python(one: ImportFootprint, other: ImportFootprint) -> frozenset
 
 def _base_names(*names: frozenset[str]) -> frozenset[str]:
     return frozenset(base_name(each) for some in names for each in some)
-
-
-def _registers(footprint: ImportFootprint) -> bool:
-    return bool(footprint.operators or footprint.by_torch or footprint.namespaces or footprint.fallbacks)
-
-
-def _few(names: Sequence[str] | frozenset[str]) -> str:
-    some = sorted(names)
-    more = f" and {len(some) - _FEW:,} more" if len(some) > _FEW else ""
-    return f"{', '.join(some[:_FEW])}{more}"
 
 
 def whole_orders(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from dispatchlab.questions.lint.debug_text import sites_in
-from dispatchlab.questions.lint.rule import LEVELS, Finding, FindingGroup, Identity, Level, LintReport
+from dispatchlab.questions.lint.rule import LEVELS, Finding, FindingGroup, Identity, Level, LintReport, level_counts
 from dispatchlab.questions.lint.rules import rule_named
 from dispatchlab.sources.find_sources import LIVE
 from dispatchlab.views import blocks as b
@@ -50,8 +50,12 @@ def _(value: Identity) -> str:
 
 @as_json.register
 def _(value: LintReport) -> dict[str, object]:
-    rules = {code: _rule_fields(code) for code in sorted({finding.code for finding in value.findings})}
+    codes = sorted({finding.code for finding in value.findings})
+    rules = {code: {part: getattr(rule_named(code), part) for part in _PARTS} for code in codes}
     return fields_of(value, groups=value.groups, rules=rules)
+
+
+_PARTS = ("name", "what", "why", "mend", "unknown")
 
 
 @as_json.register
@@ -64,11 +68,6 @@ def _(value: FindingGroup) -> dict[str, object]:
         "mend": value.first.mend,
         "operators": [finding.operator for finding in value.findings],
     }
-
-
-def _rule_fields(code: str) -> dict[str, str]:
-    rule = rule_named(code)
-    return {"name": rule.name, "what": rule.what, "why": rule.why, "mend": rule.mend, "unknown": rule.unknown}
 
 
 # -- lines and a terminal: by cause, and how many there are of each rule and what was left out
@@ -134,10 +133,7 @@ def _sites(finding: Finding) -> tuple[tuple[str, int], ...]:
 
 def summary(report: LintReport) -> str:
     """How many findings there are, in one line."""
-    levels = [(level, sum(finding.level is level for finding in report.findings)) for level in LEVELS]
-    by_level = ", ".join(
-        counted(count, level, level if level is Level.INFORMATION else "") for level, count in levels if count
-    )
+    by_level = level_counts([finding.level for finding in report.findings])
     what = f"{counted(len(report.findings), 'finding')} in {counted(report.operators, 'operator')}"
     return f"{report.source}: {what}{f' ({by_level})' if by_level else ''}"
 
