@@ -1,23 +1,6 @@
 """Comparisons of import orders as blocks and as JSON.
 
-As JSON, one object on one line; a field is never renamed or dropped within a version:
-
-    version           see JSON_VERSION
-    packages          as they were named
-    orders            the orders that were tried, a list of packages each
-    operators         the operators that are new or changed after any of them
-    failed            {package: what its import raised}
-    ended             {package: how its import ended the process}
-    between_orders    [{what, expected_order, actual_order, owners, diff}]: differences between two orders
-    again             whether the packages were imported once more after each order
-    imported_again    the same between an order and the same order once more
-    groups            [[package]]: groups that share nothing; empty where no package was imported by itself
-    shared            [{packages, reason}]: what two packages of a group share
-    whole             how many of the orders are of all packages
-    skipped           how many orders of all packages were skipped, because groups share nothing
-    not_skipped       why none was skipped although there are groups
-    in_python         the operators for which an entry of a Python-side registry is new or changed after any of them
-    loaded            the packages that others had loaded whenever their turn came after these
+docs/json.md has the fields of the JSON; none is ever renamed or dropped within a version.
 """
 
 from __future__ import annotations
