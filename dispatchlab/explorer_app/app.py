@@ -128,14 +128,13 @@ class ExplorerApp(App[None]):
     def __init__(self, setting: Setting, subject: Subject | None, *, query: str = "") -> None:
         super().__init__()
         self._setting, self._first, self._query = setting, subject, query
-        self._catalogue: Catalogue | None = None
         self._subject: Subject | None = None
         self._session: InteractiveSession | None = None
         self._runner: Runner | None = None
         self._operator = 0
         self._shows_dump = False
         self._around: Around | None = None
-        self._report: Report | None = None
+        self.report: Report | None = None  # what the check of every order found
         self._check_state = ""
         self._step = 0
         self.failure: Exception | None = None
@@ -207,11 +206,6 @@ class ExplorerApp(App[None]):
         """The operator that is shown."""
         return self.subject.operators[self._operator]
 
-    @property
-    def report(self) -> Report | None:
-        """What the check of every order found."""
-        return self._report
-
     def open_subject(self, subject: Subject) -> None:
         """Begin a session about another subject; when it cannot be opened, the one before stays."""
         if self._runner is not None:
@@ -233,7 +227,7 @@ class ExplorerApp(App[None]):
             self._complain(error)
             return
         self._subject, self._runner, self._session = subject, runner, session
-        self._operator, self._around, self._report, self._step = 0, None, None, 0
+        self._operator, self._around, self.report, self._step = 0, None, None, 0
         self.workers.cancel_group(self, "check")
         self._check_state = ""
         for note in subject.notes:
@@ -269,8 +263,8 @@ class ExplorerApp(App[None]):
         title = Text().append_text(plain(subject.title, "bold"))
         if subject.origin:
             title.append_text(plain(f" of {subject.origin}"))
-        if self._report is not None:
-            title.append("  ").append_text(verdict_text(self._report).split("  ")[0])
+        if self.report is not None:
+            title.append("  ").append_text(verdict_text(self.report).split("  ")[0])
         title.append_text(plain(f"  {engine}", "dim"))
         title.append_text(plain(f"  {format_sequence(self.session.sequence)}"))
         self.query_one("#title", Static).update(drawn(self.query_one("#title"), title))
@@ -332,12 +326,10 @@ class ExplorerApp(App[None]):
     def action_search(self) -> None:
         """Search the registry, and open what is chosen."""
         try:
-            if self._catalogue is None:
-                self._catalogue = self._setting.catalogue()
+            catalogue, query = self._setting.catalogue(), self._query
         except DispatchLabError as error:
             self._complain(error)
             return
-        catalogue, query = self._catalogue, self._query
         self._query = ""
 
         def chosen(name: str | None) -> None:
@@ -475,7 +467,7 @@ class ExplorerApp(App[None]):
     def _asked(self, event: CheckPane.Asked) -> None:
         if self._session is None:
             return
-        counterexample = None if self._report is None else self._report.exploration.counterexample
+        counterexample = None if self.report is None else self.report.exploration.counterexample
         match event.what:
             case "check" if self._check_state:
                 self.workers.cancel_group(self, "check")
@@ -494,7 +486,7 @@ class ExplorerApp(App[None]):
         self._draw_check()
 
     def _check(self) -> None:
-        self._report, self._step, self._check_state = None, 0, "checking every order"
+        self.report, self._step, self._check_state = None, 0, "checking every order"
         self._draw_check()
         self.run_worker(partial(self._checked, self.subject), thread=True, exclusive=True, group="check")
 
@@ -506,41 +498,38 @@ class ExplorerApp(App[None]):
 
         def progress(value: Progress) -> None:
             if not worker.is_cancelled:
-                self.call_from_thread(self._check_progress, subject, value)
+                self.call_from_thread(self._check_came_to, subject, f"checking every order: {value.states:,} states")
 
         try:
             outcome = run_scenario(subject.scenario, options, progress=progress, cancelled=lambda: worker.is_cancelled)
         except DispatchLabError as error:
             if not worker.is_cancelled:
-                self.call_from_thread(self._check_failed, subject, error)
+                self.call_from_thread(self._check_came_to, subject, "", error=error)
             return
         except KeyboardInterrupt:  # how a walk in another process is stopped
             return
         if not worker.is_cancelled:
-            self.call_from_thread(self._check_done, subject, outcome.report)
+            self.call_from_thread(self._check_came_to, subject, "", outcome.report)
 
-    def _check_progress(self, subject: Subject, value: Progress) -> None:
-        if subject is self._subject:
-            self._check_state = f"checking every order: {value.states:,} states"
-            self._draw_check()
-
-    def _check_failed(self, subject: Subject, error: DispatchLabError) -> None:
-        if subject is self._subject:
-            self._check_state = ""
+    def _check_came_to(
+        self, subject: Subject, state: str, report: Report | None = None, error: DispatchLabError | None = None
+    ) -> None:
+        """Draw how far the check of a subject is, if that is still open."""
+        if subject is not self._subject:
+            return
+        self._check_state = state
+        if error is not None:
             self._complain(error)
-            self._draw_check()
-
-    def _check_done(self, subject: Subject, report: Report) -> None:
-        if subject is self._subject:
-            self._check_state, self._report, self._step = "", report, 0
-            self._draw_check()
+        if report is not None:
+            self.report, self._step = report, 0
             self._draw_title()
+        self._draw_check()
 
     def _draw_check(self) -> None:
         if self._session is None:
             return
         pane = self.query_one(CheckPane)
-        report = self._report
+        report = self.report
         if report is None:
             text = Text(self._check_state or "space checks every order of the registrations, as `permute` does", "dim")
             pane.show_text(text, stepping=False, running=bool(self._check_state))
