@@ -66,7 +66,7 @@ from dispatchlab.records.compare import by_namespace, counts
 from dispatchlab.records.python_compare import PythonDiff
 from dispatchlab.views import blocks as b
 from dispatchlab.views.as_json import as_json, fields_of
-from dispatchlab.views.key_names import key_names
+from dispatchlab.views.formatting import key_names
 from dispatchlab.views.source_locations import short_debug
 from dispatchlab.views.view import View
 
