@@ -22,13 +22,11 @@ from dispatchlab.records.builds import has_kernels_for
 from dispatchlab.records.file import (
     UnknownRegistryError,
     is_registry_file,
-    load_registry,
     newest_bundled,
     open_bundled,
     open_named,
     open_registry,
     registry_bytes,
-    save_registry,
 )
 from dispatchlab.records.model import (
     RecordedFallback,
@@ -49,8 +47,10 @@ from tests.registry_cases import (
     damaged,
     declaring,
     joined,
+    load_registry,
     outcome,
     part,
+    save_registry,
     split,
 )
 

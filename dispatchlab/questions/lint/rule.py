@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from importlib.resources import files
 from typing import TYPE_CHECKING, Protocol
 
-from dispatchlab._short_repr import member_repr
+from dispatchlab._short_repr import WordEnum
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.questions.certify.certificate import OrderReason
 from dispatchlab.questions.lint.debug_text import file_in
@@ -21,14 +20,12 @@ if TYPE_CHECKING:
     from dispatchlab.model.python_layer import PythonLayer, PythonRegistration
 
 
-class Level(StrEnum):
+class Level(WordEnum):
     """How much harm a finding does, the worst first."""
 
     ERROR = "error"  # something that was registered cannot be used
     WARNING = "warning"  # calls fail, or do something else than what was written, under some circumstances
     INFORMATION = "information"  # nothing fails; whether it is meant, only its author knows
-
-    __repr__ = member_repr
 
 
 LEVELS = tuple(Level)

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
-from dispatchlab._short_repr import member_repr
+from dispatchlab._short_repr import WordEnum
 from dispatchlab.model.function_parameters import FunctionParameter, refuses_all, refuses_defaults
 from dispatchlab.model.keys import AUTOCAST_KEYS, BACKENDS, DispatchKey
 from dispatchlab.model.python_layer import EVERY_OVERLOAD, PythonLayer, PythonRegistration
@@ -30,7 +29,7 @@ from dispatchlab.records.model import RecordedOperator
 # fact.
 
 
-class Answer(StrEnum):
+class Answer(WordEnum):
     """What a cell says."""
 
     YES = "yes"
@@ -39,10 +38,8 @@ class Answer(StrEnum):
     NOT_NEEDED = "not needed"
     UNKNOWN = "unknown"
 
-    __repr__ = member_repr
 
-
-class Aspect(StrEnum):
+class Aspect(WordEnum):
     """What a user of PyTorch 2 expects of an operator; a column."""
 
     CPU = "cpu"
@@ -66,8 +63,6 @@ class Aspect(StrEnum):
     TEST_FAKETENSOR = "test_faketensor"
     TEST_AOT_DISPATCH_DYNAMIC = "test_aot_dispatch_dynamic"
     TAGS = "tags"
-
-    __repr__ = member_repr
 
 
 COMPILED = (Aspect.FAKE, Aspect.FUNCTIONALIZE, Aspect.EXPORT, Aspect.INDUCTOR)

@@ -13,7 +13,6 @@ from dispatchlab.questions.trace.summary import KernelUse, Trace, TraceSummary
 from dispatchlab.views.as_json import as_json, fields_of, plain_json_text
 from dispatchlab.views.blocks import REASON_MOODS, Block, Line, Mood, Span, Table, quiet
 from dispatchlab.views.formatting import counted
-from dispatchlab.views.text import text_of
 from dispatchlab.views.view import View
 
 # -- the calls
@@ -27,16 +26,6 @@ def trace_view(trace: Trace, *, sets: bool = False) -> View[Trace]:
         sets: show guards, key sets and kernels, too.
     """
     return View(trace, lines=partial(_lines, sets=sets), screen=partial(_screen, sets=sets))
-
-
-def trace_text(threads: Sequence[TracedThread], *, sets: bool = False) -> str:
-    """All of it; the name of a thread stands above what it did where there are several.
-
-    Args:
-        threads: what was recorded.
-        sets: show guards, key sets and kernels, too.
-    """
-    return text_of(_lines(Trace(tuple(threads)), sets=sets))
 
 
 def _lines(trace: Trace, *, sets: bool) -> Iterator[Block]:
