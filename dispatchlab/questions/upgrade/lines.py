@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,6 +30,7 @@ from dispatchlab.records.backend_coverage import Way
 from dispatchlab.records.python_compare import Known, PythonChange, PythonChangeKind, PythonDiff, RegistryDifference
 from dispatchlab.views.blocks import Block, Frame, Line, Mood
 from dispatchlab.views.formatting import counted
+from dispatchlab.views.source_locations import without_build
 from dispatchlab.views.text import plain
 
 if TYPE_CHECKING:
@@ -81,7 +83,8 @@ def upgrade_lines(report: UpgradeReport, *, everything: bool) -> Iterator[Block]
     head = next((at for at, line in enumerate(lines) if not line.content), len(lines))
     is_bad = any(line.mood == "bad" for line in lines[:head])
     yield Frame(tuple(lines[:head]), "bad" if is_bad else "quiet", most=SCREEN)
-    yield from lines[head:]
+    for line in lines[head:]:
+        yield replace(line, content=without_build(line.content)) if isinstance(line.content, str) else line
 
 
 # -- the summary
