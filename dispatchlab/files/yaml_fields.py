@@ -173,13 +173,20 @@ def _text(node: Node, context: Context) -> str:
     return scalar(node, "text").text
 
 
-def one_of(wanted: str, values: MappingType[str, T], *, former: MappingType[str, str] | None = None) -> Shape[T]:
+def one_of(
+    wanted: str,
+    values: MappingType[str, T],
+    *,
+    former: MappingType[str, str] | None = None,
+    schema: JsonSchema | None = None,
+) -> Shape[T]:
     """One of a few texts, each with its value.
 
     Args:
         wanted: what messages call it.
         values: the texts and their values.
         former: texts that were accepted once, with those that took their place.
+        schema: the JSON Schema of it; the texts when left out.
     """
     renamed = former or {}
 
@@ -191,7 +198,7 @@ def one_of(wanted: str, values: MappingType[str, T], *, former: MappingType[str,
             raise expected(wanted, node, did_you_mean(text, values) or f"the values are {', '.join(values)}")
         return values[text]
 
-    return Shape(wanted, read, {"enum": list(values)})
+    return Shape(wanted, read, schema or {"enum": list(values)})
 
 
 def list_of(item: Shape[T], wanted: str, *, empty: bool = False, repeats: bool = False) -> Shape[tuple[T, ...]]:
