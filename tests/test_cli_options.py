@@ -127,7 +127,7 @@ BOTH: dict[str, set[str]] = {
     },
     "dump": {
         "engine", "after", "source", "keys", "listing", "dangling", "overridden", "counts", "format", "allow_import",
-        "across", "everything", "layer",
+        "across", "everything", "layer", "register",
     },
     "explain": {"engine", "args", "exclude", "include", "source", "format", "mode", "compiler", "decompositions"},
 }  # fmt: skip
