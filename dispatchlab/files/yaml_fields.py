@@ -166,13 +166,20 @@ def parsed(node: Scalar, parse: Callable[[str], T], context: Context, *, prefix:
     return value  # type: ignore[return-value]  # the key has the function that made it
 
 
-def one_of(wanted: str, values: MappingType[str, T], *, former: MappingType[str, str] | None = None) -> Shape[T]:
+def one_of(
+    wanted: str,
+    values: MappingType[str, T],
+    *,
+    former: MappingType[str, str] | None = None,
+    schema: JsonSchema | None = None,
+) -> Shape[T]:
     """One of a few texts, each with its value.
 
     Args:
         wanted: what messages call it.
         values: the texts and their values.
         former: texts that were accepted once, with those that took their place.
+        schema: the JSON Schema of it; the texts when left out.
     """
     renamed = former or {}
 
@@ -184,7 +191,7 @@ def one_of(wanted: str, values: MappingType[str, T], *, former: MappingType[str,
             raise expected(wanted, node, did_you_mean(text, values) or f"the values are {', '.join(values)}")
         return values[text]
 
-    return Shape(wanted, read, {"enum": list(values)})
+    return Shape(wanted, read, schema or {"enum": list(values)})
 
 
 def list_of(item: Shape[T], wanted: str, *, empty: bool = False) -> Shape[tuple[T, ...]]:
