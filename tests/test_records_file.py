@@ -129,8 +129,9 @@ def test_the_order_of_overloads_reads_back_and_a_file_without_it_has_none(tmp_pa
     assert registry_in(registry_bytes(several)).overload_order("t::foo") == ()
     members = split(registry_bytes(stored))
     assert members["overloads"] == {"": [[], [2, 0, 1, "gone"]]}  # t::bar's is sorted
-    for wrong in ({"": "another"}, {"": [[]]}, {"": [[], [0, 3]]}, {"": [[], [True]]}, {"": [[], "b"]}, {"": {}}):
-        assert "overloads" in str(outcome(joined(members | {"overloads": wrong})))
+    wrong: object
+    for wrong in ("another", [[]], [[], [0, 3]], [[], [True]], [[], "b"], {}):
+        assert "overloads" in str(outcome(joined(members | {"overloads": {"": wrong}})))
 
 
 def test_an_empty_registry_is_one() -> None:
