@@ -221,10 +221,5 @@ def change_lines(diff: RegistryDiff, *, located: bool = True) -> Iterator[str]:
 
 def _line(change: Change) -> str:
     key = "" if change.key is None else f" {change.key}"
-    return f"{change.subject}{key} {change.kind}: {_sides(change.before, change.after)}"
-
-
-def _sides(before: str | None, after: str | None) -> str:
-    if before is None:
-        return str(after)
-    return before if after is None else f"{before} -> {after}"
+    sides = " -> ".join(side for side in (change.before, change.after) if side is not None)
+    return f"{change.subject}{key} {change.kind}: {sides}"

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dispatchlab.questions.check.blocks import SHOWN, hidden_text, summary
+from dispatchlab.questions.check.blocks import hidden_text, summary
 from dispatchlab.questions.check.findings import KINDS, name_of
 from dispatchlab.questions.check.report import CheckReport
+from dispatchlab.questions.lint.blocks import SHOWN
 from dispatchlab.questions.lint.checkout import Checkout
 from dispatchlab.questions.lint.debug_text import sites_in
 from dispatchlab.questions.lint.rule import FindingGroup, Level, LintReport

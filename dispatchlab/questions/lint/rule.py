@@ -15,6 +15,7 @@ from dispatchlab.questions.lint.debug_text import file_in
 from dispatchlab.questions.lint.provenance import NOTHING_KNOWN, OperatorCalls
 from dispatchlab.records.backend_coverage import Filled, FillOf
 from dispatchlab.records.model import Recorded, RecordedOperator
+from dispatchlab.views.formatting import counted
 
 if TYPE_CHECKING:
     from dispatchlab.model.python_layer import PythonLayer, PythonRegistration
@@ -30,6 +31,15 @@ class Level(WordEnum):
 
 LEVELS = tuple(Level)
 """The levels, the worst first."""
+
+
+def level_counts(levels: Sequence[Level]) -> str:
+    """How many there are of each level, the worst first: `1 error, 2 warnings`; empty when there is none."""
+    return ", ".join(
+        counted(count, level, level if level is Level.INFORMATION else "")
+        for level in LEVELS
+        if (count := levels.count(level))
+    )
 
 
 @dataclass(frozen=True, slots=True, order=True)
