@@ -24,7 +24,6 @@ from dispatchlab.pytorch.introspection.readiness_runs import summed
 from dispatchlab.pytorch.registry import live_operator_runs
 from dispatchlab.pytorch.worker.process import WorkerCrashed
 from dispatchlab.questions.readiness.blocks import readiness_view, summary
-from dispatchlab.questions.readiness.cells_from_runs import decided
 from dispatchlab.questions.readiness.known_failures import (
     KnownFailuresError,
     known_failures_text,
@@ -41,6 +40,7 @@ from dispatchlab.questions.readiness.operator_readiness import (
     readiness,
     row_of,
 )
+from dispatchlab.questions.readiness.package_readiness import decided
 from dispatchlab.records.backend_coverage import Filled, Way
 from dispatchlab.records.model import RecordedKernel, RecordedOperator, name_of
 

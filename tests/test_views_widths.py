@@ -23,7 +23,7 @@ from dispatchlab.questions.imports.blocks import import_orders_view
 from dispatchlab.questions.imports.import_orders import Difference, ImportComparison
 from dispatchlab.sources.find_sources import recorded_from
 from dispatchlab.views.console import console
-from dispatchlab.views.key_names import key_names
+from dispatchlab.views.formatting import key_names
 from dispatchlab.views.lines import Page
 from dispatchlab.views.source_locations import ELLIPSIS, fitted, link_of, located
 from dispatchlab.views.styles import REASON_STYLES

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TypeAlias
 
-from dispatchlab._short_repr import member_repr
+from dispatchlab._short_repr import WordEnum
 from dispatchlab.errors import DispatchLabError, did_you_mean, no_operator
 from dispatchlab.model.dump_format import COMPOSITE, Provenance
 from dispatchlab.model.keys import DispatchKey, parse_key
@@ -16,7 +15,7 @@ from dispatchlab.records.find import find_names, is_glob
 from dispatchlab.records.model import Recorded, RecordedOperator
 
 
-class Way(StrEnum):
+class Way(WordEnum):
     """How a call with a key finds its kernel."""
 
     DIRECT = "direct"  # a kernel at the key itself
@@ -24,8 +23,6 @@ class Way(StrEnum):
     FALLBACK = "fallback"  # the fallback of the key
     AMBIGUOUS = "ambiguous"  # two could be meant, and a call raises
     MISSING = "missing"  # a call raises
-
-    __repr__ = member_repr
 
 
 @dataclass(frozen=True, slots=True)

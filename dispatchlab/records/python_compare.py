@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import NamedTuple
 
-from dispatchlab._short_repr import member_repr
+from dispatchlab._short_repr import WordEnum
 from dispatchlab.model.python_layer import (
     NOTHING,
     PYTHON_REGISTRIES,
@@ -24,7 +23,7 @@ from dispatchlab.model.python_layer import (
 from dispatchlab.records.side_by_side import paired, side_by_side
 
 
-class Known(StrEnum):
+class Known(WordEnum):
     """What a layer knows of a registry."""
 
     READ = "read"
@@ -32,18 +31,14 @@ class Known(StrEnum):
     NOT_FOUND = "not found"
     NOT_IMPORTED = "not imported"
 
-    __repr__ = member_repr
 
-
-class PythonChangeKind(StrEnum):
+class PythonChangeKind(WordEnum):
     """How an entry differs."""
 
     REMOVED = "removed"
     ADDED = "added"
     CHANGED = "changed"
     MOVED = "moved"
-
-    __repr__ = member_repr
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,13 +110,18 @@ EXPECT = Field(
     ),
     "What will be found: order-independent when left out.",
 )
+SNAPSHOTS = Field(
+    "snapshots",
+    one_of("true or false", {"true": True, "false": False}, schema={"type": "boolean"}),
+    "true: the golden file also has what is seen after each registration and release, as `permute --snapshots` shows.",
+)
 REGISTRATIONS = Field("registrations", REGISTRATION_LIST, "What is registered, in any order.", required=True)
 
 SCENARIO_TABLE = Table(
     "a scenario",
     (
         *(CLAIM, NAMESPACE_FIELD, SEMANTICS_FIELD, REGISTRY, PACKAGES, CLASSES, OPERATORS, KEYS, ORDER),
-        *(MODULES, PYTHON, IMPORTS, EXPECT, REGISTRATIONS),
+        *(MODULES, PYTHON, IMPORTS, EXPECT, SNAPSHOTS, REGISTRATIONS),
     ),
 )
 
@@ -252,6 +257,9 @@ def _read(root: Node, context: Context) -> Scenario | None:
     if MODULES in entry and entry.get(ORDER, ()):
         message = "`order` has no effect on modules, which run in program order"
         context.report(Wrong(entry.node_of(ORDER), message, "keep one of `order` and `modules`"))
+    if MODULES in entry and entry.get(SNAPSHOTS, False):
+        message = "`snapshots` are of single registrations and releases, and modules run in program order"
+        context.report(Wrong(entry.node_of(SNAPSHOTS), message, "keep one of `snapshots` and `modules`"))
     if context.problems:
         return None
     operators = tuple(name.within(namespace) for name in entry.get(OPERATORS, ()))
@@ -269,6 +277,7 @@ def _read(root: Node, context: Context) -> Scenario | None:
         python=entry.get(PYTHON, ()),
         imports=entry.get(IMPORTS),
         expect=entry.get(EXPECT, Expectation.ORDER_INDEPENDENT),
+        snapshots=entry.get(SNAPSHOTS, False),
         file=context.file,
     )
 

@@ -60,6 +60,7 @@ class Scenario:
             it among the registrations.
         imports: the orders in which the packages were imported; None where that is not known.
         expect: what will be found.
+        snapshots: whether the golden file has what is seen after each step.
         file: the path it was read from, as it was given; not compared.
     """
 
@@ -76,6 +77,7 @@ class Scenario:
     python: tuple[PythonRegistration, ...] = ()
     imports: ImportOrders | None = None
     expect: Expectation = Expectation.ORDER_INDEPENDENT
+    snapshots: bool = False
     file: str = field(default="", compare=False)
 
     @property

@@ -123,6 +123,8 @@ def _head(scenario: Scenario) -> Lines:
             yield f"{name}: {_value_text(value)}".rstrip()
     if scenario.expect is not Expectation.ORDER_INDEPENDENT:
         yield f"expect: {scenario.expect}"
+    if scenario.snapshots:
+        yield "snapshots: true"
     yield "registrations:" if scenario.registrations else "registrations: []"
 
 

@@ -9,8 +9,7 @@ from dispatchlab.model.sequence import format_sequence
 from dispatchlab.questions.certify.certificate import Cause, Certification, Certified, OrderReason, Owner
 from dispatchlab.views import blocks as b
 from dispatchlab.views.as_json import as_json, fields_of
-from dispatchlab.views.formatting import counted, seconds
-from dispatchlab.views.key_names import key_names
+from dispatchlab.views.formatting import counted, key_names, seconds
 from dispatchlab.views.view import View
 
 _SLOTS_SHOWN = 4

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dispatchlab.questions.check.blocks import SHOWN, hidden_text, summary
-from dispatchlab.questions.check.findings import name_of
+from dispatchlab.questions.check.findings import KINDS, name_of
 from dispatchlab.questions.check.report import CheckReport
 from dispatchlab.questions.lint.checkout import Checkout
 from dispatchlab.questions.lint.debug_text import sites_in
-from dispatchlab.questions.lint.rule import FindingGroup, Level
+from dispatchlab.questions.lint.rule import FindingGroup, Level, LintReport
+from dispatchlab.questions.lint.rules import RULES
+from dispatchlab.questions.lint.sarif import sarif
 
 _COMMANDS = {Level.ERROR: "error", Level.WARNING: "warning", Level.INFORMATION: "notice"}
 
@@ -53,3 +55,15 @@ def _places(group: FindingGroup, checkout: Checkout) -> Iterator[tuple[str, int]
 def _escaped(text: str, *, property: bool = False) -> str:
     text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     return text.replace(":", "%3A").replace(",", "%2C") if property else text
+
+
+def check_sarif(report: CheckReport, checkout: Checkout) -> str:
+    """The findings of all questions, without those that two of them have.
+
+    Args:
+        report: what was found.
+        checkout: what paths are relative to.
+    """
+    findings = tuple(finding for group in report.groups for finding in group.findings)
+    found = LintReport("check", 0, (), findings)
+    return sarif((found,), checkout, imports=report.packages, rules=(*RULES, *KINDS.values()))

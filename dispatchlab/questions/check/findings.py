@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from dispatchlab.model.registration import Block, Claim, Def, NameOnly, Registration, describe, shown_text
 from dispatchlab.prover.result import Conflict, Flaw
 from dispatchlab.questions.check.report import Question
 from dispatchlab.questions.lint.debug_text import owner
-from dispatchlab.questions.lint.rule import Finding, Level
+from dispatchlab.questions.lint.rule import Finding, Kind, Level
 from dispatchlab.questions.lint.rules import rule_named
 from dispatchlab.questions.order.report import Report
 from dispatchlab.questions.order.report_text import FLAWS, conflict_text, reasons
@@ -19,39 +18,6 @@ from dispatchlab.questions.upgrade.package_changes import OtherKernel, PackageUp
 from dispatchlab.records.model import Recorded
 from dispatchlab.scenario.import_orders import OrderFinding
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """What findings of one code are about.
-
-    Args:
-        code: the code.
-        name: a few words with dashes.
-        level: how much harm they do, unless one says otherwise.
-        what: what is found.
-        why: why that matters.
-        mend: how to fix it.
-        unknown: what cannot be known.
-    """
-
-    code: str
-    name: str
-    level: Level
-    what: str
-    why: str
-    mend: str
-    unknown: str
-
-    @property
-    def page(self) -> str:
-        """Its page of documentation, as Markdown."""
-        return (
-            f"# {self.code}: {self.name}\n\n{self.what}\n\nLevel: {self.level}.\n\n"
-            f"## Why it matters\n\n{self.why}\n\n## How to fix it\n\n{self.mend}\n\n"
-            f"## What it cannot know\n\n{self.unknown}\n"
-        )
-
 
 _ORDER = Kind(
     str(Question.ORDER),

@@ -11,7 +11,7 @@ from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.profile import model_for
 from dispatchlab.questions.certify.certificate import OrderReason, pattern_of
 from dispatchlab.questions.certify.certify_registry import certification_of
-from dispatchlab.questions.certify.stale_slots import patterns_with_stale_slots
+from dispatchlab.questions.certify.operator_neighbourhoods import patterns_with_stale_slots
 from dispatchlab.questions.coverage.coverage_on_lab import Fill
 from dispatchlab.questions.lint.debug_text import imported_packages, package_among
 from dispatchlab.questions.lint.provenance import OperatorCalls, calls_in

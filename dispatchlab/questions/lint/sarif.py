@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Protocol
 from urllib.parse import quote
 
 from dispatchlab._version import __version__
 from dispatchlab.questions.lint.checkout import Checkout
 from dispatchlab.questions.lint.debug_text import is_absolute, sites_in
-from dispatchlab.questions.lint.rule import Finding, Level, LintReport
+from dispatchlab.questions.lint.rule import Finding, Kind, Level, LintReport
 from dispatchlab.questions.lint.rules import RULES
 from dispatchlab.views.as_json import plain_json_text
 
@@ -35,33 +34,12 @@ _RELATED = 10
 # Findings of one rule with one cause at one line are one result: 59 registrations of a loop are one annotation.
 
 
-class Described(Protocol):
-    """What findings of one code are about, as a rule says it."""
-
-    @property
-    def code(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def level(self) -> Level: ...
-    @property
-    def what(self) -> str: ...
-    @property
-    def why(self) -> str: ...
-    @property
-    def mend(self) -> str: ...
-    @property
-    def unknown(self) -> str: ...
-    @property
-    def page(self) -> str: ...
-
-
 def sarif(
     reports: Sequence[LintReport],
     checkout: Checkout,
     *,
     imports: Sequence[str] = (),
-    rules: Sequence[Described] = RULES,
+    rules: Sequence[Kind] = RULES,
 ) -> str:
     """One run for each source, with every rule and where each finding comes from.
 
@@ -75,9 +53,7 @@ def sarif(
     return plain_json_text({"$schema": _SCHEMA, "version": "2.1.0", "runs": runs}, indent=1)
 
 
-def _run(
-    report: LintReport, checkout: Checkout, imports: Sequence[str], rules: Sequence[Described]
-) -> dict[str, object]:
+def _run(report: LintReport, checkout: Checkout, imports: Sequence[str], rules: Sequence[Kind]) -> dict[str, object]:
     driver = {"name": "dispatchlab", "version": __version__, "rules": [_rule(rule) for rule in rules]}
     indices = {rule.code: at for at, rule in enumerate(rules)}
     otherwise = _otherwise(report, checkout, imports)
@@ -98,7 +74,7 @@ def _name_of(source: str, checkout: Checkout) -> str:
     return checkout.find(source) or Path(source).name
 
 
-def _rule(rule: Described) -> dict[str, object]:
+def _rule(rule: Kind) -> dict[str, object]:
     return {
         "id": rule.code,
         "name": "".join(word.capitalize() for word in rule.name.split("-")),

@@ -10,10 +10,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
-from dispatchlab._short_repr import member_repr
+from dispatchlab._short_repr import WordEnum
 from dispatchlab.codegen.emit.layer_formulas import generated_formulas, not_generated_lines
 from dispatchlab.codegen.emit.python_source import label
 from dispatchlab.codegen.emit.registration_scenarios import by_base_name, first_line
@@ -36,7 +35,7 @@ from dispatchlab.records.find import find_names
 from dispatchlab.records.model import Recorded, RecordedKernel, RecordedOperator
 
 
-class Rule(StrEnum):
+class Rule(WordEnum):
     """Why something is on one side only."""
 
     OTHER_BUILD = "generated for a backend that this build of PyTorch is without"
@@ -50,8 +49,6 @@ class Rule(StrEnum):
     PYTHON = "kernels that Python registers"
     OTHER_OPERATOR = "operators that are defined elsewhere"
     NONE = "no rule explains it"
-
-    __repr__ = member_repr
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,12 @@ from dispatchlab.prover.protocol import Engine
 from dispatchlab.prover.run_sequence import on_sandboxes
 from dispatchlab.questions.order.report import Report, report_of
 from dispatchlab.questions.order.report_text import golden_text
+from dispatchlab.questions.order.snapshots import snapshots_of
+from dispatchlab.questions.order.snapshots_blocks import snapshot_lines
 from dispatchlab.scenario.explored import explored
 from dispatchlab.scenario.scenario import Scenario
+from dispatchlab.views.blocks import Line
+from dispatchlab.views.text import text_of
 
 
 def golden(scenario: Scenario) -> tuple[Report, str]:
@@ -28,7 +32,10 @@ def golden(scenario: Scenario) -> tuple[Report, str]:
         else:
             found = explore_program(engine, *about, program)
         report, operators = report_of(scenario, engine, found), _all_in_force(engine, scenario)
-    return report, golden_text(report, operators, keys=[str(key) for key in scenario.keys])
+    text = golden_text(report, operators, keys=[str(key) for key in scenario.keys])
+    if scenario.snapshots:
+        text = f"{text.rstrip()}\n{text_of((Line(), *snapshot_lines(snapshots_of(engine, scenario))))}"
+    return report, text
 
 
 def _all_in_force(engine: Engine, scenario: Scenario) -> list[Snapshot]:

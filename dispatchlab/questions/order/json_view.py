@@ -35,6 +35,9 @@ A report (`permute --format json`, one object on one line for each scenario):
     seed, passes        null where they do not apply
     modules           how many modules register, where the orders are those of their imports; else null
     elapsed_s         seconds
+    snapshots         with --snapshots: {names, keys, moments, sequences, chosen, registering, releasing, is_cut}; a
+                      moment is {number, registered, orders, ways: [{source, step, refused}], look: {operators,
+                      violations}, same_as}, and a sequence that passes moments {sequence, numbers}
 
 Beside the operators of `dump --format json`:
 
@@ -58,6 +61,7 @@ An operator (`dump --format json`, in `operators`):
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 
 from dispatchlab.model.operator_view import OperatorView
 from dispatchlab.model.packet import Packet
@@ -67,6 +71,7 @@ from dispatchlab.model.snapshot import Snapshot, Violation
 from dispatchlab.prover.result import Counterexample
 from dispatchlab.questions.dump.operator_text import only_rows
 from dispatchlab.questions.order.report import Report
+from dispatchlab.questions.order.snapshots import Moment, Passed, Snapshots, Way
 from dispatchlab.views.as_json import as_json, fields_of, json_text
 from dispatchlab.views.formatting import digits
 
@@ -94,6 +99,39 @@ def _(report: Report) -> dict[str, object]:
     }
     values = {name: as_json(value) for name, value in head.items()}
     return values | fields_of(found, without=head, orders=digits(found.orders))
+
+
+@dataclass(frozen=True, slots=True)
+class ReportWithSnapshots:
+    """A report, and the snapshots after each step."""
+
+    report: Report
+    snapshots: Snapshots
+
+
+@as_json.register
+def _(value: ReportWithSnapshots) -> dict[str, object]:
+    report = as_json(value.report)
+    assert isinstance(report, dict)
+    return {**report, "snapshots": fields_of(value.snapshots, without=("registrations",))}
+
+
+@as_json.register
+def _(value: Moment) -> dict[str, object]:
+    operators, violations = value.look
+    seen = [{"name": str(each.operator), **fields_of(each, without=("operator",))} for each in operators]
+    broken = [{"operator": str(each.operator), **fields_of(each, without=("operator",))} for each in violations]
+    return fields_of(value, look={"operators": seen, "violations": broken})
+
+
+@as_json.register
+def _(value: Way) -> dict[str, object]:
+    return {"source": value.source, "step": format_sequence((value.step,)), "refused": value.refused}
+
+
+@as_json.register
+def _(value: Passed) -> dict[str, object]:
+    return {"sequence": format_sequence(value.sequence), "numbers": list(value.numbers)}
 
 
 def dump_json(

@@ -24,6 +24,8 @@ from dispatchlab.questions.order.report_text import (
     replayed_text,
     step_text,
 )
+from dispatchlab.questions.order.snapshots import Snapshots
+from dispatchlab.questions.order.snapshots_blocks import snapshot_sections
 from dispatchlab.questions.order.state_graph import Node, RowDifference, StateGraph
 from dispatchlab.views import blocks as b
 from dispatchlab.views.blocks import (
@@ -47,8 +49,7 @@ from dispatchlab.views.blocks import (
     mark,
     strong,
 )
-from dispatchlab.views.formatting import counted, readable, seconds
-from dispatchlab.views.key_names import key_names
+from dispatchlab.views.formatting import counted, key_names, readable, seconds
 from dispatchlab.views.source_locations import fallback_of_file, held
 
 _MOST_TABLES = 1500  # of operators; a picture with more leads to none
@@ -74,6 +75,7 @@ class Explored:
         operators: the operators with everything registered, in the order of the file; often none.
         names: a short name for each registration.
         notes: what else a reader should know.
+        snapshots: what each step leads to, where that was asked for.
     """
 
     report: Report
@@ -82,6 +84,7 @@ class Explored:
     operators: tuple[OperatorView, ...] = ()
     names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    snapshots: Snapshots | None = None
 
 
 def permute_page(
@@ -173,6 +176,8 @@ def _sections(one: Explored, anchor: str) -> Iterator[Section]:
     yield Section("Registrations", (registration_table(report, one.names),), f"{anchor}-registrations")
     if one.graph is not None:
         yield Section("States", tuple(_states(one.graph, anchor)), f"{anchor}-states")
+    if one.snapshots is not None:
+        yield from snapshot_sections(one.snapshots, anchor)
     if one.operators:
         tables = (block for view in one.operators for block in operator_page(view))
         order = Line("In the order of the file.", "quiet")

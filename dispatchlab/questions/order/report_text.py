@@ -51,7 +51,7 @@ def golden_text(report: Report, operators: Iterable[Snapshot], *, keys: Collecti
             *_findings(_with_keys(found, keys), report),
         )
     )
-    return text + "".join(f"\n{_with_python(snapshot, keys)}" for snapshot in operators)
+    return text + "".join(f"\n{seen_text(snapshot, keys)}" for snapshot in operators)
 
 
 def _with_keys(found: Exploration, keys: Collection[str]) -> Exploration:
@@ -207,7 +207,7 @@ def _sequence(title: str, sequence: StepSequence, registrations: Sequence[str]) 
     yield from (Line(step_text(step, registrations), indent=2) for step in sequence)
 
 
-def _with_python(snapshot: Snapshot, keys: Collection[str]) -> str:
+def seen_text(snapshot: Snapshot, keys: Collection[str]) -> str:
     """An operator with what Python keeps for it."""
     if not snapshot.python:
         return _with_slots(snapshot, keys)
