@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from dispatchlab.escape import printable
 from dispatchlab.model.dump_format import Provenance
@@ -56,6 +57,7 @@ class Located:
         return bool(self.path) and self.text.startswith(_OF_PYTORCH)
 
 
+@lru_cache(maxsize=1 << 14)  # a registry names few files, each many times
 def located(debug: str) -> tuple[Located, ...]:
     """The words and source locations of a debug text, without `registered at`."""
     return tuple(map(_located, debug.removeprefix(_AT).split()))
