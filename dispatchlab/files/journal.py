@@ -165,7 +165,7 @@ class Journal:
             end = self._file.tell()
             self._last, (name, value) = record
             self._values.setdefault(name, []).append(value)
-        was = next(iter(self.records(_RUN, dict[str, str])), {})
+        was: dict[str, str] = next(iter(self.records(_RUN, dict[str, str])), {})
         for what in [*run, *was]:
             if was.get(what, "") != run.get(what, ""):
                 raise OtherRunError(self.path, str(what), str(was.get(what, "")), run.get(what, ""))
