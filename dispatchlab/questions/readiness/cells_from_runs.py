@@ -19,7 +19,7 @@ def with_runs(found: Readiness, runs: Runs) -> Readiness:
 
 
 def _row(row: Row, runs: Mapping[str, Run]) -> Row:
-    return Row(row.operator, tuple(decided(cell, runs.get(str(cell.aspect))) for cell in row.cells))
+    return replace(row, cells=tuple(decided(cell, runs.get(str(cell.aspect))) for cell in row.cells))
 
 
 def decided(cell: Cell, run: Run | None) -> Cell:
@@ -45,5 +45,5 @@ def decided(cell: Cell, run: Run | None) -> Cell:
             return replace(cell, by_run=True)
         case Outcome.FAILS:
             before = f"; it has {cell.reason}" if cell.answer is Answer.REGISTERED else ""
-            return Cell(cell.aspect, Answer.NO, f"{run.how}{before}", by_run=True)
+            return replace(cell, answer=Answer.NO, reason=f"{run.how}{before}", by_run=True)
     assert_never(run.outcome)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 RUN_LIMIT_S = 120.0
 """How long one cell of an operator may take by default; a compile takes seconds."""
 
+_SKIPPED = "a C++ compiler takes long for it: it is run where it is asked for, with --fail-on aot_package"
 _REFUSING = "MetaFallbackKernel.cpp"
 """The file of PyTorch's backend fallback for Meta, which raises for every operator."""
 
@@ -42,6 +43,7 @@ def package_readiness(
     inputs: str | None = None,
     generate: bool = False,
     limit_s: float = RUN_LIMIT_S,
+    jobs: int = 1,
     started: Callable[[str], None] = lambda _: None,
 ) -> Readiness:
     """Import packages in a process of its own, and judge the operators that they define.
@@ -55,6 +57,7 @@ def package_readiness(
             decides more cells.
         generate: also run the others, on inputs that are made from their schemas.
         limit_s: how long one cell of an operator may take.
+        jobs: in how many processes operators are run.
         started: called with each operator that is run.
 
     Raises:
@@ -69,7 +72,17 @@ def package_readiness(
     if inputs is None and not generate:
         return result
     names = [row.operator for row in result.rows]
-    done = live_operator_runs(packages, inputs or "", names, limit_s=limit_s, generate=generate, started=started)
+    skipped = {} if Aspect.AOT_PACKAGE in required else {str(Aspect.AOT_PACKAGE): _SKIPPED}
+    done = live_operator_runs(
+        packages,
+        inputs or "",
+        names,
+        limit_s=limit_s,
+        generate=generate,
+        skipped=skipped,
+        jobs=jobs,
+        started=started,
+    )
     return with_runs(replace(result, notes=(*result.notes, *done.notes)), done.runs)
 
 
