@@ -185,7 +185,8 @@ def test_annotations_are_escaped_and_placed_in_the_checkout(tmp_path: Path) -> N
 def test_sarif_of_a_check_is_valid_and_knows_every_kind(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("")
     report = report_of((Question.ORDER, ORDER), (Question.LINT, NO_FAKE), (Question.READINESS, NOT_READY))
-    found = json.loads(findings_sarif("check", report.findings, report.packages, Checkout(tmp_path)))
+    findings = (finding for group in report.groups for finding in group.findings)
+    found = json.loads(findings_sarif("check", findings, report.packages, Checkout(tmp_path)))
     assert errors(found, schema()) == []
     (one,) = found["runs"]
     rules = one["tool"]["driver"]["rules"]
