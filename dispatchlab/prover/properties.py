@@ -234,8 +234,24 @@ class _Check:
         if not is_all and strays_of(space, len(members), operators):
             return found, False
         if found.sequence is not None:
-            found = replace(found, sequence=renumbered(found.sequence, members))
+            sequence = renumbered(found.sequence, members)
+            if mine.mode is Mode.EVENTUALLY and not is_all:
+                sequence = self._whole_order(sequence)
+            found = replace(found, sequence=sequence)
         return found, True
+
+    def _whole_order(self, sequence: StepSequence) -> StepSequence:
+        """An order of some registrations with the others in it, which have no part in what they show."""
+        left = [index for index in self.order if index not in sequence]
+        whole: list[int] = []
+        for index in sequence:
+            if index in self.order:
+                before = {*self.order[: self.order.index(index)]}
+                whole += [other for other in left if other in before]
+                left = [other for other in left if other not in before]
+            whole.append(index)
+        others = {*range(len(self.registrations))}.difference(whole, left)
+        return (*whole, *left, *sorted(others))
 
     def _choice(self, space: StateSpace[Any], count: int, order: Sequence[int]) -> Choice:
         if self.program is not None:
@@ -400,7 +416,7 @@ class _Check:
                     sequence = sequence[:done]
                     break
         if is_eventual:
-            case.tested += max(1, tested)
+            case.tested += tested
             if not held:
                 case.sequence = sequence
 
