@@ -229,7 +229,7 @@ class Brute:
             and mask & statement.during == statement.during
             and not mask & statement.without
         ):
-            state = statement.of_look(look)  # type: ignore[arg-type]
+            state = statement.of_look(look)
         if statement.of_attempt is not None and index is not None and index == statement.attempt:
             before = trace[at - 1][0]
             if before & statement.during == statement.during and not before & statement.without:
@@ -249,7 +249,7 @@ def test_a_planted_violation_is_found_with_the_shortest_sequence(
     (statement,) = [statement_of(one, "torch-2.13") for one in scenario.properties]
     brute = Brute(engine, scenario.registrations, scenario.operators)
     for each, walk in ((engine, "auto"), (engine, "graph"), (Sandboxes("torch-2.13"), "auto")):
-        (found,) = check_properties(each, scenario, WalkOptions(walk=walk))  # type: ignore[arg-type]
+        (found,) = check_properties(each, scenario, WalkOptions(walk=walk))
         assert found.standing is Standing.VIOLATED
         assert found.sequence is not None
         assert len(found.sequence) == brute.shortest(statement, len(found.sequence))
@@ -270,7 +270,7 @@ def test_what_holds_is_proved_where_states_can_be_kept(registrations: str, state
     ):
         if walk == "orders" and len(scenario.registrations) > 4:
             continue
-        (found,) = check_properties(engine, scenario, WalkOptions(walk=walk))  # type: ignore[arg-type]
+        (found,) = check_properties(engine, scenario, WalkOptions(walk=walk))
         assert (found.standing, found.sequence, found.tested > 0) == (standing, None, True), walk
 
 
@@ -284,7 +284,7 @@ def test_a_property_that_is_about_no_state_does_not_hold() -> None:
         DEFS, "always: {row: CPU, runs: fn_cpu}, while: [0, 1]", "never: {refused: 2}, while: [0, 1]"
     )
     for engine in (LabEngine("strict"), Sandboxes("strict")):
-        found = check_properties(engine, scenario, DEFAULT_WALK)  # type: ignore[arg-type]
+        found = check_properties(engine, scenario, DEFAULT_WALK)
         assert [(one.standing, one.holds) for one in found] == [(Standing.NEVER_TESTED, False)] * 2
     bound = check_properties(LabEngine("strict"), scenario, WalkOptions(max_states=2))
     assert {one.standing for one in bound} == {Standing.INCOMPLETE}
@@ -333,7 +333,7 @@ def test_generated_properties_have_the_shortest_violation_on_every_walk(seed: in
     about = registrations, operators, statements
     whole = check_statements(engine, *about, WalkOptions(walk="graph"), order=order)
     parts = check_statements(engine, *about, DEFAULT_WALK, order=order)
-    apart = check_statements(Sandboxes(semantics), *about, DEFAULT_WALK, order=order)  # type: ignore[arg-type]
+    apart = check_statements(Sandboxes(semantics), *about, DEFAULT_WALK, order=order)
     brute = Brute(engine, registrations, operators)
     for one, full, some, live, statement in zip(properties, whole, parts, apart, statements, strict=True):
         assert _brief(full) == _brief(some) == _brief(live), (str(one), full, some, live)
