@@ -28,23 +28,48 @@ from tests.effort import share
 ROOT = Path(__file__).parent.parent / "scenarios"
 
 TEST_DISPATCH_2020 = {
-    "def": ("basics/five_registrations",),
-    "def_impl_schema_mismatch": ("schemas/number_of_arguments",),
-    "def_with_inference": ("basics/def_by_name",),
-    "def_only": ("basics/a_def_alone",),
-    "impl_only": ("basics/a_kernel_alone",),
-    "multiple_def_error": ("basics/a_second_def", "pr35061/equal_defs_merge"),
-    "def_with_explicit_alias": ("alias_kinds/pure_function",),
+    "def": (
+        "pr35061_tests/test_def",
+        "basics/five_registrations",
+    ),
+    "def_impl_schema_mismatch": (
+        "pr35061_tests/test_def_impl_schema_mismatch",
+        "schemas/number_of_arguments",
+    ),
+    "def_with_inference": (
+        "pr35061_tests/test_def_with_inference",
+        "basics/def_by_name",
+    ),
+    "def_only": (
+        "pr35061_tests/test_def_only",
+        "basics/a_def_alone",
+    ),
+    "impl_only": (
+        "pr35061_tests/test_impl_only",
+        "basics/a_kernel_alone",
+    ),
+    "multiple_def_error": ("pr35061_tests/test_multiple_def_error", "basics/a_second_def", "pr35061/equal_defs_merge"),
+    "def_with_explicit_alias": (
+        "pr35061_tests/test_def_with_explicit_alias",
+        "alias_kinds/pure_function",
+    ),
     "multiple_def_schema_mismatch": (
+        "pr35061_tests/test_multiple_def_schema_mismatch",
         "basics/a_second_def_with_another_schema",
         "pr35061/different_schemas_conflict",
     ),
     "multiple_def_alias_defaulting": (
+        "pr35061_tests/test_multiple_def_alias_defaulting",
         "alias_kinds/a_second_def_with_a_default_kind",
         "pr35061/alias_kind_defaulting",
     ),
-    "multiple_def_alias_mismatch": ("alias_kinds/a_second_def_with_another_kind", "pr35061/alias_kind_mismatch"),
+    "multiple_def_alias_mismatch": (
+        "pr35061_tests/test_multiple_def_alias_mismatch",
+        "alias_kinds/a_second_def_with_another_kind",
+        "pr35061/alias_kind_mismatch",
+    ),
     "overwrite_catchall": (
+        "pr35061_tests/test_overwrite_catchall",
         "order/the_newest_composite_kernel_wins",
         "order/three_in_a_row",
         "pr35061/the_newest_catch_all_wins",

@@ -102,16 +102,16 @@ def record() -> str:
 
 def imports() -> str:
     """A run of imports can be observed, which is what `imports` compares."""
-    from dispatchlab.pytorch.recording.import_run import run_order
+    from dispatchlab.pytorch.recording.import_run import run_orders
 
     with _package("imports") as package:
-        run = run_order((package,), False)  # noqa: FBT003  as it is called from the other process
-    if run.first.failures:
-        raise ProbeFailed("; ".join(run.first.failures.values()))
-    missing = [name for name in (f"{package}::custom", f"{package}::plain") if name not in run.first.dumps]
+        found = run_orders(((package,),), False, 300, 1)  # noqa: FBT003  as it is called from the other process
+    if found.failed or found.ended:
+        raise ProbeFailed("; ".join((*found.failed.values(), *found.ended.values())))
+    missing = [name for name in (f"{package}::custom", f"{package}::plain") if name not in found.operators]
     if missing:
         raise ProbeFailed(f"registered and not seen: {' and '.join(missing)}")
-    return f"{len(run.first.dumps)} operators seen after an import"
+    return f"{len(found.operators)} operators seen after an import"
 
 
 def leaks() -> str:

@@ -39,7 +39,7 @@ from dispatchlab.commands.output import Format, exit_with, show_view, working
     "--all-orders",
     "every",
     is_flag=True,
-    help="Import in every order, however many there are. Default: no orders between packages that share nothing.",
+    help="Import in every order, however many there are.",
 )
 @click.option(
     "--jobs",
@@ -67,11 +67,10 @@ def imports(
 ) -> None:
     """Import packages in every order and show what depends on it.
 
-    Each order runs in its own process. Of four packages or more, each is first imported by itself; between those that
-    share nothing, such as an operator, a library or a fallback, no order is tried, and a sample of whole orders checks
-    that. Reports differences between dumps, tables, failures and what Python registers beside the tables, with the
-    source locations of the registrations that differ. Exit codes: 0 when nothing differs or fails, 5 when an import
-    ends its process, else 1.
+    Each order runs in its own process, forked from one that has PyTorch. Reports what is not the same afterwards:
+    dumps and tables, the functions that are registered with all that they reach, settings, and what was replaced or
+    written in other modules, with the source locations of the registrations. Exit codes: 0 when nothing differs or
+    fails, 5 when an import ends its process, else 1.
 
     \b
     Examples:

@@ -359,6 +359,14 @@ def check_baseline(context: click.Context, path: str | None, page: str | None, *
         check_output(path, FileKind.BASELINE, force=force)
 
 
+root_option = click.option(
+    "--root",
+    metavar="DIR",
+    type=click.Path(exists=True, file_okay=False),
+    help="The checkout that paths of findings are relative to. Default: the folder with .git that this one is in.",
+)
+
+
 def report_option(what: str = "") -> Callable[[_Command], _Command]:
     """`--report`, of a command whose result can be kept as a page.
 

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from dispatchlab.questions.dump.inspect_operators import Inspection
     from dispatchlab.questions.order.report import Report
     from dispatchlab.questions.order.run_scenario import Outcome, RunOptions
+    from dispatchlab.questions.order.snapshots import Snapshots
 
 _BAD_INPUT = 2
 _MOST_OPERATORS = 5  # that are shown beside a verdict
@@ -171,6 +172,12 @@ class PictureFormatError(DispatchLabError):
     help="Also show the operators after these registrations, such as '0 2', or steps, such as '+0 +2 -0'; may be "
     "repeated. On a terminal, all registrations in the order of the file are shown without it, with --engine lab.",
 )
+@click.option(
+    "--snapshots",
+    is_flag=True,
+    help="Also show what every registration and release leads to, with what each changes: of all orders, each state "
+    "once, or of the sequences that --at names.",
+)
 @report_option(" of all scenarios, with pictures of states and their tables")
 @force_option
 @click.option(
@@ -196,6 +203,7 @@ def permute(
     force: bool,
     verbose: bool,
     moments: tuple[str, ...],
+    snapshots: bool,
     page: str | None,
     **options: Any,
 ) -> None:
@@ -213,6 +221,7 @@ def permute(
       dispatchlab permute --replay found.replay
       dispatchlab permute scenario.yaml --graph states.svg
       dispatchlab permute scenario.yaml --at '0 2'
+      dispatchlab permute scenario.yaml --snapshots
       dispatchlab permute scenarios/ --report report.html
       dispatchlab permute scenarios/ --cluster tcp://10.0.0.1:8786
     """
@@ -230,17 +239,20 @@ def permute(
     files = scenario_files(scenarios or _scenario_of(asked.replay), report=note)
     _check(asked, files, force=force)
     shown = chosen_format(format)
-    if moments and len(files) > 1:
-        raise OneScenarioError("--at", len(files))
-    if shown == "json":
+    for option, given in (("--at", moments), ("--snapshots", snapshots)):
+        if given and len(files) > 1:
+            raise OneScenarioError(option, len(files))
+    if shown == "json" and not snapshots:
         refuse(context, ("moments",), "shows operators as text, and `dump --after SEQUENCE` has them as JSON: use it")
     _check_moments(moments, files, asked)
+    if snapshots and not moments:
+        _check_all_snapshots(files[0], asked)
     check_page(context, page, force=force, others=True)
     if page is not None:
         from dataclasses import replace
 
         asked = replace(asked, pictures="all" if len(files) == 1 else "violations")
-    printer = _Printer(files, asked, shown, force, verbose or len(files) == 1, moments, page)
+    printer = _Printer(files, asked, shown, force, verbose or len(files) == 1, moments, page, snapshots)
     interrupted = closed = False
     try:
         with (
@@ -321,7 +333,9 @@ class _Printer:
     verbose: bool
     moments: tuple[str, ...]
     page: str | None
+    steps: bool
     code: int = 0
+    snapshots: Snapshots | None = None  # after each step, of the one scenario
     outcomes: list[Outcome | DispatchLabError] = field(default_factory=list)
     wrote_report: bool = False
     reports: int = 0
@@ -341,6 +355,8 @@ class _Printer:
             note(f"note: {text}")
         report = outcome.report
         self.code = max(self.code, report.exit_code)
+        if self.steps and not outcome.interrupted:
+            self.snapshots = self._at_every_step()
         try:
             text = self._shown(report)
             if outcome.program is not None and len(self.files) == 1 and self.format != "json":
@@ -380,7 +396,15 @@ class _Printer:
         outcomes = [outcome for outcome in self.outcomes if not isinstance(outcome, DispatchLabError)]
         page = permute_page(
             [
-                Explored(each.report, each.graph, each.not_drawn or "", each.operators, each.names, each.notes)
+                Explored(
+                    each.report,
+                    each.graph,
+                    each.not_drawn or "",
+                    each.operators,
+                    each.names,
+                    each.notes,
+                    self.snapshots,
+                )
                 for each in outcomes
             ],
             failed=[str(each) for each in self.outcomes if isinstance(each, DispatchLabError)],
@@ -416,21 +440,40 @@ class _Printer:
 
         self.wrote_report = True
         gap = "\n" if self.reports else ""
+        steps = self.snapshots
         match self.format:
             case "json":
-                return report_view(report).json()
+                return report_view(report, steps=steps).json()
             case "markdown":
-                return gap + report_view(report).markdown()
+                return gap + report_view(report, steps=steps).markdown()
             case "text":
-                return gap + report_view(report).text() + "".join(_moment_text(moment) for moment in self._seen())
+                moments = () if self.steps else self._seen()
+                return gap + report_view(report, steps=steps).text() + "".join(map(_moment_text, moments))
             case "rich":
-                moments = [*self._seen(full=True)] if len(self.files) == 1 else []
+                shown = [*self._seen(full=True)] if len(self.files) == 1 and not self.steps else []
                 snapshots = [
                     (title, [found.view(each.operator) for each in found.snapshots if each.exists])
-                    for title, found in moments
+                    for title, found in shown
                 ]
-                torch = moments[0][1].build if moments else ""
-                return Drawn(gap + rich_text(report_view(report, snapshots=snapshots, torch=torch).draw))
+                torch = shown[0][1].build if shown else ""
+                return Drawn(gap + rich_text(report_view(report, snapshots=snapshots, torch=torch, steps=steps).draw))
+
+    def _at_every_step(self) -> Snapshots | None:
+        """The snapshots after each step; where they cannot be shown, the exit code says so."""
+        from dispatchlab.questions.order.snapshots import snapshots_of_file
+
+        try:
+            return snapshots_of_file(
+                self.files[0],
+                [_steps_of(moment) for moment in self.moments],
+                engine=self.asked.engine or "lab",
+                semantics=self.asked.semantics,
+                imports=self.asked.imports,
+                allow_import=self.asked.allow_import,
+            )
+        except DispatchLabError as error:
+            self._fail(str(error))
+            return None
 
     def _seen(self, *, full: bool = False) -> Iterator[tuple[str, Inspection]]:
         """The operators at the moments that were asked for; before them with everything registered, if `full`."""
@@ -502,6 +545,19 @@ def _check_moments(moments: Sequence[str], files: Sequence[str], asked: RunOptio
     count = len(load_scenario(files[0], allow_import=asked.allow_import).registrations)
     for moment in moments:
         parse_sequence(_steps_of(moment), count=count)
+
+
+def _check_all_snapshots(file: str, asked: RunOptions) -> None:
+    """Refuse all orders where there is no graph of states, before anything runs."""
+    from dispatchlab.questions.order.run_scenario import FreeOptionError
+    from dispatchlab.scenario.load import load_scenario
+
+    if asked.engine == "torch":
+        raise NoEffectError(
+            "--snapshots", "shows states, and those of PyTorch cannot be read: name sequences with --at"
+        )
+    if load_scenario(file, allow_import=asked.allow_import).modules and not asked.free:
+        raise FreeOptionError("--snapshots")
 
 
 def _steps_of(moment: str) -> str:

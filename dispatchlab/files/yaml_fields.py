@@ -166,13 +166,20 @@ def parsed(node: Scalar, parse: Callable[[str], T], context: Context, *, prefix:
     return value  # type: ignore[return-value]  # the key has the function that made it
 
 
-def one_of(wanted: str, values: MappingType[str, T], *, former: MappingType[str, str] | None = None) -> Shape[T]:
+def one_of(
+    wanted: str,
+    values: MappingType[str, T],
+    *,
+    former: MappingType[str, str] | None = None,
+    schema: JsonSchema | None = None,
+) -> Shape[T]:
     """One of a few texts, each with its value.
 
     Args:
         wanted: what messages call it.
         values: the texts and their values.
         former: texts that were accepted once, with those that took their place.
+        schema: the JSON Schema of it; the texts when left out.
     """
     renamed = former or {}
 
@@ -184,16 +191,17 @@ def one_of(wanted: str, values: MappingType[str, T], *, former: MappingType[str,
             raise expected(wanted, node, did_you_mean(text, values) or f"the values are {', '.join(values)}")
         return values[text]
 
-    return Shape(wanted, read, {"enum": list(values)})
+    return Shape(wanted, read, schema or {"enum": list(values)})
 
 
-def list_of(item: Shape[T], wanted: str, *, empty: bool = False) -> Shape[tuple[T, ...]]:
-    """A list of one shape, of which no two items are equal.
+def list_of(item: Shape[T], wanted: str, *, empty: bool = False, repeats: bool = False) -> Shape[tuple[T, ...]]:
+    """A list of one shape.
 
     Args:
         item: the shape of each item.
         wanted: what messages call the list.
         empty: whether it may be empty.
+        repeats: whether two items may be equal.
     """
 
     def read(node: Node, context: Context) -> tuple[T, ...]:
@@ -206,7 +214,7 @@ def list_of(item: Shape[T], wanted: str, *, empty: bool = False) -> Shape[tuple[
         for child in node.items:
             try:
                 value = item.read(child, context)
-                if value in seen:
+                if value in seen and not repeats:
                     raise Wrong(child, f"{found(child)} appears twice, first on line {seen[value].line}")
                 seen[value] = child
                 values.append(value)
@@ -214,8 +222,8 @@ def list_of(item: Shape[T], wanted: str, *, empty: bool = False) -> Shape[tuple[
                 context.report(wrong)
         return tuple(values)
 
-    least = {} if empty else {"minItems": 1}
-    return Shape(wanted, read, {"type": "array", "items": item.schema, **least, "uniqueItems": True})
+    bounds = ({} if empty else {"minItems": 1}) | ({} if repeats else {"uniqueItems": True})
+    return Shape(wanted, read, {"type": "array", "items": item.schema, **bounds})
 
 
 TEXT = Shape("text", lambda node, context: scalar(node, "text").text, {"type": ["string", "number", "boolean"]})

@@ -10,11 +10,13 @@
 - `covering_walk`: take every edge of an engine that cannot be forked.
 - `random_walk`: sample steps where the state graph is too large.
 - `all_orders`: run every order of registration with every order of release.
+- `properties`: check what a scenario states of its states and orders, on every walk.
 - `program`: modules whose registrations run in program order, and the orders of their imports.
 - `program_walk`: explore every order in which programs make registrations, with nothing released.
 - `partition`: split registrations into independent parts, explore each, and check that they are independent.
 - `partition_by_operator`: the same by operators, for an engine whose state cannot be read.
 - `neighbourhoods`: prove what meets at one operator from small sets of registrations, and check the ground for it.
+- `states`: every state that registrations can reach, and the steps between them, whatever the verdict is.
 - `symmetry`: neighbourhoods that are equal up to which registration plays which part.
 - `lockstep`: drive two engines side by side and find the first step after which they differ.
 - `run_sequence`: run a sequence on a sandbox or on states, and replay it step by step.

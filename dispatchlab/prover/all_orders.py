@@ -37,7 +37,7 @@ class AllOrders:
 
     def runs(self) -> Iterator[Run]:
         """One run a sequence; the first of each registration order finds out who is accepted."""
-        for registered in _keeping(self.count, self.order):
+        for registered in orders_keeping(self.count, self.order):
             accepted: list[int] = []
             yield Run(_ascending(registered, accepted, self._lifetimes))
             others = permutations(accepted)
@@ -75,7 +75,7 @@ def _fixed(registered: Sequence[int], released: Sequence[int]) -> Steps:
         yield ~index
 
 
-def _keeping(count: int, order: Sequence[int]) -> Iterator[tuple[int, ...]]:
+def orders_keeping(count: int, order: Sequence[int]) -> Iterator[tuple[int, ...]]:
     """The permutations that keep `order`, without going through those that do not."""
 
     def extend(done: tuple[int, ...], at: int) -> Iterator[tuple[int, ...]]:

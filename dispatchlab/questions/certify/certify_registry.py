@@ -14,7 +14,7 @@ from functools import lru_cache
 from hashlib import sha256
 from operator import attrgetter
 from time import perf_counter
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, get_type_hints
 
 from dispatchlab._version import __version__
 from dispatchlab.engine.footprint import Footprint
@@ -676,10 +676,11 @@ class _Run:
             return
         name = f"{work.__name__} {self._calls}"
         self._calls += 1
+        kind = get_type_hints(work)["return"]
         todo: list[A] = []
         numbers: list[int] = []
         for number, task in enumerate(tasks):
-            known = journal.records(f"{name} {number}")
+            known = journal.records(f"{name} {number}", kind)
             if known:
                 self.is_known = True
                 yield task, known[-1]

@@ -186,7 +186,7 @@ def _readiness(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> 
     except DispatchLabError as error:
         return _not_asked(report, Question.READINESS, error)
     text = summary(found).removeprefix(f"readiness of {', '.join(found.packages)}: ")
-    findings = tuple(readiness_findings(found, facts.operators.registry))
+    findings = tuple(readiness_findings(found))
     return replace(_answered(report, Answer(Question.READINESS, text, findings, found.notes)), readiness=found)
 
 

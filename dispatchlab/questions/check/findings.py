@@ -15,7 +15,6 @@ from dispatchlab.questions.order.report_text import FLAWS, conflict_text, reason
 from dispatchlab.questions.readiness.operator_readiness import Answer, Aspect, Cell, Readiness, Row
 from dispatchlab.questions.record.check_record import RecordCheck
 from dispatchlab.questions.upgrade.package_changes import OtherKernel, PackageUpgrade
-from dispatchlab.records.model import Recorded
 from dispatchlab.scenario.import_orders import OrderFinding
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
 from dispatchlab.views.formatting import first_of
@@ -271,12 +270,12 @@ def drift_findings(found: RecordCheck) -> Iterator[Finding]:
         )
 
 
-def readiness_findings(found: Readiness, recorded: Recorded) -> Iterator[Finding]:
-    """The gaps in the columns that are required; those that one call closes are one."""
+def readiness_findings(found: Readiness) -> Iterator[Finding]:
+    """The gaps in the columns that are required and no baseline knows; those that one call closes are one."""
     for row in found.with_gaps:
-        operator = recorded.operator(row.operator)
-        owners = (operator.debug,) if operator is not None and operator.debug else ()
-        for aspects, cell in _gaps(row, found.required):
+        owners = (row.source,) if row.source else ()
+        known = [aspect for operator, aspect in found.known or () if operator == row.operator]
+        for aspects, cell in _gaps(row, [aspect for aspect in found.required if aspect not in known]):
             yield Finding(
                 f"{Question.READINESS}-{cell.aspect}",
                 row.operator,

@@ -54,7 +54,9 @@ class Aspect(WordEnum):
     AUTOCAST = "autocast"
     DTENSOR = "dtensor"
     EXPORT = "export"
+    EXPORT_DYNAMIC = "export_dynamic"
     INDUCTOR = "inductor"
+    AOT_PACKAGE = "aot_package"
     REPEAT = "repeat"
     STRIDES = "strides"
     EMPTY = "empty"
@@ -71,6 +73,8 @@ COMPILED = (Aspect.FAKE, Aspect.FUNCTIONALIZE, Aspect.EXPORT, Aspect.INDUCTOR)
 RUN_ONLY = {
     Aspect.DYNAMIC_SHAPES: "its fake with symbols for the sizes",
     Aspect.SECOND_ORDER: "the derivative of its gradient",
+    Aspect.EXPORT_DYNAMIC: "an export with symbols for the sizes",
+    Aspect.AOT_PACKAGE: "compiled code that is saved as a package",
     Aspect.REPEAT: "whether two calls give the same",
     Aspect.STRIDES: "whether it reads tensors that are not contiguous by their strides",
     Aspect.EMPTY: "tensors without elements",
@@ -110,10 +114,17 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One operator with its cells, in the order of `Aspect`."""
+    """One operator.
+
+    Args:
+        operator: its name.
+        cells: in the order of `Aspect`.
+        source: where it is defined; empty when that is not known.
+    """
 
     operator: str
     cells: tuple[Cell, ...]
+    source: str = ""
 
     def cell(self, aspect: Aspect) -> Cell:
         """The cell of a column."""
@@ -296,7 +307,7 @@ def python_for(layer: PythonLayer | None, operator: str) -> tuple[PythonRegistra
 
 def row_of(facts: OperatorFacts) -> Row:
     """All cells of one operator."""
-    return Row(facts.name, tuple(cell_of(facts, aspect) for aspect in Aspect))
+    return Row(facts.name, tuple(cell_of(facts, aspect) for aspect in Aspect), facts.operator.debug or "")
 
 
 def cell_of(facts: OperatorFacts, aspect: Aspect) -> Cell:
@@ -544,22 +555,15 @@ def _autograd(facts: OperatorFacts) -> _Judgement:
         return _not_needed("no gradient on purpose: its backward raises, whatever it is given")
     if TorchLibraryFunction.REGISTER_AUTOGRAD in facts.functions:
         return _yes("torch.library.register_autograd")
-    call = "torch.library.register_autograd(OP, backward, ...)"
-    if facts.is_custom_op:
-        if facts.writes:
-            return _no("custom_op got no backward")
-        return _gap(facts, "custom_op got no backward, and one through a floating-point result raises", call)
     keys = (DispatchKey.AutogradCPU, DispatchKey.AutogradCUDA, *_AUTOGRAD_OTHERS)
     with_kernel = [key for key in keys if facts.fill(key).way in (Way.DIRECT, Way.COMPOSITE)]
-    if not with_kernel:
+    if facts.is_custom_op or not with_kernel:
+        what = "custom_op got no backward" if facts.is_custom_op else "nothing is registered for Autograd"
+        reason = f"{what}, which is a gap where a result has a floating-point type: a run shows it"
         if facts.writes:
-            return _unknown("nothing is registered for Autograd, and what its kernel calls may be recorded")
-        return _gap(
-            facts,
-            "nothing is registered for Autograd: a backward through a result of a floating-point type warns that the "
-            "gradient may be wrong",
-            call,
-        )
+            return _unknown(f"{what}, and what its kernel calls may be recorded: a run shows it")
+        gap = _gap(facts, reason, "torch.library.register_autograd(OP, backward, ...)")
+        return gap._replace(answer=Answer.UNKNOWN)
     filled = facts.fill(with_kernel[0])
     if filled.fallthrough:
         return _not_needed("no gradient on purpose: its kernel at Autograd falls through")

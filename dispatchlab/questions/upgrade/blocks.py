@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
@@ -37,7 +38,7 @@ from dispatchlab.records.python_compare import Known, PythonChange, PythonChange
 from dispatchlab.views import blocks as b
 from dispatchlab.views.as_json import as_json, fields_of
 from dispatchlab.views.formatting import counted, key_names
-from dispatchlab.views.source_locations import short_debug
+from dispatchlab.views.source_locations import short_debug, without_build
 from dispatchlab.views.text import plain
 from dispatchlab.views.view import View
 
@@ -356,7 +357,8 @@ def _upgrade_lines(report: UpgradeReport, *, everything: bool) -> Iterator[b.Blo
     head = next((at for at, line in enumerate(lines) if not line.content), len(lines))
     is_bad = any(line.mood == "bad" for line in lines[:head])
     yield b.Frame(tuple(lines[:head]), "bad" if is_bad else "quiet", most=SCREEN)
-    yield from lines[head:]
+    for line in lines[head:]:
+        yield replace(line, content=without_build(line.content)) if isinstance(line.content, str) else line
 
 
 # -- the summary
