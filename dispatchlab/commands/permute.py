@@ -360,7 +360,7 @@ class _Printer:
         try:
             text = self._shown(report)
             if outcome.program is not None and len(self.files) == 1 and self.format != "json":
-                about = "A program that shows it to whoever has PyTorch; --save FILE.py keeps it."
+                about = "A program that shows it wherever PyTorch is installed; --save FILE.py keeps it."
                 program = f"\n# {about}\n{outcome.program}"
                 if self.format == "markdown":
                     program = f"\n{about}\n\n```python\n{outcome.program}```\n"
@@ -374,7 +374,7 @@ class _Printer:
         return outcome.interrupted
 
     def print_summary(self) -> bool:
-        """Print the line that ends several reports; whether nobody reads it."""
+        """Print the line that ends several reports; whether it has no reader."""
         text = self._summary()
         if self.format == "json":
             note(text)

@@ -7,7 +7,7 @@ import signal
 from asyncio import get_running_loop
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import ClassVar, Literal, TypeAlias
@@ -54,7 +54,6 @@ from dispatchlab.questions.order.report import Report
 from dispatchlab.questions.order.run_scenario import RunOptions, run_scenario
 from dispatchlab.questions.session.session import Around, InteractiveSession, Runner, SessionError, StoppedError
 from dispatchlab.questions.session.session_subject import Catalogue, Subject, saved_scenario
-from dispatchlab.sources.engines import EngineName
 from dispatchlab.views.console import plain
 from dispatchlab.views.styles import BAD, WARNING
 
@@ -78,18 +77,14 @@ class Setting:
     Args:
         runner: makes the registrations of a subject run on the engine.
         catalogue: opens the registry that is searched.
-        engine: the engine, for the check of every order.
-        semantics: the semantics that were asked for, for the check.
-        imports: what the live engine has imported, for the check.
+        options: of the check of every order.
         engine_title: the engine, for a reader; the lab's is the name of its semantics.
         save_below: the folder that files are saved in or below; None for anywhere.
     """
 
     runner: Callable[[Subject], Runner]
     catalogue: Callable[[], Catalogue]
-    engine: EngineName = "lab"
-    semantics: str | None = None
-    imports: tuple[str, ...] = ()
+    options: RunOptions
     engine_title: str = ""
     save_below: str | None = None
 
@@ -235,7 +230,7 @@ class ExplorerApp(App[None]):
         self._draw()
         self.query_one("#sequence", SequenceList).show_end()
         self.query_one("#registrations").focus()
-        if self._setting.engine == "lab" and len(subject.registrations) <= CHECKED_AT_ONCE:
+        if self._setting.options.engine in (None, "lab") and len(subject.registrations) <= CHECKED_AT_ONCE:
             self._check()
 
     def _draw(self) -> None:
@@ -492,9 +487,7 @@ class ExplorerApp(App[None]):
 
     def _checked(self, subject: Subject) -> None:
         worker, setting = get_current_worker(), self._setting
-        options = RunOptions(
-            engine=setting.engine, semantics=setting.semantics, imports=setting.imports, timeout_s=_CHECK_TIMEOUT_S
-        )
+        options = replace(setting.options, timeout_s=_CHECK_TIMEOUT_S)
 
         def progress(value: Progress) -> None:
             if not worker.is_cancelled:
