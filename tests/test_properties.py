@@ -284,7 +284,7 @@ def test_a_property_that_is_about_no_state_does_not_hold() -> None:
         DEFS, "always: {row: CPU, runs: fn_cpu}, while: [0, 1]", "never: {refused: 2}, while: [0, 1]"
     )
     for engine in (LabEngine("strict"), Sandboxes("strict")):
-        found = check_properties(engine, scenario, DEFAULT_WALK)  # type: ignore[arg-type]
+        found = check_properties(engine, scenario, DEFAULT_WALK)
         assert [(one.standing, one.holds) for one in found] == [(Standing.NEVER_TESTED, False)] * 2
     bound = check_properties(LabEngine("strict"), scenario, WalkOptions(max_states=2))
     assert {one.standing for one in bound} == {Standing.INCOMPLETE}
@@ -333,7 +333,7 @@ def test_generated_properties_have_the_shortest_violation_on_every_walk(seed: in
     about = registrations, operators, statements
     whole = check_statements(engine, *about, WalkOptions(walk="graph"), order=order)
     parts = check_statements(engine, *about, DEFAULT_WALK, order=order)
-    apart = check_statements(Sandboxes(semantics), *about, DEFAULT_WALK, order=order)  # type: ignore[arg-type]
+    apart = check_statements(Sandboxes(semantics), *about, DEFAULT_WALK, order=order)
     brute = Brute(engine, registrations, operators)
     for one, full, some, live, statement in zip(properties, whole, parts, apart, statements, strict=True):
         assert _brief(full) == _brief(some) == _brief(live), (str(one), full, some, live)
