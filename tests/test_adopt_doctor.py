@@ -9,8 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from dispatchlab.adopt import doctor, environment, live_probes
-from dispatchlab.adopt.doctor import FEATURES, Diagnosis, TorchFound, Tried, diagnose
-from dispatchlab.adopt.doctor_text import doctor_json, doctor_text
+from dispatchlab.adopt.doctor import FEATURES, Diagnosis, TorchFound, Tried, diagnose, doctor_json, doctor_text
 from dispatchlab.adopt.environment import Fact
 from dispatchlab.adopt.live_probes import NotOffered, ProbeFailed
 from dispatchlab.cli import COMMANDS, main

@@ -36,7 +36,7 @@ OPENED_ELSEWHERE = {
     "processes/memory.py": "what the kernel shows of this process",
     "records/file.py": "the first bytes",
     "records/ownership.py": "a file of the package",
-    "views/html/document.py": "files of the package",
+    "views/html/backend.py": "files of the package",
     "questions/lint/rule.py": "files of the package",
 }
 

@@ -129,7 +129,9 @@ BOTH: dict[str, set[str]] = {
         "engine", "after", "source", "keys", "listing", "dangling", "overridden", "counts", "format", "allow_import",
         "across", "everything", "layer", "register",
     },
-    "explain": {"engine", "args", "exclude", "include", "source", "format", "mode", "compiler", "decompositions"},
+    "explain": {
+        "engine", "args", "exclude", "include", "source", "across", "format", "mode", "compiler", "decompositions",
+    },
 }  # fmt: skip
 LAB: dict[str, dict[str, str | None]] = {
     "permute": {"semantics": "strict", "graph": "x.svg"},

@@ -229,7 +229,7 @@ class Brute:
             and mask & statement.during == statement.during
             and not mask & statement.without
         ):
-            state = statement.of_look(look)  # type: ignore[arg-type]
+            state = statement.of_look(look)
         if statement.of_attempt is not None and index is not None and index == statement.attempt:
             before = trace[at - 1][0]
             if before & statement.during == statement.during and not before & statement.without:
@@ -249,7 +249,7 @@ def test_a_planted_violation_is_found_with_the_shortest_sequence(
     (statement,) = [statement_of(one, "torch-2.13") for one in scenario.properties]
     brute = Brute(engine, scenario.registrations, scenario.operators)
     for each, walk in ((engine, "auto"), (engine, "graph"), (Sandboxes("torch-2.13"), "auto")):
-        (found,) = check_properties(each, scenario, WalkOptions(walk=walk))  # type: ignore[arg-type]
+        (found,) = check_properties(each, scenario, WalkOptions(walk=walk))
         assert found.standing is Standing.VIOLATED
         assert found.sequence is not None
         assert len(found.sequence) == brute.shortest(statement, len(found.sequence))
@@ -270,7 +270,7 @@ def test_what_holds_is_proved_where_states_can_be_kept(registrations: str, state
     ):
         if walk == "orders" and len(scenario.registrations) > 4:
             continue
-        (found,) = check_properties(engine, scenario, WalkOptions(walk=walk))  # type: ignore[arg-type]
+        (found,) = check_properties(engine, scenario, WalkOptions(walk=walk))
         assert (found.standing, found.sequence, found.tested > 0) == (standing, None, True), walk
 
 

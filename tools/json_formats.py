@@ -79,6 +79,7 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
         ("explain", "aten::add.Tensor", "--arg", "cpu", "--from", "torch-2.13", "--mode", "export"),
         ("explain", "aten::mean", "cpu", "1", "--from", "torch-2.13"),
     ),
+    "explain --across": (("explain", "aten::bmm", "cuda", "cuda", "--across", "2.12", "2.15"),),
     "codegen --registrations": (
         (
             *("codegen", "tests/data/codegen/operators.yaml", "--registrations", "--only", "add.out"),
@@ -107,6 +108,7 @@ _INTRO = {
     "dump --counts": "With `--counts`.",
     "dump --counts --layer python": "With `--counts --layer python`: what Python registers.",
     "dump --across": "With `--across`.",
+    "explain --across": "With `--across`.",
     "codegen --registrations": "With `--registrations`. It ends with 1 when something differs and no rule explains it.",
     "codegen --walk": "With `--walk`.",
     "diff --layer": "What `--layer python` and `--layer all` add to the fields of `diff`.",
@@ -279,6 +281,8 @@ MEANINGS = {
     "slots": "what the computed table has, keys with the same history together",
     "dump --across: operators[].kernels": "its kernels, keys with the same history together",
     "versions[]": "a version",
+    "parts[].part": "its name",
+    "parts[].eras": "what it is, by version",
     "[].versions": "the versions that have this",
     "content": "what they have; empty for nothing",
     "kernels[].keys": "the keys",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import click
 
+from dispatchlab._gc_pause import collector_paused
 from dispatchlab.commands.options import (
     OPERATOR,
     ROW,
@@ -277,6 +278,7 @@ def _across(context: click.Context, options: DumpOptions) -> None:
 _OF_ONE_VERSION = ("source", "after", "engine", "semantics", "imports", "allow_import", "everything", "layer")
 
 
+@collector_paused()  # which would look at the operators that are kept again and again
 def _dump_operators(context: click.Context, options: DumpOptions) -> None:
     """Show operators: their kernels, their tables, and what Python registers."""
     from dispatchlab.questions.dump.inspect_operators import inspect_operators
@@ -311,7 +313,7 @@ def _dump_operators(context: click.Context, options: DumpOptions) -> None:
     parts = [
         _Part(
             snapshot,
-            tuple(row for row in inspection.python_rows(snapshot.operator) if not rows or row.registration.key in rows),
+            tuple(row for row in inspection.python_rows(snapshot) if not rows or row.registration.key in rows),
         )
         for snapshot in inspection.snapshots
     ]
@@ -433,16 +435,17 @@ def _print(console: Console, inspection: Inspection, parts: Sequence[_Part], opt
     from dispatchlab.views.blocks import Block, Line
     from dispatchlab.views.terminal import draw
 
-    blocks: list[Block] = []
-    for number, (snapshot, python) in enumerate(parts):
-        with_table = snapshot.exists and options.layer != "python"
-        if number:
-            blocks.append(Line())
-        if with_table:
-            view = inspection.view(snapshot.operator)
-            blocks += operator_screen(view, keys=options.keys, everything=options.everything)
-        if python:
-            blocks += python_screen(python, name=None if with_table else str(snapshot.operator))
-    if inspection.packet is not None and inspection.packet.overloads:
-        blocks += [*([Line()] if blocks else []), *packet_lines(inspection.packet)]
-    draw(console, blocks, torch=inspection.build, whole=options.everything)
+    def blocks() -> Iterator[Block]:
+        for number, (snapshot, python) in enumerate(parts):
+            with_table = snapshot.exists and options.layer != "python"
+            if number:
+                yield Line()
+            if with_table:
+                view = inspection.view(snapshot.operator)
+                yield from operator_screen(view, keys=options.keys, everything=options.everything)
+            if python:
+                yield from python_screen(python, name=None if with_table else str(snapshot.operator))
+        if inspection.packet is not None and inspection.packet.overloads:
+            yield from (*([Line()] if parts else []), *packet_lines(inspection.packet))
+
+    draw(console, blocks(), torch=inspection.build, whole=options.everything)

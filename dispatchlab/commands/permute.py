@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from dispatchlab.questions.order.report import Report
     from dispatchlab.questions.order.run_scenario import Outcome, RunOptions
     from dispatchlab.questions.order.snapshots import Snapshots
-    from dispatchlab.questions.order.state_graph import StateGraph
 
 _BAD_INPUT = 2
 _MOST_OPERATORS = 5  # that are shown beside a verdict
@@ -527,7 +526,9 @@ class _Printer:
             if outcome.graph is None:
                 self._fail(outcome.not_drawn or "the graph was not drawn: the exploration was interrupted")
             else:
-                picture = _picture(outcome.graph, self._asked.graph)
+                from dispatchlab.questions.order.state_picture import dot, svg
+
+                picture = (svg if self._asked.graph.endswith(".svg") else dot)(outcome.graph)
                 self._write(self._asked.graph, picture, FileKind.STATE_GRAPH)
 
     def _write(self, path: str, text: str, kind: FileKind) -> None:
@@ -576,9 +577,3 @@ def _moment_text(seen: tuple[str, Inspection]) -> str:
 
     title, found = seen
     return f"\n{title}\n\n" + "\n".join(operator_text(each) for each in found.snapshots if each.exists)
-
-
-def _picture(graph: StateGraph, path: str) -> str:
-    from dispatchlab.questions.order.state_picture import dot, svg
-
-    return svg(graph) if path.endswith(".svg") else dot(graph)

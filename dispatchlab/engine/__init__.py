@@ -23,6 +23,7 @@
 - `precedence`: the dispatch table, computed on sets of slots;
 - `reference_precedence`: the same, computed key by key;
 - `invariants`: what must hold of an operator;
+- `in_force`: what must hold of a state and all that is registered;
 - `introspection`: dumps, snapshots and invariants of operators;
 - `row_reasons`: `operator_view`, an operator with the reasons behind the rows of its table;
 - `footprint`: what each refresh of slots reads;

@@ -122,7 +122,7 @@ class RegisterName:
 
 
 @lru_cache(maxsize=1 << 12)
-def _mismatch(definition: Definition, kernel: RegisteredKernel) -> str | None:
+def mismatch(definition: Definition, kernel: RegisteredKernel) -> str | None:
     """Why a kernel does not fit a def; both are compared by identity, so that a pair is looked at once."""
     inferred = kernel.kernel.inferred
     if inferred is None:
@@ -154,7 +154,7 @@ class RegisterDef:
                 raise refusals.duplicate_def(self.name, entry.stored, new)
             stored = _merged(self.name, entry.stored, new)
         else:
-            if any(_mismatch(new, kernel) is not None for kernel in entry.kernel_kinds()):
+            if any(mismatch(new, kernel) is not None for kernel in entry.kernel_kinds()):
                 raise self._mismatched(entry, semantics)
             count = len(new.schema.arguments)
             if count > refusals.MAX_ARGUMENTS:
@@ -168,7 +168,7 @@ class RegisterDef:
         """The refusal for the first kernel, in the order of a dump, that does not fit."""
         new = self.definition
         for kernel in _in_dump_order(entry, semantics):
-            reason = _mismatch(new, kernel)
+            reason = mismatch(new, kernel)
             if reason is not None:
                 assert kernel.kernel.inferred is not None
                 inferred = kernel.kernel.inferred
@@ -268,7 +268,7 @@ class RegisterImpl:
         new = self.entry
         if entry.defs and new.kernel.inferred is not None:
             stored = entry.stored
-            reason = _mismatch(entry.defs[0], new)
+            reason = mismatch(entry.defs[0], new)
             if reason is not None:
                 assert stored is not None
                 raise refusals.schema_mismatch(self.name, stored.schema, stored.debug, new.kernel.inferred, new, reason)

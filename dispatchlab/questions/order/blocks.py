@@ -44,8 +44,7 @@ from dispatchlab.views.blocks import (
     source,
     strong,
 )
-from dispatchlab.views.formatting import counted, seconds
-from dispatchlab.views.key_names import key_names
+from dispatchlab.views.formatting import counted, key_names, seconds
 from dispatchlab.views.source_locations import fallback_of_file
 from dispatchlab.views.view import View
 

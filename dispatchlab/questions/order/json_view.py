@@ -65,7 +65,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from dispatchlab.model.names import OperatorName
 from dispatchlab.model.operator_view import OperatorView
 from dispatchlab.model.packet import Packet
 from dispatchlab.model.python_view import PythonRow
@@ -153,7 +152,7 @@ def dump_json(
     sequence: StepSequence,
     refused: Sequence[tuple[int, str]] = (),
     keys: Collection[str] = (),
-    python: Callable[[OperatorName], Sequence[PythonRow]] | None = None,
+    python: Callable[[Snapshot], Sequence[PythonRow]] | None = None,
     packet: Packet | None = None,
 ) -> str:
     """Operators as one object on one line.
@@ -179,7 +178,7 @@ def dump_json(
             "operators": [
                 {
                     **_operator(*operator, keys=keys),
-                    "python": None if python is None else python(operator[0].operator),
+                    "python": None if python is None else python(operator[0]),
                 }
                 for operator in operators
             ],

@@ -50,8 +50,7 @@ from dispatchlab.views.blocks import (
     mark,
     strong,
 )
-from dispatchlab.views.formatting import counted, readable, seconds
-from dispatchlab.views.key_names import key_names
+from dispatchlab.views.formatting import counted, key_names, readable, seconds
 from dispatchlab.views.source_locations import fallback_of_file, held
 
 _MOST_TABLES = 1500  # of operators; a picture with more leads to none

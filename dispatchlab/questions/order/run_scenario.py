@@ -38,6 +38,7 @@ from dispatchlab.questions.order.counterexamples import explained, kept_text, mo
 from dispatchlab.questions.order.properties import INTERRUPTED, PropertyResult, check_properties, not_checked
 from dispatchlab.questions.order.report import Report, report_of
 from dispatchlab.questions.order.stand_ins import class_note, stand_in_note, with_known_classes, with_stand_ins
+from dispatchlab.questions.order.state_graph import NotDrawnError, PartOfGraph, StateGraph, state_graph
 from dispatchlab.scenario.explored import explored
 from dispatchlab.scenario.load import MAX_BYTES, load_scenario
 from dispatchlab.scenario.replay_file import Replay, check_scenario, load_replay, staleness
@@ -46,7 +47,6 @@ from dispatchlab.sources.engines import EngineName, engine_for
 
 if TYPE_CHECKING:
     from dispatchlab.prover.program import Program
-    from dispatchlab.questions.order.state_graph import PartOfGraph, StateGraph
 
 LIVE_TIMEOUT_S: Final = 120.0
 """The bound on the time of one scenario on the live engine, where no other is given."""
@@ -627,8 +627,6 @@ def _is_drawn(options: RunOptions, report: Report) -> bool:
 
 
 def _with_graph(outcome: Outcome, scenario: Scenario, engine: Engine) -> Outcome:
-    from dispatchlab.questions.order.state_graph import NotDrawnError, state_graph
-
     if not isinstance(engine, Forkable):
         return replace(outcome, not_drawn=str(NotDrawnError(f"the states of the engine {engine.name} cannot be read")))
     report = outcome.report
@@ -660,8 +658,6 @@ def _all_registered(engine: Engine, scenario: Scenario) -> tuple[OperatorView, .
 
 def _parts_to_draw(engine: Forkable, scenario: Scenario, found: Exploration) -> tuple[PartOfGraph, ...]:
     """The parts that were explored; the whole where it was not explored in parts."""
-    from dispatchlab.questions.order.state_graph import PartOfGraph
-
     whole = engine.space(scenario.registrations, scenario.operators)
     if found.components < 2:
         return (PartOfGraph(whole, tuple(range(len(scenario.registrations))), scenario.order),)

@@ -24,8 +24,7 @@ from dispatchlab.views.blocks import (
     source,
     strong,
 )
-from dispatchlab.views.formatting import counted, readable
-from dispatchlab.views.key_names import key_names
+from dispatchlab.views.formatting import counted, key_names, readable
 
 _MOODS: dict[str, Mood] = {"+": "good", "-": "bad", " ": "quiet"}
 
