@@ -32,6 +32,10 @@ from dispatchlab.scenario.properties import (
 from dispatchlab.scenario.scenario import Scenario
 
 
+INTERRUPTED = "interrupted"
+"""The note of properties that were not checked since Ctrl-C was pressed."""
+
+
 @dataclass(frozen=True, slots=True)
 class PropertyResult:
     """A property and what was found about it.
