@@ -154,7 +154,7 @@ class RegisterDef:
                 raise refusals.duplicate_def(self.name, entry.stored, new)
             stored = _merged(self.name, entry.stored, new)
         else:
-            if any(_mismatch(new, kernel) is not None for kernel in entry.kernel_kinds()):
+            if any(_mismatch(new, kernel) is not None for kernel in entry.every_kernel()):
                 raise self._mismatched(entry, semantics)
             count = len(new.schema.arguments)
             if count > refusals.MAX_ARGUMENTS:
@@ -315,7 +315,7 @@ class RegisterImpl:
 
 def _agrees(entry: OperatorEntry, signature: str, symint: bool) -> bool:  # noqa: FBT001 - as in Kernel
     """Whether the registered kernels have this signature; they agree among themselves, so the first one decides."""
-    for kernel in entry.kernel_kinds():
+    for kernel in entry.every_kernel():
         other = kernel.kernel
         if other.signature is not None and other.symint is symint:
             return other.signature == signature

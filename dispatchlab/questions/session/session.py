@@ -294,7 +294,7 @@ class LabRunner:
         def look(name: OperatorName) -> Seen:
             one = self._space.restricted((), (name,))
             (snapshot,), violations = one.observe(state), one.violations(state)
-            return Seen(snapshot, violations, lambda: operator_view(state.variables, name, self._semantics))
+            return Seen(snapshot, violations, lambda: operator_view(state, name, self._semantics))
 
         return _LabMoment(sequence, active, refusals, look, state, ended=ended)
 
