@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.footprint import judged_keys
 from dispatchlab.engine.lab_engine import LabEngine
-from dispatchlab.engine.precedence_rules import rules_of
+from dispatchlab.engine.precedence import rules_of
 from dispatchlab.engine.semantics import (
     SEMANTICS,
     Semantics,
@@ -108,7 +108,8 @@ def test_tables_of_2_13_equal_those_of_the_precedence_written_by_hand(
     for key in (K.Undefined, K.CPU, K.AutogradCPU, K.AutogradOther, K.AutogradNestedTensor, K.NestedTensorHIP, K.HIP):
         with_fallback = {key} if fallback_slots >> key.slot & 1 else set()
         ours, theirs = (
-            list(plain(key, direct, with_fallback, set())) for plain in (TORCH.precedence.plain, plain_torch_2_13)
+            list(plain(key, direct, with_fallback, set()))
+            for plain in (TORCH.precedence.plain.candidates, plain_torch_2_13)
         )
         assert ours == theirs
 

@@ -93,7 +93,7 @@ def candidates(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics,
     """What could fill a slot, in the order of the precedence."""
     direct = frozenset(KEY_OF_BIT[bit] for bit in entry.kernels)
     falling = _keys_in(fallbacks.slots), _keys_in(fallbacks.fallthrough_slots)
-    return list(semantics.precedence.plain(key, direct, *falling))
+    return list(semantics.precedence.plain.candidates(key, direct, *falling))
 
 
 def _beaten(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics, key: DispatchKey) -> Iterator[Beaten]:

@@ -8,7 +8,7 @@ writes goes through a `Transaction`, which therefore knows its footprint.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from dispatchlab.engine.fallbacks import NO_FALLBACKS, Fallbacks
@@ -104,7 +104,7 @@ class Transaction:
                 if entry is not None:
                     yield entry
 
-    def applied(self, kind: type[D] = dict) -> D:
+    def applied(self, kind: Callable[[State], D]) -> D:
         """The state with the changes, as a new mapping of a kind without empty variables."""
         state = kind(self.base)
         for variable, value in self.changes.items():

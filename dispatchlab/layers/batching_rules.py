@@ -21,10 +21,10 @@ from dispatchlab.call.tensor_options import MemoryFormat, result_dtype
 from dispatchlab.call.transform_rules import batch_refused, is_in_place, slices_refused
 from dispatchlab.layers.derivatives import Calls
 from dispatchlab.layers.dynamic_layers import VmapLayer, current_layer
+from dispatchlab.layers.errors import TransformError, TransformErrorKind
 from dispatchlab.layers.kernels import refused
 from dispatchlab.layers.level_tensors import LevelBatchedTensor, unwrapped_at
 from dispatchlab.layers.schemas import COMPARISONS
-from dispatchlab.layers.transform_errors import TransformError, TransformErrorKind
 from dispatchlab.model.keys import DispatchKey
 
 

@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from dispatchlab.model.python_layer import PYTHON_REGISTRIES
 from dispatchlab.pytorch.bridge.torch import torch
-from dispatchlab.pytorch.introspection.packets import kept_packet
+from dispatchlab.pytorch.introspection.queries import kept_packet
 
 # Note [What a function can reach]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~

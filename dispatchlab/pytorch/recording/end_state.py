@@ -35,8 +35,8 @@ from dispatchlab.pytorch.bridge.reserved_namespaces import IMPORT_ORDERS, is_own
 from dispatchlab.pytorch.bridge.torch import bindings, torch
 from dispatchlab.pytorch.introspection.function_content import MODULE, ORDER_OF_KEYS, Contents, digest
 from dispatchlab.pytorch.introspection.package_paths import package_roots, site_chain, without_roots
-from dispatchlab.pytorch.introspection.packets import fresh_overload_order, kept_packet, overload_order
 from dispatchlab.pytorch.introspection.python_tables import PythonTables, TableChange
+from dispatchlab.pytorch.introspection.queries import fresh_overload_order, kept_packet, overload_order
 from dispatchlab.pytorch.introspection.registry_reader import all_dumps
 from dispatchlab.pytorch.introspection.shared_state import SharedState
 from dispatchlab.pytorch.recording.watch import RegistrationWatch, WatchedCall
