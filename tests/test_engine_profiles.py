@@ -45,11 +45,17 @@ from dispatchlab.model.slot_set import (
     DUMP_ORDER,
     KEY_BIT,
     KEY_OF_BIT,
-    REFRESH_NEEDED,
-    REFRESH_UPSTREAM,
 )
 from tests.engine_shorthand import FOO
-from tests.handmade_torch_2_13 import BUILD_ROOT, FALLTHROUGHS, KERNELS, fill_torch_2_13, plain_torch_2_13
+from tests.handmade_torch_2_13 import (
+    BUILD_ROOT,
+    FALLTHROUGHS,
+    KERNELS,
+    REFRESH_NEEDED,
+    REFRESH_UPSTREAM,
+    fill_torch_2_13,
+    plain_torch_2_13,
+)
 from tests.profiles import SYNTHETIC, entries, fallbacks_at, profiled, synthetic
 
 K = DispatchKey
