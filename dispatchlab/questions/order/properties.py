@@ -31,7 +31,6 @@ from dispatchlab.scenario.properties import (
 )
 from dispatchlab.scenario.scenario import Scenario
 
-
 INTERRUPTED = "interrupted"
 """The note of properties that were not checked since Ctrl-C was pressed."""
 
