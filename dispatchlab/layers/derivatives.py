@@ -2,7 +2,7 @@
 
 PyTorch's formulas call functions of FunctionsManual.cpp, and those that are generated from them call these. `HELPERS`
 has their signatures: a formula is generated when all that it calls is here or among the operators. The formulas
-themselves are in `formulas`, and all of them by operator in `derivative_table`.
+themselves are in `formulas`.
 Source: torch/csrc/autograd/FunctionsManual.cpp.
 """
 
@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 from dispatchlab.call.operators import Operator
 from dispatchlab.call.tensor import Tensor, is_viewable
 from dispatchlab.call.tensor_options import DType, Layout, MemoryFormat
-from dispatchlab.layers.autograd_errors import AutogradError, AutogradErrorKind
 from dispatchlab.layers.autograd_graph import Gradients, Node
+from dispatchlab.layers.errors import AutogradError, AutogradErrorKind
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
 

@@ -125,21 +125,34 @@ def _one_or_more(item: Shape[T], several: Shape[tuple[T, ...]]) -> Shape[tuple[T
 
 
 _INDICES = _one_or_more(INDEX, list_of(INDEX, "a list of numbers of registrations"))
-_RUNS = Field("runs", TEXT, "The debug text of the kernel that runs; `nothing` for none, `fallthrough` for skipped.")
+_RUNS = Field(
+    "runs",
+    TEXT,
+    "The debug text of the kernel that runs; `nothing` for none, `fallthrough` for skipped.",
+    required=True,
+)
 _OF = Field("of", OPERATOR, "The operator; may be left out where one alone is observed.")
-_ROW = Field("row", _one_or_more(ROW, list_of(ROW, "a list of dispatch keys")), "Rows of the table, one or several.")
-_KERNEL = Field("kernel", TEXT, "The debug text of a kernel that is registered and that no newer one hides.")
+_ROW = Field(
+    "row",
+    _one_or_more(ROW, list_of(ROW, "a list of dispatch keys")),
+    "Rows of the table, one or several.",
+    required=True,
+)
+_KERNEL = Field(
+    "kernel", TEXT, "The debug text of a kernel that is registered and that no newer one hides.", required=True
+)
 _AT = Field("at", KEY, "The key that it is registered at; any when left out.")
 _CALL = Field(
     "call",
     _one_or_more(TEXT, list_of(TEXT, "a list of arguments", repeats=True)),
     "A call, by its tensor arguments as `explain` takes them, such as `cpu requires_grad`.",
+    required=True,
 )
 _CALL_RUNS = Field("runs", TEXT, "The debug text of a kernel that the call runs.")
 _RAISES = Field(
-    "raises", one_of("true", {"true": True}, schema={"const": True}), "true: the call raises, in place of `runs`."
+    "raises", one_of("true", {"true": True}, schema={"enum": [True]}), "true: the call raises, in place of `runs`."
 )
-_REFUSED = Field("refused", INDEX, "The number of a registration that is refused.")
+_REFUSED = Field("refused", INDEX, "The number of a registration that is refused.", required=True)
 _KIND = Field("kind", one_of("a kind of refusal", {kind.value: kind for kind in ErrorKind}), "Why it is refused.")
 
 _STATED: Final = {
@@ -250,7 +263,6 @@ class _Reader:
             return None
         match table.head:
             case "row":
-                self._need(entry, _RUNS)
                 return RowRuns(self._operator(entry), entry[_ROW], self._kernel(entry, _RUNS, NOTHING, FALLTHROUGH))
             case "kernel":
                 at = entry.get(_AT)
@@ -268,11 +280,6 @@ class _Reader:
             )
         runs = self._kernel(entry, _CALL_RUNS) if _CALL_RUNS in entry else None
         return CallDoes(self._operator(entry), entry[_CALL], runs)
-
-    def _need(self, entry: Entry, field: Field[str]) -> None:
-        if field not in entry:
-            hint = f"that is: {field.doc[0].lower()}{field.doc[1:].rstrip('.')}"
-            raise Wrong(entry.node, f"`{field.name}` is missing", hint, rule=FieldRule.MISSING_FIELD)
 
     def _kernel(self, entry: Entry, field: Field[str], *words: str) -> str:
         """A debug text that a kernel of the scenario has: of a slip, `never` would hold for want of a kernel."""

@@ -106,7 +106,7 @@ def _screen(report: Report, *, snapshots: Views) -> Iterator[Block]:
 
 def _verdict(report: Report) -> Iterator[Block]:
     as_expected = good("as expected") if report.as_expected else bad("NOT as expected")
-    expected = "" if report.as_expected else f" ({report.expected} is expected)"
+    expected = f" ({report.not_expected})" if report.not_expected else ""
     yield b.Verdict(report.verdict_text, VERDICT_MOODS[report.exploration.verdict], (", ", as_expected, expected))
     if report.claim:
         yield Line(report.claim, "emphasis")
@@ -143,9 +143,10 @@ def _fields(report: Report, found: Exploration) -> Iterator[tuple[str, str, Mood
 
 
 def _properties(report: Report) -> Iterator[Block]:
+    width = max(len(one.standing) for one in report.properties) + 2
     for one in report.properties:
-        label = (good if one.holds else bad)(f"{one.standing} ")
-        yield Line((one.text, quiet(f" ({property_text(one)})")), indent=2, label=label)
+        label = (good if one.holds else bad)(str(one.standing))
+        yield Line((one.text, quiet(f" ({property_text(one)})")), indent=2, label=label, width=width)
         if one.sequence is not None:
             steps = tuple(Span(step_text(step, report.registrations)) for step in one.sequence)
             yield b.Sides((b.Side(f"violated by {format_sequence(one.sequence)}", "bad", steps),))

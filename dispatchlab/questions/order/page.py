@@ -154,7 +154,8 @@ def _verdict(report: Report) -> Span:
 
 def _lead(report: Report) -> Iterator[Block]:
     found = report.exploration
-    expected = f"expected: {report.expected}, {'as expected' if report.as_expected else 'NOT as expected'}"
+    failed = f"NOT as expected: {report.not_expected}"
+    expected = f"expected: {report.expected}, {'as expected' if report.as_expected else failed}"
     yield Line(report.claim, "emphasis")
     mood = VERDICT_MOODS[found.verdict]
     yield b.Verdict(report.verdict_text, mood, (" ", (good if report.as_expected else bad)(expected)))

@@ -31,6 +31,9 @@ from dispatchlab.scenario.properties import (
 )
 from dispatchlab.scenario.scenario import Scenario
 
+INTERRUPTED = "interrupted"
+"""The note of properties that were not checked since Ctrl-C was pressed."""
+
 
 @dataclass(frozen=True, slots=True)
 class PropertyResult:

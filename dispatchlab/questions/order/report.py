@@ -64,6 +64,14 @@ class Report:
         return replace(self, properties=tuple(found), as_expected=as_expected, exit_code=max(self.exit_code, code))
 
     @property
+    def not_expected(self) -> str:
+        """What is not as expected: the verdict, or how many properties do not hold; empty where all is."""
+        failed = sum(not each.holds for each in self.properties)
+        if self.as_expected or not failed:
+            return "" if self.as_expected else f"{self.expected} is expected"
+        return "1 property does not hold" if failed == 1 else f"{failed:,} properties do not hold"
+
+    @property
     def verdict_text(self) -> str:
         """The verdict, the layer that it is about where another one is not explored, and what it stands on."""
         return f"{self.exploration.verdict}{self.about_text}"

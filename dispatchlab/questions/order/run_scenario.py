@@ -35,7 +35,7 @@ from dispatchlab.prover.walk_log import WalkLog
 from dispatchlab.prover.walk_options import WalkOptions
 from dispatchlab.questions.order.conformance import conform, sentence
 from dispatchlab.questions.order.counterexamples import explained, kept_text, model_of, program_of, replayed
-from dispatchlab.questions.order.properties import PropertyResult, check_properties, not_checked
+from dispatchlab.questions.order.properties import INTERRUPTED, PropertyResult, check_properties, not_checked
 from dispatchlab.questions.order.report import Report, report_of
 from dispatchlab.questions.order.stand_ins import class_note, stand_in_note, with_known_classes, with_stand_ins
 from dispatchlab.questions.order.state_graph import NotDrawnError, PartOfGraph, StateGraph, state_graph
@@ -297,6 +297,7 @@ def run_scenario(
         if run.properties:
             checked = _properties(engine, run, bounded, exploration, interrupted=interrupted, cancelled=cancelled)
             report = report.with_properties(checked, require_proof=options.require_proof)
+            interrupted |= any(each.note == INTERRUPTED for each in checked)
         if bounded.timeout_s != options.timeout_s and exploration.verdict is Verdict.INCOMPLETE and not interrupted:
             report = _noted(report, "that is the default bound with --engine torch; --timeout SECONDS sets another")
         for note in stand_in_notes:
@@ -479,7 +480,7 @@ def _properties(
 ) -> tuple[PropertyResult, ...]:
     """What was found about the properties of a scenario, in the time that its exploration has left."""
     if interrupted or options.replay is not None:
-        return not_checked(scenario, "interrupted" if interrupted else "not checked: --replay runs two sequences alone")
+        return not_checked(scenario, INTERRUPTED if interrupted else "not checked: --replay runs two sequences alone")
     walk = options.walk_options
     if walk.timeout_s is not None:
         walk = replace(walk, timeout_s=max(0.1, walk.timeout_s - found.elapsed_s))
@@ -487,7 +488,7 @@ def _properties(
     try:
         return check_properties(engine, scenario, walk, program=program, cancelled=cancelled)
     except KeyboardInterrupt:
-        return not_checked(scenario, "interrupted")
+        return not_checked(scenario, INTERRUPTED)
 
 
 def _bound_text(options: RunOptions) -> str:
