@@ -490,7 +490,9 @@ def _explored(
     take = partial(explore, engine, *about, options.walk_options, order=order, cancelled=cancelled, progress=progress)
     if options.checkpoint is not None and options.walk in ("auto", "graph"):
         with Journal(options.checkpoint, run_of(scenario.file, options, engine.semantics)) as journal:
-            return take(log=WalkLog(journal))
+            log = WalkLog(journal)
+            found = take(log=log)
+        return found if log.trouble is None else replace(found, notes=(*found.notes, f"no checkpoint: {log.trouble}"))
     return take(shares=shares)
 
 
