@@ -138,6 +138,6 @@ def finding(command: str, limit: str, folder: Path) -> str | None:
     if "Traceback" in errors or "Exception ignored" in errors or "Fatal" in errors:
         return f"exit code {done.returncode} and a traceback: {errors[-500:]!r}"
     can_say = "stderr" not in limit and "streams" not in limit and "both" not in limit
-    if can_say and done.returncode in (2, 74) and "".join(errors.split()) == "":
+    if can_say and done.returncode in (2, 74) and not (errors.strip() or done.stdout.strip()):
         return f"exit code {done.returncode} and not a word"
     return None
