@@ -15,7 +15,6 @@ from contextlib import suppress
 from importlib import import_module
 from threading import Lock
 from time import monotonic
-from types import TracebackType
 from typing import Any, Final, ParamSpec, TypeVar
 
 from dispatchlab.errors import DispatchLabError
@@ -193,11 +192,6 @@ class ClusterExecutor(TaskExecutor):
         except BaseException:
             self.shutdown(wait=False)
             raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.shutdown(wait=error is None)
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """Hand over a task: a function that a worker can import, and its arguments, which are pickled by value."""

@@ -50,11 +50,11 @@ from dispatchlab.questions.certify.operator_neighbourhoods import (
     Neighbourhood,
     Plan,
     explore_neighbourhood,
+    order_with_stale_slot,
     plan_of,
     stays,
 )
 from dispatchlab.questions.certify.slot_neighbourhoods import SlotPlan, look_at, reads_more, slot_plan
-from dispatchlab.questions.certify.stale_slots import order_with_stale_slot
 from dispatchlab.records.file import registry_bytes
 from dispatchlab.records.model import Recorded, RecordedFallback, RecordedOperator
 from dispatchlab.records.replay import fallback_registration, operator_registrations
