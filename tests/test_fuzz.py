@@ -32,7 +32,7 @@ from tests.fuzz.targets import TARGETS
 from tests.registry_cases import SMALL, outcome, split
 from tests.registry_cases import joined as archive_of
 
-_SHARES = {"command_lines": 8, "scenarios": 20}
+_SHARES = {"command_lines": 8, "scenarios": 20, "profiles": 8}
 
 
 @pytest.mark.parametrize("target", TARGETS)
