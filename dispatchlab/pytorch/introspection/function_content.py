@@ -439,8 +439,8 @@ def _shown_by(kind: type[Any]) -> Callable[[Any], str] | None:
     if kind.__module__ == "numpy" and kind.__name__ == "ndarray":
         return lambda value: f"array {value.dtype} {value.shape} {digest(value.tobytes().hex())}"
     simple = (torch().dtype, torch().device, torch().layout, torch().memory_format, c.DispatchKey, c.DispatchKeySet)
-    simple = (*simple, torch().finfo, torch().iinfo, UnionType)
-    if issubclass(kind, simple) or kind.__module__ == "re" or isinstance(getattr(kind, "__members__", None), dict):
+    plain = (*simple, torch().finfo, torch().iinfo, UnionType)
+    if issubclass(kind, plain) or kind.__module__ == "re" or isinstance(getattr(kind, "__members__", None), dict):
         return repr
     if kind.__name__ == "RLock":
         return lambda value: f"RLock {repr(value).split()[0]}"
