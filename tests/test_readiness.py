@@ -24,7 +24,6 @@ from dispatchlab.pytorch.introspection.readiness_runs import summed
 from dispatchlab.pytorch.registry import live_operator_runs
 from dispatchlab.pytorch.worker.process import WorkerCrashed
 from dispatchlab.questions.readiness.blocks import readiness_view, summary
-from dispatchlab.questions.readiness.cells_from_runs import decided
 from dispatchlab.questions.readiness.known_failures import (
     KnownFailuresError,
     known_failures_text,
@@ -41,6 +40,7 @@ from dispatchlab.questions.readiness.operator_readiness import (
     readiness,
     row_of,
 )
+from dispatchlab.questions.readiness.package_readiness import decided
 from dispatchlab.records.backend_coverage import Filled, Way
 from dispatchlab.records.model import RecordedKernel, RecordedOperator, name_of
 
@@ -394,9 +394,9 @@ def test_a_baseline_knows_failures_and_lists_those_that_are_gone(tmp_path: Path)
     again = replace(found, known=known)
     assert (again.exit_code, again.new_failures, again.fixed) == (0, (), ())
     assert "new failures: none" in readiness_view(again).text()
-    more = replace(again, required=(*found.required, Aspect.AUTOGRAD))
-    assert (more.exit_code, more.new_failures) == (1, (("my::op", Aspect.AUTOGRAD),))
-    assert "new failures: my::op autograd" in readiness_view(more).text()
+    more = replace(again, required=(*found.required, Aspect.DTENSOR))
+    assert (more.exit_code, more.new_failures) == (1, (("my::op", Aspect.DTENSOR),))
+    assert "new failures: my::op dtensor" in readiness_view(more).text()
     fixed = readiness(["my"], "2.13.0", [facts(_UNARY, "CPU", functions=(TorchLibraryFunction.REGISTER_FAKE,))])
     fixed = replace(fixed, known=known | {("my::other", Aspect.FAKE)})
     assert (fixed.exit_code, fixed.fixed) == (0, (("my::op", Aspect.FAKE),))

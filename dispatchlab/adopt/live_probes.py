@@ -46,7 +46,7 @@ class NotOffered(ProbeFailed):
 def keys() -> str:
     """The dispatch keys are known: what is read, written and predicted names them."""
     from dispatchlab.pytorch.bridge.running_keys import running_keys
-    from dispatchlab.pytorch.introspection.dispatch_keys import limits_of, unknown_keys
+    from dispatchlab.pytorch.introspection.queries import limits_of, unknown_keys
 
     if unknown := unknown_keys():
         raise ProbeFailed(limits_of(unknown))
@@ -68,7 +68,9 @@ def registry() -> str:
         except ParseError:
             unreadable.append(str(operator.name))
     if unreadable:
-        raise ProbeFailed(f"{len(unreadable)} of {len(found):,} schemas cannot be read: {_some(unreadable)}")
+        from dispatchlab.views.formatting import first_of
+
+        raise ProbeFailed(f"{len(unreadable)} of {len(found):,} schemas cannot be read: {first_of(unreadable, 3)}")
     return f"{len(found):,} operators, {found.kernel_count:,} kernels and {len(found.fallbacks)} fallbacks read"
 
 
@@ -141,7 +143,3 @@ def _package(name: str) -> Iterator[str]:
             yield module
         finally:
             sys.path.remove(folder)
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

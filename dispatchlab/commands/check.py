@@ -14,6 +14,7 @@ from dispatchlab.commands.options import (
     quiet_option,
     refuse,
     report_option,
+    root_option,
 )
 from dispatchlab.commands.output import exit_with, note, out, progress_display, save, save_page, show_view
 
@@ -64,13 +65,7 @@ _QUESTIONS = ("order", "lint", "upgrade", "drift", "readiness")
 @click.option(
     "--all", "show_all", is_flag=True, help="Show all findings, not the 20 most harmful causes, and every note."
 )
-@click.option(
-    "--root",
-    metavar="DIR",
-    type=click.Path(exists=True, file_okay=False),
-    help="The checkout that paths of SARIF and GitHub are relative to. Default: the folder with .git that this one is "
-    "in.",
-)
+@root_option
 @click.option("--format", type=click.Choice(["rich", "text", "json", "markdown", "sarif", "github"]), help=FORMAT_HELP)
 @import_timeout_option
 @quiet_option
@@ -115,12 +110,11 @@ def check(
 
     from dispatchlab.adopt.checkout import find_checkout
     from dispatchlab.files.file_kinds import FileKind, check_output
-    from dispatchlab.questions.check.annotations import github_annotations
+    from dispatchlab.questions.check.annotations import findings_sarif, github_annotations
     from dispatchlab.questions.check.blocks import check_view
     from dispatchlab.questions.check.check_packages import check_packages
     from dispatchlab.questions.check.configuration import settings_of
     from dispatchlab.questions.check.report import Question
-    from dispatchlab.questions.check.sarif import check_sarif
     from dispatchlab.questions.lint.baseline import baseline_text, load_baseline
     from dispatchlab.questions.lint.checkout import Checkout as Places
     from dispatchlab.questions.lint.checkout import checkout_of
@@ -163,7 +157,8 @@ def check(
     places = checkout_of(".") if root is None else Places(root)
     match format:
         case "sarif":
-            out(check_sarif(report, places))
+            found = (finding for group in report.groups for finding in group.findings)
+            out(findings_sarif("check", found, report.packages, places))
         case "github":
             out(github_annotations(report, places))
         case _:

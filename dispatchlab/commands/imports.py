@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from dispatchlab.commands.options import (
@@ -57,14 +59,11 @@ def imports(
     /,
     *,
     packages: tuple[str, ...],
-    samples: int,
-    seed: int,
-    again: bool,
     every: bool,
-    jobs: int,
     cluster: str | None,
     format: Format | None,
     progress: bool | None,
+    **options: Any,
 ) -> None:
     """Import packages in every order and show what depends on it.
 
@@ -96,8 +95,6 @@ def imports(
             context, ("jobs",), "is for processes of this machine, and --cluster has its own: leave one of the two out"
         )
     with working("live", "starting PyTorch", asked=progress) as say:
-        found = compare_import_orders(
-            packages, samples=samples, seed=seed, again=again, every=every, jobs=jobs, cluster=cluster, started=say
-        )
+        found = compare_import_orders(packages, every=every, cluster=cluster, started=say, **options)
     show_view(format, import_orders_view(found))
     exit_with(found.exit_code)

@@ -17,6 +17,7 @@ from dispatchlab.commands.options import (
     quiet_option,
     refuse,
     report_option,
+    root_option,
 )
 from dispatchlab.commands.output import exit_with, note, out, reading, save, save_page, show_view
 
@@ -49,12 +50,7 @@ from dispatchlab.commands.output import exit_with, note, out, reading, save, sav
 @click.option(
     "--all", "show_all", is_flag=True, help="Show all findings, not the 20 most harmful causes, with every operator."
 )
-@click.option(
-    "--root",
-    metavar="DIR",
-    type=click.Path(exists=True, file_okay=False),
-    help="The checkout that paths of SARIF are relative to. Default: the folder with .git that this one is in.",
-)
+@root_option
 @click.option("--format", type=click.Choice(["rich", "text", "json", "markdown", "sarif"]), help=FORMAT_HELP)
 @quiet_option
 @click.pass_context

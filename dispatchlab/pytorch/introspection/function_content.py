@@ -26,7 +26,7 @@ from weakref import ReferenceType
 
 from dispatchlab.model.python_layer import PYTHON_REGISTRIES
 from dispatchlab.pytorch.bridge.torch import torch
-from dispatchlab.pytorch.introspection.packets import kept_packet
+from dispatchlab.pytorch.introspection.queries import kept_packet
 
 # Note [What a function can reach]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -438,9 +438,9 @@ def _shown_by(kind: type[Any]) -> Callable[[Any], str] | None:
         return _script_text
     if kind.__module__ == "numpy" and kind.__name__ == "ndarray":
         return lambda value: f"array {value.dtype} {value.shape} {digest(value.tobytes().hex())}"
-    simple = (torch().dtype, torch().device, torch().layout, torch().memory_format, c.DispatchKey, c.DispatchKeySet)
-    plain = (*simple, torch().finfo, torch().iinfo, UnionType)
-    if issubclass(kind, plain) or kind.__module__ == "re" or isinstance(getattr(kind, "__members__", None), dict):
+    of_torch = (torch().dtype, torch().device, torch().layout, torch().memory_format, torch().finfo, torch().iinfo)
+    simple = (*of_torch, c.DispatchKey, c.DispatchKeySet, UnionType)
+    if issubclass(kind, simple) or kind.__module__ == "re" or isinstance(getattr(kind, "__members__", None), dict):
         return repr
     if kind.__name__ == "RLock":
         return lambda value: f"RLock {repr(value).split()[0]}"

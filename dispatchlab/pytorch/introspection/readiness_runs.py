@@ -12,6 +12,7 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from functools import partial
 from importlib import import_module
 from io import StringIO
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from dispatchlab.model.operator_runs import InputsError, Outcome, Run
@@ -29,8 +30,7 @@ from dispatchlab.pytorch.introspection.readiness_inputs import (
     tensors_of,
 )
 
-_SLOW = ("export", "inductor", "functionalize", "dtensor")
-_FEW = 2
+_FEW = {"export": 2, "export_dynamic": 2, "inductor": 2, "functionalize": 2, "dtensor": 2, "aot_package": 1}
 """On how many inputs the slow columns are run."""
 
 
@@ -74,7 +74,7 @@ def run_cell(source: str, operator: str, column: str) -> Run:
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
     calls = inputs_of(source, operator)
     op = overload(operator)
-    some = calls[:_FEW] if column in _SLOW else calls
+    some = calls[: _FEW.get(column, len(calls))]
     return summed([_run(_CHECKS[column], op, given) for given in some], len(calls))
 
 
@@ -733,25 +733,83 @@ def _dtensor(op: Any, given: Inputs) -> str:
     mesh = import_module("torch.distributed.device_mesh").init_device_mesh("cpu", (2,))
     tensors: Any = import_module("torch.distributed.tensor")
     replicated = [tensors.Replicate()]
+    expected = _expected(op, given)
     own = copy_of(given)
-    _called(op, _mapped(lambda one: tensors.DTensor.from_local(one.detach(), mesh, replicated, run_check=False), own))
-    return "a call on the inputs as DTensors that are replicated"
+    seed(0)
+    with torch().no_grad():
+        dtensors = _mapped(lambda one: tensors.DTensor.from_local(one, mesh, replicated, run_check=False), own)
+        found = _called(op, dtensors), dtensors
+
+    def local(one: Any) -> Any:
+        return one.to_local() if isinstance(one, tensors.DTensor) else one
+
+    _compare(expected, _mapped(local, found), "with DTensors", values=not _is_random(op, given))
+    return "a call on the inputs as DTensors that are replicated gives what the kernel gives"
 
 
-def _export(op: Any, given: Inputs) -> str:
+def _exported(op: Any, given: Inputs, *, dynamic: bool = False) -> tuple[Any, list[Any], Inputs]:
+    """An exported program of a call, the tensors to call it on, and the arguments that these are among."""
     tree: Any = import_module("torch.utils._pytree")
-    flat, spec = tree.tree_flatten(copy_of(given))
+    own = Inputs(*_mapped(lambda one: one.detach(), tuple(copy_of(given))))
+    flat, spec = tree.tree_flatten(own)
 
     class Module(torch().nn.Module):  # type: ignore[misc]
         def forward(self, *tensors: Any) -> Any:
             moved = iter(tensors)
             return _called(op, tree.tree_unflatten([next(moved) if is_tensor(one) else one for one in flat], spec))
 
-    tensors = tuple(one for one in flat if is_tensor(one))
-    program = torch().export.export(Module(), tensors).run_decompositions({})
-    if any(node.target is op for node in program.graph.nodes):
-        return "an exported graph that has a node of it"
-    return "an exported graph that has what it calls"
+    tensors = [one for one in flat if is_tensor(one)]
+    options: dict[str, Any] = {}
+    if dynamic:
+        auto = getattr(getattr(torch().export, "Dim", None), "AUTO", None)
+        sizes = [{at: auto for at, size in enumerate(one.shape) if size > 1} for one in tensors]
+        if auto is None or not any(sizes):
+            raise _NotDecided("this PyTorch has no Dim.AUTO" if auto is None else "no input has a size that can vary")
+        options = {"dynamic_shapes": (tuple(sizes),)}
+    return torch().export.export(Module(), tuple(copy_of(tensors)), **options), tensors, own
+
+
+def _export(*, dynamic: bool) -> _Check:
+    def check(op: Any, given: Inputs) -> str:
+        expected = _expected(op, given)
+        program, tensors, own = _exported(op, given, dynamic=dynamic)
+        symbols = {str(size) for one in _placeholders(program) for size in one.shape if not isinstance(size, int)}
+        if dynamic and not symbols:
+            raise _NotDecided("its export makes each size a number")
+        seed(0)
+        with torch().no_grad():
+            found = program.module()(*tensors)
+        _compare(expected, (found, own), "exported", values=not _is_random(op, given))
+        graph = program.run_decompositions({}).graph
+        node = "a node of it" if any(node.target is op for node in graph.nodes) else "what it calls"
+        sizes = f" and {len(symbols)} symbols for sizes" if dynamic else ""
+        return f"an exported graph that has {node}{sizes}, and gives what the kernel gives"
+
+    return check
+
+
+def _placeholders(program: Any) -> list[Any]:
+    metas = (node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder")
+    return [one for one in metas if is_tensor(one)]
+
+
+def _aot_package(op: Any, given: Inputs) -> str:
+    """A package of compiled code that is saved, loaded and called."""
+    inductor: Any = import_module("torch._inductor")
+    if not hasattr(inductor, "aoti_compile_and_package"):
+        raise _NotDecided("this PyTorch makes no such package")
+    expected = _expected(op, given)
+    program, tensors, own = _exported(op, given)
+    missing = getattr(import_module("torch._inductor.exc"), "InvalidCxxCompiler", ())
+    with TemporaryDirectory() as folder, torch().no_grad():
+        try:
+            path = inductor.aoti_compile_and_package(program, package_path=f"{folder}/model.pt2")
+        except missing as error:
+            raise _NotDecided(f"there is no C++ compiler: {first_line(error)}") from None
+        seed(0)
+        found = inductor.aoti_load_package(path)(*tensors)
+    _compare(expected, (found, own), "in a saved package", values=not _is_random(op, given))
+    return "a package of compiled code that was saved and loaded gives what the kernel gives"
 
 
 _Check = Callable[[Any, Inputs], str]
@@ -774,6 +832,8 @@ _CHECKS: dict[str, _Check] = {
     "vmap": _vmap,
     "autocast": _autocast,
     "dtensor": _dtensor,
-    "export": _export,
+    "export": _export(dynamic=False),
+    "export_dynamic": _export(dynamic=True),
     "inductor": _compiled("inductor"),
+    "aot_package": _aot_package,
 }

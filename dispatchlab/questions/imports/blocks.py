@@ -1,19 +1,6 @@
 """Comparisons of import orders as blocks and as JSON.
 
-As JSON, one object on one line; a field is never renamed or dropped within a version:
-
-    version           see JSON_VERSION
-    packages          as they were named
-    orders            the orders that were tried, a list of packages each
-    operators         the operators that are new or changed after any of them
-    failed            {package: what its import raised}
-    ended             {package: how its import ended the process}
-    between_orders    [{what, expected_order, actual_order, owners, diff, certain}]: differences between two orders
-    again             whether the packages were imported once more after each order
-    imported_again    the same between an order and the same order once more
-    in_python         the operators for which an entry of a Python-side registry is new or changed after any of them
-    loaded            the packages that others had loaded whenever their turn came after these
-    open              what could not be compared, a sentence each
+docs/json.md has the fields of the JSON; none is ever renamed or dropped within a version.
 """
 
 from __future__ import annotations
