@@ -386,7 +386,7 @@ def _names_in(code: CodeType) -> Iterator[str]:
     """The names of code, and the texts in it that may be names which nothing else shows."""
     yield from code.co_names
     for each in code.co_consts:
-        if isinstance(each, str) and "cache" in each.lower():
+        if isinstance(each, str) and ("cache" in each.lower() or each.isupper()):
             yield each
         if isinstance(each, CodeType):
             yield from _names_in(each)
