@@ -403,7 +403,7 @@ PYTHON_REGISTRIES = {
     "one entry in each slot": ("python_layer/single_entries",),
 }
 
-PROPERTIES = {
+PROPERTIES: dict[str, tuple[str, ...]] = {
     "rows, calls, kernels and refusals": ("properties/rows_calls_and_refusals",),
     "where order matters": ("properties/what_holds_whoever_is_newest",),
 }
