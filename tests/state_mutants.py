@@ -70,7 +70,7 @@ class Subject(NamedTuple):
         lowered = self.space.lowered
         active: list[LoweredRegistration] = [lowered[index] for index in reached.active]
         refused = [lowered[index] for index in reached.refused]
-        builtin = fallbacks_in(self.space.empty().variables)
+        builtin = fallbacks_in(self.space.empty())
         return state_violations(state, active, self.semantics, builtin=builtin, refused=refused)
 
     def reached(self, most: int) -> list[Reached]:
@@ -293,7 +293,7 @@ def run(most_states: int, share: float, seed: int = 1) -> tuple[Counter[str], li
     unseen: list[str] = []
     for subject in subjects():
         for reached in subject.reached(most_states):
-            state = reached.state.variables
+            state = reached.state
             found = subject.violations(state, reached)
             known = {(one.rule, str(one.operator)) for one in found}  # type: ignore[attr-defined]  # a defect of upstream
             wrong = {rule for rule, _ in known} - {"stale slot", "entry of nothing"}

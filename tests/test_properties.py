@@ -24,7 +24,7 @@ from dispatchlab.prover.properties import Checked, Statement, check_statements
 from dispatchlab.prover.protocol import Engine, Sandbox
 from dispatchlab.prover.result import Mode, Standing
 from dispatchlab.prover.run_sequence import on_sandboxes
-from dispatchlab.prover.walk_options import DEFAULT_WALK, WalkOptions
+from dispatchlab.prover.walk_options import DEFAULT_WALK, WalkName, WalkOptions
 from dispatchlab.questions.order.properties import check_properties, statement_of
 from dispatchlab.scenario import Scenario, ScenarioError, parse_scenario, scenario_text
 from dispatchlab.scenario.properties import FALLTHROUGH, NOTHING, CallDoes, IsRefused, KernelIsActive, Property, RowRuns
@@ -171,9 +171,9 @@ class Brute:
         self.count = len(registrations)
         self.trace = cache(self._trace)
 
-    def _trace(self, sequence: StepSequence) -> list[tuple[int, object, int | None, Refusal | None]] | None:
+    def _trace(self, sequence: StepSequence) -> list[tuple[int, Any, int | None, Refusal | None]] | None:
         """The set, what is seen, and the attempt after each step; None where a step cannot be taken."""
-        mask, seen = 0, list[tuple[int, object, int | None, Refusal | None]]()
+        mask, seen = 0, list[tuple[int, Any, int | None, Refusal | None]]()
         with self.sessions() as session:
             seen.append((0, session.look(), None, None))
             for step in sequence:
@@ -217,12 +217,12 @@ class Brute:
         assert trace is not None
         return any(value is True for at in range(len(trace)) for value in self._both(statement, trace, at))
 
-    def _at(self, statement: Statement, trace: list[tuple[int, object, int | None, Refusal | None]], at: int) -> object:
+    def _at(self, statement: Statement, trace: list[tuple[int, Any, int | None, Refusal | None]], at: int) -> object:
         values = [value for value in self._both(statement, trace, at) if value is not None]
         return values[0] if values else None
 
     def _both(
-        self, statement: Statement, trace: list[tuple[int, object, int | None, Refusal | None]], at: int
+        self, statement: Statement, trace: list[tuple[int, Any, int | None, Refusal | None]], at: int
     ) -> tuple[bool | None, bool | None]:
         mask, look, index, refusal = trace[at]
         state = attempt = None
@@ -231,7 +231,7 @@ class Brute:
             and mask & statement.during == statement.during
             and not mask & statement.without
         ):
-            state = statement.of_look(look)  # type: ignore[arg-type]
+            state = statement.of_look(look)
         if statement.of_attempt is not None and index is not None and index == statement.attempt:
             before = trace[at - 1][0]
             if before & statement.during == statement.during and not before & statement.without:
@@ -250,8 +250,9 @@ def test_a_planted_violation_is_found_with_the_shortest_sequence(
     engine = LabEngine("torch-2.13")
     (statement,) = [statement_of(one, "torch-2.13") for one in scenario.properties]
     brute = Brute(engine, scenario.registrations, scenario.operators)
-    for each, walk in ((engine, "auto"), (engine, "graph"), (Sandboxes("torch-2.13"), "auto")):
-        (found,) = check_properties(each, scenario, WalkOptions(walk=walk))  # type: ignore[arg-type]
+    walks: tuple[tuple[Any, WalkName], ...] = ((engine, "auto"), (engine, "graph"), (Sandboxes("torch-2.13"), "auto"))
+    for each, walk in walks:
+        (found,) = check_properties(each, scenario, WalkOptions(walk=walk))
         assert found.standing is Standing.VIOLATED
         assert found.sequence is not None
         assert len(found.sequence) == brute.shortest(statement, len(found.sequence))
@@ -263,16 +264,17 @@ def test_a_planted_violation_is_found_with_the_shortest_sequence(
 @pytest.mark.parametrize(("registrations", "stated"), HOLDING)
 def test_what_holds_is_proved_where_states_can_be_kept(registrations: str, stated: str) -> None:
     scenario = scenario_of(registrations, stated)
-    for engine, walk, standing in (
+    walks: tuple[tuple[Any, WalkName, Standing], ...] = (
         (LabEngine("torch-2.13"), "auto", Standing.HOLDS),
         (LabEngine("torch-2.13"), "graph", Standing.HOLDS),
         (LabEngine("torch-2.13"), "orders", Standing.HOLDS),
         (Sandboxes("torch-2.13"), "auto", Standing.NO_VIOLATION_FOUND),
         (LabEngine("torch-2.13"), "sample", Standing.NO_VIOLATION_FOUND),
-    ):
+    )
+    for engine, walk, standing in walks:
         if walk == "orders" and len(scenario.registrations) > 4:
             continue
-        (found,) = check_properties(engine, scenario, WalkOptions(walk=walk))  # type: ignore[arg-type]
+        (found,) = check_properties(engine, scenario, WalkOptions(walk=walk))
         assert (found.standing, found.sequence, found.tested > 0) == (standing, None, True), walk
 
 

@@ -46,7 +46,7 @@ class NotOffered(ProbeFailed):
 def keys() -> str:
     """The dispatch keys are known: what is read, written and predicted names them."""
     from dispatchlab.pytorch.bridge.running_keys import running_keys
-    from dispatchlab.pytorch.introspection.dispatch_keys import limits_of, unknown_keys
+    from dispatchlab.pytorch.introspection.queries import limits_of, unknown_keys
 
     if unknown := unknown_keys():
         raise ProbeFailed(limits_of(unknown))

@@ -389,7 +389,7 @@ class Dispatcher:
         # See Note [Looking without a lock]
         changes = transaction.changes
         if len(changes) > 1 or FALLBACKS in changes:
-            self.state = transaction.applied()
+            self.state = transaction.applied(dict)
             return
         state: dict[StateVariable, object] = self.state  # type: ignore[assignment]  # it is read-only for others
         for variable, value in changes.items():

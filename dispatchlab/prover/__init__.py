@@ -3,7 +3,7 @@
 - `explore`: the entry point; choose a walk by what the engine can do.
 - `protocol`: what the explorer asks of an engine.
 - `result`: verdicts, counterexamples, what a scenario expects, exit codes.
-- `checker`: the rules P0 to P4, and the observations that they are held against.
+- `checker`: the rules P0 to P4, the observations that they are held against, and what differs, as a unified diff.
 - `driver`: run a walk to its end, whatever the end is, and conclude.
 - `graph_walk`: visit every state of an engine whose state is a value; a proof.
 - `walk_log`: what a graph walk has done so far, to go on where it was ended.
@@ -22,7 +22,6 @@
 - `run_sequence`: run a sequence on a sandbox or on states, and replay it step by step.
 - `compare_sequences`: run two sequences from scratch and compare what they lead to, or one twice.
 - `shrink`: make a counterexample short.
-- `difference`: what differs, as a unified diff.
 - `walk_options`: which walk to take, how much of it, and its bounds.
 - `limits`: bounds on states and time, cancellation, progress.
 - `replay_proof`: after a proof, compare random sequences in fresh sandboxes with the states.

@@ -473,8 +473,8 @@ def contract(modules: Sequence[Module], reading: Collection[str] = ()) -> tuple[
 # into the module itself. Left out is what leads to the module: that may have begun first, and wait for it.
 
 
-def with_loaded_before(bodies: Mapping[str, Sequence[int | str]]) -> dict[str, tuple[int | str, ...]]:
-    """Bodies of modules that begin with what the packages around them have imported by then.
+def with_loaded_before(bodies: Mapping[str, tuple[int | str, ...]]) -> dict[str, tuple[int | str, ...]]:
+    """Bodies of modules, of which those that register begin with what the packages around them have imported by then.
 
     >>> from dispatchlab.prover.program import with_loaded_before
     >>> with_loaded_before({"a": ["a.one", "a.two"], "a.one": [0], "a.two": [1]})["a.two"]
@@ -483,7 +483,9 @@ def with_loaded_before(bodies: Mapping[str, Sequence[int | str]]) -> dict[str, t
     Args:
         bodies: by module, a number for each registration, and the name of each module that is imported there.
     """
-    return {name: (*_loaded_before(name, bodies), *body) for name, body in bodies.items()}
+    names = _registering(bodies)
+    leading = _leading_to(names, bodies)
+    return {**bodies, **{name: (*_loaded_before(name, leading), *bodies[name]) for name in names}}
 
 
 def _loaded_before(name: str, bodies: Mapping[str, Sequence[int | str]]) -> Iterator[str]:
@@ -492,9 +494,10 @@ def _loaded_before(name: str, bodies: Mapping[str, Sequence[int | str]]) -> Iter
         for item in bodies.get(package, ()):
             if not isinstance(item, str):
                 break  # it registers, so that it is in the record itself
-            if _leads_to(item, name, f"{package}.", bodies):
+            if item in bodies and _leads_to(item, name, f"{package}.", bodies):
                 break
-            yield item
+            if item in bodies:
+                yield item
 
 
 def _leads_to(start: str, name: str, inside: str, bodies: Mapping[str, Sequence[int | str]]) -> bool:

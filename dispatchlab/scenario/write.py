@@ -332,19 +332,6 @@ def _first_difference(scenario: Scenario, again: Scenario) -> str:
             names = (field.name for field in fields(mine) if type(mine) is type(other))
             what = next((name for name in names if getattr(mine, name) != getattr(other, name, None)), "kind")
             return f"registration {at}, {describe(mine)}, would load with another {what}"
-    heads = (
-        "claim",
-        "operators",
-        "namespace",
-        "semantics",
-        "keys",
-        "registry",
-        "packages",
-        "order",
-        "modules",
-        "python",
-        "imports",
-        "expect",
-    )
+    heads = (field.name for field in fields(scenario) if field.name != "registrations")
     name = next(name for name in heads if getattr(scenario, name) != getattr(again, name))
     return f"`{name}` would load as {getattr(again, name)!r}"

@@ -195,7 +195,7 @@ ops.t.bar(x)
 --- left
 torch._C._set_autograd_fallback_mode("nothing")
 --- right
-torch._C._set_autograd_fallback_mode("error")
+torch._C._set_autograd_fallback_mode("warn")
 lib.define("bar(Tensor x) -> Tensor")
 lib.impl("bar", lambda x: x + len(torch._C._get_autograd_fallback_mode()), "CPU")
 --- probes
@@ -224,6 +224,42 @@ def kernel(x):
     return x * int(getenv(b"T_LATE"))
 lib.define("bar(Tensor x) -> Tensor")
 lib.impl("bar", kernel, "CPU")
+--- probes
+ops.t.bar(x)
+=== hidden/storage: the bytes of a storage that no tensor is made of
+--- common
+storage = torch.UntypedStorage(1)
+--- left
+import common
+common.storage[0] = 2
+--- right
+import common
+common.storage[0] = 3
+lib.define("bar(Tensor x) -> Tensor")
+lib.impl("bar", lambda x: x * common.storage[0], "CPU")
+--- probes
+ops.t.bar(x)
+=== hidden/scalar_of_numpy: a number of numpy, of a class of C that no class of Python is above
+--- common
+import numpy
+scale = numpy.float32(1)
+--- left
+import common, numpy
+common.scale = numpy.float32(2)
+--- right
+import common, numpy
+common.scale = numpy.float32(3)
+lib.define("bar(Tensor x) -> Tensor")
+lib.impl("bar", lambda x: x * float(common.scale), "CPU")
+--- probes
+ops.t.bar(x)
+=== hidden/constant_of_c: a member of an enumeration of C
+--- left
+torch.t_type = torch.profiler.ProfilerActivity.CPU
+--- right
+torch.t_type = torch.profiler.ProfilerActivity.CUDA
+lib.define("bar(Tensor x) -> Tensor")
+lib.impl("bar", lambda x: x + (torch.t_type == torch.profiler.ProfilerActivity.CPU), "CPU")
 --- probes
 ops.t.bar(x)
 === hidden/overloads_of_typing: both note an overload of one function, by the same name and line

@@ -20,13 +20,13 @@ from contextvars import ContextVar
 from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
-from types import BuiltinFunctionType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType, UnionType
 from typing import Any, Final, NamedTuple, TypeAlias
 from weakref import ReferenceType
 
 from dispatchlab.model.python_layer import PYTHON_REGISTRIES
 from dispatchlab.pytorch.bridge.torch import torch
-from dispatchlab.pytorch.introspection.packets import kept_packet
+from dispatchlab.pytorch.introspection.queries import kept_packet
 
 # Note [What a function can reach]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -263,11 +263,11 @@ class Contents:
             edges.append(("items", dict(value)))
         elif isinstance(value, list | tuple):
             edges.append(("items", list(value)))
-        elif any(base is not object and base.__module__.partition(".")[0] in _STANDARD for base in kind.__mro__):
+        elif any(base.__module__.partition(".")[0] in _STANDARD or _is_of_c(base) for base in kind.__mro__[:-1]):
             edges += _made_of(value)
         edges += [(f"what {name} gives", getattr(value, name)()) for name in _ASKED if hasattr(kind, name)]
-        if not edges and kind.__module__ in _HIDING and kind.__name__ not in _HIDES_NOTHING:
-            self.opaque.add(_type_name(kind))
+        if not edges and (kind.__module__ in _HIDING or any(map(_is_of_c, kind.__mro__[:-1]))):
+            self.opaque |= {_type_name(kind)} - _HIDES_NOTHING
         return _type_name(kind), edges
 
     def _tensor(self, value: Any) -> Iterator[_Edge]:
@@ -311,6 +311,11 @@ def _attributes(own: Mapping[str, object]) -> Iterator[_Edge]:
     yield f"attributes: {ORDER_OF_KEYS}", digest(*own)
 
 
+def _is_of_c(kind: type) -> bool:
+    """Whether the objects of a class hold something that C alone knows."""
+    return not kind.__flags__ & _HEAP_TYPE or type(kind).__name__ == "pybind11_type"
+
+
 def _made_of(value: Any) -> Iterator[_Edge]:
     """What an object of C says that it can be made of again, or shows otherwise."""
     if isinstance(value, ContextVar):
@@ -332,10 +337,12 @@ _HIDING: Final = sys.stdlib_module_names | {"builtins"}
 _HIDES_NOTHING: Final = frozenset(
     {
         *("object", "getset_descriptor", "member_descriptor", "method_descriptor", "wrapper_descriptor"),
-        *("classmethod_descriptor", "method-wrapper", "_abc_data", "PyCapsule", "Random", "SystemRandom"),
-        *("lock", "RLock", "_tuplegetter", "_lru_list_elem", "EncodingMap", "TypeVar", "_dispatcher"),
+        *("classmethod_descriptor", "method-wrapper", "PyCapsule", "_abc:_abc_data", "collections:_tuplegetter"),
+        *("random:SystemRandom", "typing:TypeVar", "torch:_C._ModuleInfo"),
     }
 )
+_HEAP_TYPE: Final = 1 << 9
+"""The flag of classes that were not compiled into a library as they are."""
 _ASKED: Final = ("hexdigest", "locked", "get_state")
 """Methods that show what an object of C holds, without a change of it."""
 
@@ -429,9 +436,12 @@ def _shown_by(kind: type[Any]) -> Callable[[Any], str] | None:
         return _script_text
     if kind.__module__ == "numpy" and kind.__name__ == "ndarray":
         return lambda value: f"array {value.dtype} {value.shape} {digest(value.tobytes().hex())}"
-    simple = (torch().dtype, torch().device, torch().layout, torch().memory_format, c.DispatchKey, c.DispatchKeySet)
-    if issubclass(kind, simple) or kind.__module__ == "re":
+    of_torch = (torch().dtype, torch().device, torch().layout, torch().memory_format, torch().finfo, torch().iinfo)
+    simple = (*of_torch, c.DispatchKey, c.DispatchKeySet, UnionType)
+    if issubclass(kind, simple) or kind.__module__ == "re" or isinstance(getattr(kind, "__members__", None), dict):
         return repr
+    if kind.__name__ == "RLock":
+        return lambda value: f"RLock {repr(value).split()[0]}"
     if issubclass(kind, torch().library.Library):
         return lambda value: f"library {value.ns} {value.kind} {value.dispatch_key}"
     return None

@@ -39,10 +39,10 @@ from dispatchlab.pytorch.bridge.reserved_namespaces import IMPORT_ORDERS, is_own
 from dispatchlab.pytorch.bridge.torch import bindings, torch
 from dispatchlab.pytorch.introspection.function_content import MODULE, ORDER_OF_KEYS, Contents, digest
 from dispatchlab.pytorch.introspection.package_paths import package_roots, site_chain, without_roots
-from dispatchlab.pytorch.introspection.packets import fresh_overload_order, kept_packet, overload_order
 from dispatchlab.pytorch.introspection.python_journal import PYTORCH_FOLDERS
 from dispatchlab.pytorch.introspection.python_sites import FunctionSites
 from dispatchlab.pytorch.introspection.python_tables import PythonTables, TableChange
+from dispatchlab.pytorch.introspection.queries import fresh_overload_order, kept_packet, overload_order
 from dispatchlab.pytorch.introspection.registry_reader import all_dumps
 from dispatchlab.pytorch.introspection.shared_state import Known, SharedState
 from dispatchlab.pytorch.recording.outside_writes import OutsideWrites

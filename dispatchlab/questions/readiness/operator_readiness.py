@@ -11,8 +11,8 @@ from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from dispatchlab._short_repr import WordEnum
-from dispatchlab.model.function_parameters import FunctionParameter, refuses_all, refuses_defaults
 from dispatchlab.model.keys import AUTOCAST_KEYS, BACKENDS, DispatchKey
+from dispatchlab.model.operator_runs import FunctionParameter, refuses_all, refuses_defaults
 from dispatchlab.model.python_layer import EVERY_OVERLOAD, PythonLayer, PythonRegistration
 from dispatchlab.model.registration import TorchLibraryFunction
 from dispatchlab.model.schema import Argument, FunctionSchema

@@ -267,9 +267,7 @@ class LabRunner:
         def look(name: OperatorName) -> Seen:
             space = self._space.restricted((), (name,))
             (snapshot,) = space.observe(state)
-            return Seen(
-                snapshot, space.violations(state), lambda: operator_view(state.variables, name, self._semantics)
-            )
+            return Seen(snapshot, space.violations(state), lambda: operator_view(state, name, self._semantics))
 
         return Moment(sequence, active, refusals, look, ended, state)
 

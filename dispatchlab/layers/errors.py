@@ -1,4 +1,4 @@
-"""`TransformError`: a transform cannot do what it was asked, and of which kind the reason is."""
+"""`AutogradError`, when a gradient cannot be had, and `TransformError`, when a transform cannot do what it should."""
 
 from __future__ import annotations
 
@@ -6,6 +6,42 @@ from enum import StrEnum
 
 from dispatchlab._short_repr import member_repr
 from dispatchlab.errors import DispatchLabError
+
+
+class AutogradErrorKind(StrEnum):
+    """Why a gradient cannot be had."""
+
+    SAVED_VALUE_MODIFIED = "saved_value_modified"
+    GRAPH_FREED = "graph_freed"
+    LEAF_MODIFIED = "leaf_modified"
+    NO_GRADIENT = "no_gradient"
+    WRONG_GRADIENT = "wrong_gradient"
+    NOT_DIFFERENTIABLE = "not_differentiable"
+    INFERENCE_TENSOR = "inference_tensor"
+
+    __repr__ = member_repr
+
+
+class AutogradError(DispatchLabError):
+    """A gradient cannot be computed, or a call would make one wrong.
+
+    >>> from dispatchlab import Lab, tensor
+    >>> from dispatchlab.layers import AutogradError
+    >>> try:
+    ...     Lab().backward(tensor([1.0]))
+    ... except AutogradError as error:
+    ...     print(error.kind)
+    no_gradient
+
+    Attributes:
+        kind: why.
+        message: what was found, and what to do.
+    """
+
+    kind: AutogradErrorKind
+    message: str
+
+    template = "{kind}: {message}"
 
 
 class TransformErrorKind(StrEnum):
