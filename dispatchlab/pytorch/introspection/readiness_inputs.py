@@ -121,9 +121,9 @@ def seed(value: int = _SEED) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """What an exception says, on one line."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__)[:_LONGEST]
+    """What an exception says, on one line; a line that ends with a colon says nothing without the next."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return " ".join(lines[: 2 if lines[0].endswith(":") else 1])[:_LONGEST]
 
 
 def overload(name: str) -> Any:
