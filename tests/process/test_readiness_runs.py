@@ -133,7 +133,9 @@ def test_the_four_tests_are_those_of_opcheck(tmp_path: Path) -> None:
 
 def test_an_operator_that_exits_costs_the_cell_in_which_it_does(tmp_path: Path) -> None:
     options = ("--operator", "planted::*exits", "--inputs", "readiness_planted:INPUTS", "--format", "json")
-    done = _run(tmp_path, "-m", "dispatchlab", "readiness", "readiness_planted", *options, "--fail-on", "repeat")
+    done = _run(
+        tmp_path, "-m", "dispatchlab", "readiness", "readiness_planted", *options, "--fail-on", "repeat", "--jobs", "2"
+    )
     assert done.returncode == 1, done.stderr
     cells = {one["operator"]: one["cells"] for one in json.loads(done.stdout)["operators"]}
     for name, column in (("exits", "repeat"), ("empty_exits", "empty"), ("fake_exits", "fake")):
@@ -142,3 +144,40 @@ def test_an_operator_that_exits_costs_the_cell_in_which_it_does(tmp_path: Path) 
         assert "it ends the process" in cell["reason"]
     assert cells["planted::empty_exits"]["strides"]["answer"] == "yes"
     assert cells["planted::exits"]["strides"]["answer"] == "unknown"
+    assert cells["planted::exits"]["inductor"]["answer"] == "registered"
+    assert "a plain call does not come back: it ends the process" in cells["planted::exits"]["inductor"]["reason"]
+    assert (cells["planted::empty_exits"]["inductor"]["answer"]) == "yes"
+    assert "--fail-on aot_package" in cells["planted::empty_exits"]["aot_package"]["reason"]
+
+
+TRACED = """
+import json
+from dispatchlab.pytorch.introspection.readiness_runs import run_cell
+import readiness_planted, readiness_right
+cells = (
+    ("planted", "fake_static", "export_dynamic"),
+    ("planted", "fake_fixed", "export"),
+    ("planted", "fake_dtype", "export"),
+    ("right", "double", "export_dynamic"),
+    ("right", "write", "export_dynamic"),
+    ("right", "without_tensor", "export_dynamic"),
+    ("right", "composite", "dtensor"),
+    ("right", "double", "aot_package"),
+)
+print(json.dumps([(run.outcome, run.how) for kind, name, column in cells
+    for run in [run_cell(f"readiness_{kind}:INPUTS", f"{kind}::{name}", column)]]))
+"""
+
+
+def test_exports_and_packages_are_called_and_compared(tmp_path: Path) -> None:
+    done = _run(tmp_path, "-c", TRACED)
+    assert done.returncode == 0, done.stderr[-3000:]
+    outcomes = json.loads(done.stdout.splitlines()[-1])
+    shown = [(outcome, how.rpartition(": ")[2]) for outcome, how in outcomes]
+    assert shown[:3] == [
+        ("fails", "exported, its graph gives shape [5] instead of [3]"),
+        ("fails", "exported, its graph gives shape [4] instead of [6]"),
+        ("fails", "exported, its graph gives dtype torch.float32 instead of torch.float64"),
+    ]
+    assert [outcome for outcome, _ in outcomes[3:]] == [*["works"] * 2, "not decided", *["works"] * 2]
+    assert "2 symbols for sizes" in shown[3][1]
