@@ -40,53 +40,74 @@ from typing import TYPE_CHECKING
 
 from dispatchlab._lazy import lazy_names
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what `_NAMES` imports on first use, for type checkers
     from dispatchlab._version import __version__ as __version__
-    from dispatchlab.api import (
-        ExplainedCall,
-        OperatorDump,
-        OrderCheck,
-        SourceDiff,
-        bundled_registries,
-        check_order,
-        diff,
-        dump,
-        explain,
-        open_registry,
-        trace,
-    )
-    from dispatchlab.ask import Result, certify, check, coverage, lint, readiness, record
-    from dispatchlab.call.operators import Operator, operator, ops
-    from dispatchlab.call.tensor import Tensor, tensor
-    from dispatchlab.engine.dispatcher import Dispatcher, InvariantError, OverrideWarning
-    from dispatchlab.engine.handle import RegistrationHandle
-    from dispatchlab.engine.kernel import boxed, dispatch, dispatch_autograd, fallthrough, unboxed
-    from dispatchlab.engine.lab_engine import LabEngine
-    from dispatchlab.engine.library import Library
-    from dispatchlab.engine.listeners import Listener
-    from dispatchlab.errors import CallError, DispatchLabError, ErrorKind, ParseError, RegistrationError
-    from dispatchlab.layers.lab import Lab
-    from dispatchlab.model.key_set import DispatchKeySet
-    from dispatchlab.model.keys import DispatchKey
-    from dispatchlab.model.names import OperatorName
-    from dispatchlab.model.registration import (
-        AliasKind,
-        Block,
-        BlockKind,
-        Claim,
-        Def,
-        Fallback,
-        Impl,
-        Kernel,
-        KernelForm,
-        NameOnly,
-    )
-    from dispatchlab.model.schema import FunctionSchema
-    from dispatchlab.model.schema_parser import parse_name, parse_schema, parse_schema_or_name
-    from dispatchlab.prover.result import Counterexample, Expectation, Exploration, Verdict
-    from dispatchlab.scenario.load import load_scenario, parse_scenario
-    from dispatchlab.scenario.scenario import Scenario
-    from dispatchlab.scenario.write import scenario_text
+    from dispatchlab.api import ExplainedCall as ExplainedCall
+    from dispatchlab.api import OperatorDump as OperatorDump
+    from dispatchlab.api import OrderCheck as OrderCheck
+    from dispatchlab.api import SourceDiff as SourceDiff
+    from dispatchlab.api import bundled_registries as bundled_registries
+    from dispatchlab.api import check_order as check_order
+    from dispatchlab.api import diff as diff
+    from dispatchlab.api import dump as dump
+    from dispatchlab.api import explain as explain
+    from dispatchlab.api import open_registry as open_registry
+    from dispatchlab.api import trace as trace
+    from dispatchlab.ask import Result as Result
+    from dispatchlab.ask import certify as certify
+    from dispatchlab.ask import check as check
+    from dispatchlab.ask import coverage as coverage
+    from dispatchlab.ask import lint as lint
+    from dispatchlab.ask import readiness as readiness
+    from dispatchlab.ask import record as record
+    from dispatchlab.call.operators import Operator as Operator
+    from dispatchlab.call.operators import operator as operator
+    from dispatchlab.call.operators import ops as ops
+    from dispatchlab.call.tensor import Tensor as Tensor
+    from dispatchlab.call.tensor import tensor as tensor
+    from dispatchlab.engine.dispatcher import Dispatcher as Dispatcher
+    from dispatchlab.engine.dispatcher import InvariantError as InvariantError
+    from dispatchlab.engine.dispatcher import OverrideWarning as OverrideWarning
+    from dispatchlab.engine.handle import RegistrationHandle as RegistrationHandle
+    from dispatchlab.engine.kernel import boxed as boxed
+    from dispatchlab.engine.kernel import dispatch as dispatch
+    from dispatchlab.engine.kernel import dispatch_autograd as dispatch_autograd
+    from dispatchlab.engine.kernel import fallthrough as fallthrough
+    from dispatchlab.engine.kernel import unboxed as unboxed
+    from dispatchlab.engine.lab_engine import LabEngine as LabEngine
+    from dispatchlab.engine.library import Library as Library
+    from dispatchlab.engine.listeners import Listener as Listener
+    from dispatchlab.errors import CallError as CallError
+    from dispatchlab.errors import DispatchLabError as DispatchLabError
+    from dispatchlab.errors import ErrorKind as ErrorKind
+    from dispatchlab.errors import ParseError as ParseError
+    from dispatchlab.errors import RegistrationError as RegistrationError
+    from dispatchlab.layers.lab import Lab as Lab
+    from dispatchlab.model.key_set import DispatchKeySet as DispatchKeySet
+    from dispatchlab.model.keys import DispatchKey as DispatchKey
+    from dispatchlab.model.names import OperatorName as OperatorName
+    from dispatchlab.model.registration import AliasKind as AliasKind
+    from dispatchlab.model.registration import Block as Block
+    from dispatchlab.model.registration import BlockKind as BlockKind
+    from dispatchlab.model.registration import Claim as Claim
+    from dispatchlab.model.registration import Def as Def
+    from dispatchlab.model.registration import Fallback as Fallback
+    from dispatchlab.model.registration import Impl as Impl
+    from dispatchlab.model.registration import Kernel as Kernel
+    from dispatchlab.model.registration import KernelForm as KernelForm
+    from dispatchlab.model.registration import NameOnly as NameOnly
+    from dispatchlab.model.schema import FunctionSchema as FunctionSchema
+    from dispatchlab.model.schema_parser import parse_name as parse_name
+    from dispatchlab.model.schema_parser import parse_schema as parse_schema
+    from dispatchlab.model.schema_parser import parse_schema_or_name as parse_schema_or_name
+    from dispatchlab.prover.result import Counterexample as Counterexample
+    from dispatchlab.prover.result import Expectation as Expectation
+    from dispatchlab.prover.result import Exploration as Exploration
+    from dispatchlab.prover.result import Verdict as Verdict
+    from dispatchlab.scenario.load import load_scenario as load_scenario
+    from dispatchlab.scenario.load import parse_scenario as parse_scenario
+    from dispatchlab.scenario.scenario import Scenario as Scenario
+    from dispatchlab.scenario.write import scenario_text as scenario_text
 
 _NAMES = {
     "._version": "__version__",
@@ -115,75 +136,7 @@ _NAMES = {
     ".scenario.write": "scenario_text",
 }
 
-__all__ = [
-    "AliasKind",
-    "Block",
-    "BlockKind",
-    "CallError",
-    "Claim",
-    "Counterexample",
-    "Def",
-    "DispatchKey",
-    "DispatchKeySet",
-    "DispatchLabError",
-    "Dispatcher",
-    "ErrorKind",
-    "Expectation",
-    "ExplainedCall",
-    "Exploration",
-    "Fallback",
-    "FunctionSchema",
-    "Impl",
-    "InvariantError",
-    "Kernel",
-    "KernelForm",
-    "Lab",
-    "LabEngine",
-    "Library",
-    "Listener",
-    "NameOnly",
-    "Operator",
-    "OperatorDump",
-    "OperatorName",
-    "OrderCheck",
-    "OverrideWarning",
-    "ParseError",
-    "RegistrationError",
-    "RegistrationHandle",
-    "Result",
-    "Scenario",
-    "SourceDiff",
-    "Tensor",
-    "Verdict",
-    "boxed",
-    "bundled_registries",
-    "certify",
-    "check",
-    "check_order",
-    "coverage",
-    "diff",
-    "dispatch",
-    "dispatch_autograd",
-    "dump",
-    "explain",
-    "fallthrough",
-    "lint",
-    "load_scenario",
-    "open_registry",
-    "operator",
-    "ops",
-    "parse_name",
-    "parse_scenario",
-    "parse_schema",
-    "parse_schema_or_name",
-    "readiness",
-    "record",
-    "scenario_text",
-    "tensor",
-    "trace",
-    "unboxed",
-]
-
+__all__ = sorted({name for names in _NAMES.values() for name in names.split()} - {"__version__"})
 
 __getattr__ = lazy_names(__name__, _NAMES)
 

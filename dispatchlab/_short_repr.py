@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import MISSING, fields
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -26,3 +26,9 @@ def short_repr(value: DataclassInstance) -> str:
 def member_repr(member: Enum) -> str:
     """`DispatchKey.CPU`."""
     return f"{type(member).__name__}.{member.name}"
+
+
+class WordEnum(StrEnum):
+    """Words of a result or an option, whose `repr` is code."""
+
+    __repr__ = member_repr

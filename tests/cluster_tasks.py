@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import time
+import zlib
 
 
 def slow(number: int) -> tuple[int, str]:
@@ -35,3 +37,26 @@ def note_and_hang(path: str) -> None:
 def other_installation() -> dict[str, str]:
     """Another one in every process."""
     return {"dispatchlab": "1.0", "Python": str(os.getpid())}
+
+
+# -- in place of `run_task`: what a worker could give back that means harm
+
+
+class _Command:
+    def __reduce__(self) -> tuple[object, ...]:
+        return open, ("owned", "w")
+
+
+def pickled_command(*arguments: object) -> bytes:
+    """What runs a command in whoever unpickles it, as bytes."""
+    return pickle.dumps(("done", _Command()))
+
+
+def command_to_pickle(*arguments: object) -> object:
+    """The same as an object, which is left to Dask."""
+    return _Command()
+
+
+def bomb(*arguments: object) -> bytes:
+    """Few bytes that are many."""
+    return zlib.compress(b"[" + b" " * 2**28 + b"0]")

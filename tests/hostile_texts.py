@@ -10,9 +10,8 @@ from pathlib import Path
 
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.names import OperatorName
-from dispatchlab.records.file import save_registry
 from dispatchlab.records.model import RecordedOperator, registry_of
-from tests.registry_cases import FALLBACKS, FOO, T_T, kernel
+from tests.registry_cases import FALLBACKS, FOO, T_T, kernel, save_registry
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e\r\x7f\x00[red]{}%s'\"\\</title>--><script>$(touch RUN)`touch RUN`"
 """A debug text: a title for the terminal, colours by C1, text from right to left, ends of literals, code of shells."""

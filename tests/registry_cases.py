@@ -7,15 +7,18 @@ import random
 from collections.abc import Callable
 from functools import cache
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
+from dispatchlab.files.atomic_write import write_file
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import AliasKind, KernelFlags
 from dispatchlab.records.archive import RegistryFileError, archive_bytes, sealed
-from dispatchlab.records.file import open_bundled
+from dispatchlab.records.file import open_bundled, open_registry, registry_bytes
 from dispatchlab.records.model import (
+    Recorded,
     RecordedFallback,
     RecordedKernel,
     RecordedOperator,
@@ -23,6 +26,19 @@ from dispatchlab.records.model import (
     registry_of,
 )
 from dispatchlab.records.stored import registry_in
+
+
+def save_registry(recorded: Recorded, path: str | Path) -> int:
+    """Write a registry to a file; its size in bytes."""
+    data = registry_bytes(recorded)
+    write_file(path, data)
+    return len(data)
+
+
+def load_registry(path: str | Path) -> Registry:
+    """All of the registry in a file."""
+    return open_registry(path).load()
+
 
 T_T = "(Tensor _0) -> Tensor _0"
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dispatchlab.adopt.demo import RETURNS, demo_text, run_demo
-from dispatchlab.adopt.demo_text import NEXT
+from dispatchlab.adopt.demo import NEXT, RETURNS, demo_scenario, run_demo
 from dispatchlab.prover.result import Verdict
 from dispatchlab.scenario.load import load_scenario
 from tests.command_line import run
@@ -59,4 +58,4 @@ def test_a_file_of_the_user_is_not_written_over_without_force(tmp_path: Path) ->
     refused = run("demo", "--save", str(mine))
     assert (refused.exit_code, mine.read_text()) == (2, "claim: mine\n")
     assert run("demo", "--save", str(mine), "--force").exit_code == 0
-    assert mine.read_text().endswith(demo_text())
+    assert mine.read_text().endswith(demo_scenario())

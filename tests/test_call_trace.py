@@ -27,7 +27,7 @@ from dispatchlab.call.call_observer import observers
 from dispatchlab.call.trace import TracedCall, TracedEvent, TracedGuard
 from dispatchlab.cli import main
 from dispatchlab.layers import Lab
-from dispatchlab.questions.trace.blocks import trace_text, trace_view
+from dispatchlab.questions.trace.blocks import trace_view
 from dispatchlab.questions.trace.summary import Trace
 from tests.call_cases import CASES, run, tensors
 
@@ -131,7 +131,7 @@ def test_lines_are_given_as_calls_begin_and_have_upstreams_format() -> None:
         " [call] op=[aten::add.Tensor], key=[AutogradCPU]",
         "  [redispatchBoxed] op=[aten::add.Tensor], key=[CPU]",
     ]
-    assert trace_text(seen.threads) == "".join(f"{line}\n" for line in lines)
+    assert trace_view(Trace(tuple(seen.threads))).text() == "".join(f"{line}\n" for line in lines)
 
 
 def four_ways() -> tuple[Dispatcher, list[Library]]:

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.questions.check.annotations import github_annotations
+from dispatchlab.questions.check.annotations import findings_sarif, github_annotations
 from dispatchlab.questions.check.blocks import check_view
 from dispatchlab.questions.check.configuration import Settings, SettingsError, settings_of
 from dispatchlab.questions.check.report import Answer, CheckReport, Question
-from dispatchlab.questions.check.sarif import findings_sarif
 from dispatchlab.questions.lint.checkout import Checkout
 from dispatchlab.questions.lint.rule import Finding, Level
 from tests.command_line import run

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from dispatchlab.cli import main
-from dispatchlab.records.file import save_registry
+from tests.registry_cases import save_registry
 from tests.scenario_texts import STAYS
 
 GOLDENS = Path(__file__).parent / "data" / "walkthrough"

@@ -123,13 +123,15 @@ BOTH: dict[str, set[str]] = {
     "permute": {
         "engine", "walk", "samples", "seed", "max_states", "timeout_s", "max_memory", "jobs", "require_proof", "replay",
         "save", "force", "format", "progress", "allow_import", "checkpoint", "moments",
-        "page", "cluster",
+        "snapshots", "page", "cluster",
     },
     "dump": {
         "engine", "after", "source", "keys", "listing", "dangling", "overridden", "counts", "format", "allow_import",
-        "across", "everything", "layer",
+        "across", "everything", "layer", "register",
     },
-    "explain": {"engine", "args", "exclude", "include", "source", "format", "mode", "compiler", "decompositions"},
+    "explain": {
+        "engine", "args", "exclude", "include", "source", "across", "format", "mode", "compiler", "decompositions",
+    },
 }  # fmt: skip
 LAB: dict[str, dict[str, str | None]] = {
     "permute": {"semantics": "strict", "graph": "x.svg"},

@@ -12,7 +12,7 @@ from expecttest import assert_expected_inline
 from dispatchlab.errors import UnknownOperatorError
 from dispatchlab.model.keys import DispatchKey, UnknownKeyError
 from dispatchlab.model.schema_parser import parse_name
-from dispatchlab.records.file import UnknownRegistryError, save_registry
+from dispatchlab.records.file import UnknownRegistryError
 from dispatchlab.records.model import RecordedKernel, RecordedOperator, registry_of
 from dispatchlab.sources.find_sources import (
     AmbiguousOperatorError,
@@ -22,7 +22,7 @@ from dispatchlab.sources.find_sources import (
     recorded_from,
 )
 from tests.command_line import run, run_raising
-from tests.registry_cases import BAR, FOO, SMALL
+from tests.registry_cases import BAR, FOO, SMALL, save_registry
 
 K = DispatchKey
 OPERATORS = (Path(__file__).parent / "data" / "torch-2.13-operators.txt").read_text()

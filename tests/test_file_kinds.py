@@ -10,10 +10,11 @@ import pytest
 
 from dispatchlab.files.atomic_write import WriteError, write_file
 from dispatchlab.files.file_kinds import FileKind, check_output, content_of, marked, recognised
-from dispatchlab.records.file import open_bundled, save_registry
+from dispatchlab.records.file import open_bundled
 from dispatchlab.records.model import Registry
 from dispatchlab.scenario.load import ScenarioError, load_scenario
 from tests.command_line import run
+from tests.registry_cases import save_registry
 from tests.scenario_texts import COMPOSITES, FIVE, TWICE
 
 NATIVE = "- func: twice(Tensor self) -> Tensor\n"

@@ -1,17 +1,16 @@
-"""Journals: what was kept comes back, what was torn is cut off, and what is somebody else's is refused."""
+"""Journals: what was kept comes back, what was changed is cut off, and what is of another run is refused."""
 
 from __future__ import annotations
 
-import os
-import pickle
 import zlib
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from dispatchlab.errors import ErrorKind
-from dispatchlab.files.file_kinds import OtherFileError, OverwriteError
+from dispatchlab.files.file_kinds import JOURNAL_MAGIC, OLD_JOURNAL_MAGIC, OtherFileError, OverwriteError
 from dispatchlab.files.journal import Journal, JournalInUseError, OtherRunError
 from dispatchlab.model.snapshot import Refusal
 
@@ -22,12 +21,15 @@ REFUSAL = Refusal(ErrorKind.DUPLICATE_DEF, (("operator", "test::foo"),), "twice"
 def test_what_was_kept_comes_back_in_order(tmp_path: Path) -> None:
     file = tmp_path / "run.ck"
     with Journal(file, RUN) as journal:
-        assert journal.records("a") == []
+        assert journal.records("a", object) == []
         assert journal.add("a", REFUSAL)
         assert journal.add("b", (1, frozenset({2})))
         assert journal.add("a", "second")
     with Journal(file, RUN) as journal:
-        assert (journal.records("a"), journal.records("b")) == ([REFUSAL, "second"], [(1, frozenset({2}))])
+        assert (journal.records("a", object), journal.records("b", object)) == (
+            [REFUSAL, "second"],
+            [(1, frozenset({2}))],
+        )
 
 
 def test_a_file_that_was_cut_at_any_byte_has_the_records_before_and_takes_more(tmp_path: Path) -> None:
@@ -42,10 +44,10 @@ def test_a_file_that_was_cut_at_any_byte_has_the_records_before_and_takes_more(t
         file.write_bytes(whole[:cut])
         known = sum(size <= cut for size in sizes[1:])
         with Journal(file, RUN) as journal:
-            assert journal.records("a") == [0, 1, 2][:known]
+            assert journal.records("a", object) == [0, 1, 2][:known]
             journal.add("a", "more")
         with Journal(file, RUN) as journal:
-            assert journal.records("a") == [*[0, 1, 2][:known], "more"]
+            assert journal.records("a", object) == [*[0, 1, 2][:known], "more"]
 
 
 def test_a_byte_that_changed_ends_the_records_there(tmp_path: Path) -> None:
@@ -58,7 +60,7 @@ def test_a_byte_that_changed_ends_the_records_there(tmp_path: Path) -> None:
     whole[before + 10] ^= 1
     file.write_bytes(whole)
     with Journal(file, RUN) as journal:
-        assert journal.records("a") == []
+        assert journal.records("a", object) == []
 
 
 @pytest.mark.parametrize(
@@ -106,27 +108,69 @@ def test_one_process_has_it_open_at_a_time(tmp_path: Path) -> None:
         Journal(tmp_path / "run.ck", RUN)
 
 
-class _Command:
-    def __reduce__(self) -> tuple[object, ...]:
-        return os.system, ("touch owned",)
+def _records(file: Path) -> list[bytes]:
+    """The records of a journal, behind its magic bytes."""
+    data, records = file.read_bytes().removeprefix(JOURNAL_MAGIC), []
+    while data:
+        size = 36 + int.from_bytes(data[:4], "little")
+        records.append(data[:size])
+        data = data[size:]
+    return records
 
 
-def test_a_file_from_somebody_else_runs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_records_that_are_moved_doubled_or_taken_out_end_what_is_read(tmp_path: Path) -> None:
     file = tmp_path / "run.ck"
     with Journal(file, RUN) as journal:
-        assert not journal.add("a", _Command())
-        data = zlib.compress(pickle.dumps(("a", _Command())))
-    with file.open("ab") as stream:
-        stream.write(len(data).to_bytes(4, "little") + zlib.crc32(data).to_bytes(4, "little") + data)
-    with Journal(file, RUN) as journal:
-        assert journal.records("a") == []
-    assert not (tmp_path / "owned").exists()
+        for number in range(4):
+            journal.add("a", number)
+    run, *rest = _records(file)
+    for order, known in (((1, 0, 2, 3), 0), ((0, 2, 3), 1), ((0, 1, 1, 2, 3), 2), ((0, 1, 3, 2), 2), ((1, 2, 3), 0)):
+        file.write_bytes(JOURNAL_MAGIC + run + b"".join(rest[number] for number in order))
+        with Journal(file, RUN) as journal:
+            assert journal.records("a", int) == list(range(known))
 
 
-def test_functions_of_this_package_are_not_made_either(tmp_path: Path) -> None:
-    from dispatchlab.files.atomic_write import write_file
+def test_records_of_another_journal_end_what_is_read(tmp_path: Path) -> None:
+    one, other = tmp_path / "one.ck", tmp_path / "other.ck"
+    for file, run in ((one, RUN), (other, {**RUN, "a.yaml": "0"})):
+        with Journal(file, run) as journal:
+            journal.add("a", "of " + file.name)
+    one.write_bytes(JOURNAL_MAGIC + _records(one)[0] + _records(other)[1])
+    with Journal(one, RUN) as journal:
+        assert journal.records("a", object) == []
 
+
+def test_what_is_no_plain_data_is_not_written(tmp_path: Path) -> None:
     with Journal(tmp_path / "run.ck", RUN) as journal:
-        assert not journal.add("a", write_file)
+        size = (tmp_path / "run.ck").stat().st_size
+        assert not journal.add("a", test_digests_are_not_shown)
         assert not journal.add("a", object())
+    assert (tmp_path / "run.ck").stat().st_size == size
+
+
+def test_a_record_of_another_type_ends_what_is_known(tmp_path: Path) -> None:
+    with Journal(tmp_path / "run.ck", RUN) as journal:
+        for value in ((1, 2), (3, 4), "a", (5, 6)):
+            journal.add("a", value)
+        assert journal.records("a", tuple[int, int]) == [(1, 2), (3, 4)]
+
+
+def test_a_journal_of_many_small_bombs_is_read_up_to_a_bound(tmp_path: Path) -> None:
+    file = tmp_path / "run.ck"
+    Journal(file, RUN).close()
+    (last,) = (record[4:36] for record in _records(file))
+    bomb = zlib.compress(b"[" + b"0," * 300_000 + b'"a",["tuple",0,1],["tuple",300000,300001]]', 9)
+    with file.open("ab") as stream:
+        for _ in range(100):
+            last = sha256(last + bomb).digest()
+            stream.write(len(bomb).to_bytes(4, "little") + last + bomb)
+    with Journal(file, RUN) as journal:
+        assert 0 < len(journal.records("a", object)) < 10
+
+
+def test_the_checkpoint_of_an_older_version_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "run.ck"
+    file.write_bytes(OLD_JOURNAL_MAGIC + b"abc")
+    with pytest.raises(OtherRunError, match="the format of checkpoints was 1 and is 2; name another file, or remove"):
+        Journal(file, RUN)
+    assert file.read_bytes() == OLD_JOURNAL_MAGIC + b"abc"

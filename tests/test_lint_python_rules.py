@@ -6,9 +6,8 @@ import pytest
 
 from dispatchlab.model.python_layer import PythonRegistration, WriteEffect
 from dispatchlab.model.python_layer_in_memory import python_layer
-from dispatchlab.questions.lint.order_rules import SHADOWS
-from dispatchlab.questions.lint.python_rules import REPLACES_TORCH
 from dispatchlab.questions.lint.rule import Subject
+from dispatchlab.questions.lint.rules import rule_named
 from dispatchlab.records.model import RecordedOperator, registry_of
 
 RELU = "aten::relu"
@@ -66,17 +65,17 @@ def subject(*writes: PythonRegistration, known: bool = True) -> Subject:
 def test_an_entry_of_pytorch_that_is_not_in_force_any_more_is_found(
     writes: tuple[PythonRegistration, ...], said: str | None
 ) -> None:
-    found = list(REPLACES_TORCH.check(subject(*writes), []))
+    found = list(rule_named("DL016").check(subject(*writes), []))
     assert [said in one.message for one in found if said is not None] == ([] if said is None else [True])
     assert len(found) == (said is not None)
     assert all(one.operator == RELU and one.owners[0].startswith("registered at mine/ops.py") for one in found)
 
 
 def test_it_cannot_run_where_nobody_knows_what_pytorch_has() -> None:
-    assert not REPLACES_TORCH.can_run(subject(write(), known=False))
-    assert list(REPLACES_TORCH.check(subject(write(), known=False), [])) == []
-    assert REPLACES_TORCH.can_run(subject(known=False))  # there is nothing to look at
-    assert REPLACES_TORCH.can_run(subject(write()))
+    assert not rule_named("DL016").can_run(subject(write(), known=False))
+    assert list(rule_named("DL016").check(subject(write(), known=False), [])) == []
+    assert rule_named("DL016").can_run(subject(known=False))  # there is nothing to look at
+    assert rule_named("DL016").can_run(subject(write()))
 
 
 @pytest.mark.parametrize(
@@ -90,4 +89,4 @@ def test_it_cannot_run_where_nobody_knows_what_pytorch_has() -> None:
 )
 def test_what_takes_no_place_shadows_nothing(second: PythonRegistration, found: bool) -> None:  # noqa: FBT001
     writes = (write(registry=second.registry), second)
-    assert bool(list(SHADOWS.check(subject(*writes), []))) is found
+    assert bool(list(rule_named("DL002").check(subject(*writes), []))) is found

@@ -10,10 +10,9 @@ from dispatchlab.call import Device
 from dispatchlab.cli import COMMANDS, main
 from dispatchlab.errors import CallError
 from dispatchlab.questions.lint.debug_text import file_in, sites_in
-from dispatchlab.records.file import save_registry
 from dispatchlab.records.model import Registry, registry_of
 from tests.command_line import run
-from tests.registry_cases import BAR, FALLBACKS, SMALL
+from tests.registry_cases import BAR, FALLBACKS, SMALL, save_registry
 
 EMPTY = registry_of("2.13.0", ())
 ONLY_FALLBACKS = registry_of("2.13.0", (), FALLBACKS)

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from dispatchlab.adopt.ci_workflow import workflow
+from dispatchlab.adopt.first_files import workflow
 from dispatchlab.cli import COMMANDS
 
 ROOT = Path(__file__).parents[1]

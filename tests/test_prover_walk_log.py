@@ -44,7 +44,7 @@ class Kept:
 
     values: list[tuple[str, WalkRecord]] = field(default_factory=list)
 
-    def records(self, name: str) -> list[Any]:
+    def records(self, name: str, kind: Any) -> list[Any]:
         return [value for each, value in self.values if each == name]
 
     def add(self, name: str, value: Any) -> bool:

@@ -25,7 +25,6 @@ from dispatchlab.pytorch.registry import live_operator_runs
 from dispatchlab.pytorch.worker.process import WorkerCrashed
 from dispatchlab.questions.check.findings import readiness_findings
 from dispatchlab.questions.readiness.blocks import readiness_view, summary
-from dispatchlab.questions.readiness.cells_from_runs import decided
 from dispatchlab.questions.readiness.known_failures import (
     KnownFailuresError,
     known_failures_text,
@@ -42,6 +41,7 @@ from dispatchlab.questions.readiness.operator_readiness import (
     readiness,
     row_of,
 )
+from dispatchlab.questions.readiness.package_readiness import decided
 from dispatchlab.records.backend_coverage import Filled, Way
 from dispatchlab.records.model import RecordedKernel, RecordedOperator, name_of
 

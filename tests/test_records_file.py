@@ -22,13 +22,11 @@ from dispatchlab.records.builds import has_kernels_for
 from dispatchlab.records.file import (
     UnknownRegistryError,
     is_registry_file,
-    load_registry,
     newest_bundled,
     open_bundled,
     open_named,
     open_registry,
     registry_bytes,
-    save_registry,
 )
 from dispatchlab.records.model import (
     RecordedFallback,
@@ -49,8 +47,10 @@ from tests.registry_cases import (
     damaged,
     declaring,
     joined,
+    load_registry,
     outcome,
     part,
+    save_registry,
     split,
 )
 
@@ -121,16 +121,17 @@ def test_a_registry_reads_back_and_its_bytes_are_always_the_same(tmp_path: Path)
 def test_the_order_of_overloads_reads_back_and_a_file_without_it_has_none(tmp_path: Path) -> None:
     names = ("t::foo.b", "t::foo", "t::foo.a", "t::bar.x", "t::bar.y", "t::alone.z")
     several = registry_of("2.13.0", [RecordedOperator(name_of(name), f"{name}() -> ()") for name in names])
-    orders = {"t::foo": ("b", "", "a"), "t::bar": ("x", "y")}
+    orders = {"t::foo": ("b", "", "a", "gone"), "t::bar": ("x", "y")}
     save_registry(replace(several, orders=orders), tmp_path / "ordered.dlreg")
     stored = open_registry(tmp_path / "ordered.dlreg")
     assert stored.orders == stored.load().orders == orders
     assert [stored.overload_order(name) for name in ("t::foo", "t::bar", "t::alone")] == [*orders.values(), ()]
     assert registry_in(registry_bytes(several)).overload_order("t::foo") == ()
     members = split(registry_bytes(stored))
-    assert members["overloads"] == {"": {"t::foo": ["b", "", "a"]}}  # a sorted order is left out
-    for wrong in ({"": "another"}, {"": {"t::foo": [1]}}, {"": {"t::foo": "b"}}):
-        assert "overloads" in str(outcome(joined(members | {"overloads": wrong})))
+    assert members["overloads"] == {"": [[], [2, 0, 1, "gone"]]}  # t::bar's is sorted
+    wrong: object
+    for wrong in ("another", [[]], [[], [0, 3]], [[], [True]], [[], "b"], {}):
+        assert "overloads" in str(outcome(joined(members | {"overloads": {"": wrong}})))
 
 
 def test_an_empty_registry_is_one() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.records.builds import bundled_for
-from dispatchlab.records.file import UnknownRegistryError, newest_bundled, open_bundled, save_registry
+from dispatchlab.records.file import UnknownRegistryError, newest_bundled, open_bundled
 from dispatchlab.records.model import RecordedKernel, RecordedOperator, registry_of
 from dispatchlab.records.overlay import Overlay
 from dispatchlab.records.shared_rows import SharedRows
@@ -19,7 +19,7 @@ from dispatchlab.scenario.load import ScenarioError, load_scenario, parse_scenar
 from dispatchlab.scenario.write import scenario_text
 from dispatchlab.sources.find_sources import own_operators, recorded_from
 from tests.command_line import run, run_raising
-from tests.registry_cases import BAR, FOO, SMALL
+from tests.registry_cases import BAR, FOO, SMALL, save_registry
 
 RECORD = """\
 claim: What importing mine registers does not depend on its order.

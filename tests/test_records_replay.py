@@ -28,7 +28,6 @@ def test_when_the_handles_go_nothing_is_left() -> None:
 
 def test_a_registry_is_registered_def_first_and_of_each_key_the_oldest_first() -> None:
     assert [type(each) for each in registrations_of(SMALL)] == [Fallback, Impl, Def, Impl, Def, *4 * [Impl]]
-    assert [type(each) for each in registrations_of(SMALL, fallbacks_first=False)][-1] is Fallback
     foo = operator_registrations(FOO)
     assert isinstance(foo[0], Def)
     assert (str(foo[0].schema), foo[0].debug, foo[0].tags) == (FOO.schema, FOO.debug, FOO.tags)

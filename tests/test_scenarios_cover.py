@@ -28,23 +28,48 @@ from tests.effort import share
 ROOT = Path(__file__).parent.parent / "scenarios"
 
 TEST_DISPATCH_2020 = {
-    "def": ("basics/five_registrations",),
-    "def_impl_schema_mismatch": ("schemas/number_of_arguments",),
-    "def_with_inference": ("basics/def_by_name",),
-    "def_only": ("basics/a_def_alone",),
-    "impl_only": ("basics/a_kernel_alone",),
-    "multiple_def_error": ("basics/a_second_def", "pr35061/equal_defs_merge"),
-    "def_with_explicit_alias": ("alias_kinds/pure_function",),
+    "def": (
+        "pr35061_tests/test_def",
+        "basics/five_registrations",
+    ),
+    "def_impl_schema_mismatch": (
+        "pr35061_tests/test_def_impl_schema_mismatch",
+        "schemas/number_of_arguments",
+    ),
+    "def_with_inference": (
+        "pr35061_tests/test_def_with_inference",
+        "basics/def_by_name",
+    ),
+    "def_only": (
+        "pr35061_tests/test_def_only",
+        "basics/a_def_alone",
+    ),
+    "impl_only": (
+        "pr35061_tests/test_impl_only",
+        "basics/a_kernel_alone",
+    ),
+    "multiple_def_error": ("pr35061_tests/test_multiple_def_error", "basics/a_second_def", "pr35061/equal_defs_merge"),
+    "def_with_explicit_alias": (
+        "pr35061_tests/test_def_with_explicit_alias",
+        "alias_kinds/pure_function",
+    ),
     "multiple_def_schema_mismatch": (
+        "pr35061_tests/test_multiple_def_schema_mismatch",
         "basics/a_second_def_with_another_schema",
         "pr35061/different_schemas_conflict",
     ),
     "multiple_def_alias_defaulting": (
+        "pr35061_tests/test_multiple_def_alias_defaulting",
         "alias_kinds/a_second_def_with_a_default_kind",
         "pr35061/alias_kind_defaulting",
     ),
-    "multiple_def_alias_mismatch": ("alias_kinds/a_second_def_with_another_kind", "pr35061/alias_kind_mismatch"),
+    "multiple_def_alias_mismatch": (
+        "pr35061_tests/test_multiple_def_alias_mismatch",
+        "alias_kinds/a_second_def_with_another_kind",
+        "pr35061/alias_kind_mismatch",
+    ),
     "overwrite_catchall": (
+        "pr35061_tests/test_overwrite_catchall",
         "order/the_newest_composite_kernel_wins",
         "order/three_in_a_row",
         "pr35061/the_newest_catch_all_wins",
@@ -378,8 +403,14 @@ PYTHON_REGISTRIES = {
     "one entry in each slot": ("python_layer/single_entries",),
 }
 
+PROPERTIES: dict[str, tuple[str, ...]] = {
+    "rows, calls, kernels and refusals": ("properties/rows_calls_and_refusals",),
+    "where order matters": ("properties/what_holds_whoever_is_newest",),
+}
+
 COVERED: dict[str, dict[str, tuple[str, ...]]] = {
     "the rules of lint": RULES,
+    "properties of scenarios": PROPERTIES,
     "test_dispatch.py, 2020": TEST_DISPATCH_2020,
     "test_dispatch.py, 2023": TEST_DISPATCH_2023,
     "op_registration_test.cpp, 2020": OP_REGISTRATION_2020,
@@ -558,7 +589,7 @@ def test_nothing_depends_on_order_in_the_commutative_dispatcher_but_what_is_mean
     assert found_by_lint < by_design
     # Rules of torch.library and of registries of Python are the same, whatever the dispatcher is.
     topics = Counter(name.split("/")[0] for name in by_design - found_by_lint)
-    assert topics == {"order": 5, "torch_library": 9, "python_layer": 3}
+    assert topics == {"order": 5, "torch_library": 9, "python_layer": 3, "properties": 1}
 
 
 def test_every_kind_of_refusal_is_shown() -> None:

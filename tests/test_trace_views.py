@@ -17,8 +17,7 @@ from dispatchlab.call.trace import TracedThread
 from dispatchlab.cli import main
 from dispatchlab.files.file_kinds import FileKind, content_of
 from dispatchlab.model.dump_format import Provenance
-from dispatchlab.questions.trace.blocks import summary_view, trace_view
-from dispatchlab.questions.trace.chrome_trace import chrome_trace
+from dispatchlab.questions.trace.blocks import chrome_trace, summary_view, trace_view
 from dispatchlab.questions.trace.summary import Trace, summary
 
 ROOT = Path(__file__).parents[1]

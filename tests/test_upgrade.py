@@ -17,9 +17,10 @@ from dispatchlab.questions.upgrade.compare_sources import Side, UpgradeReport, c
 from dispatchlab.questions.upgrade.operator_changes import Cause, Composite, Find, Reason, Upgrade
 from dispatchlab.questions.upgrade.slot_models import MISSING, SlotDifference, kernel_bits, models_of
 from dispatchlab.records.backend_coverage import Way
-from dispatchlab.records.file import newest_bundled, save_registry
+from dispatchlab.records.file import newest_bundled
 from dispatchlab.records.model import RecordedFallback, RecordedKernel, RecordedOperator, Registry, registry_of
 from dispatchlab.records.ownership import with_active
+from tests.registry_cases import save_registry
 
 CPP = "registered at aten/src/ATen/Register{}.cpp:1"
 MINE = "registered at mine/ops.py:3"

@@ -15,8 +15,7 @@ from dispatchlab.questions.dump.operator_text import operator_text
 from dispatchlab.questions.order.blocks import report_view
 from dispatchlab.questions.order.report import Report
 from dispatchlab.questions.order.report_text import conflict_text, golden_text, summary
-from dispatchlab.views.formatting import digits, readable, seconds
-from dispatchlab.views.key_names import key_names
+from dispatchlab.views.formatting import digits, key_names, readable, seconds
 
 FOO = OperatorName("test", "foo")
 SEEN = Snapshot(

@@ -23,7 +23,7 @@ from dispatchlab.questions.imports.blocks import import_orders_view
 from dispatchlab.questions.imports.import_orders import Difference, ImportComparison
 from dispatchlab.sources.find_sources import recorded_from
 from dispatchlab.views.console import console
-from dispatchlab.views.key_names import key_names
+from dispatchlab.views.formatting import key_names
 from dispatchlab.views.lines import Page
 from dispatchlab.views.source_locations import ELLIPSIS, fitted, link_of, located
 from dispatchlab.views.styles import REASON_STYLES
@@ -232,6 +232,7 @@ def test_a_word_that_is_longer_than_the_line_is_shortened_and_whole_on_request()
     def draw(target: Console, *, whole: bool = False) -> None:
         page = Page(target, whole=whole)
         page.flow(page.words(f"a {long} b"), indent=4, first=Text("first"))
+        page.flush()
 
     assert drawn(draw, 60).split() == ["first", "a", fitted(long, 56), "b"]
     assert drawn(lambda target: draw(target, whole=True), 60).split() == ["first", "a", long, "b"]
@@ -317,6 +318,7 @@ def test_control_characters_in_words_are_spelled_out_and_none_vanishes() -> None
         page = Page(target)
         page.flow(page.source(evil))
         page.flow(page.words(evil))
+        page.flush()
 
     lines = drawn(draw, 200).splitlines()
     assert lines == ["a\\x1f/b\\x85.py:3\\x1b[31m c\\x1cd"] * 2

@@ -17,7 +17,7 @@ from pathlib import Path
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.files.atomic_write import write_file
 from dispatchlab.model.python_layer import PythonLayer
-from dispatchlab.records.file import load_registry
+from dispatchlab.records.file import open_registry
 from dispatchlab.records.model import Recorded
 from dispatchlab.records.stored import StoredRegistries, bundle_bytes
 
@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
             registries |= {name: bundle.registry(name).load() for name in bundle.names}
             layers |= {name: layer for name in bundle.names if (layer := bundle.registry(name).python) is not None}
         for path in asked.recordings:
-            recorded = load_registry(path)
+            recorded = open_registry(path).load()
             _print(f"{path.stem}: PyTorch {recorded.torch}, {len(recorded):,} operators")
             if recorded.python is not None:
                 layers[path.stem] = recorded.python

@@ -15,6 +15,7 @@ import posixpath
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -46,20 +47,9 @@ _ORIGINS = {
 
 def public_packages() -> dict[str, list[str]]:
     """Each package that lists its public names in `__all__` -> these names."""
-    found = {}
-    for path in sorted((ROOT / "dispatchlab").rglob("__init__.py")):
-        names = _all_of(path)
-        if names:
-            found[".".join(path.parent.relative_to(ROOT).parts)] = names
-    return found
-
-
-def _all_of(path: Path) -> list[str]:
-    for statement in ast.parse(path.read_text(encoding="utf-8")).body:
-        match statement:
-            case ast.Assign(targets=[ast.Name(id="__all__")], value=value):
-                return [str(name) for name in ast.literal_eval(value)]
-    return []
+    paths = sorted((ROOT / "dispatchlab").rglob("__init__.py"))
+    packages = [".".join(path.parent.relative_to(ROOT).parts) for path in paths if "__all__ = " in path.read_text()]
+    return {package: list(import_module(package).__all__) for package in packages}
 
 
 def _docstring(package: str) -> str:

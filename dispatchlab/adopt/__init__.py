@@ -4,9 +4,7 @@
 - `doctor`: each feature, tried on the installed PyTorch; which commands need it.
 - `live_probes`: these features, as they are tried in the process that has torch.
 - `environment`: versions, the terminal, and optional tools.
-- `first_files`: the files that `init` writes, planned and written.
+- `first_files`: the files that `init` writes, planned and written; the workflow for GitHub among them.
 - `checkout`: the root of a checkout and its modules.
 - `pytest_option`: ini options of pytest, set in the file that pytest reads.
-- `ci_workflow`: the workflow that `init` writes.
-- `demo_text`, `doctor_text`, `init_text`: what these commands print.
 """

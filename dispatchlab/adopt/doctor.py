@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import groupby
 from threading import Timer
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from dispatchlab.adopt.environment import Fact, distribution_version, facts
 from dispatchlab.errors import DispatchLabError
+from dispatchlab.records.file import bundled_names, newest_bundled
+from dispatchlab.views.as_json import fields_of, json_text
 
 if TYPE_CHECKING:
     from dispatchlab.pytorch.worker.engine import LiveEngine
+
 
 _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 """What ends a worker; Windows knows one way only."""
@@ -26,7 +30,13 @@ _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 State: TypeAlias = Literal["works", "limited", "absent", "fails"]
 """`limited` finds less; `absent` is not offered for this version of PyTorch, which is no defect of the installation."""
 
-_STATES: tuple[State, ...] = ("works", "limited", "absent", "fails")
+_STATES: dict[State, str] = {
+    "works": "works",
+    "limited": "limited",
+    "absent": "not offered",
+    "fails": "does not work",
+}
+"""How a state is shown, the worst last."""
 
 TIMEOUT_S = 60.0
 """How long one feature may take; importing PyTorch from a cold disk is the longest part."""
@@ -122,7 +132,7 @@ class Diagnosis:
         worst: dict[str, State] = {}
         for one in () if self.torch is None else self.torch.tried:
             for command in one.feature.commands:
-                worst[command] = max(worst.get(command, "works"), one.state, key=_STATES.index)
+                worst[command] = max(worst.get(command, "works"), one.state, key=list(_STATES).index)
         return tuple(command for command, state in worst.items() if state in states)
 
     @property
@@ -262,9 +272,60 @@ def _sentence(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def sorted_facts(found: Sequence[Fact]) -> dict[str, list[Fact]]:
-    """The facts by their group, in the order in which the groups appear."""
-    groups: dict[str, list[Fact]] = {}
-    for fact in found:
-        groups.setdefault(fact.group, []).append(fact)
-    return groups
+def doctor_text(found: Diagnosis) -> str:
+    """Facts by group, then each feature with its state and the reason, then the commands."""
+    return "\n".join(_lines(found)) + "\n"
+
+
+def doctor_json(found: Diagnosis) -> str:
+    """The same as JSON."""
+    tried = [
+        {"feature": one.feature.name, "state": one.state, "why": one.why, "commands": list(one.feature.commands)}
+        for one in (() if found.torch is None else found.torch.tried)
+    ]
+    torch = None if found.torch is None else fields_of(found.torch, tried=tried)
+    return json_text(
+        {
+            "ok": found.exit_code == 0,
+            "facts": [fields_of(fact) for fact in found.facts],
+            "torch": torch,
+            "working": list(found.commands("works")),
+            "limited": list(found.commands("limited")),
+            "failing": list(found.commands("absent", "fails")),
+        }
+    )
+
+
+def _lines(found: Diagnosis) -> Iterator[str]:
+    for group, some in groupby(found.facts, lambda fact: fact.group):
+        yield f"{group}:"
+        yield from _table([(fact.name, f"{'PROBLEM: ' if fact.problem else ''}{fact.value}") for fact in some])
+    if found.torch is None:
+        yield "PyTorch: not installed"
+        yield "  commands about the installed PyTorch need it: pip install 'dispatchlab[torch]'; the others work"
+        return
+    yield from _torch_lines(found.torch)
+    for title, commands in (
+        ("these work with this PyTorch", found.commands("works")),
+        ("these work and find less", found.commands("limited")),
+        ("these do not work with this PyTorch", found.commands("absent", "fails")),
+    ):
+        if commands:
+            yield f"{title}:"
+            yield from (f"  {command}" for command in commands)
+
+
+def _torch_lines(torch: TorchFound) -> Iterator[str]:
+    if torch.error:
+        yield f"PyTorch: {torch.version} is installed and cannot be imported"
+        yield f"  {torch.error}"
+        return
+    yield f"PyTorch: {torch.version}"
+    if torch.semantics not in bundled_names():
+        yield f"  no registry of it is bundled: what does not name `live` answers for {newest_bundled()}"
+    yield from _table([(one.feature.name, f"{_STATES[one.state]}: {one.why}") for one in torch.tried])
+
+
+def _table(rows: Sequence[tuple[str, str]]) -> Iterator[str]:
+    width = max((len(name) for name, _ in rows), default=0)
+    return (f"  {name:<{width}}  {value}" for name, value in rows)

@@ -7,14 +7,13 @@ edited where the options are not set yet. Planned twice, the second plan has not
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from dispatchlab.adopt.checkout import Checkout
-from dispatchlab.adopt.ci_workflow import workflow
-from dispatchlab.adopt.demo import demo_text
+from dispatchlab.adopt.demo import demo_scenario
 from dispatchlab.adopt.pytest_option import PytestConfig, folders_of, pytest_config
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.files.atomic_write import write_file
@@ -221,7 +220,7 @@ def _first_scenario(
         reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         notes.append(f"the first scenario is an example, and not a record of your package: {reason}")
         notes.append("once that works: dispatchlab init MODULE")
-        return None, demo_text()
+        return None, demo_scenario()
 
 
 def _planned(root: Path, path: str, text: str, what: str, force: bool) -> PlannedFile:  # noqa: FBT001  of this module
@@ -258,3 +257,74 @@ def record_module(module: str) -> str:
     if not found.registrations:
         raise NothingToRecordError(module)
     return found.text
+
+
+_DONE = {"write": "wrote", "replace": "replaced", "edit": "edited", "keep": "kept"}
+_WOULD = {"write": "would write", "replace": "would replace", "edit": "would edit", "keep": "would keep"}
+
+
+def plan_text(plan: Plan, *, dry_run: bool) -> str:
+    """A line for each file, and what to do next."""
+    return "".join(f"{line}\n" for line in _lines(plan, _WOULD if dry_run else _DONE))
+
+
+def _lines(plan: Plan, words: dict[str, str]) -> Iterator[str]:
+    yield f"{plan.root}:"
+    done = [words[file.action] for file in plan.files]
+    first, second = max(map(len, done)), max(len(file.path) for file in plan.files)
+    for word, file in zip(done, plan.files, strict=True):
+        yield f"  {word:<{first}}  {file.path:<{second}}  {file.what}"
+    if plan.dependent is not None:
+        yield f"The order of these registrations matters, so the test of {plan.dependent} fails until you decide:"
+        yield f"  dispatchlab permute {plan.dependent}  # two orders that disagree, and why"
+        yield "  remove the cause, and run dispatchlab init --force"
+        yield "  or accept it: write `expect: order-dependent` into that file"
+    yield "Next:"
+    yield f"  pytest {plan.run}"
+    if plan.module is not None:
+        yield f"  dispatchlab check {plan.module}"
+
+
+_HEAD = """\
+# What importing this package registers: the scenarios still hold, and findings annotate pull requests.
+name: dispatchlab
+
+on:
+  push:
+  pull_request:
+
+permissions:
+  contents: read
+  security-events: write
+
+jobs:
+  dispatchlab:
+    runs-on: ubuntu-latest
+    steps:
+      - uses: actions/checkout@11bd71901bbe5b1630ceea73d27597364c9af683  # v4.2.2
+      - uses: actions/setup-python@a26af69be951a213d495a4c3e4e4022e16d87065  # v5.6.0
+        with:
+          python-version: "3.13"
+      - run: pip install torch --index-url https://download.pytorch.org/whl/cpu
+      - run: pip install . dispatchlab pytest
+"""
+
+
+def workflow(folder: str, scenario: str, module: str | None) -> str:
+    """The text of the workflow.
+
+    Args:
+        folder: the folder of the scenarios.
+        scenario: the scenario that was recorded.
+        module: the module that it is a record of; None for an example.
+    """
+    steps = [f"      - run: pytest {folder}\n"]
+    if module is not None:
+        steps.append(
+            f"      - run: dispatchlab check {module} --format sarif > dispatchlab.sarif\n"
+            "      - uses: github/codeql-action/upload-sarif@48ab28a6f5dbc2a99bf1e0131198dd8f1df78169  # v3.28.0\n"
+            "        if: always()\n"
+            "        with:\n"
+            "          sarif_file: dispatchlab.sarif\n"
+        )
+    return _HEAD + "".join(steps)

@@ -110,12 +110,11 @@ def check(
 
     from dispatchlab.adopt.checkout import find_checkout
     from dispatchlab.files.file_kinds import FileKind, check_output
-    from dispatchlab.questions.check.annotations import github_annotations
+    from dispatchlab.questions.check.annotations import findings_sarif, github_annotations
     from dispatchlab.questions.check.blocks import check_view
     from dispatchlab.questions.check.check_packages import check_packages
     from dispatchlab.questions.check.configuration import settings_of
     from dispatchlab.questions.check.report import Question
-    from dispatchlab.questions.check.sarif import findings_sarif
     from dispatchlab.questions.lint.baseline import baseline_text, load_baseline
     from dispatchlab.questions.lint.checkout import Checkout as Places
     from dispatchlab.questions.lint.checkout import checkout_of

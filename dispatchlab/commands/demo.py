@@ -20,8 +20,7 @@ def demo(*, file: str | None, force: bool) -> None:
       dispatchlab demo
       dispatchlab demo --save demo.yaml
     """
-    from dispatchlab.adopt.demo import run_demo
-    from dispatchlab.adopt.demo_text import demo_text
+    from dispatchlab.adopt.demo import demo_text, run_demo
     from dispatchlab.files.file_kinds import FileKind
 
     shown = run_demo()

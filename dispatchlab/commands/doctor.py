@@ -24,8 +24,7 @@ def doctor(*, format: Format | None, progress: bool | None) -> None:
     """
     import sys
 
-    from dispatchlab.adopt.doctor import diagnose
-    from dispatchlab.adopt.doctor_text import doctor_json, doctor_text
+    from dispatchlab.adopt.doctor import diagnose, doctor_json, doctor_text
 
     shown = sys.stderr.isatty() if progress is None else progress
     found = diagnose(progress=(lambda name: note(f"trying: {name}")) if shown else None)

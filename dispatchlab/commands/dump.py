@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import click
 
+from dispatchlab._gc_pause import collector_paused
 from dispatchlab.commands.options import (
     OPERATOR,
     ROW,
@@ -60,6 +61,7 @@ class DumpOptions(NamedTuple):
     imports: tuple[str, ...]
     format: Format | None
     allow_import: bool
+    register: str | None
 
     @property
     def listing_option(self) -> str | None:
@@ -116,6 +118,11 @@ class DumpOptions(NamedTuple):
     help="Show what C++ dispatches by, what Python registers beside it, or both. With --counts: count these.",
 )
 @click.option("--across", is_flag=True, help="Show the operator in every bundled version of PyTorch, from 2.4 on.")
+@click.option(
+    "--register",
+    metavar="KEYS",
+    help="Show the table of an operator with a kernel at each of these keys, as PyTorch's PythonDispatcher does.",
+)
 @import_option()
 @format_option
 @allow_import_option
@@ -150,11 +157,14 @@ def dump(context: click.Context, /, **values: Any) -> None:
       dispatchlab dump aten::add.Tensor --across --key CUDA
       dispatchlab dump higher_order::cond --layer python
       dispatchlab dump --counts --layer python --from torch-2.13
+      dispatchlab dump --register 'CPU, XLA, CompositeImplicitAutograd'
     """
     options = DumpOptions(**values)
     if options.listing and options.counts:
         raise DumpOptionsError("--list shows operators and --counts shows keys: leave one of the two out")
-    if options.counts and options.layer == "python":
+    if options.register is not None:
+        _register(context, options, options.register)
+    elif options.counts and options.layer == "python":
         _count_python(context, options)
     elif options.listing_option is not None:
         _list(context, options, options.listing_option)
@@ -162,6 +172,32 @@ def dump(context: click.Context, /, **values: Any) -> None:
         _across(context, options)
     else:
         _dump_operators(context, options)
+
+
+def _register(context: click.Context, options: DumpOptions, keys: str) -> None:
+    """Show the table that kernels at some keys give an operator."""
+    from dispatchlab.questions.dump.registered_keys import keys_view, register_keys
+    from dispatchlab.sources.find_sources import table_rows
+
+    refuse(context, _OF_SOURCES, "is for operators that there are: leave it out, or --register")
+    if options.operator is not None:
+        raise DumpOptionsError("--register shows the table of an operator of its own: name none")
+    semantics, reason = options.semantics, ""
+    if semantics is None and options.engine == "lab":
+        from dispatchlab.model.profile import TORCH, resolved_semantics
+
+        semantics = resolved_semantics(TORCH)
+        reason = f"{semantics} answers, the model of the installed PyTorch, or else the newest"
+    rows = table_rows(options.keys)
+    found = register_keys(keys, engine=options.engine, semantics=semantics, rows=rows, imports=options.imports)
+    _note_default(reason)
+    show_view(options.format, keys_view(found))
+
+
+_OF_SOURCES = (
+    *("source", "after", "listing", "dangling", "overridden", "counts", "everything", "layer", "across"),
+    "allow_import",
+)
 
 
 def _count_python(context: click.Context, options: DumpOptions) -> None:
@@ -242,6 +278,7 @@ def _across(context: click.Context, options: DumpOptions) -> None:
 _OF_ONE_VERSION = ("source", "after", "engine", "semantics", "imports", "allow_import", "everything", "layer")
 
 
+@collector_paused()  # which would look at the operators that are kept again and again
 def _dump_operators(context: click.Context, options: DumpOptions) -> None:
     """Show operators: their kernels, their tables, and what Python registers."""
     from dispatchlab.questions.dump.inspect_operators import inspect_operators
@@ -276,7 +313,7 @@ def _dump_operators(context: click.Context, options: DumpOptions) -> None:
     parts = [
         _Part(
             snapshot,
-            tuple(row for row in inspection.python_rows(snapshot.operator) if not rows or row.registration.key in rows),
+            tuple(row for row in inspection.python_rows(snapshot) if not rows or row.registration.key in rows),
         )
         for snapshot in inspection.snapshots
     ]
@@ -398,16 +435,17 @@ def _print(console: Console, inspection: Inspection, parts: Sequence[_Part], opt
     from dispatchlab.views.blocks import Block, Line
     from dispatchlab.views.terminal import draw
 
-    blocks: list[Block] = []
-    for number, (snapshot, python) in enumerate(parts):
-        with_table = snapshot.exists and options.layer != "python"
-        if number:
-            blocks.append(Line())
-        if with_table:
-            view = inspection.view(snapshot.operator)
-            blocks += operator_screen(view, keys=options.keys, everything=options.everything)
-        if python:
-            blocks += python_screen(python, name=None if with_table else str(snapshot.operator))
-    if inspection.packet is not None and inspection.packet.overloads:
-        blocks += [*([Line()] if blocks else []), *packet_lines(inspection.packet)]
-    draw(console, blocks, torch=inspection.build, whole=options.everything)
+    def blocks() -> Iterator[Block]:
+        for number, (snapshot, python) in enumerate(parts):
+            with_table = snapshot.exists and options.layer != "python"
+            if number:
+                yield Line()
+            if with_table:
+                view = inspection.view(snapshot.operator)
+                yield from operator_screen(view, keys=options.keys, everything=options.everything)
+            if python:
+                yield from python_screen(python, name=None if with_table else str(snapshot.operator))
+        if inspection.packet is not None and inspection.packet.overloads:
+            yield from (*([Line()] if parts else []), *packet_lines(inspection.packet))
+
+    draw(console, blocks(), torch=inspection.build, whole=options.everything)

@@ -31,37 +31,13 @@ def as_every_command(command: click.Command) -> click.Command:
     if {"imports", "packages"} & {param.name for param in command.params}:
         command.callback = _with_packages(command.callback)
     short_help_option(command)
-    command.params.append(
-        click.Option(
-            ["--no-color"],
-            is_flag=True,
-            expose_value=False,
-            hidden=True,
-            callback=_without_color,
-            help="Print without colours.",
-        )
-    )
-    command.params.append(
-        click.Option(
-            ["--no-pager"],
-            is_flag=True,
-            expose_value=False,
-            hidden=True,
-            callback=_without_pager,
-            help="Print long output without a pager.",
-        )
-    )
-    command.params.append(
-        click.Option(
-            ["--version"],
-            is_flag=True,
-            is_eager=True,
-            expose_value=False,
-            hidden=True,
-            callback=_print_version,
-            help="Show the version and exit.",
-        )
-    )
+    for name, callback, what in (
+        ("--no-color", _without_color, "Print without colours."),
+        ("--no-pager", _without_pager, "Print long output without a pager."),
+        ("--version", _print_version, "Show the version and exit."),
+    ):
+        hidden = {"is_flag": True, "expose_value": False, "hidden": True, "is_eager": name == "--version"}
+        command.params.append(click.Option([name], callback=callback, help=what, **hidden))
     return command
 
 

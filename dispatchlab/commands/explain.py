@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +14,7 @@ from dispatchlab.commands.options import (
     SOURCE,
     engine_option,
     import_option,
+    refuse,
     semantics_option,
     view_format_option,
 )
@@ -19,11 +22,29 @@ from dispatchlab.commands.output import Format, note, show_view
 from dispatchlab.model.python_layer import COMPILERS, DECOMPOSITIONS, EXPLAINED_MODES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dispatchlab.model.python_layer import Compiler, Decompositions, Mode
-    from dispatchlab.sources.engines import EngineName
+    from dispatchlab.questions.explain.explain_operator import ExplainedOperator
 
 
-@click.command()
+class _WithVersions(click.Command):
+    """A command whose `--across` takes the versions that follow it, and means all of them when none does."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments."""
+        if "--across" in args:
+            at = args.index("--across")
+            versions = list(takewhile(_VERSION.fullmatch, args[at + 1 :]))
+            args[at : at + 1 + len(versions)] = [f"--across={version}" for version in versions or [_ALL]]
+        return super().parse_args(ctx, args)
+
+
+_VERSION = re.compile(r"(?:torch-)?\d+\.\d+(?:[.-]\w+)*")
+_ALL = "all"
+
+
+@click.command(cls=_WithVersions)
 @click.argument("operator", metavar="OP", type=OPERATOR)
 @click.argument("arguments", metavar="[ARG...]", nargs=-1)
 @click.option(
@@ -69,25 +90,31 @@ if TYPE_CHECKING:
     help="Read a scenario, a recorded registry, a bundled one by its name, `live`, or a package. Default: the bundled "
     "registry of the installed PyTorch, or else the newest; for CUDA tensors, one that has CUDA's kernels.",
 )
+@click.option(
+    "--across",
+    metavar="[VERSION...]",
+    multiple=True,
+    help="Explain the call on these bundled versions of PyTorch, such as 2.12 2.15, and show what changed and since "
+    "when; on all of them when none is named.",
+)
 @engine_option("Engine whose dispatcher to explain.")
 @semantics_option
 @import_option()
 @view_format_option
+@click.pass_context
 def explain(
+    context: click.Context,
+    /,
     *,
     operator: str,
     arguments: tuple[str, ...],
     args: tuple[str, ...],
-    exclude: tuple[str, ...],
-    include: tuple[str, ...],
     mode: Mode | None,
     compiler: Compiler | None,
     decompositions: Decompositions | None,
-    source: str | None,
-    engine: EngineName,
-    semantics: str | None,
-    imports: tuple[str, ...],
+    across: tuple[str, ...],
     format: Format | None,
+    **options: Any,
 ) -> None:
     """Show which kernel a call of OP runs and why, without running it.
 
@@ -96,6 +123,9 @@ def explain(
 
     With --mode, then shows what the mode asks for an implementation: which one runs, why it comes first, and what
     follows when it gives up. For a transform and for autocast, shows what each hop does, a line each.
+
+    With --across, shows each part of the call on several versions, what changed from one to the next, and since which
+    version; a kernel is named by its file.
 
     With ARG..., the arguments of a call, a name without overload tries its overloads as torch.ops does. Shows which
     were tried and why each did not take the call, and explains the one that did. ARG is a SPEC, which stands for a
@@ -125,6 +155,7 @@ def explain(
       dispatchlab explain aten::index_reduce --mode vmap
       dispatchlab explain aten::addmm --mode autocast --arg cuda
       dispatchlab explain test::foo --arg cpu --from scenario.yaml --semantics torch-2.13
+      dispatchlab explain aten::bmm cuda cuda --across 2.12 2.15
       dispatchlab explain my::op --arg cpu --package my_package
     """
     from dispatchlab.questions.dump.operator_text import refused_step_text
@@ -135,21 +166,29 @@ def explain(
         raise click.UsageError("--backend needs --mode compile")
     if decompositions is not None and mode != "make_fx":
         raise click.UsageError("--decompositions needs --mode make_fx")
-    explained = explain_operator(
-        operator,
-        (*arguments, *args),
-        call=bool(arguments),
-        source=source,
-        engine=engine,
-        semantics=semantics,
-        imports=imports,
-        include=include,
-        exclude=exclude,
-        mode=mode,
-        compiler=compiler or "inductor",
-        decompositions=decompositions or "none",
-        report=note,
-    )
+
+    def explained_on(name: str, source: str | None, report: Callable[[str], None] | None = None) -> ExplainedOperator:
+        return explain_operator(
+            name,
+            (*arguments, *args),
+            call=bool(arguments),
+            mode=mode,
+            compiler=compiler or "inductor",
+            decompositions=decompositions or "none",
+            report=report,
+            **options | {"source": source},
+        )
+
+    if across:
+        from dispatchlab.questions.explain.across import across_view, call_across
+
+        refuse(context, ("source", "engine", "semantics", "imports"), "is for one version: leave --across out, or it")
+        found = call_across(operator, () if _ALL in across else across, explained_on)
+        if found.note:
+            note(found.note)
+        show_view(format, across_view(found))
+        return
+    explained = explained_on(operator, options["source"], note)
     for refused in explained.inspection.refused:
         note(refused_step_text(*refused))
     for text in explanation_notes(explained):

@@ -39,7 +39,7 @@ def init(context: click.Context, /, *, module: str | None, ci: str | None, force
 
     from dispatchlab.adopt import first_files
     from dispatchlab.adopt.checkout import find_checkout
-    from dispatchlab.adopt.init_text import plan_text
+    from dispatchlab.adopt.first_files import plan_text
     from dispatchlab.questions.order.golden import golden
 
     reach_checkout(context)

@@ -206,26 +206,21 @@ def refuse(context: click.Context, names: Iterable[str], reason: str) -> None:
             raise NoEffectError(found[name], reason)
 
 
-def format_option(command: _Command) -> _Command:
-    """`--format`."""
-    return click.option("--format", type=FORMATS, help=FORMAT_HELP)(command)
+format_option = click.option("--format", type=FORMATS, help=FORMAT_HELP)
+"""`--format`."""
 
+view_format_option = click.option("--format", type=VIEW_FORMATS, help=FORMAT_HELP)
+"""`--format`, of a command whose result is made of blocks."""
 
-def view_format_option(command: _Command) -> _Command:
-    """`--format`, of a command whose result is made of blocks."""
-    return click.option("--format", type=VIEW_FORMATS, help=FORMAT_HELP)(command)
-
-
-def semantics_option(command: _Command) -> _Command:
-    """`--semantics`, of the lab engine."""
-    return click.option(
-        "--semantics",
-        metavar="NAME",
-        type=OneOf("name", "semantics"),
-        help="Semantics of the lab engine: strict, a PyTorch such as torch-2.13, torch for the model of the installed "
-        "PyTorch or else the newest, pr35061, or the file of a profile. Default: those that the scenario names, or "
-        "strict.",
-    )(command)
+semantics_option = click.option(
+    "--semantics",
+    metavar="NAME",
+    type=OneOf("name", "semantics"),
+    help="Semantics of the lab engine: strict, a PyTorch such as torch-2.13, torch for the model of the installed "
+    "PyTorch or else the newest, pr35061, or the file of a profile. Default: those that the scenario names, or "
+    "strict.",
+)
+"""`--semantics`, of the lab engine."""
 
 
 def cluster_option(what: str) -> Callable[[_Command], _Command]:
@@ -284,18 +279,6 @@ def import_option(help: str = IMPORT_HELP) -> Callable[[_Command], _Command]:
     return decorate
 
 
-def import_timeout_option(command: _Command) -> _Command:
-    """`--import-timeout`, which is in force while the command runs."""
-    return click.option(
-        "--import-timeout",
-        metavar="SECONDS",
-        type=click.FloatRange(min=0, min_open=True),
-        expose_value=False,
-        callback=_limit_imports,
-        help="Give each package this long to be imported, then end with exit code 124. Default: 300.",
-    )(command)
-
-
 def _limit_imports(context: click.Context, option: click.Parameter, seconds: float | None) -> None:
     if seconds is not None:
         from dispatchlab.pytorch.worker.process import import_limit
@@ -303,25 +286,33 @@ def _limit_imports(context: click.Context, option: click.Parameter, seconds: flo
         context.with_resource(import_limit(seconds))
 
 
-def operators_option(command: _Command) -> _Command:
-    """`--operator`, may be repeated."""
-    return click.option(
-        "--operator",
-        "operators",
-        metavar="OP",
-        multiple=True,
-        type=OPERATOR,
-        help="Select operators by name or glob; may be repeated.",
-    )(command)
+import_timeout_option = click.option(
+    "--import-timeout",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0, min_open=True),
+    expose_value=False,
+    callback=_limit_imports,
+    help="Give each package this long to be imported, then end with exit code 124. Default: 300.",
+)
+"""`--import-timeout`, which is in force while the command runs."""
 
 
-def allow_import_option(command: _Command) -> _Command:
-    """`--allow-import`."""
-    return click.option(
-        "--allow-import",
-        is_flag=True,
-        help="Import the functions that a scenario names. That runs their code: only for files you trust.",
-    )(command)
+operators_option = click.option(
+    "--operator",
+    "operators",
+    metavar="OP",
+    multiple=True,
+    type=OPERATOR,
+    help="Select operators by name or glob; may be repeated.",
+)
+"""`--operator`, may be repeated."""
+
+allow_import_option = click.option(
+    "--allow-import",
+    is_flag=True,
+    help="Import the functions that a scenario names. That runs their code: only for files you trust.",
+)
+"""`--allow-import`."""
 
 
 def in_bytes(context: click.Context, option: click.Parameter, gib: float | None) -> int | None:
@@ -329,11 +320,10 @@ def in_bytes(context: click.Context, option: click.Parameter, gib: float | None)
     return None if gib is None else max(1, int(gib * 2**30))
 
 
-def force_option(command: _Command) -> _Command:
-    """`--force`, of a command that writes files."""
-    return click.option(
-        "--force", is_flag=True, help="Write over a file that dispatchlab did not write, or that is of another kind."
-    )(command)
+force_option = click.option(
+    "--force", is_flag=True, help="Write over a file that dispatchlab did not write, or that is of another kind."
+)
+"""`--force`, of a command that writes files."""
 
 
 root_option = click.option(
@@ -387,26 +377,13 @@ def check_page(context: click.Context, path: str | None, *, force: bool, others:
     check_output(path, FileKind.PAGE, force=force)
 
 
-def progress_option(command: _Command) -> _Command:
-    """`--progress` and `--no-progress`."""
-    return click.option(
-        "--progress/--no-progress",
-        default=None,
-        help="Show progress on standard error. Default: bars on a terminal; elsewhere a line after 5 seconds "
-        "and every 10 from then on.",
-    )(command)
-
-
-def quiet_option(command: _Command) -> _Command:
-    """`-q` and `--quiet`."""
-    return click.option(
-        "-q",
-        "--quiet",
-        is_flag=True,
-        expose_value=False,
-        callback=_be_quiet,
-        help="Print no progress and no notes on standard error; errors are printed.",
-    )(command)
+progress_option = click.option(
+    "--progress/--no-progress",
+    default=None,
+    help="Show progress on standard error. Default: bars on a terminal; elsewhere a line after 5 seconds "
+    "and every 10 from then on.",
+)
+"""`--progress` and `--no-progress`."""
 
 
 def _be_quiet(context: click.Context, option: click.Parameter, asked: bool) -> None:  # noqa: FBT001  a callback
@@ -414,6 +391,17 @@ def _be_quiet(context: click.Context, option: click.Parameter, asked: bool) -> N
         from dispatchlab.commands.output import QUIET
 
         context.meta[QUIET] = True
+
+
+quiet_option = click.option(
+    "-q",
+    "--quiet",
+    is_flag=True,
+    expose_value=False,
+    callback=_be_quiet,
+    help="Print no progress and no notes on standard error; errors are printed.",
+)
+"""`-q` and `--quiet`."""
 
 
 def _values(kind: str, incomplete: str, params: Mapping[str, object]) -> Iterable[str]:

@@ -142,11 +142,11 @@ def progress_display(asked: bool | None) -> Display:  # noqa: FBT001  the value 
     Args:
         asked: the value of `--progress/--no-progress`.
     """
-    from dispatchlab.views.progress import BarDisplay, LineDisplay, NoDisplay
+    from dispatchlab.views.progress import BarDisplay, Display, LineDisplay
 
     global _display
     if asked is False or (asked is None and is_quiet()):
-        _display = NoDisplay()
+        _display = Display()
     elif sys.stderr.isatty():
         _display = BarDisplay(sys.stderr, color=use_color())
     else:

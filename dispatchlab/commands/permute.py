@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from dispatchlab.questions.dump.inspect_operators import Inspection
     from dispatchlab.questions.order.report import Report
     from dispatchlab.questions.order.run_scenario import Outcome, RunOptions
-    from dispatchlab.questions.order.state_graph import StateGraph
+    from dispatchlab.questions.order.snapshots import Snapshots
 
 _BAD_INPUT = 2
 _MOST_OPERATORS = 5  # that are shown beside a verdict
@@ -171,6 +171,12 @@ class PictureFormatError(DispatchLabError):
     help="Also show the operators after these registrations, such as '0 2', or steps, such as '+0 +2 -0'; may be "
     "repeated. On a terminal, all registrations in the order of the file are shown without it, with --engine lab.",
 )
+@click.option(
+    "--snapshots",
+    is_flag=True,
+    help="Also show what every registration and release leads to, with what each changes: of all orders, each state "
+    "once, or of the sequences that --at names.",
+)
 @report_option(" of all scenarios, with pictures of states and their tables")
 @force_option
 @click.option(
@@ -196,6 +202,7 @@ def permute(
     force: bool,
     verbose: bool,
     moments: tuple[str, ...],
+    snapshots: bool,
     page: str | None,
     **options: Any,
 ) -> None:
@@ -213,6 +220,7 @@ def permute(
       dispatchlab permute --replay found.replay
       dispatchlab permute scenario.yaml --graph states.svg
       dispatchlab permute scenario.yaml --at '0 2'
+      dispatchlab permute scenario.yaml --snapshots
       dispatchlab permute scenarios/ --report report.html
       dispatchlab permute scenarios/ --cluster tcp://10.0.0.1:8786
     """
@@ -230,17 +238,21 @@ def permute(
     files = scenario_files(scenarios or _scenario_of(asked.replay), report=note)
     _check(asked, files, force=force)
     shown = chosen_format(format)
-    if moments and len(files) > 1:
-        raise OneScenarioError("--at", len(files))
-    if shown == "json":
+    for option, given in (("--at", moments), ("--snapshots", snapshots)):
+        if given and len(files) > 1:
+            raise OneScenarioError(option, len(files))
+    if shown == "json" and not snapshots:
         refuse(context, ("moments",), "shows operators as text, and `dump --after SEQUENCE` has them as JSON: use it")
     _check_moments(moments, files, asked)
+    if snapshots and not moments:
+        _check_all_snapshots(files[0], asked)
     check_page(context, page, force=force, others=True)
     if page is not None:
         from dataclasses import replace
 
         asked = replace(asked, pictures="all" if len(files) == 1 else "violations")
-    printer = _Printer(files, asked, shown, force=force, verbose=verbose or len(files) == 1, moments=moments, page=page)
+    verbose |= len(files) == 1
+    printer = _Printer(files, asked, shown, force=force, verbose=verbose, moments=moments, page=page, steps=snapshots)
     interrupted = closed = False
     try:
         with (
@@ -323,9 +335,12 @@ class _Printer:
         verbose: bool,
         moments: tuple[str, ...] = (),
         page: str | None = None,
+        steps: bool = False,
     ) -> None:
         self.code = 0
         self._moments = moments
+        self._steps = steps
+        self._snapshots: Snapshots | None = None  # after each step, of the one scenario
         self._page = page
         self._outcomes: list[Outcome | DispatchLabError] = []
         self._verbose = verbose
@@ -347,6 +362,8 @@ class _Printer:
             note(f"note: {text}")
         report = outcome.report
         self.code = max(self.code, report.exit_code)
+        if self._steps and not outcome.interrupted:
+            self._snapshots = self._at_every_step()
         try:
             text = self._shown(report)
             if outcome.program is not None and len(self._files) == 1 and self._format != "json":
@@ -386,7 +403,15 @@ class _Printer:
         outcomes = [outcome for outcome in self._outcomes if not isinstance(outcome, DispatchLabError)]
         page = permute_page(
             [
-                Explored(each.report, each.graph, each.not_drawn or "", each.operators, each.names, each.notes)
+                Explored(
+                    each.report,
+                    each.graph,
+                    each.not_drawn or "",
+                    each.operators,
+                    each.names,
+                    each.notes,
+                    self._snapshots,
+                )
                 for each in outcomes
             ],
             failed=[str(each) for each in self._outcomes if isinstance(each, DispatchLabError)],
@@ -422,21 +447,40 @@ class _Printer:
 
         self._wrote_report = True
         gap = "\n" if self._reports else ""
+        steps = self._snapshots
         match self._format:
             case "json":
-                return report_view(report).json()
+                return report_view(report, steps=steps).json()
             case "markdown":
-                return gap + report_view(report).markdown()
+                return gap + report_view(report, steps=steps).markdown()
             case "text":
-                return gap + report_view(report).text() + "".join(_moment_text(moment) for moment in self._seen())
+                moments = () if self._steps else self._seen()
+                return gap + report_view(report, steps=steps).text() + "".join(map(_moment_text, moments))
             case "rich":
-                moments = [*self._seen(full=True)] if len(self._files) == 1 else []
+                shown = [*self._seen(full=True)] if len(self._files) == 1 and not self._steps else []
                 snapshots = [
                     (title, [found.view(each.operator) for each in found.snapshots if each.exists])
-                    for title, found in moments
+                    for title, found in shown
                 ]
-                torch = moments[0][1].build if moments else ""
-                return Drawn(gap + rich_text(report_view(report, snapshots=snapshots, torch=torch).draw))
+                torch = shown[0][1].build if shown else ""
+                return Drawn(gap + rich_text(report_view(report, snapshots=snapshots, torch=torch, steps=steps).draw))
+
+    def _at_every_step(self) -> Snapshots | None:
+        """The snapshots after each step; where they cannot be shown, the exit code says so."""
+        from dispatchlab.questions.order.snapshots import snapshots_of_file
+
+        try:
+            return snapshots_of_file(
+                self._files[0],
+                [_steps_of(moment) for moment in self._moments],
+                engine=self._asked.engine or "lab",
+                semantics=self._asked.semantics,
+                imports=self._asked.imports,
+                allow_import=self._asked.allow_import,
+            )
+        except DispatchLabError as error:
+            self._fail(str(error))
+            return None
 
     def _seen(self, *, full: bool = False) -> Iterator[tuple[str, Inspection]]:
         """The operators at the moments that were asked for; before them with everything registered, if `full`."""
@@ -482,7 +526,9 @@ class _Printer:
             if outcome.graph is None:
                 self._fail(outcome.not_drawn or "the graph was not drawn: the exploration was interrupted")
             else:
-                picture = _picture(outcome.graph, self._asked.graph)
+                from dispatchlab.questions.order.state_picture import dot, svg
+
+                picture = (svg if self._asked.graph.endswith(".svg") else dot)(outcome.graph)
                 self._write(self._asked.graph, picture, FileKind.STATE_GRAPH)
 
     def _write(self, path: str, text: str, kind: FileKind) -> None:
@@ -508,6 +554,19 @@ def _check_moments(moments: Sequence[str], files: Sequence[str], asked: RunOptio
         parse_sequence(_steps_of(moment), count=count)
 
 
+def _check_all_snapshots(file: str, asked: RunOptions) -> None:
+    """Refuse all orders where there is no graph of states, before anything runs."""
+    from dispatchlab.questions.order.run_scenario import FreeOptionError
+    from dispatchlab.scenario.load import load_scenario
+
+    if asked.engine == "torch":
+        raise NoEffectError(
+            "--snapshots", "shows states, and those of PyTorch cannot be read: name sequences with --at"
+        )
+    if load_scenario(file, allow_import=asked.allow_import).modules and not asked.free:
+        raise FreeOptionError("--snapshots")
+
+
 def _steps_of(moment: str) -> str:
     """A sequence in full: `0 2` is `+0 +2`."""
     return " ".join(f"+{word}" if word.isascii() and word.isdigit() else word for word in moment.split())
@@ -518,9 +577,3 @@ def _moment_text(seen: tuple[str, Inspection]) -> str:
 
     title, found = seen
     return f"\n{title}\n\n" + "\n".join(operator_text(each) for each in found.snapshots if each.exists)
-
-
-def _picture(graph: StateGraph, path: str) -> str:
-    from dispatchlab.questions.order.state_picture import dot, svg
-
-    return svg(graph) if path.endswith(".svg") else dot(graph)

@@ -131,8 +131,8 @@ def readiness(
     from dispatchlab.files.atomic_write import write_file
     from dispatchlab.files.file_kinds import FileKind, check_output
     from dispatchlab.pytorch.registry import live_capture
+    from dispatchlab.questions.check.annotations import findings_sarif
     from dispatchlab.questions.check.findings import readiness_findings
-    from dispatchlab.questions.check.sarif import findings_sarif
     from dispatchlab.questions.lint.checkout import Checkout, checkout_of
     from dispatchlab.questions.readiness.blocks import readiness_view
     from dispatchlab.questions.readiness.known_failures import known_failures_text, load_known_failures

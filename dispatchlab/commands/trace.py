@@ -130,7 +130,7 @@ def trace(
         live = _Lines(sys.stdout) if chosen_format(format) == "text" and plain else None
         code, threads, notes = _trace_lab(program, arguments, live)
     if perfetto is not None:
-        from dispatchlab.questions.trace.chrome_trace import chrome_trace
+        from dispatchlab.questions.trace.blocks import chrome_trace
 
         save(perfetto, chrome_trace(threads, program=file), FileKind.TRACE, force=force)
     shown = only(threads, operators=operators, keys=keys)

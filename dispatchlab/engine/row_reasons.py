@@ -11,7 +11,7 @@ from dispatchlab.engine.invariants import expected_slots, stale_keys, violations
 from dispatchlab.engine.kernel import RegisteredKernel
 from dispatchlab.engine.operator_entry import OperatorEntry
 from dispatchlab.engine.precedence import computed_table
-from dispatchlab.engine.reference_precedence import Candidate
+from dispatchlab.engine.reference_precedence import Candidate, Plain, Source
 from dispatchlab.engine.semantics import Semantics
 from dispatchlab.engine.state import State
 from dispatchlab.model.dump_format import Provenance, alias_text, key_text
@@ -20,6 +20,7 @@ from dispatchlab.model.names import OperatorName
 from dispatchlab.model.operator_view import NEWER, NO_KERNEL, OUTRANKED, Beaten, KernelRow, OperatorView, TableRow
 from dispatchlab.model.slot_set import CATCH_ALL_BIT, KEY_BIT, KEY_OF_BIT, keys_of
 
+_NAMES = tuple(map(str, SLOT_KEYS))
 _LAYERS = "dispatchlab.layers."  # kernels that stand above the engine, which must not import them
 
 
@@ -47,16 +48,17 @@ def operator_view(state: State, name: OperatorName, semantics: Semantics) -> Ope
     actual = rows(entry.slots, semantics)
     table = tuple(
         TableRow(
-            key=str(SLOT_KEYS[slot]),
-            text=computed[slot].text if slot in computed else "",
-            debug=computed[slot].registered.debug if slot in computed else "",
-            reason=computed[slot].reason if slot in computed else None,
-            fallthrough=slot in computed and computed[slot].registered.kernel.is_fallthrough,
-            source=_source(computed[slot].registered, computed[slot].reason) if slot in computed else "",
+            key=_NAMES[slot],
+            text="" if held is None else held.text,
+            debug="" if held is None else held.registered.debug,
+            reason=None if held is None else held.reason,
+            fallthrough=held is not None and held.registered.kernel.is_fallthrough,
+            source="" if held is None else _source(held.registered, held.reason),
             beaten=tuple(_beaten(entry, fallbacks, semantics, SLOT_KEYS[slot])),
             stale=(actual[slot].text if slot in actual else NO_KERNEL) if stale >> slot & 1 else None,
         )
         for slot in semantics.in_order({*computed, *actual})
+        for held in (computed.get(slot),)
     )
     stored = entry.stored
     return OperatorView(
@@ -69,7 +71,7 @@ def operator_view(state: State, name: OperatorName, semantics: Semantics) -> Ope
         table=table,
         violations=violations(entry, fallbacks, semantics),
         skipped=tuple(map(str, semantics.keys_in(fallthroughs_without_row(entry, fallbacks, semantics)))),
-        by_rule=tuple(str(SLOT_KEYS[slot]) for slot, held in actual.items() if _is_by_lab(held.registered)),
+        by_rule=tuple(_NAMES[slot] for slot, held in actual.items() if _is_by_lab(held.registered)),
     )
 
 
@@ -89,16 +91,23 @@ def _keys_in(slots: int) -> frozenset[DispatchKey]:
     return frozenset(keys_of(slots))
 
 
-def candidates(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics, key: DispatchKey) -> list[Candidate]:
+@lru_cache(maxsize=256)
+def _sources_in(bits: int) -> frozenset[Source]:
+    return frozenset(key for bit, key in KEY_OF_BIT.items() if bits & bit)
+
+
+@lru_cache(maxsize=1 << 14)  # many operators have kernels at the same keys
+def _candidates(
+    plain: Plain, key: DispatchKey, present: int, fallbacks: int, fallthroughs: int
+) -> tuple[Candidate, ...]:
     """What could fill a slot, in the order of the precedence."""
-    direct = frozenset(KEY_OF_BIT[bit] for bit in entry.kernels)
-    falling = _keys_in(fallbacks.slots), _keys_in(fallbacks.fallthrough_slots)
-    return list(semantics.precedence.plain(key, direct, *falling))
+    return tuple(plain.candidates(key, _sources_in(present), _keys_in(fallbacks), _keys_in(fallthroughs)))
 
 
 def _beaten(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics, key: DispatchKey) -> Iterator[Beaten]:
     winner_seen = False
-    for candidate in candidates(entry, fallbacks, semantics, key):
+    plain = semantics.precedence.plain
+    for candidate in _candidates(plain, key, entry.present, fallbacks.slots, fallbacks.fallthrough_slots):
         if not candidate.held_back and not winner_seen:
             winner_seen = True
             bit = CATCH_ALL_BIT if candidate.source is None else KEY_BIT[candidate.source]

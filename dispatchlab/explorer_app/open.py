@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import cache
 
-from dispatchlab.adopt.demo import demo_text
+from dispatchlab.adopt.demo import demo_scenario
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.explorer_app.app import ExplorerApp, Setting
 from dispatchlab.model.sequence import format_sequence, parse_sequence
@@ -76,7 +76,7 @@ def make_app(asked: Asked, resources: ExitStack, *, report: Callable[[str], None
         return Catalogue(recorded_from(name, imports=imports, report=report), name, asked.semantics)
 
     if what is None and source is None:
-        subject = subject_of_scenario(parse_scenario(demo_text(), file="demo.yaml"), semantics=asked.semantics)
+        subject = subject_of_scenario(parse_scenario(demo_scenario(), file="demo.yaml"), semantics=asked.semantics)
     elif what is None:
         catalogue()
     elif is_scenario_source(what) or os.path.exists(what):

@@ -29,7 +29,7 @@ from dispatchlab.questions.order.report_text import FLAWS, reasons
 from dispatchlab.questions.session.session import Around, Moment, Neighbour, RowChange, changed_rows
 from dispatchlab.questions.session.session_subject import Subject
 from dispatchlab.views.console import plain
-from dispatchlab.views.key_names import key_names
+from dispatchlab.views.formatting import key_names
 from dispatchlab.views.source_locations import fallback_of_file
 from dispatchlab.views.styles import ACTUAL, BAD, EXPECTED, GOOD, QUIET, REASON_STYLES, TITLE, VERDICT_STYLES, WARNING
 

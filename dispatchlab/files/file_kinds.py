@@ -25,8 +25,11 @@ INPUTS_FORMAT = "dispatchlab-readiness-1"
 OLD_REGISTRY_MAGIC = b"\x89DLREG\r\n"
 """What the file of a registry began with before it was an archive."""
 
-JOURNAL_MAGIC = b"\x89DLCKP\r\n"
-"""What a checkpoint begins with."""
+JOURNAL_MAGIC = b"\x89DLCKP2\r\n"
+"""What a checkpoint begins with, and the version of its format."""
+
+OLD_JOURNAL_MAGIC = b"\x89DLCKP\r\n"
+"""What a checkpoint began with before it was plain data."""
 
 MARK = "Written by dispatchlab. Remove this line to protect the file from being written over."
 """The first line, as a comment, of a file that could otherwise have been written by hand."""
@@ -131,7 +134,7 @@ def recognised(content: bytes) -> FileContent | None:
         return FileContent(FileKind.REGISTRY)
     if is_archive(content, BUNDLE_MEMBER):
         return FileContent(FileKind.BUNDLE)
-    if content.startswith(JOURNAL_MAGIC):
+    if content.startswith((JOURNAL_MAGIC, OLD_JOURNAL_MAGIC)):
         return FileContent(FileKind.CHECKPOINT)
     if content.startswith(f'{{"__metadata__": {{"format": "{INPUTS_FORMAT}",'.encode(), 8):
         return FileContent(FileKind.INPUTS)

@@ -6,35 +6,39 @@ the last whole record is cut off. The first record names the run; a journal of a
 
 # Note [What a journal holds]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# Records are pickled, and a file may have come from anybody. So a reader makes nothing but plain values and the
-# dataclasses, named tuples, enums and errors of this package, which do nothing when they are made: the name of any
-# other class or function is refused, and nothing is called. What does not come back equal is not written, and is worked
-# out again when the run is continued.
+# Records are plain data, see Note [Plain data] in processes/plain_data.py. Each has a digest of all records up to it,
+# so one that was changed, moved or taken out ends what is read, and the work from there on is done again. What is no
+# plain data is not written, and is worked out again when the run is continued.
+#
+# A digest is no signature: who writes a journal by hand can say of a walk what was not found.
 
 from __future__ import annotations
 
-import io
 import os
-import pickle
-import zlib
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import is_dataclass
-from enum import Enum
-from importlib import import_module
+from hashlib import sha256
+from itertools import takewhile
 from struct import Struct
 from typing import Any, BinaryIO, Final
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.files.atomic_write import WriteError, check_target, write_file
-from dispatchlab.files.file_kinds import JOURNAL_MAGIC, FileKind, OtherFileError, OverwriteError, content_of
+from dispatchlab.files.file_kinds import (
+    JOURNAL_MAGIC,
+    OLD_JOURNAL_MAGIC,
+    FileKind,
+    OtherFileError,
+    OverwriteError,
+    content_of,
+)
+from dispatchlab.processes.plain_data import NotPlainError, PlainReader, fits, plain_bytes
 
-_HEAD: Final = Struct("<II")
-_LONGEST: Final = 1 << 31
-_LARGEST: Final = 1 << 28  # of a record that is unpacked; a larger one is as good as none
+_HEAD: Final = Struct("<I32s")
+_LONGEST: Final = 1 << 26
+_VALUES: Final = 2  # of the largest size; more than that is not read
 _RUN: Final = "run"
 _DIGEST: Final = 64
-_PLAIN: Final = {("builtins", name) for name in ("frozenset", "set", "bytearray", "complex", "range")}
 
 
 class OtherRunError(DispatchLabError):
@@ -90,7 +94,8 @@ class Journal:
         self.path = os.fspath(path)
         check_target(self.path)
         if not os.path.exists(self.path) or not os.path.getsize(self.path):
-            write_file(self.path, JOURNAL_MAGIC + _packed(_RUN, dict(run)))
+            write_file(self.path, JOURNAL_MAGIC + _packed(_RUN, dict(run), b""))
+        self._last = b""  # the digest of the last record
         self._values: dict[str, list[Any]] = {}
         try:
             self._file: BinaryIO = open(self.path, "r+b")  # noqa: SIM115 - closed by `close`
@@ -112,9 +117,9 @@ class Journal:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def records(self, name: str) -> list[Any]:
-        """Every value that was kept under a name, oldest first."""
-        return self._values.get(name, [])
+    def records(self, name: str, kind: Any) -> list[Any]:
+        """Every value that was kept under a name, oldest first, up to one that is not of this type, an annotation."""
+        return list(takewhile(lambda value: fits(value, kind), self._values.get(name, [])))
 
     def add(self, name: str, value: object) -> bool:
         """Keep a value; false for one that would not come back, see Note [What a journal holds].
@@ -122,10 +127,9 @@ class Journal:
         Raises:
             WriteError: the disk is full, or gone.
         """
-        record = _packed(name, value)
         try:
-            _unpacked(record[_HEAD.size :])
-        except Exception:
+            record = _packed(name, value, self._last)
+        except NotPlainError:
             return False
         try:
             self._file.write(record)
@@ -133,6 +137,7 @@ class Journal:
             os.fsync(self._file.fileno())
         except OSError as error:
             raise WriteError(self.path, error.strerror or str(error)) from None
+        self._last = _HEAD.unpack_from(record)[1]
         self._values.setdefault(name, []).append(value)
         return True
 
@@ -147,19 +152,20 @@ class Journal:
             os.unlink(self.path)
 
     def _read(self, run: Mapping[str, str]) -> None:
-        if self._file.read(len(JOURNAL_MAGIC)) != JOURNAL_MAGIC:
+        if (magic := self._file.read(len(JOURNAL_MAGIC))) != JOURNAL_MAGIC:
+            if magic.startswith(OLD_JOURNAL_MAGIC):
+                raise OtherRunError(self.path, "the format of checkpoints", "1", "2")
             found = content_of(self.path)
             if found is not None:
                 raise OtherFileError(self.path, found, (FileKind.CHECKPOINT,))
             raise OverwriteError(self.path, None, FileKind.CHECKPOINT)
         end = self._file.tell()
-        while (record := _next(self._file)) is not None:
+        reader = PlainReader(_VALUES)
+        while (record := _next(self._file, self._last, reader)) is not None:
             end = self._file.tell()
-            name, value = record
+            self._last, (name, value) = record
             self._values.setdefault(name, []).append(value)
-        was = self._values.pop(_RUN, [{}])[0]
-        if not isinstance(was, dict):
-            was = {}
+        was: dict[str, str] = next(iter(self.records(_RUN, dict[str, str])), {})
         for what in [*run, *was]:
             if was.get(what, "") != run.get(what, ""):
                 raise OtherRunError(self.path, str(what), str(was.get(what, "")), run.get(what, ""))
@@ -167,57 +173,31 @@ class Journal:
         self._file.truncate()
 
 
-def _packed(name: str, value: object) -> bytes:
-    data = zlib.compress(pickle.dumps((name, value)), 1)
-    return _HEAD.pack(len(data), zlib.crc32(data)) + data
+def _packed(name: str, value: object, before: bytes) -> bytes:
+    """A record behind the one that has the digest `before`.
+
+    Raises:
+        NotPlainError: the value is no plain data.
+    """
+    data = plain_bytes((name, value))
+    return _HEAD.pack(len(data), sha256(before + data).digest()) + data
 
 
-def _next(file: BinaryIO) -> tuple[str, Any] | None:
-    """The next whole record."""
+def _next(file: BinaryIO, before: bytes, reader: PlainReader) -> tuple[bytes, tuple[str, Any]] | None:
+    """The digest and the content of the next whole record."""
     head = file.read(_HEAD.size)
     if len(head) < _HEAD.size:
         return None
-    length, checksum = _HEAD.unpack(head)
+    length, digest = _HEAD.unpack(head)
     if length > _LONGEST:
         return None
     data = file.read(length)
-    if len(data) < length or zlib.crc32(data) != checksum:
+    if len(data) < length or sha256(before + data).digest() != digest:
         return None
     try:
-        return _unpacked(data)
-    except MemoryError:  # the record may be whole, and is not cut off
-        raise
-    except Exception:  # whatever somebody wrote there is not ours
+        return digest, reader.read(data, tuple[str, Any])
+    except NotPlainError:  # whatever was written there is not ours
         return None
-
-
-def _unpacked(data: bytes) -> tuple[str, Any]:
-    unpacking = zlib.decompressobj()
-    content = unpacking.decompress(data, _LARGEST)
-    if unpacking.unconsumed_tail:
-        raise pickle.UnpicklingError("a record is larger than any that is written")
-    name, value = _Unpickler(io.BytesIO(content)).load()
-    if not isinstance(name, str):
-        raise pickle.UnpicklingError("a record has no name")
-    return name, value
-
-
-class _Unpickler(pickle.Unpickler):
-    """See Note [What a journal holds]."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        """A class that may be made."""
-        if (module, name) in _PLAIN:
-            return super().find_class(module, name)
-        if module.startswith("dispatchlab.") and "." not in name:
-            found = getattr(import_module(module), name, None)
-            if isinstance(found, type) and (
-                is_dataclass(found)
-                or issubclass(found, Enum | DispatchLabError)
-                or (issubclass(found, tuple) and hasattr(found, "_fields"))
-            ):
-                return found
-        raise pickle.UnpicklingError(f"{module}.{name} is not kept in a journal")
 
 
 def _lock(file: BinaryIO, path: str) -> None:

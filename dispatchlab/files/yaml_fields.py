@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from collections.abc import Mapping as MappingType
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any, Generic, Self, TypeVar, cast, overload
 
-from dispatchlab._short_repr import member_repr
+from dispatchlab._short_repr import WordEnum
 from dispatchlab.errors import DispatchLabError, ParseError, nearest
 from dispatchlab.files.source_location import SourceLocation
 from dispatchlab.files.yaml_tree import (
@@ -70,7 +69,7 @@ class Context:
             raise YamlError(in_order(self.problems))
 
 
-class FieldRule(StrEnum):
+class FieldRule(WordEnum):
     """The rules that every table of fields has; a format may have more."""
 
     NOT_A_MAPPING = "not_a_mapping"
@@ -79,8 +78,6 @@ class FieldRule(StrEnum):
     MISSING_FIELD = "missing_field"
     NO_VALUE = "no_value"
     WRONG_VALUE = "wrong_value"
-
-    __repr__ = member_repr
 
 
 class Wrong(DispatchLabError):
@@ -169,17 +166,20 @@ def parsed(node: Scalar, parse: Callable[[str], T], context: Context, *, prefix:
     return value  # type: ignore[return-value]  # the key has the function that made it
 
 
-def _text(node: Node, context: Context) -> str:
-    return scalar(node, "text").text
-
-
-def one_of(wanted: str, values: MappingType[str, T], *, former: MappingType[str, str] | None = None) -> Shape[T]:
+def one_of(
+    wanted: str,
+    values: MappingType[str, T],
+    *,
+    former: MappingType[str, str] | None = None,
+    schema: JsonSchema | None = None,
+) -> Shape[T]:
     """One of a few texts, each with its value.
 
     Args:
         wanted: what messages call it.
         values: the texts and their values.
         former: texts that were accepted once, with those that took their place.
+        schema: the JSON Schema of it; the texts when left out.
     """
     renamed = former or {}
 
@@ -191,7 +191,7 @@ def one_of(wanted: str, values: MappingType[str, T], *, former: MappingType[str,
             raise expected(wanted, node, did_you_mean(text, values) or f"the values are {', '.join(values)}")
         return values[text]
 
-    return Shape(wanted, read, {"enum": list(values)})
+    return Shape(wanted, read, schema or {"enum": list(values)})
 
 
 def list_of(item: Shape[T], wanted: str, *, empty: bool = False, repeats: bool = False) -> Shape[tuple[T, ...]]:
@@ -216,28 +216,20 @@ def list_of(item: Shape[T], wanted: str, *, empty: bool = False, repeats: bool =
                 value = item.read(child, context)
                 if value in seen and not repeats:
                     raise Wrong(child, f"{found(child)} appears twice, first on line {seen[value].line}")
-                seen.setdefault(value, child)
+                seen[value] = child
                 values.append(value)
             except Wrong as wrong:
                 context.report(wrong)
         return tuple(values)
 
-    schema: dict[str, object] = {"type": "array", "items": item.schema}
-    if not empty:
-        schema["minItems"] = 1
-    if not repeats:
-        schema["uniqueItems"] = True
-    return Shape(wanted, read, schema)
+    bounds = ({} if empty else {"minItems": 1}) | ({} if repeats else {"uniqueItems": True})
+    return Shape(wanted, read, {"type": "array", "items": item.schema, **bounds})
 
 
-def _node(node: Node, context: Context) -> Node:
-    return node
-
-
-TEXT = Shape("text", _text, {"type": ["string", "number", "boolean"]})
+TEXT = Shape("text", lambda node, context: scalar(node, "text").text, {"type": ["string", "number", "boolean"]})
 """Any text."""
 
-NODE: Shape[Node] = Shape("a value", _node, {})
+NODE: Shape[Node] = Shape("a value", lambda node, context: node, {})
 """Anything; whoever asks for the value reads it."""
 
 

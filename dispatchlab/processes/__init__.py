@@ -5,6 +5,7 @@
 - `pool`: an executor whose tasks run in processes of this machine.
 - `cluster`: an executor whose tasks run on the workers of a Dask cluster.
 - `cluster_task`: what runs on a worker of a cluster.
+- `plain_data`: plain data as bytes, which run nothing when they are read.
 - `task_process`: a process that runs one task at a time, so that a crash is blamed on its task.
 - `deadline`: a deadline that interrupts whatever is running.
 - `cores`: how many processes are of use on this machine.

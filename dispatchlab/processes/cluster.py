@@ -15,11 +15,12 @@ from contextlib import suppress
 from importlib import import_module
 from threading import Lock
 from time import monotonic
-from types import TracebackType
 from typing import Any, Final, ParamSpec, TypeVar
 
+from dispatchlab.errors import DispatchLabError
 from dispatchlab.processes.cluster_task import Installation, run_task
 from dispatchlab.processes.executor import ClusterError, TaskDied, TaskExecutor, TaskFuture, TaskStopped, signals_wait
+from dispatchlab.processes.plain_data import PlainReader, fits
 
 # Note [Workers that die]
 # ~~~~~~~~~~~~~~~~~~~~~~~
@@ -27,6 +28,12 @@ from dispatchlab.processes.executor import ClusterError, TaskDied, TaskExecutor,
 # nobody has fetched. A task during which several workers died is given up by the scheduler, which takes it for the
 # culprit: it cannot be, since it runs in a process of its own, and so it is handed over again, a few times.
 # A scheduler that is lost takes every task along, and nothing is handed over to another one.
+
+# Note [What a worker can do here]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# A result is bytes, which Dask passes on as they are (its deserializer is msgpack, and no pickle), and which are plain
+# data, see Note [Plain data] in plain_data.py. What Dask itself says of a task that failed is a pickle, and the
+# scheduler may send one at any time; so a scheduler and what is built into Dask are trusted, and results are not.
 
 CONNECT_S: Final = 10.0
 """How long a scheduler may take to answer at first."""
@@ -186,11 +193,6 @@ class ClusterExecutor(TaskExecutor):
             self.shutdown(wait=False)
             raise
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.shutdown(wait=error is None)
-
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """Hand over a task: a function that a worker can import, and its arguments, which are pickled by value."""
         assert not kwargs, "a task has positional arguments"
@@ -268,7 +270,14 @@ class ClusterExecutor(TaskExecutor):
                 found = asyncio.run(_who_answers(self._address))
                 if found != "Scheduler":
                     raise NoSchedulerError(self._address, f"a {found.lower()} does")
-                return client(self._address, timeout=CONNECT_S, set_as_default=False, name="dispatchlab")
+                return client(
+                    self._address,
+                    timeout=CONNECT_S,
+                    set_as_default=False,
+                    name="dispatchlab",
+                    serializers=("dask", "pickle"),
+                    deserializers=("msgpack",),
+                )
         except (OSError, ValueError, TypeError, RuntimeError, ImportError) as error:
             # Whether Dask or we run out of time first is chance.
             late = isinstance(error, TimeoutError) or "Timed out" in str(error)
@@ -349,7 +358,8 @@ class ClusterExecutor(TaskExecutor):
         """Pass on how a task ended, or hand it over again."""
         killed: type[Exception] = import_module("distributed").KilledWorker
         try:
-            kind, value = pickle.loads(await self._client.gather(theirs, asynchronous=True))
+            data = await self._client.gather(theirs, asynchronous=True)
+            kind, value = PlainReader().read(data, tuple[str, Any])
         except killed as error:
             kind, value = "killed", error
         except (CancelledError, asyncio.CancelledError):
@@ -368,12 +378,10 @@ class ClusterExecutor(TaskExecutor):
             case "done":
                 future.set_result(value)
             case "raised":
-                future.set_exception(value)
-            case "died":
+                future.set_exception(value if isinstance(value, DispatchLabError) else RuntimeError(value))
+            case "died" if isinstance(value, str):
                 future.set_exception(TaskDied(value))
-            case "differs":
-                trouble = self._difference("", value)
-                assert trouble is not None
+            case "differs" if fits(value, dict[str, str]) and (trouble := self._difference("", value)) is not None:
                 future.set_exception(trouble)
                 self._fail(trouble)
             case _:

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib import import_module
 from typing import Any, Final, TypeAlias
 
+from dispatchlab.errors import DispatchLabError
+from dispatchlab.processes.plain_data import NotPlainError, plain_bytes
 from dispatchlab.processes.task_process import TaskProcess
 
 # Note [Processes on a cluster]
@@ -44,11 +45,12 @@ def run_task(task: bytes, describe: Callable[[], Installation], expected: Instal
         expected: the installation of the client; with any other one the task is not run.
 
     Returns:
-        ("done", value), ("raised", error), ("died", how its process ended) or ("differs", this installation), pickled.
+        ("done", value), ("raised", error), ("died", how its process ended) or ("differs", this installation), as plain
+        data. An error that is none of ours is the text of its traceback, and so is a value that is no plain data.
     """
     found = describe()
     if found != expected:
-        return pickle.dumps(("differs", dict(found)))
+        return plain_bytes(("differs", dict(found)))
     process = _idle.pop() if _idle else TaskProcess()
     try:
         process.give_pickled(task)
@@ -59,7 +61,12 @@ def run_task(task: bytes, describe: Callable[[], Installation], expected: Instal
         raise
     if kind != "died":
         _idle.append(process)
-    return pickle.dumps((kind, value))
+    if isinstance(value, BaseException) and not isinstance(value, DispatchLabError):
+        value = "\n".join(getattr(value, "__notes__", [repr(value)]))
+    try:
+        return plain_bytes((kind, value))
+    except NotPlainError as error:
+        return plain_bytes(("raised", f"a result cannot be sent to another machine: {error}"))
 
 
 def _answer(process: TaskProcess) -> tuple[str, Any]:

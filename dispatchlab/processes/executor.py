@@ -12,7 +12,7 @@ from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 from threading import current_thread, main_thread
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any, Final, Generic, TypeVar
 
 from dispatchlab.errors import DispatchLabError
@@ -62,6 +62,11 @@ class TaskExecutor(Executor):
 
     ahead: int
     """How many tasks are worth handing over at once."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.shutdown(wait=error is None)
 
     @abstractmethod
     def stop(self) -> None:

@@ -43,6 +43,28 @@ class Expectation(StrEnum):
     __repr__ = member_repr
 
 
+class Mode(StrEnum):
+    """When a property of a scenario holds."""
+
+    ALWAYS = "always"
+    NEVER = "never"
+    EVENTUALLY = "eventually"
+
+    __repr__ = member_repr
+
+
+class Standing(StrEnum):
+    """What is known of a property."""
+
+    HOLDS = "holds"
+    NO_VIOLATION_FOUND = "no violation found"
+    VIOLATED = "violated"
+    NEVER_TESTED = "never tested"
+    INCOMPLETE = "incomplete"
+
+    __repr__ = member_repr
+
+
 class Flaw(StrEnum):
     """How two sequences that should agree disagree."""
 

@@ -58,8 +58,8 @@ class WalkRecord(NamedTuple):
 class Records(Protocol):
     """Where records are kept."""
 
-    def records(self, name: str) -> list[Any]:
-        """Every record of that name, oldest first."""
+    def records(self, name: str, kind: Any) -> list[Any]:
+        """Every record of that name, oldest first, up to one that is not of this type."""
 
     def add(self, name: str, value: object) -> bool:
         """Keep a record; false when it cannot be kept."""
@@ -93,7 +93,7 @@ class WalkLog:
         self._name = f"walk {self._walks}"
         self._walks += 1
         self._is_open = True
-        return [record for record in self._records.records(self._name) if isinstance(record, WalkRecord)]
+        return self._records.records(self._name, WalkRecord)
 
     def is_due(self) -> bool:
         """Whether it is time for a record."""

@@ -2,7 +2,7 @@
 
 - model: `Registry`, `RecordedOperator`, `RecordedKernel`, `RecordedFallback`, and records from the dumps that a
   dispatcher prints; `Recorded` is what a registry in memory and one in a file have in common;
-- file: `open_registry(path)` reads one operator at a time, `load_registry(path)` all, `save_registry` writes;
+- file: `open_registry(path)` reads one operator at a time, and `registry_bytes` makes the file;
   `open_bundled("torch-2.13")` gives a bundled registry, `open_named(text)` a bundled one or a file;
 - stored: the registries in an archive, and what Python had registered: one recording, or those of many versions;
 - shared_rows: what many versions have of one operator as one row, in which what they share is there once;

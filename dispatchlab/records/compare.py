@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from itertools import groupby
 
-from dispatchlab._short_repr import member_repr
+from dispatchlab._short_repr import WordEnum
 from dispatchlab.model.dump_format import kernel_text
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.records.model import Recorded, RecordedFallback, RecordedKernel, RecordedOperator
@@ -15,7 +14,7 @@ from dispatchlab.records.overlay import overlaid_names
 from dispatchlab.records.side_by_side import Reduced, kernels_by_key, leave_out, operators_of, paired, side_by_side
 
 
-class Subject(StrEnum):
+class Subject(WordEnum):
     """What a change is about."""
 
     OPERATOR = "operator"
@@ -26,17 +25,13 @@ class Subject(StrEnum):
     KERNEL = "kernel"
     FALLBACK = "fallback"
 
-    __repr__ = member_repr
 
-
-class ChangeKind(StrEnum):
+class ChangeKind(WordEnum):
     """What happened to it."""
 
     CAME = "came"
     WENT = "went"
     CHANGED = "changed"
-
-    __repr__ = member_repr
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,10 +221,5 @@ def change_lines(diff: RegistryDiff, *, located: bool = True) -> Iterator[str]:
 
 def _line(change: Change) -> str:
     key = "" if change.key is None else f" {change.key}"
-    return f"{change.subject}{key} {change.kind}: {_sides(change.before, change.after)}"
-
-
-def _sides(before: str | None, after: str | None) -> str:
-    if before is None:
-        return str(after)
-    return before if after is None else f"{before} -> {after}"
+    sides = " -> ".join(side for side in (change.before, change.after) if side is not None)
+    return f"{change.subject}{key} {change.kind}: {sides}"

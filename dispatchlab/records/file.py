@@ -7,7 +7,6 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from dispatchlab.errors import DispatchLabError, did_you_mean
-from dispatchlab.files.atomic_write import write_file
 from dispatchlab.files.bounded_read import ReadError, read_file
 from dispatchlab.files.file_kinds import FileKind, instead, recognised
 from dispatchlab.model.profile import version_of
@@ -32,21 +31,6 @@ def registry_bytes(recorded: Recorded) -> bytes:
     return recording_bytes(recorded, python_layer_of(recorded))
 
 
-def save_registry(recorded: Recorded, path: str | os.PathLike[str]) -> int:
-    """Write a registry to a file, which is replaced as a whole or not at all.
-
-    Returns:
-        The size of the file in bytes.
-
-    Raises:
-        RegistryTooLargeError: a reader would refuse it.
-        WriteError: the file could not be written.
-    """
-    data = registry_bytes(recorded)
-    write_file(path, data)
-    return len(data)
-
-
 def open_registry(path: str | os.PathLike[str]) -> StoredRegistry:
     """The registry in a file; an operator is read on first use.
 
@@ -67,15 +51,6 @@ def _content(path: str, what: str) -> bytes:
         raise RegistryFileError(path, f"it cannot be read: {error.strerror or error}") from None
     except ReadError as error:
         raise RegistryFileError(path, error.reason) from None
-
-
-def load_registry(path: str | os.PathLike[str]) -> Registry:
-    """All of the registry in a file.
-
-    Raises:
-        RegistryFileError: as for `open_registry`.
-    """
-    return open_registry(path).load()
 
 
 def is_registry_file(path: str | os.PathLike[str]) -> bool:

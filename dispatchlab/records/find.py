@@ -35,18 +35,17 @@ def is_glob(text: str) -> bool:
     return any(character in text for character in "*?[")
 
 
-def find_names(names: Sequence[str], asked: str, *, namespace: str = "aten") -> tuple[str, ...]:
+def find_names(names: Sequence[str], asked: str) -> tuple[str, ...]:
     """The operators that a text may mean.
 
     Args:
         names: the operators that there are.
-        asked: a name, a name without its overload, or a glob such as `aten::add*`.
-        namespace: that of a text without one.
+        asked: a name, a name without its overload, or a glob such as `aten::add*`; without a namespace it is of `aten`.
 
     Returns:
         All that match a glob; the one operator of an exact name; else all overloads of the name.
     """
-    wanted = asked if "::" in asked else f"{namespace}::{asked}"
+    wanted = asked if "::" in asked else f"aten::{asked}"
     if is_glob(wanted):
         return tuple(name for name in names if fnmatchcase(name, wanted))
     overload = f"{wanted}."

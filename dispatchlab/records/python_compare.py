@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import NamedTuple
 
-from dispatchlab._short_repr import member_repr
+from dispatchlab._short_repr import WordEnum
 from dispatchlab.model.python_layer import (
     NOTHING,
     PYTHON_REGISTRIES,
@@ -24,7 +23,7 @@ from dispatchlab.model.python_layer import (
 from dispatchlab.records.side_by_side import paired, side_by_side
 
 
-class Known(StrEnum):
+class Known(WordEnum):
     """What a layer knows of a registry."""
 
     READ = "read"
@@ -32,18 +31,14 @@ class Known(StrEnum):
     NOT_FOUND = "not found"
     NOT_IMPORTED = "not imported"
 
-    __repr__ = member_repr
 
-
-class PythonChangeKind(StrEnum):
+class PythonChangeKind(WordEnum):
     """How an entry differs."""
 
     REMOVED = "removed"
     ADDED = "added"
     CHANGED = "changed"
     MOVED = "moved"
-
-    __repr__ = member_repr
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +192,7 @@ def compare_python(
     counts: Counter[tuple[str, PythonChangeKind]] = Counter()
     uncompared: Counter[str] = Counter()
     changes: list[PythonChange] = []
-    for (registry, operator, key), olds, news in side_by_side(*sides, _order):
+    for (registry, operator, key), olds, news in side_by_side(*sides, lambda slot: (_PLACE[slot[0]], *slot[1:])):
         same, others = paired(olds or (), news or (), lambda entry: entry.function)
         for old, new in (*same, *others):
             if known[registry] != (Known.READ, Known.READ) or _is_unknown(old, new, absent):
@@ -243,11 +238,6 @@ def is_left_by_call(entry: PythonRegistration, called: Collection[str]) -> bool:
     if entry.function.startswith(_OF_TORCH_LIBRARY):  # `register_autocast` puts such a kernel into `py_kernels`
         return True
     return entry.registry == "custom_ops" or (entry.registry == "torch_library" and entry.key == "fake")
-
-
-def _order(slot: tuple[str, str, str]) -> tuple[int, str, str]:
-    registry, operator, key = slot
-    return _PLACE[registry], operator, key
 
 
 def _in_force(

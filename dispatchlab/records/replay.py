@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, groupby
+from operator import attrgetter
 from typing import TypeVar
 
 from dispatchlab._gc_pause import collector_paused
 from dispatchlab.errors import ParseError
-from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.printed_schema import parse_printed, parse_printed_inferred
 from dispatchlab.model.registration import Def, Fallback, Impl, Kernel, KernelFlags, KernelForm, Registration
@@ -39,27 +39,23 @@ Handle = TypeVar("Handle")
 _UNNAMED = OperatorName("", "")
 
 
-def registrations_of(recorded: Recorded, *, fallbacks_first: bool = True) -> Iterator[Registration]:
-    """Every registration of a registry, one by one. See Note [What a record does not hold].
+def registrations_of(recorded: Recorded) -> Iterator[Registration]:
+    """Every registration of a registry, one by one, the fallbacks first. See Note [What a record does not hold].
 
-    Args:
-        recorded: the registry.
-        fallbacks_first: the fallbacks come before the operators, else behind them; the result is the same, and this is
-            faster because a fallback touches every operator that is there.
+    Where a fallback comes does not matter, and one that comes later touches every operator that is there.
 
     Raises:
         RegistryFileError: the registry is in a file that is damaged.
     """
-    fallbacks = map(fallback_registration, recorded.fallbacks)
-    operators = chain.from_iterable(map(operator_registrations, recorded))
-    yield from chain(fallbacks, operators) if fallbacks_first else chain(operators, fallbacks)
+    yield from map(fallback_registration, recorded.fallbacks)
+    yield from chain.from_iterable(map(operator_registrations, recorded))
 
 
 def operator_registrations(operator: RecordedOperator) -> tuple[Def | Impl, ...]:
     """The registrations of one operator: its def if it has one, and its kernels, of each key the oldest first."""
     impls = tuple(
         Impl(operator.name, key, kernel_of(kernel), kernel.debug)
-        for key, newest_first in groupby(operator.kernels, key=_key)
+        for key, newest_first in groupby(operator.kernels, key=attrgetter("key"))
         for kernel in reversed(list(newest_first))
     )
     if operator.schema is None:
@@ -67,24 +63,17 @@ def operator_registrations(operator: RecordedOperator) -> tuple[Def | Impl, ...]
     return (Def(_schema_or_text(operator.name, operator.schema), operator.alias, operator.tags, operator.debug), *impls)
 
 
-def _key(kernel: RecordedKernel) -> DispatchKey:
-    return kernel.key
-
-
 def fallback_registration(fallback: RecordedFallback) -> Fallback:
     """The registration of one fallback."""
     return Fallback(fallback.key, _FALLTHROUGH if fallback.fallthrough else _BOXED, fallback.debug)
 
 
-def replay(
-    recorded: Recorded, register: Callable[[Registration], Handle], *, fallbacks_first: bool = True
-) -> tuple[Handle, ...]:
+def replay(recorded: Recorded, register: Callable[[Registration], Handle]) -> tuple[Handle, ...]:
     """Run every registration of a registry.
 
     Args:
         recorded: the registry.
         register: runs a registration, as `Dispatcher.register` and a sandbox do.
-        fallbacks_first: see `registrations_of`.
 
     Returns:
         What `register` returned, in the order of the registrations: keep it, since a handle that is forgotten is
@@ -93,7 +82,7 @@ def replay(
     Raises:
         RegistrationError: a registration is refused.
     """
-    return run(registrations_of(recorded, fallbacks_first=fallbacks_first), register)
+    return run(registrations_of(recorded), register)
 
 
 def run(registrations: Iterable[Registration], register: Callable[[Registration], Handle]) -> tuple[Handle, ...]:
@@ -117,15 +106,10 @@ class RecordedSchema(FunctionSchema):
     """A schema with its text. See Note [Schemas that print as they were recorded]."""
 
     text: str = ""
-    opaque: bool = False
+    is_opaque: bool = False  # nothing but its text is known
 
     def __str__(self) -> str:
         return self.text if self.text.startswith(f"{self.name}(") else FunctionSchema.__str__(self)
-
-    @property
-    def is_opaque(self) -> bool:
-        """Whether nothing but its text is known."""
-        return self.opaque
 
 
 def schema_of(text: str) -> FunctionSchema:
@@ -156,7 +140,7 @@ def _schema_or_text(name: OperatorName, text: str) -> FunctionSchema:
     try:
         return schema_of(text)
     except ParseError:
-        return RecordedSchema(name, (), (), text=text, opaque=True)
+        return RecordedSchema(name, (), (), text=text, is_opaque=True)
 
 
 @lru_cache(maxsize=1 << 13)
@@ -164,7 +148,7 @@ def _inferred_or_text(text: str) -> FunctionSchema:
     try:
         return inferred_of(text)
     except ParseError:
-        return RecordedSchema(_UNNAMED, (), (), text=text, opaque=True)
+        return RecordedSchema(_UNNAMED, (), (), text=text, is_opaque=True)
 
 
 def kernel_of(kernel: RecordedKernel) -> Kernel:

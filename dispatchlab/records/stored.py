@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from dispatchlab.files.file_kinds import BUNDLE_MEMBER, OLD_REGISTRY_MAGIC, REGISTRY_MEMBER, is_archive
 from dispatchlab.model.keys import DispatchKey
@@ -41,9 +41,10 @@ if TYPE_CHECKING:
 # fallthrough]`, how many kernels it has, and the operators that it lacks, by number. Then come the folder `cxx` with
 # rows of operators and, when any registry has a Python layer, `python` with its rows. See Note [Shared rows].
 #
-# The member `overloads` has, for each registry that knows it, the overloads of each name of several as a call tries
-# them. Those that are sorted are left out, and the name of another registry stands for what that one has. It is read
-# where a name without an overload is asked for, and files from before have none.
+# The member `overloads` has, for each registry that knows it, a list for each name of several overloads, by name: where
+# the overloads that a call tries one after the other stand among the sorted ones; empty where that is their order. The
+# name of another registry stands for what that one has. It is read where a name without an overload is asked for, and
+# files from before have none.
 #
 # The values of an entry are those of the def, which is the first of every operator, `[schema without the name, alias
 # kind, [tag...]]`, of a kernel, `[key, inferred schema, flags]`, or of a registration of Python, `[registry, key,
@@ -100,7 +101,10 @@ class StoredRegistries:
         self.rows = SharedRows(archive, "cxx")
         try:
             entries = as_list(index.get("registries"), "its registries")
-            self._opened = {registry.name: registry for registry in map(self._registry, range(len(entries)), entries)}
+            if not all(isinstance(facts, dict) for facts in entries):
+                raise Damaged("wrong in a registry")
+            opened = (StoredRegistry(self, at, cast("Mapping[str, object]", facts)) for at, facts in enumerate(entries))
+            self._opened = {registry.name: registry for registry in opened}
         except Damaged as error:
             raise archive.damaged(f"{member} is {error}") from None
         names = [*self._opened]
@@ -136,11 +140,6 @@ class StoredRegistries:
             RegistryFileError: they are damaged.
         """
         return self.archive.table(_OVERLOADS) if self.archive.has(_OVERLOADS) else {}
-
-    def _registry(self, number: int, facts: object) -> StoredRegistry:
-        if not isinstance(facts, dict):
-            raise Damaged("wrong in a registry")
-        return StoredRegistry(self, number, facts)
 
 
 class StoredRegistry:
@@ -242,11 +241,10 @@ class StoredRegistry:
         orders = every[self.name]
         orders = every.get(orders) if isinstance(orders, str) else orders
         try:
-            if not isinstance(orders, dict):
+            usual = _sorted_overloads(self.names)
+            if not isinstance(orders, list) or len(orders) != len(usual):
                 raise Damaged("wrong in its overloads")
-            return _sorted_overloads(self.names) | {
-                name: as_texts(order, "its overloads") for name, order in orders.items()
-            }
+            return {name: _in_order(usual[name], places) for name, places in zip(usual, orders, strict=True)}
         except Damaged as error:
             raise self._registries.archive.damaged(f"a registry is {error}") from None
 
@@ -427,12 +425,12 @@ def _archive_of(member: str, registries: Mapping[str, Recorded], layers: Mapping
                 },
             }
         )
-    orders: dict[str, dict[str, tuple[str, ...]] | str] = {}
+    orders: dict[str, list[list[int | str]] | str] = {}
     for name, registry in registries.items():
         if isinstance(registry, Registry | StoredRegistry) and registry.orders:
             usual = _sorted_overloads(registry.names)
-            unusual = {one: order for one, order in sorted(registry.orders.items()) if usual.get(one) != order}
-            orders[name] = next((other for other, known in orders.items() if known == unusual), unusual)
+            places = [_places(some, registry.orders.get(one, some)) for one, some in usual.items()]
+            orders[name] = next((other for other, known in orders.items() if known == places), places)
     return archive_bytes(
         {
             member: json_bytes({"format": FORMAT, "registries": facts}),
@@ -451,7 +449,21 @@ def _sorted_overloads(operators: Iterable[str]) -> dict[str, tuple[str, ...]]:
     overloads: dict[str, list[str]] = {}
     for operator in operators:
         overloads.setdefault(qualified(operator), []).append(overload_of(operator))
-    return {name: tuple(sorted(some)) for name, some in overloads.items() if len(some) > 1}
+    return {name: tuple(sorted(some)) for name, some in sorted(overloads.items()) if len(some) > 1}
+
+
+def _places(usual: tuple[str, ...], order: tuple[str, ...]) -> list[int | str]:
+    # A packet may still list an overload that was released, which has no place.
+    return [] if order == usual else [usual.index(name) if name in usual else name for name in order]
+
+
+def _in_order(usual: tuple[str, ...], places: object) -> tuple[str, ...]:
+    places = places or [*range(len(usual))]
+    if not isinstance(places, list) or not all(
+        isinstance(at, str) or (type(at) is int and 0 <= at < len(usual)) for at in places
+    ):
+        raise Damaged("wrong in its overloads")
+    return tuple(at if isinstance(at, str) else usual[at] for at in places)
 
 
 def _operator_entries(operator: RecordedOperator) -> list[Entry]:

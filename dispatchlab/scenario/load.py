@@ -22,6 +22,7 @@ from dispatchlab.model.keys import DispatchKey
 from dispatchlab.prover.result import Expectation
 from dispatchlab.scenario.import_orders import IMPORTS
 from dispatchlab.scenario.modules import MODULE_BODIES, check_modules
+from dispatchlab.scenario.properties import PROPERTIES, read_properties
 from dispatchlab.scenario.python_registrations import PYTHON
 from dispatchlab.scenario.registrations import (
     INDEX,
@@ -110,13 +111,18 @@ EXPECT = Field(
     ),
     "What will be found: order-independent when left out.",
 )
+SNAPSHOTS = Field(
+    "snapshots",
+    one_of("true or false", {"true": True, "false": False}, schema={"type": "boolean"}),
+    "true: the golden file also has what is seen after each registration and release, as `permute --snapshots` shows.",
+)
 REGISTRATIONS = Field("registrations", REGISTRATION_LIST, "What is registered, in any order.", required=True)
 
 SCENARIO_TABLE = Table(
     "a scenario",
     (
         *(CLAIM, NAMESPACE_FIELD, SEMANTICS_FIELD, REGISTRY, PACKAGES, CLASSES, OPERATORS, KEYS, ORDER),
-        *(MODULES, PYTHON, IMPORTS, EXPECT, REGISTRATIONS),
+        *(MODULES, PYTHON, IMPORTS, EXPECT, PROPERTIES, SNAPSHOTS, REGISTRATIONS),
     ),
 )
 
@@ -252,13 +258,21 @@ def _read(root: Node, context: Context) -> Scenario | None:
     if MODULES in entry and entry.get(ORDER, ()):
         message = "`order` has no effect on modules, which run in program order"
         context.report(Wrong(entry.node_of(ORDER), message, "keep one of `order` and `modules`"))
+    if MODULES in entry and entry.get(SNAPSHOTS, False):
+        message = "`snapshots` are of single registrations and releases, and modules run in program order"
+        context.report(Wrong(entry.node_of(SNAPSHOTS), message, "keep one of `snapshots` and `modules`"))
     if context.problems:
         return None
     operators = tuple(name.within(namespace) for name in entry.get(OPERATORS, ()))
+    operators = tuple(dict.fromkeys(operators)) or operators_named_by(registrations)
+    stated: tuple[Node, ...] = entry.get(PROPERTIES, ())
+    properties = read_properties(stated, registrations, operators, namespace, context)
+    if context.problems:
+        return None
     return Scenario(
         claim=entry[CLAIM],
         registrations=tuple(registrations),
-        operators=tuple(dict.fromkeys(operators)) or operators_named_by(registrations),
+        operators=operators,
         namespace=namespace,
         semantics=entry.get(SEMANTICS_FIELD, _model_of(entry.get(REGISTRY)) if PACKAGES in entry else None),
         keys=entry.get(KEYS, ()),
@@ -269,6 +283,8 @@ def _read(root: Node, context: Context) -> Scenario | None:
         python=entry.get(PYTHON, ()),
         imports=entry.get(IMPORTS),
         expect=entry.get(EXPECT, Expectation.ORDER_INDEPENDENT),
+        properties=properties,
+        snapshots=entry.get(SNAPSHOTS, False),
         file=context.file,
     )
 

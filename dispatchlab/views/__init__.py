@@ -7,7 +7,6 @@ Plain text is the contract; rich is imported when a terminal is drawn on. The vi
 - `blocks`: what a result consists of, as values that every format shows.
 - `console`: the console that every view for a terminal is drawn on.
 - `formatting`: format numbers and durations for output.
-- `key_names`: many dispatch keys in few words: `every backend (not XLA, Lazy)`.
 - `lines`: lines for a terminal: words and paths that are never broken, indents that hang, source locations as links.
 - `markdown`: blocks as Markdown, as GitHub shows it in pull requests: headings, lists, tables, and parts that open on
   request.

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from math import log10
+
+from dispatchlab.model.keys import BACKENDS, PER_BACKEND_FUNCTIONALITIES, RUNTIME_KEYS, DispatchKey
 
 _LONGEST_IN_FULL = 10**15
 _CHUNK = 10**4000  # below the limit of digits that Python converts in one go
@@ -41,6 +44,18 @@ def counted(number: int, noun: str, several: str = "") -> str:
     return f"{number:,} {noun if number == 1 else several or f'{noun}s'}"
 
 
+def first_of(names: Sequence[object], most: int, noun: str = "") -> str:
+    """`a, b and 1,200 more operators`.
+
+    Args:
+        names: at least one.
+        most: how many are shown.
+        noun: what the others are, a blank before it; empty when that needs no word.
+    """
+    more = f" and {len(names) - most:,} more{noun}" if len(names) > most else ""
+    return f"{', '.join(map(str, names[:most]))}{more}"
+
+
 def seconds(value: float) -> str:
     """A duration in the unit that suits it: `0.42 ms`, `2.8 s`, `12 min 5 s`."""
     if value < 1:
@@ -49,3 +64,42 @@ def seconds(value: float) -> str:
         return f"{value:.3g} s"
     minutes, rest = divmod(round(value), 60)
     return f"{minutes} min {rest} s"
+
+
+_NAMES = {DispatchKey.Dense: "every backend", DispatchKey.AutogradFunctionality: "every Autograd backend"}
+_FAMILIES = {
+    _NAMES.get(functionality, f"every {functionality} backend"): {
+        str(key): BACKENDS[at]
+        for at, key in enumerate(key for key in RUNTIME_KEYS if key.functionality is functionality)
+    }
+    for functionality in PER_BACKEND_FUNCTIONALITIES
+}
+_FAMILY_OF = {key: name for name, family in _FAMILIES.items() for key in family}
+
+
+def key_names(keys: Sequence[str]) -> list[str]:
+    """Keys in few phrases. A functionality whose backends are there for the greater part is one phrase.
+
+    >>> key_names(["Undefined", *BACKENDS, "FPGA"])
+    ['Undefined', 'every backend', 'FPGA']
+
+    Args:
+        keys: names of runtime keys, in the order of a table.
+    """
+    return list(_phrases(keys))
+
+
+def _phrases(keys: Sequence[str]) -> Iterator[str]:
+    named = frozenset(keys)
+    done: set[str] = set()
+    for key in keys:
+        name = _FAMILY_OF.get(key)
+        if name is None:
+            yield key
+        elif name not in done:
+            missing = [backend for other, backend in _FAMILIES[name].items() if other not in named]
+            if 2 * len(missing) >= len(_FAMILIES[name]):
+                yield key
+                continue
+            done.add(name)
+            yield f"{name} (not {', '.join(missing)})" if missing else name

@@ -14,6 +14,7 @@ from rich.box import ROUNDED
 from rich.cells import cell_len
 from rich.console import Console, Group
 from rich.panel import Panel
+from rich.segment import Segment, Segments
 from rich.style import Style
 from rich.text import Span, Text
 
@@ -31,7 +32,7 @@ _WIDEST = 160
 
 
 class Page:
-    """Prints lines on a console.
+    """Prints lines on a console, when it is flushed.
 
     Args:
         console: where to.
@@ -45,6 +46,7 @@ class Page:
         self._links = console.is_terminal and console.file.isatty()
         self._ascii = console.options.ascii_only
         self.whole = whole
+        self._printed: list[Text] = []
         self._frame: list[Text] | None = None
         self.width = min(console.width, _WIDEST)
 
@@ -76,6 +78,7 @@ class Page:
             yield
         finally:
             lines, self.width, self._frame = self._frame, before, None
+            self.flush()
             frame = Panel(Group(*lines), border_style=style, box=ROUNDED, width=before)
             self._console.print(frame)
 
@@ -83,9 +86,18 @@ class Page:
         if self._ascii:
             line.plain = line.plain.replace(ELLIPSIS, "~")  # as long, so that nothing moves
         if self._frame is None:
-            self._console.print(line, soft_wrap=True)
+            self._printed.append(line)
         else:
             self._frame.append(line)
+
+    def flush(self) -> None:
+        """Write what was printed so far: all of it at once, as a console takes long for a line."""
+        if self._console.color_system is None:
+            segments = [Segment("".join(f"{line.plain}\n" for line in self._printed))]
+        else:
+            segments = [segment for line in self._printed for segment in line.render(self._console, end="\n")]
+        self._console.print(Segments(segments), soft_wrap=True, end="")
+        self._printed = []
 
     def title(self, text: str, style: str = TITLE) -> None:
         """Print the title of a part, an empty line before it."""
@@ -116,13 +128,15 @@ class Page:
         """
         most = self.width if width is None else width
         indent = min(indent, max(most - 24, 2)) if indent >= most // 2 else indent
-        made = [_Line(Text().append_text(Text(" " * indent) if first is None else first))]
+        made = [_Line(Text(" " * indent) if first is None else first)]
         for word in content:
-            shown = word if self.whole else shortened(word, most - indent)
-            if isinstance(word, _PathText) and not self.whole:
-                shown = made[-1].shortened(shown, most)
-            if not made[-1].has_room(shown, most):
-                made.append(_Line(Text(" " * indent)))
+            shown = word
+            if not made[-1].fits(shown, most):
+                if not self.whole:
+                    shown = shortened(word, most - indent)
+                    shown = made[-1].shortened(shown, most) if isinstance(word, _PathText) else shown
+                if not (made[-1].is_blank or made[-1].fits(shown, most)):
+                    made.append(_Line(Text(" " * indent)))
             made[-1].add(shown)
         return [text for line in made if (text := line.text()).plain]
 
@@ -172,42 +186,55 @@ class _Line:
     """A line while it is filled. Words of one style are one piece, so that a terminal is given few colours."""
 
     def __init__(self, first: Text) -> None:
-        self._line = first
-        self._style: str | Style | None = None  # of the last piece; None where a word begins a piece
+        self._plain, self._spans = "", list[Span]()
+        self._width = 0
+        self._put(first)
 
-    def has_room(self, word: Text, most: int) -> bool:
-        """Whether a word fits; where nothing stands there is always room."""
-        plain = self._line.plain
-        return not plain.strip() or cell_len(plain) + self._gap() + cell_len(word.plain) <= most
+    @property
+    def is_blank(self) -> bool:
+        """Whether nothing stands on it."""
+        return not self._plain.strip()
+
+    def fits(self, word: Text, most: int) -> bool:
+        """Whether there is room for a word."""
+        return self._width + self._gap() + cell_len(word.plain) <= most
 
     def add(self, word: Text) -> None:
         """Add a word."""
         if self._gap():
-            same = not word.spans and self._style == word.style
-            self._line.append(" ", self._style if same else None)
-        self._line.append_text(word) if word.spans else self._line.append(word.plain, word.style)
-        self._style = None if word.spans else word.style
+            last = self._spans[-1] if self._spans else None
+            if last is not None and last.end == len(self._plain) and last.style == word.style and not word.spans:
+                self._spans[-1] = Span(last.start, last.end + 1, last.style)
+            self._plain += " "
+            self._width += 1
+        self._put(word)
+
+    def _put(self, word: Text) -> None:
+        start = len(self._plain)
+        self._plain += word.plain
+        self._width += cell_len(word.plain)
+        whole = [Span(0, len(word.plain), word.style)] if word.style else []
+        for span in (*whole, *word.spans):
+            last = self._spans[-1] if self._spans else None
+            if last is not None and last.style == span.style and last.end == start + span.start:
+                self._spans[-1] = Span(last.start, start + span.end, span.style)
+            else:
+                self._spans.append(Span(start + span.start, start + span.end, span.style))
 
     def shortened(self, path: Text, most: int) -> Text:
         """A path without some of its folders, where it fits on this line only so."""
-        room = most - cell_len(self._line.plain) - self._gap()
+        room = most - self._width - self._gap()
         least = len(path.plain.rpartition("/")[2]) + len(f"{ELLIPSIS}/")
-        return shortened(path, room) if least <= room and self._line.plain.strip() else path
+        return shortened(path, room) if least <= room and not self.is_blank else path
 
     def _gap(self) -> int:
-        return int(bool(self._line.plain) and not self._line.plain.endswith(" "))
+        return int(self._plain[-1:] not in ("", " "))
 
     def text(self) -> Text:
         """The line, neighbours of one style as one piece."""
-        self._line.rstrip()
-        joined: list[Span] = []
-        for span in self._line.spans:
-            if joined and joined[-1].style == span.style and joined[-1].end == span.start:
-                joined[-1] = Span(joined[-1].start, span.end, span.style)
-            else:
-                joined.append(span)
-        self._line.spans = joined
-        return self._line
+        line = Text(self._plain, spans=self._spans)
+        line.rstrip()
+        return line
 
 
 def shortened(word: Text, width: int) -> Text:

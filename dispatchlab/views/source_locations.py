@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from dispatchlab.escape import printable
 from dispatchlab.model.dump_format import Provenance
@@ -17,7 +18,9 @@ from dispatchlab.model.operator_view import NO_KERNEL
 ELLIPSIS = "…"
 _AT = "registered at "
 _SITE = re.compile(r"(?P<path>[^\s:][^:\s]*\.\w+):(?P<line>[1-9][0-9]{0,8})")
-_ROOT = re.compile(r"^(?:.*?/)??(?=(?:build/)?(?:aten/src|torch|functorch|c10|caffe2|third_party)/)")
+_INSIDE = r"(?=(?:build/)?(?:aten/src|torch|functorch|c10|caffe2|third_party)/|build/native_aot/)"
+_ROOT = re.compile(rf"^(?:.*?/)??{_INSIDE}")
+_BUILD = re.compile(rf"(?<![^\s(])/[^\s()]*?/{_INSIDE}")
 _INSTALLED = re.compile(r"^.*/(?:site|dist)-packages/")
 _GENERATED = re.compile(r"(?:^|/)(?:build|generated|native_aot)/|^aten/src/ATen/Register\w*\.cpp$|^third_party/")
 _OF_PYTORCH = ("aten/", "torch/", "functorch/", "c10/", "caffe2/", "build/aten/", "build/torch/")
@@ -54,6 +57,7 @@ class Located:
         return bool(self.path) and self.text.startswith(_OF_PYTORCH)
 
 
+@lru_cache(maxsize=1 << 14)  # a registry names few files, each many times
 def located(debug: str) -> tuple[Located, ...]:
     """The words and source locations of a debug text, without `registered at`."""
     return tuple(map(_located, debug.removeprefix(_AT).split()))
@@ -62,6 +66,11 @@ def located(debug: str) -> tuple[Located, ...]:
 def short_debug(debug: str) -> str:
     """A debug text, or a sentence with one, without `registered at` and the folders of a build."""
     return " ".join(piece.text for piece in located(printable(debug.replace(_AT, "", 1))))
+
+
+def without_build(text: str) -> str:
+    """A text without the folders of a build in front of the files of PyTorch."""
+    return _BUILD.sub("", text)
 
 
 def held(row: str) -> str:

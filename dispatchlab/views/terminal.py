@@ -29,7 +29,9 @@ def draw(console: Console, blocks: Iterable[b.Block], *, torch: str = "", whole:
         torch: the version of the PyTorch that source locations are of; empty when that is not known.
         whole: shorten nothing.
     """
-    draw_on(Page(console, torch=torch, whole=whole), blocks)
+    page = Page(console, torch=torch, whole=whole)
+    draw_on(page, blocks)
+    page.flush()
 
 
 def draw_on(page: Page, blocks: Iterable[b.Block], *, indent: int = 0) -> None:

@@ -13,7 +13,7 @@ from dispatchlab.prover.result import Verdict
 from dispatchlab.prover.walk_options import WalkOptions
 from dispatchlab.questions.certify.certificate import Cause, Certificate, Certified, pattern_of
 from dispatchlab.questions.certify.certify_registry import certification_of
-from dispatchlab.questions.certify.stale_slots import patterns_with_stale_slots
+from dispatchlab.questions.certify.operator_neighbourhoods import patterns_with_stale_slots
 from dispatchlab.records.file import bundled_names, open_bundled
 from dispatchlab.records.replay import fallback_registration, operator_registrations
 from dispatchlab.sources.replay_on_lab import for_registry

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hashlib import sha256
 
 from dispatchlab.engine.dispatcher import Dispatcher
-from dispatchlab.records.replay import replay
+from dispatchlab.model.registration import Fallback
+from dispatchlab.records.replay import registrations_of, run
 from dispatchlab.sources.replay_on_lab import for_registry, registry_on
 from tests.deep.test_records_replay_long import pytorch, replayed
 from tests.registry_cases import part
@@ -46,7 +47,8 @@ def test_a_registry_replayed_under_torch_reads_back_equal() -> None:
 
 def test_fallbacks_may_come_last() -> None:
     dispatcher = Dispatcher(for_registry("strict"), builtin_fallbacks=False)
-    handles = replay(part(), dispatcher.register, fallbacks_first=False)
+    fallbacks_last = sorted(registrations_of(part()), key=lambda registration: isinstance(registration, Fallback))
+    handles = run(fallbacks_last, dispatcher.register)
     assert len(handles) == len(part()) + part().kernel_count + 38
     whole = replayed().dispatcher
     assert [name for name in part().names if dispatcher.dump_table(name) != whole.dump_table(name)] == []

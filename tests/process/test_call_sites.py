@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("torch")
 
 from dispatchlab.model.registration import Block, Def, Impl, TorchLibraryFunction
-from dispatchlab.records.file import load_registry
+from dispatchlab.records.file import open_registry
 from dispatchlab.scenario.load import load_scenario
 from tests.live.packages import HELPER, SHOP, dispatchlab, package
 
@@ -61,8 +61,8 @@ def test_packages_that_override_each_other_differ_though_both_register_in_a_line
         (tmp_path / f"{name}.py").write_text(FIRST)
     done = dispatchlab(tmp_path, "imports", "first", "second")
     assert done.returncode == 1, done.stderr
-    assert "aten::hypot, registered at first.py:3, second.py:3" in done.stdout
-    assert "+PrivateUse1: registered at first.py:3 [kernel]" in done.stdout
+    assert "kernel of aten::hypot at PrivateUse1, registered at first.py:3, second.py:3" in done.stdout
+    assert "    +second:" in done.stdout
 
 
 def test_a_loop_in_a_helper_is_named_with_its_callers(loop: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_registry_and_a_record_of_a_package_name_the_same_lines(tmp_path: Path
     package(tmp_path, "shop", init=SHOP, helper=HELPER, lazy="")
     assert dispatchlab(tmp_path, "record", "shop", "-o", "shop.yaml").returncode == 0
     assert dispatchlab(tmp_path, "record", "--all", "shop", "-o", "all.dlreg").returncode == 0
-    registry = load_registry(str(tmp_path / "all.dlreg"))
+    registry = open_registry(str(tmp_path / "all.dlreg")).load()
     compared = 0
     for block in load_scenario(tmp_path / "shop.yaml").registrations:
         if not isinstance(block, Block) or block.made_by is None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dispatchlab.adopt.ci_workflow import workflow
+from dispatchlab.adopt.first_files import workflow
 
 REASON = "checks files with check-jsonschema, which is not installed: pip install check-jsonschema"
 pytest.importorskip("check_jsonschema", reason=REASON)

@@ -13,7 +13,7 @@ from dispatchlab.codegen.read.schema_parts import SchemaKind, SchemaParts
 from dispatchlab.files.source_location import SourceLocation
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.schema import FunctionSchema
+from dispatchlab.model.schema import FunctionSchema, clone_with_name
 from dispatchlab.model.schema_types import Type
 
 NATIVE_NAMESPACE = "at::native"
@@ -196,6 +196,15 @@ class NativeFunction:
     def short_name(self) -> str:
         """`add.out`: the name as the file has it."""
         return str(self.schema.name.without_namespace)
+
+    @property
+    def own_schema(self) -> FunctionSchema:
+        """The schema as a def in a library has it, without namespace."""
+        return clone_with_name(self.schema, self.name.without_namespace)
+
+    def written_at(self, file: str) -> str:
+        """`native_functions.yaml:558`, with what the file is called."""
+        return f"{file}:{self.location.line}" if self.location else file
 
     @property
     def is_generated(self) -> bool:

@@ -9,6 +9,4 @@
   in all orders.
 - `slot_neighbourhoods`: neighbourhoods of slots: one kernel of each role, each kernel in turn, and which of them are
   equal up to renaming.
-- `stale_slots`: stale slots: which slots a kernel changes that its refresh does not reach, and in which orders that
-  lasts.
 """

@@ -7,31 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from itertools import groupby
 
-from dispatchlab._short_repr import member_repr
+from dispatchlab._short_repr import WordEnum
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.records.model import RecordedKernel, RecordedOperator
 
 
-class Certified(StrEnum):
+class Certified(WordEnum):
     """What is known of an operator."""
 
     ORDER_INDEPENDENT = "order-independent"
     ORDER_DEPENDENT = "order-dependent"
     NOT_DECIDED = "not decided"
 
-    __repr__ = member_repr
 
-
-class Cause(StrEnum):
+class Cause(WordEnum):
     """Why the order matters."""
 
     OVERRIDE = "override"  # two kernels at one key: the newest wins
     STALE = "stale slots"  # a slot is not refreshed when it should be
-
-    __repr__ = member_repr
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from functools import lru_cache
 from hashlib import sha256
 from operator import attrgetter
 from time import perf_counter
-from typing import Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Literal, NamedTuple, TypeAlias, TypeVar, get_type_hints
 
 from dispatchlab._version import __version__
 from dispatchlab.engine.footprint import Footprint
@@ -50,11 +50,11 @@ from dispatchlab.questions.certify.operator_neighbourhoods import (
     Neighbourhood,
     Plan,
     explore_neighbourhood,
+    order_with_stale_slot,
     plan_of,
     stays,
 )
 from dispatchlab.questions.certify.slot_neighbourhoods import SlotPlan, look_at, reads_more, slot_plan
-from dispatchlab.questions.certify.stale_slots import order_with_stale_slot
 from dispatchlab.records.file import registry_bytes
 from dispatchlab.records.model import Recorded, RecordedFallback, RecordedOperator
 from dispatchlab.records.replay import fallback_registration, operator_registrations
@@ -641,10 +641,11 @@ class _Run:
             return
         name = f"{work.__name__} {self._calls}"
         self._calls += 1
+        kind = get_type_hints(work)["return"]
         todo: list[A] = []
         numbers: list[int] = []
         for number, task in enumerate(tasks):
-            known = journal.records(f"{name} {number}")
+            known = journal.records(f"{name} {number}", kind)
             if known:
                 self.is_known = True
                 yield task, known[-1]

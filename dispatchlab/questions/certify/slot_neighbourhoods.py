@@ -28,14 +28,15 @@ from dispatchlab.prover.result import Verdict
 from dispatchlab.prover.symmetry import Symmetry
 from dispatchlab.questions.certify.certificate import Pattern
 from dispatchlab.questions.certify.operator_neighbourhoods import (
+    MAX_KEYS,
     NAME,
     SCHEMA,
     Explored,
     Neighbourhood,
     fallback_comes_and_goes,
+    key_bits,
     scenario_of,
 )
-from dispatchlab.questions.certify.stale_slots import MAX_KEYS, key_bits
 
 # Note [Kernels that play the same part]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~

@@ -6,5 +6,4 @@
 - `configuration`: what a project says about its check: `[tool.dispatchlab]` in pyproject.toml, or dispatchlab.toml.
 - `findings`: what each question found, as findings of one kind.
 - `report`: the values: an answer for each question, and the report of all.
-- `sarif`: the findings as SARIF, with the rules of lint and the kinds of the other questions.
 """

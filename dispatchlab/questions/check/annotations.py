@@ -5,14 +5,17 @@ Format: https://docs.github.com/actions/reference/workflows-and-actions/workflow
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from dispatchlab.questions.check.blocks import SHOWN, hidden_text, summary
-from dispatchlab.questions.check.findings import name_of
+from dispatchlab.questions.check.blocks import hidden_text, summary
+from dispatchlab.questions.check.findings import KINDS, name_of
 from dispatchlab.questions.check.report import CheckReport
+from dispatchlab.questions.lint.blocks import SHOWN
 from dispatchlab.questions.lint.checkout import Checkout
 from dispatchlab.questions.lint.debug_text import sites_in
-from dispatchlab.questions.lint.rule import FindingGroup, Level
+from dispatchlab.questions.lint.rule import Finding, FindingGroup, Level, LintReport
+from dispatchlab.questions.lint.rules import RULES
+from dispatchlab.questions.lint.sarif import sarif
 
 _COMMANDS = {Level.ERROR: "error", Level.WARNING: "warning", Level.INFORMATION: "notice"}
 
@@ -53,3 +56,16 @@ def _places(group: FindingGroup, checkout: Checkout) -> Iterator[tuple[str, int]
 def _escaped(text: str, *, property: bool = False) -> str:
     text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     return text.replace(":", "%3A").replace(",", "%2C") if property else text
+
+
+def findings_sarif(source: str, findings: Iterable[Finding], packages: Sequence[str], checkout: Checkout) -> str:
+    """The findings of questions about packages, as SARIF.
+
+    Args:
+        source: the command.
+        findings: what was found.
+        packages: what was imported.
+        checkout: what paths are relative to.
+    """
+    found = LintReport(source, 0, (), tuple(findings))
+    return sarif((found,), checkout, imports=packages, rules=(*RULES, *KINDS.values()))

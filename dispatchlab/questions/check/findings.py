@@ -3,54 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from dispatchlab.model.registration import Block, Claim, Def, NameOnly, Registration, describe, shown_text
 from dispatchlab.prover.result import Conflict, Flaw
 from dispatchlab.questions.check.report import Question
 from dispatchlab.questions.lint.debug_text import owner
-from dispatchlab.questions.lint.rule import Finding, Level
+from dispatchlab.questions.lint.rule import Finding, Kind, Level
 from dispatchlab.questions.lint.rules import rule_named
 from dispatchlab.questions.order.report import Report
 from dispatchlab.questions.order.report_text import FLAWS, conflict_text, reasons
 from dispatchlab.questions.readiness.operator_readiness import Answer, Aspect, Cell, Readiness, Row
-from dispatchlab.questions.record.check_record import RecordChange, RecordCheck
+from dispatchlab.questions.record.check_record import RecordCheck
 from dispatchlab.questions.upgrade.package_changes import OtherKernel, PackageUpgrade
 from dispatchlab.scenario.import_orders import OrderFinding
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """What findings of one code are about.
-
-    Args:
-        code: the code.
-        name: a few words with dashes.
-        level: how much harm they do, unless one says otherwise.
-        what: what is found.
-        why: why that matters.
-        mend: how to fix it.
-        unknown: what cannot be known.
-    """
-
-    code: str
-    name: str
-    level: Level
-    what: str
-    why: str
-    mend: str
-    unknown: str
-
-    @property
-    def page(self) -> str:
-        """Its page of documentation, as Markdown."""
-        return (
-            f"# {self.code}: {self.name}\n\n{self.what}\n\nLevel: {self.level}.\n\n"
-            f"## Why it matters\n\n{self.why}\n\n## How to fix it\n\n{self.mend}\n\n"
-            f"## What it cannot know\n\n{self.unknown}\n"
-        )
-
+from dispatchlab.views.formatting import first_of
 
 _ORDER = Kind(
     str(Question.ORDER),
@@ -272,14 +239,13 @@ def upgrade_findings(found: PackageUpgrade, scenario: Scenario, *, to: str) -> I
 
 
 def _other(change: OtherKernel, to: str) -> str:
-    keys = ", ".join(map(str, change.keys[:3])) + (f" and {len(change.keys) - 3} more" if len(change.keys) > 3 else "")
     sides = [
         f"{'its kernel' if held.is_packages else 'a kernel of PyTorch'} at {owner(held.debug)}"
         if held.debug
         else "nothing"
         for held in (change.before, change.after)
     ]
-    return f"calls at {keys} run {sides[0]}; with {to} they run {sides[1]}"
+    return f"calls at {first_of(change.keys, 3)} run {sides[0]}; with {to} they run {sides[1]}"
 
 
 # -- drift and readiness
@@ -290,7 +256,8 @@ def drift_findings(found: RecordCheck) -> Iterator[Finding]:
     again = f"dispatchlab record {' '.join(found.packages)} -o {found.file}"
     for change in found.changes:
         owners = (change.debug,) if change.debug else ()
-        message = f"{change.registration} {change.kind} since {found.file} was recorded{_values(change)}"
+        values = " -> ".join(_short(value) for value in (change.before, change.after) if value)
+        message = f"{change.registration} {change.kind} since {found.file} was recorded{values and f': {values}'}"
         yield Finding(
             _DRIFT.code,
             change.operator or "",
@@ -301,11 +268,6 @@ def drift_findings(found: RecordCheck) -> Iterator[Finding]:
             found.file,
             f"if this is right, record it again: {again}",
         )
-
-
-def _values(change: RecordChange) -> str:
-    values = [value for value in (change.before, change.after) if value]
-    return f": {' -> '.join(map(_short, values))}" if values else ""
 
 
 def readiness_findings(found: Readiness) -> Iterator[Finding]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 
-from dispatchlab._short_repr import member_repr
+from dispatchlab._short_repr import WordEnum
 from dispatchlab.prover.result import Verdict
 from dispatchlab.questions.lint.debug_text import sites_in
 from dispatchlab.questions.lint.rule import LEVELS, Finding, FindingGroup, Identity, Level, LintReport, grouped
@@ -16,7 +15,7 @@ from dispatchlab.questions.record.check_record import RecordCheck
 from dispatchlab.questions.upgrade.package_changes import PackageUpgrade
 
 
-class Question(StrEnum):
+class Question(WordEnum):
     """A question about packages, in the order in which findings of one level are shown."""
 
     ORDER = "order"
@@ -24,8 +23,6 @@ class Question(StrEnum):
     UPGRADE = "upgrade"
     DRIFT = "drift"
     READINESS = "readiness"
-
-    __repr__ = member_repr
 
 
 @dataclass(frozen=True, slots=True)

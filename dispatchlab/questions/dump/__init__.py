@@ -13,6 +13,7 @@
 - `packet_blocks`: the overloads of a name as blocks, in the order in which a call tries them.
 - `python_layer_blocks`: what Python has registered for an operator as blocks, and how much each registry has.
 - `python_layer_json`: what Python has registered, as JSON; a field is never renamed or dropped within a version.
+- `registered_keys`: the table that kernels at some keys give an operator, as PyTorch's `PythonDispatcher` prints it.
 - `table_groups`: the dispatch table of an operator grouped by kernel: which keys run it and why, where it lost, and
   what is stale.
 """

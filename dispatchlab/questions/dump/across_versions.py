@@ -108,7 +108,7 @@ def _history(
     keys: Collection[DispatchKey],
 ) -> OperatorHistory:
     def of(content: Callable[[RecordedOperator], str | None]) -> History:
-        return _eras(versions, {version: content(operator) for version, operator in operators.items()})
+        return eras(versions, {version: content(operator) for version, operator in operators.items()})
 
     def is_asked(key: DispatchKey) -> bool:
         return not keys or key in keys
@@ -126,7 +126,7 @@ def _history(
         of(lambda operator: ", ".join(sorted(operator.tags)) or None),
         _by_history((key, _kernels(key, versions, operators)) for key in at_keys),
         _by_history(
-            (key, _eras(versions, {version: table.get(key) for version, table in slots.items()})) for key in in_slots
+            (key, eras(versions, {version: table.get(key) for version, table in slots.items()})) for key in in_slots
         ),
     )
 
@@ -140,10 +140,10 @@ def _kernels(key: DispatchKey, versions: Sequence[str], operators: Mapping[str, 
         typed = " with symbolic integers" if kernel.takes_symint else ""
         return f"{signature}{kernel.flags}{typed}"
 
-    return _eras(versions, {version: " over ".join(map(text, kernels)) or None for version, kernels in found.items()})
+    return eras(versions, {version: " over ".join(map(text, kernels)) or None for version, kernels in found.items()})
 
 
-def _eras(versions: Sequence[str], content: Mapping[str, str | None]) -> History:
+def eras(versions: Sequence[str], content: Mapping[str, str | None]) -> History:
     """The eras of what each version has."""
     having: dict[str | None, list[str]] = {}
     for version in versions:

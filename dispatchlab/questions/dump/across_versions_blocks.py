@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dispatchlab.questions.dump.across_versions import History, KeyHistory, OperatorHistory, ranges
 from dispatchlab.views.as_json import as_json
 from dispatchlab.views.blocks import Block, Line, Section, Span
-from dispatchlab.views.key_names import key_names
+from dispatchlab.views.formatting import key_names
 from dispatchlab.views.view import View
 
 

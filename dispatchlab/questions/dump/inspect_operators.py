@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from dispatchlab.prover.protocol import Engine, Sandbox
     from dispatchlab.scenario.scenario import Scenario
 
-_PACKETS = "dispatchlab.pytorch.introspection.packets"
+_PACKETS = "dispatchlab.pytorch.introspection.queries"
 _QUERIES = "dispatchlab.pytorch.introspection.queries"
 _PYTHON_READER = "dispatchlab.pytorch.introspection.python_registries"
 _REGISTRY_READER = "dispatchlab.pytorch.introspection.registry_reader"
@@ -124,15 +124,14 @@ class Inspection(NamedTuple):
     packet: Packet | None = None
     defined: tuple[str, ...] = ()
 
-    def python_rows(self, name: OperatorName) -> tuple[PythonRow, ...]:
+    def python_rows(self, snapshot: Snapshot) -> tuple[PythonRow, ...]:
         """What Python had registered for an operator, each with what it takes the place of."""
-        found = () if self.python is None else self.python.of(str(name))
+        found = () if self.python is None else self.python.of(str(snapshot.operator))
         if not found:
             return ()
         from dispatchlab.model.python_view import python_rows  # costs start-up, and not every question is about it
 
-        seen = next((one for one in self.snapshots if one.operator == name and one.exists), None)
-        return python_rows(found, seen)
+        return python_rows(found, snapshot if snapshot.exists else None)
 
     @property
     def only_view(self) -> OperatorView:

@@ -32,8 +32,7 @@ from dispatchlab.views.blocks import (
     strong,
     warn,
 )
-from dispatchlab.views.formatting import counted
-from dispatchlab.views.key_names import key_names
+from dispatchlab.views.formatting import counted, key_names
 from dispatchlab.views.source_locations import held, is_pytorch, short_debug
 
 _STALE = "stale slot"

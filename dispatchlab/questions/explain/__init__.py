@@ -1,5 +1,6 @@
 """Why a call runs a kernel: the key set of each hop, with and without a mode of Python.
 
+- `across`: one call on several versions of PyTorch: what it does on each, what changed, and since when.
 - `argument_specs`: read descriptions of the arguments of a call, such as `cuda requires_grad`.
 - `blocks`: explanations of calls as blocks and as JSON: which kernel runs, and why.
 - `dtensor`: what DTensor asks: what says how the results are sharded, or takes the place of that.

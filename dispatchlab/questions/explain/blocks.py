@@ -25,7 +25,7 @@ from dispatchlab.questions.explain.result import (
 )
 from dispatchlab.views import blocks as b
 from dispatchlab.views.as_json import as_json, fields_of
-from dispatchlab.views.text import text_of
+from dispatchlab.views.text import plain, text_of
 from dispatchlab.views.view import View
 
 
@@ -72,7 +72,7 @@ def left_out_text(left: LeftOut) -> str:
     return f"{left.key}, {left.why}{whose}"
 
 
-def _thread_sets(thread: ThreadKeys) -> Iterator[tuple[str, DispatchKeySet, str]]:
+def thread_sets(thread: ThreadKeys) -> Iterator[tuple[str, DispatchKeySet, str]]:
     """The four sets with their titles; what is excluded is excluded for every backend."""
     yield "global include", thread.global_included, set_text(thread.global_included)
     yield "global exclude", thread.global_excluded, functionalities_text(thread.global_excluded)
@@ -89,7 +89,7 @@ def _mode_title(under: ModeExplanation) -> str:
     return f"{title}, with the Python dispatcher {'on' if facts.python_dispatcher else 'off'}"
 
 
-def _mode_parts(under: ModeExplanation) -> Iterator[tuple[str, str, Implementation]]:
+def mode_parts(under: ModeExplanation) -> Iterator[tuple[str, str, Implementation]]:
     """What runs under a mode: `runs`, `then`, `symbolic` or `later`, when it runs, and the implementation."""
     chains = [("then", "", under.chain), ("symbolic", "when a size is symbolic", under.symbolic)]
     if under.later is not None:
@@ -102,7 +102,7 @@ def _mode_parts(under: ModeExplanation) -> Iterator[tuple[str, str, Implementati
             yield title if when or number else "runs", ", ".join(part for part in (when, after) if part), runs
 
 
-def _implementation_text(runs: Implementation) -> str:
+def implementation_text(runs: Implementation) -> str:
     """`the fake-tensor rule torch._subclasses.fake_impls:nonzero at torch/_subclasses/fake_impls.py:1249`."""
     site = f" at {runs.site}" if runs.site else ""
     return f"{runs.kind}{f', {runs.function}' if runs.function else ''}{site}"
@@ -134,9 +134,9 @@ def call_blocks(
     arguments = [argument_text(argument) for argument in call.arguments] or ["none that decides the dispatch"]
     yield b.Section("arguments", _indented(arguments))
     yield b.Line("the thread")
-    yield from _indented(f"{title}: {text}" for title, _, text in _thread_sets(call.thread))
+    yield from _indented(f"{title}: {text}" for title, _, text in thread_sets(call.thread))
     for number, hop in enumerate(call.hops, 1):
-        yield b.Section(f"{number}. {hop.kind} -> {hop.key}", _indented(_hop_texts(hop)))
+        yield b.Section(f"{number}. {hop.kind} -> {hop.key}", _indented(hop_texts(hop)))
     yield from (b.Line(), b.Line(call.end))
     if under is not None:
         yield b.Section(_mode_title(under), tuple(_mode_lines(under)))
@@ -146,7 +146,8 @@ def _indented(texts: Iterable[str]) -> tuple[b.Block, ...]:
     return tuple(b.Line(text, indent=2) for text in texts)
 
 
-def _hop_texts(hop: Hop) -> Iterator[str]:
+def hop_texts(hop: Hop) -> Iterator[str]:
+    """Every fact of a hop, a text each."""
     yield hop.why
     yield f"set: {set_text(hop.start)}"
     yield from (f"left out: {left_out_text(left)}" for left in hop.left_out)
@@ -169,9 +170,9 @@ def _hop_texts(hop: Hop) -> Iterator[str]:
 
 
 def _mode_lines(under: ModeExplanation) -> Iterator[b.Line]:
-    for title, when, runs in _mode_parts(under):
+    for title, when, runs in mode_parts(under):
         first = {"runs": title, "then": f"{title}, {when}"}.get(title, when)
-        yield b.Line(f"{first}: {_implementation_text(runs)}", indent=2)
+        yield b.Line(f"{first}: {implementation_text(runs)}", indent=2)
         yield b.Line(f"{runs.where}: {runs.why}", indent=4)
     if under.unsure:
         yield b.Line(under.unsure, "warn", indent=2)
@@ -203,7 +204,7 @@ def _screen(explained: ExplainedOperator) -> Iterator[b.Block]:
         b.Line(call.end, "emphasis" if call.known else "warn", indent=2),
     ]
     if under is not None:
-        lead.append(b.Line((b.strong("runs: "), b.Span(_implementation_text(under.runs), mood)), indent=2))
+        lead.append(b.Line((b.strong("runs: "), b.Span(implementation_text(under.runs), mood)), indent=2))
     yield b.Frame(tuple(lead), mood)
     if explained.packet_call is not None:
         yield from (b.Line(), *_tried(explained.packet_call))
@@ -212,6 +213,11 @@ def _screen(explained: ExplainedOperator) -> Iterator[b.Block]:
     yield b.Section("key sets", tuple(_key_sets(call)))
     for number, hop in enumerate(call.hops, 1):
         yield b.Section(f"{number}. {hop.kind} -> {hop.key}", tuple(_hop_fields(hop)), mood=_mood(hop))
+
+
+def path_text(call: CallExplanation) -> str:
+    """The keys whose kernels run, in their order: `AutogradCPU -> CPU`."""
+    return plain(tuple(_path(call)))
 
 
 def _path(call: CallExplanation) -> Iterator[b.Inline]:
@@ -234,8 +240,8 @@ def _field(title: b.Inline, content: b.Inline, mood: b.Mood = "") -> b.Line:
 
 
 def _mode_fields(under: ModeExplanation) -> Iterator[b.Line]:
-    for title, when, runs in _mode_parts(under):
-        yield _field(title, _implementation_text(runs))
+    for title, when, runs in mode_parts(under):
+        yield _field(title, implementation_text(runs))
         yield _field("", f"({f'{when}; ' if when else ''}{runs.where}: {runs.why})", "quiet")
     if under.unsure:
         yield b.Line(under.unsure, "warn", indent=2)
@@ -249,7 +255,7 @@ def _key_sets(call: CallExplanation) -> Iterator[b.Line]:
         yield b.Line((b.strong(argument.name), about, b.quiet(note)), indent=2)
     if not call.arguments:
         yield b.Line("no argument decides the dispatch", "quiet", indent=2)
-    for title, keys, text in _thread_sets(call.thread):
+    for title, keys, text in thread_sets(call.thread):
         if keys:
             yield b.Line((b.quiet(f"{title} of the thread: "), text), indent=2)
 
@@ -329,7 +335,7 @@ def _(value: ModeExplanation) -> dict[str, object]:
 
 @as_json.register
 def _(value: ThreadKeys) -> dict[str, object]:
-    return {title.replace(" ", "_"): as_json(keys) for title, keys, _ in _thread_sets(value)}
+    return {title.replace(" ", "_"): as_json(keys) for title, keys, _ in thread_sets(value)}
 
 
 @as_json.register

@@ -25,6 +25,7 @@ def _debugs(operator: RecordedOperator, *keys: DispatchKey) -> tuple[str, ...]:
     return tuple(kernel.debug for key in keys for kernel in operator.kernels_at(key))
 
 
+@rule("DL003")
 def _ambiguous(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
     other = DispatchKey.AutogradOther
     backends = frozenset(keys_of(BACKENDS_OF_AUTOGRAD[other]))
@@ -48,9 +49,7 @@ def _local(operator: RecordedOperator) -> str:
     return str(operator.name).partition("::")[2]
 
 
-AMBIGUOUS = rule("DL003", _ambiguous)
-
-
+@rule("DL004")
 def _disabled(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
     for operator, keys in _with_composite(operators):
         if not maps_tensors(operator) or is_given_with_def(subject, operator):
@@ -76,9 +75,7 @@ def _disabled(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterat
             )
 
 
-DISABLED = rule("DL004", _disabled)
-
-
+@rule("DL005")
 def _meta(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
     packages = Packages(subject.recorded)
     for operator, keys in _with_composite(operators):
@@ -100,9 +97,7 @@ def _meta(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[F
             )
 
 
-META = rule("DL005", _meta)
-
-
+@rule("DL008")
 def _not_suppressed(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
     for operator, keys in _with_composite(operators):
         for backend in FORGOTTEN_BACKENDS:
@@ -121,9 +116,6 @@ def _not_suppressed(subject: Subject, operators: Iterable[RecordedOperator]) -> 
                 cause=str(key),
                 mend=f'lib.impl("{_local(operator)}", fn, "{autograd}"), where fn goes on to {key}',
             )
-
-
-NOT_SUPPRESSED = rule("DL008", _not_suppressed)
 
 
 # Note [Kernels given with a def]
@@ -153,6 +145,7 @@ def _contradiction(operator: RecordedOperator) -> DispatchKey | None:
     return next((key for key in keys if operator.active_at(key) is not None), None)
 
 
+@rule("DL015")
 def _given_with_def(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
     for operator, _ in _with_composite(operators):
         key = _contradiction(operator)
@@ -167,6 +160,3 @@ def _given_with_def(subject: Subject, operators: Iterable[RecordedOperator]) -> 
             mend=f'm.def("{_local(operator)}(...)"), and the kernel with a key: m.impl("{_local(operator)}", '
             "torch::dispatch(c10::DispatchKey::CPU, fn))",
         )
-
-
-GIVEN_WITH_DEF = rule("DL015", _given_with_def)

@@ -11,10 +11,12 @@ from dispatchlab.questions.lint.debug_text import Packages, owner, sites_in
 from dispatchlab.questions.lint.rule import Found, Level, Subject, rule
 from dispatchlab.records.model import RecordedOperator
 from dispatchlab.records.replay import schema_of
+from dispatchlab.views.formatting import first_of
 
 _NEAR = 2
 
 
+@rule("DL001")
 def _dangling(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
     for operator, names in _without_def(subject, operators):
         if _elsewhere(operator, names):
@@ -45,9 +47,7 @@ def _without_def(
 
 
 def _kernels(operator: RecordedOperator) -> str:
-    kernels = operator.kernels
-    more = f" and {len(kernels) - _NEAR} more" if len(kernels) > _NEAR else ""
-    return ", ".join(f"{kernel.key} from {owner(kernel.debug)}" for kernel in kernels[:_NEAR]) + more
+    return first_of([f"{kernel.key} from {owner(kernel.debug)}" for kernel in operator.kernels], _NEAR)
 
 
 def near_misses(operator: RecordedOperator, names: Sequence[str]) -> tuple[str, ...]:
@@ -72,9 +72,7 @@ def _elsewhere(operator: RecordedOperator, names: Sequence[str]) -> tuple[str, .
     return tuple(name for name in near_misses(operator, names) if not name.startswith(f"{operator.name.namespace}::"))
 
 
-DANGLING = rule("DL001", _dangling)
-
-
+@rule("DL012")
 def _other_namespace(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
     for operator, names in _without_def(subject, operators):
         meant = _elsewhere(operator, names)
@@ -90,9 +88,11 @@ def _other_namespace(subject: Subject, operators: Iterable[RecordedOperator]) ->
             )
 
 
-OTHER_NAMESPACE = rule("DL012", _other_namespace)
-
-
+@rule(
+    "DL007",
+    needs="it compares two moments, and a record is one: name the other with --against",
+    can_run=lambda subject: subject.earlier is not None,
+)
 def _gone(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
     assert subject.earlier is not None
     for before in subject.earlier:
@@ -114,14 +114,7 @@ def _gone(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[F
         )
 
 
-GONE = rule(
-    "DL007",
-    _gone,
-    needs="it compares two moments, and a record is one: name the other with --against",
-    can_run=lambda subject: subject.earlier is not None,
-)
-
-
+@rule("DL013")
 def _foreign(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
     packages = Packages(subject.recorded)
     owners: dict[str, set[str | None]] = {}
@@ -157,9 +150,7 @@ def _is_named_after(namespace: str, debug: str) -> bool:
     return any(part and name and (name in part or (len(part) > 1 and part in name)) for part in folded)
 
 
-FOREIGN = rule("DL013", _foreign)
-
-
+@rule("DL014")
 def _alias_of_nothing(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
     for operator in operators:
         if operator.schema is None:
@@ -183,6 +174,3 @@ def _alias_of_nothing(subject: Subject, operators: Iterable[RecordedOperator]) -
                     mend=f"write {returned.type} in the schema, or ({sets[0]}) behind the argument that it aliases",
                 )
                 break
-
-
-ALIAS_OF_NOTHING = rule("DL014", _alias_of_nothing)

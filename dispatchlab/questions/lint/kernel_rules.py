@@ -59,6 +59,7 @@ def _backend_kernel(operator: RecordedOperator, keys: Iterable[DispatchKey]) -> 
     return next((kernel for kernel in found if kernel is not None and not kernel.is_fallthrough), None)
 
 
+@rule("DL006")
 def _no_meta(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
     for operator in operators:
         if operator.name.namespace in _RUN_ON_ZEROS or not maps_tensors(operator):
@@ -97,9 +98,7 @@ def _custom_op_without_fake(operator: RecordedOperator) -> Found:
     )
 
 
-NO_META = rule("DL006", _no_meta)
-
-
+@rule("DL010")
 def _no_formula(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
     for operator in operators:
         if not maps_tensors(operator) or operator.active_at(COMPOSITE) is not None:
@@ -131,13 +130,11 @@ def _found_without_formula(operator: RecordedOperator, key: DispatchKey, debug: 
     )
 
 
-NO_FORMULA = rule("DL010", _no_formula)
-
-
 _WRAPPERS = ("ADInplaceOrView", "Autocast", "Batched", "Conjugate", "FuncTorch", "Functionalize", "Negative", "Tracer")
 _AROUND = ("VmapMode", "ZeroTensor", *_WRAPPERS)
 
 
+@rule("DL011")
 def _meta_alone(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
     for operator in operators:
         fake = _backend_kernel(operator, _FAKE)
@@ -159,6 +156,3 @@ def _meta_alone(subject: Subject, operators: Iterable[RecordedOperator]) -> Iter
             (fake.debug,),
             mend=f'torch.library.register_kernel("{operator.name}", "cpu")(fn), or load the extension with its kernels',
         )
-
-
-META_ALONE = rule("DL011", _meta_alone)

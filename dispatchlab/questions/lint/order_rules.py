@@ -14,13 +14,16 @@ from dispatchlab.questions.lint.debug_text import Packages, file_in, owner
 from dispatchlab.questions.lint.rule import Found, Level, Subject, rule
 from dispatchlab.records.model import RecordedOperator
 from dispatchlab.records.replay import schema_of
+from dispatchlab.views.formatting import first_of
 
 if TYPE_CHECKING:
     from dispatchlab.model.python_layer import PythonRegistration
 
+
 _KEYS_SHOWN = 4
 
 
+@rule("DL002")
 def _shadows(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
     packages = Packages(subject.recorded)
     for operator in operators:
@@ -75,9 +78,7 @@ def _local(operator: RecordedOperator) -> str:
     return str(operator.name).partition("::")[2]
 
 
-SHADOWS = rule("DL002", _shadows)
-
-
+@rule("DL009", needs="it needs an engine that tries other orders", can_run=lambda subject: subject.order_of is not None)
 def _order(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
     assert subject.order_of is not None
     chosen = list(operators)
@@ -90,8 +91,6 @@ def _order(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[
 
 
 def _stale(operator: RecordedOperator, reason: OrderReason, packages: Packages) -> Found:
-    keys = ", ".join(map(str, reason.keys[:_KEYS_SHOWN]))
-    more = f" and {len(reason.keys) - _KEYS_SHOWN} more" if len(reason.keys) > _KEYS_SHOWN else ""
     kernels = [one for one in reason.registrations if one.key is not None]
     them = " and ".join(f"{one.key} from {owner(one.debug)}" for one in kernels)
     debugs = tuple(one.debug for one in kernels)
@@ -100,7 +99,8 @@ def _stale(operator: RecordedOperator, reason: OrderReason, packages: Packages) 
     return Found(
         str(operator.name),
         reason.keys[0],
-        f"what calls use at {keys}{more} depends on which of {them} came first{when}; no dump shows it",
+        f"what calls use at {first_of(reason.keys, _KEYS_SHOWN)} depends on which of {them} came first{when}; "
+        "no dump shows it",
         debugs,
         Level.INFORMATION if fixed else Level.WARNING,
         cause=" and ".join(str(one.key) for one in kernels),
@@ -108,14 +108,7 @@ def _stale(operator: RecordedOperator, reason: OrderReason, packages: Packages) 
     )
 
 
-ORDER = rule(
-    "DL009",
-    _order,
-    needs="it needs an engine that tries other orders",
-    can_run=lambda subject: subject.order_of is not None,
-)
-
-
+@rule("DL017")
 def _competing(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
     chosen = {str(operator.name): operator for operator in operators}
     names = {operator.name.qualified for operator in chosen.values()}
@@ -160,4 +153,38 @@ def _taken_by_both(one: RecordedOperator, other: RecordedOperator, packages: Pac
     )
 
 
-COMPETING = rule("DL017", _competing)
+@rule(
+    "DL016",
+    needs="it needs a record that is laid over the registry of its PyTorch",
+    can_run=lambda subject: not subject.python or subject.beneath is not None,
+)
+def _replaced(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
+    """The entries of PyTorch that are not in force after the imports; `operators` have nothing to do with it."""
+    if subject.beneath is None:
+        return
+    from dispatchlab.model.python_layer import Second, by_slot  # costs start-up, and few have any
+
+    for slot, writes in by_slot(subject.python).items():
+        made = [one for one in writes if one.effect not in ("refused", "used")]
+        theirs = [one for one in subject.beneath.of(slot[1]) if one.slot == slot and one.active]
+        rule = writes[-1].described.rule
+        if not made or not theirs or rule is None or rule.second is Second.SAME:
+            continue  # a set has no entry that another one could take the place of
+        ours, torch = made[-1], theirs[-1]
+        if ours.effect != "removed" and ours.function == torch.function:
+            continue  # it was put back
+        yield _found(ours, torch)
+
+
+def _found(ours: PythonRegistration, torch: PythonRegistration) -> Found:
+    where = f"{ours.registry}{f' {ours.key}' if ours.key else ''}"
+    sites = tuple(f"registered at {one.site or one.function}" for one in (ours, torch))
+    verb = "takes out" if ours.effect == "removed" else "takes the place of"
+    return Found(
+        ours.operator,
+        None,
+        f"{owner(sites[0])} {verb} PyTorch's own entry in {where}, {torch.function}: for every program that imports it",
+        sites,
+        cause=f"{file_in(sites[0])} in {ours.registry}",
+        mend="register it for an operator of your own, and call that one",
+    )

@@ -5,34 +5,41 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from importlib.resources import files
 from typing import TYPE_CHECKING, Protocol
 
-from dispatchlab._short_repr import member_repr
+from dispatchlab._short_repr import WordEnum
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.questions.certify.certificate import OrderReason
 from dispatchlab.questions.lint.debug_text import file_in
 from dispatchlab.questions.lint.provenance import NOTHING_KNOWN, OperatorCalls
 from dispatchlab.records.backend_coverage import Filled, FillOf
 from dispatchlab.records.model import Recorded, RecordedOperator
+from dispatchlab.views.formatting import counted
 
 if TYPE_CHECKING:
     from dispatchlab.model.python_layer import PythonLayer, PythonRegistration
 
 
-class Level(StrEnum):
+class Level(WordEnum):
     """How much harm a finding does, the worst first."""
 
     ERROR = "error"  # something that was registered cannot be used
     WARNING = "warning"  # calls fail, or do something else than what was written, under some circumstances
     INFORMATION = "information"  # nothing fails; whether it is meant, only its author knows
 
-    __repr__ = member_repr
-
 
 LEVELS = tuple(Level)
 """The levels, the worst first."""
+
+
+def level_counts(levels: Sequence[Level]) -> str:
+    """How many there are of each level, the worst first: `1 error, 2 warnings`; empty when there is none."""
+    return ", ".join(
+        counted(count, level, level if level is Level.INFORMATION else "")
+        for level in LEVELS
+        if (count := levels.count(level))
+    )
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -234,23 +241,17 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """One rule.
+class Kind:
+    """What findings of one code are about.
 
     Args:
-        code: `DL001`; never used again for another rule.
-        name: a few words with dashes, for people who select rules.
-        level: how much harm its findings do, unless one says otherwise.
-        what: what it finds.
+        code: the code; never used again for something else.
+        name: a few words with dashes.
+        level: how much harm they do, unless one says otherwise.
+        what: what is found.
         why: why that matters.
         mend: how to fix it.
-        unknown: what it cannot know, so that a finding may be meant, or a defect is not found.
-        bad: registrations that it finds, as a scenario has them.
-        good: registrations next to these that it does not.
-        page: its page of documentation, as Markdown, with all of these.
-        check: the function.
-        needs: why it may not be able to run, a clause; empty when it always can.
-        can_run: whether it can.
+        unknown: what cannot be known, so that a finding may be meant, or a defect is not found.
     """
 
     code: str
@@ -260,12 +261,40 @@ class Rule:
     why: str
     mend: str
     unknown: str
+
+    @property
+    def page(self) -> str:
+        """Its page of documentation, as Markdown."""
+        return (
+            f"# {self.code}: {self.name}\n\n{self.what}\n\nLevel: {self.level}.\n\n"
+            f"## Why it matters\n\n{self.why}\n\n## How to fix it\n\n{self.mend}\n\n"
+            f"## What it cannot know\n\n{self.unknown}\n{self._examples()}"
+        )
+
+    def _examples(self) -> str:
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule(Kind):
+    """One rule, `DL001`.
+
+    Args:
+        bad: registrations that it finds, as a scenario has them.
+        good: registrations next to these that it does not.
+        check: the function.
+        needs: why it may not be able to run, a clause; empty when it always can.
+        can_run: whether it can.
+    """
+
     bad: str
     good: str
-    page: str
     check: Check
     needs: str = ""
     can_run: Callable[[Subject], bool] = lambda subject: True
+
+    def _examples(self) -> str:
+        return f"\n## Found\n\n```yaml\n{self.bad}\n```\n\n## Not found\n\n```yaml\n{self.good}\n```\n"
 
 
 _PAGE = re.compile(
@@ -277,13 +306,12 @@ _PAGE = re.compile(
 
 
 def rule(
-    code: str, check: Check, *, needs: str = "", can_run: Callable[[Subject], bool] = lambda subject: True
-) -> Rule:
-    """The rule with a page in `pages/`, which says everything about it but how it is checked.
+    code: str, *, needs: str = "", can_run: Callable[[Subject], bool] = lambda subject: True
+) -> Callable[[Check], Rule]:
+    """Make a rule of the function that checks; its page in `pages/` says everything else about it.
 
     Args:
         code: `DL001`.
-        check: the function.
         needs: see `Rule`.
         can_run: likewise.
     """
@@ -291,4 +319,5 @@ def rule(
     match = _PAGE.fullmatch(page)
     assert match is not None, f"the page of {code} has other parts than the pages of other rules"
     parts = match.groupdict()
-    return Rule(level=Level(parts.pop("level")), **parts, page=page, check=check, needs=needs, can_run=can_run)
+    level = Level(parts.pop("level"))
+    return lambda check: Rule(level=level, **parts, check=check, needs=needs, can_run=can_run)

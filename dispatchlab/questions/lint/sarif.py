@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Protocol
 from urllib.parse import quote
 
 from dispatchlab._version import __version__
 from dispatchlab.questions.lint.checkout import Checkout
 from dispatchlab.questions.lint.debug_text import is_absolute, sites_in
-from dispatchlab.questions.lint.rule import Finding, Level, LintReport
+from dispatchlab.questions.lint.rule import Finding, Kind, Level, LintReport
 from dispatchlab.questions.lint.rules import RULES
 from dispatchlab.views.as_json import plain_json_text
+from dispatchlab.views.formatting import first_of
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LEVELS = {Level.ERROR: "error", Level.WARNING: "warning", Level.INFORMATION: "note"}
@@ -35,33 +35,12 @@ _RELATED = 10
 # Findings of one rule with one cause at one line are one result: 59 registrations of a loop are one annotation.
 
 
-class Described(Protocol):
-    """What findings of one code are about, as a rule says it."""
-
-    @property
-    def code(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def level(self) -> Level: ...
-    @property
-    def what(self) -> str: ...
-    @property
-    def why(self) -> str: ...
-    @property
-    def mend(self) -> str: ...
-    @property
-    def unknown(self) -> str: ...
-    @property
-    def page(self) -> str: ...
-
-
 def sarif(
     reports: Sequence[LintReport],
     checkout: Checkout,
     *,
     imports: Sequence[str] = (),
-    rules: Sequence[Described] = RULES,
+    rules: Sequence[Kind] = RULES,
 ) -> str:
     """One run for each source, with every rule and where each finding comes from.
 
@@ -75,13 +54,11 @@ def sarif(
     return plain_json_text({"$schema": _SCHEMA, "version": "2.1.0", "runs": runs}, indent=1)
 
 
-def _run(
-    report: LintReport, checkout: Checkout, imports: Sequence[str], rules: Sequence[Described]
-) -> dict[str, object]:
+def _run(report: LintReport, checkout: Checkout, imports: Sequence[str], rules: Sequence[Kind]) -> dict[str, object]:
     driver = {"name": "dispatchlab", "version": __version__, "rules": [_rule(rule) for rule in rules]}
     indices = {rule.code: at for at, rule in enumerate(rules)}
     otherwise = _otherwise(report, checkout, imports)
-    name = "/".join(("dispatchlab", _name_of(report.source, checkout), *imports))
+    name = "/".join(("dispatchlab", checkout.find(report.source) or Path(report.source).name, *imports))
     return {
         "tool": {"driver": driver},
         "automationDetails": {"id": f"{name}/"},
@@ -94,11 +71,7 @@ def _run(
     }
 
 
-def _name_of(source: str, checkout: Checkout) -> str:
-    return checkout.find(source) or Path(source).name
-
-
-def _rule(rule: Described) -> dict[str, object]:
+def _rule(rule: Kind) -> dict[str, object]:
     return {
         "id": rule.code,
         "name": "".join(word.capitalize() for word in rule.name.split("-")),
@@ -137,13 +110,16 @@ def _result(
     if physical or otherwise is not None:
         location["physicalLocation"] = physical[0] if physical else otherwise
     mend = f"\n\nTo fix it: {first.mend}" if first.mend else ""
+    identity = first.identity  # what stays the same when lines move
     result: dict[str, object] = {
         "ruleId": first.code,
         "ruleIndex": indices[first.code],
         "level": _LEVELS[first.level],
         "message": {"text": f"{about}{first.message}{_others(findings)}{mend}"},
         "locations": [location],
-        "partialFingerprints": {"dispatchlab/v2": _fingerprint(first)},
+        "partialFingerprints": {
+            "dispatchlab/v2": "/".join((identity.code, identity.operator, identity.key, *identity.files))
+        },
     }
     if physical[1:]:
         result["relatedLocations"] = [
@@ -158,16 +134,7 @@ def _name(finding: Finding) -> str:
 
 def _others(findings: Sequence[Finding]) -> str:
     others = [finding.operator for finding in findings[1:]]
-    if not others:
-        return ""
-    more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
-    return f". The same line does so to {', '.join(others[:_SHOWN])}{more}"
-
-
-def _fingerprint(finding: Finding) -> str:
-    """What stays the same when lines move."""
-    identity = finding.identity
-    return "/".join((identity.code, identity.operator, identity.key, *identity.files))
+    return f". The same line does so to {first_of(others, _SHOWN)}" if others else ""
 
 
 def _place(path: str, line: int, checkout: Checkout) -> dict[str, object]:

@@ -17,9 +17,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
-from dispatchlab._short_repr import member_repr
+from dispatchlab._short_repr import WordEnum
 from dispatchlab.codegen.emit.registrations import BY_HAND, Body, GeneratedKernel, Part, shard
 from dispatchlab.codegen.emit.ufunc_loops import ufunc_loops
 from dispatchlab.codegen.read.groups import FunctionGroup
@@ -30,7 +29,7 @@ from dispatchlab.model.keys import DispatchKey
 from dispatchlab.questions.explain.result import Chosen, Hop
 
 
-class Layer(StrEnum):
+class Layer(WordEnum):
     """What a frame is part of."""
 
     BINDING = "Python binding"
@@ -48,8 +47,6 @@ class Layer(StrEnum):
     LOOP = "ufunc loop"
     NATIVE = "function by hand"
     OTHER = "kernel by hand"
-
-    __repr__ = member_repr
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +70,12 @@ class Frame:
     lab: str = ""
 
 
-class Entry(StrEnum):
+class Entry(WordEnum):
     """What is called: a function of Python, a method of Python's tensors, or the function of C++."""
 
     FUNCTION = "function"
     METHOD = "method"
     CPP = "C++"
-
-    __repr__ = member_repr
 
 
 _NO_BINDING = re.compile(

@@ -7,12 +7,15 @@
 - `golden`: the golden file of a scenario: what was found about it, and its operators with all in force.
 - `json_view`: reports and operators as JSON for programs. A field is never renamed or dropped within a version.
 - `page`: the page of `permute`: what was explored, what was found, the picture of states, and the table of each state.
+- `properties`: what a scenario states of its states and orders, checked.
 - `report`: the report on one scenario: what was explored, what was found, and whether that is what the scenario
   expects.
 - `report_text`: the plain text of a report. This is the contract: golden files hold it, programs may diff it.
 - `run_scenario`: run a scenario, with all that its report shows.
 - `run_scenarios`: run scenarios, one after the other or at once, and keep the outcomes that a checkpoint has.
 - `scenario_tasks`: scenarios as tasks: each in a process of its own, on this machine or a cluster, or one in shares.
+- `snapshots`: each state that registrations and releases lead to, once, with what the step changed.
+- `snapshots_blocks`: these as blocks: plain text for golden files, lines for a terminal, sections of a page.
 - `stand_ins`: stand-ins for what PyTorch cannot register: boxed kernels for those of C++, its own classes for those of
   packages.
 - `state_graph`: the state graph of a few registrations, as a value to draw.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import TypeAlias
 
 from dispatchlab.model.operator_view import NO_KERNEL, OperatorView
+from dispatchlab.model.sequence import format_sequence
 from dispatchlab.model.snapshot import TABLES
 from dispatchlab.prover.result import Counterexample, Exploration, Verdict
 from dispatchlab.questions.dump.operator_blocks import operator_screen
-from dispatchlab.questions.order import json_view as json_view  # registers how a report becomes JSON
+from dispatchlab.questions.order.json_view import ReportWithSnapshots
 from dispatchlab.questions.order.page import VERDICT_MOODS, Explored, permute_page, sides_of
 from dispatchlab.questions.order.report import Report
 from dispatchlab.questions.order.report_text import (
@@ -18,11 +20,15 @@ from dispatchlab.questions.order.report_text import (
     counts,
     import_lines,
     never_accepted_text,
+    property_text,
     reasons,
     reductions_text,
     replayed_text,
     report_lines,
+    step_text,
 )
+from dispatchlab.questions.order.snapshots import Snapshots
+from dispatchlab.questions.order.snapshots_blocks import snapshot_lines, snapshot_screen
 from dispatchlab.views import blocks as b
 from dispatchlab.views.blocks import (
     Block,
@@ -31,38 +37,49 @@ from dispatchlab.views.blocks import (
     Line,
     Mood,
     Section,
+    Span,
     bad,
     good,
     quiet,
     source,
     strong,
 )
-from dispatchlab.views.formatting import counted, seconds
-from dispatchlab.views.key_names import key_names
+from dispatchlab.views.formatting import counted, key_names, seconds
 from dispatchlab.views.source_locations import fallback_of_file
 from dispatchlab.views.view import View
 
 _FIELD = 16
 
-Snapshots = Sequence[tuple[str, Sequence[OperatorView]]]
+Views: TypeAlias = Sequence[tuple[str, Sequence[OperatorView]]]
 
 
-def report_view(report: Report, *, snapshots: Snapshots = (), torch: str = "") -> View[Report]:
+def report_view(
+    report: Report, *, snapshots: Views = (), torch: str = "", steps: Snapshots | None = None
+) -> View[ReportWithSnapshots] | View[Report]:
     """How a report is shown.
 
     Args:
         report: what was found.
         snapshots: operators after some sequence, each with a title that names it, for a terminal.
         torch: the version of the PyTorch that source locations are of; empty when that is not known.
+        steps: the snapshots after each step, where they are shown.
     """
-    return View(report, lines=report_lines, screen=partial(_screen, snapshots=snapshots), page=_page, torch=torch)
+    if steps is None:
+        return View(report, lines=report_lines, screen=partial(_screen, snapshots=snapshots), page=_page, torch=torch)
+    return View(
+        ReportWithSnapshots(report, steps),
+        lines=lambda both: (*report_lines(both.report), Line(), *snapshot_lines(both.snapshots)),
+        screen=lambda both: (*_screen(both.report, snapshots=()), *snapshot_screen(both.snapshots)),
+        page=lambda both: permute_page((Explored(both.report, snapshots=both.snapshots),)),
+        torch=torch,
+    )
 
 
 def _page(report: Report) -> b.Page:
     return permute_page((Explored(report),))
 
 
-def _screen(report: Report, *, snapshots: Snapshots) -> Iterator[Block]:
+def _screen(report: Report, *, snapshots: Views) -> Iterator[Block]:
     """The verdict, the counterexample and its reason; then what differs, what was explored, and the operators."""
     found, verdict, facts = report.exploration, tuple(_verdict(report)), tuple(_facts(report))
     counterexample = found.counterexample
@@ -72,6 +89,8 @@ def _screen(report: Report, *, snapshots: Snapshots) -> Iterator[Block]:
     else:
         yield Frame(verdict, VERDICT_MOODS[found.verdict])
         yield from _counterexample(counterexample, report.registrations)
+    if report.properties:
+        yield Section("properties", tuple(_properties(report)))
     if imports:
         yield Section("Orders of imports", tuple(imports))
     if counterexample is not None:
@@ -87,7 +106,7 @@ def _screen(report: Report, *, snapshots: Snapshots) -> Iterator[Block]:
 
 def _verdict(report: Report) -> Iterator[Block]:
     as_expected = good("as expected") if report.as_expected else bad("NOT as expected")
-    expected = "" if report.as_expected else f" ({report.expected} is expected)"
+    expected = f" ({report.not_expected})" if report.not_expected else ""
     yield b.Verdict(report.verdict_text, VERDICT_MOODS[report.exploration.verdict], (", ", as_expected, expected))
     if report.claim:
         yield Line(report.claim, "emphasis")
@@ -121,6 +140,16 @@ def _fields(report: Report, found: Exploration) -> Iterator[tuple[str, str, Mood
     yield "engine", f"{report.engine}, {report.semantics}", ""
     reductions = f", reductions: {reductions_text(found)}" if found.walk == "graph" else ""
     yield "walk", f"{found.walk}{reductions}, {seconds(found.elapsed_s)}", ""
+
+
+def _properties(report: Report) -> Iterator[Block]:
+    width = max(len(one.standing) for one in report.properties) + 2
+    for one in report.properties:
+        label = (good if one.holds else bad)(str(one.standing))
+        yield Line((one.text, quiet(f" ({property_text(one)})")), indent=2, label=label, width=width)
+        if one.sequence is not None:
+            steps = tuple(Span(step_text(step, report.registrations)) for step in one.sequence)
+            yield b.Sides((b.Side(f"violated by {format_sequence(one.sequence)}", "bad", steps),))
 
 
 # -- the counterexample

@@ -10,10 +10,16 @@ from dispatchlab.prover.explore import explore
 from dispatchlab.prover.program_walk import explore_program
 from dispatchlab.prover.protocol import Engine
 from dispatchlab.prover.run_sequence import on_sandboxes
+from dispatchlab.prover.walk_options import DEFAULT_WALK
+from dispatchlab.questions.order.properties import check_properties
 from dispatchlab.questions.order.report import Report, report_of
 from dispatchlab.questions.order.report_text import golden_text
+from dispatchlab.questions.order.snapshots import snapshots_of
+from dispatchlab.questions.order.snapshots_blocks import snapshot_lines
 from dispatchlab.scenario.explored import explored
 from dispatchlab.scenario.scenario import Scenario
+from dispatchlab.views.blocks import Line
+from dispatchlab.views.text import text_of
 
 
 def golden(scenario: Scenario) -> tuple[Report, str]:
@@ -28,7 +34,12 @@ def golden(scenario: Scenario) -> tuple[Report, str]:
         else:
             found = explore_program(engine, *about, program)
         report, operators = report_of(scenario, engine, found), _all_in_force(engine, scenario)
-    return report, golden_text(report, operators, keys=[str(key) for key in scenario.keys])
+        if scenario.properties:
+            report = report.with_properties(check_properties(engine, scenario, DEFAULT_WALK, program=program))
+    text = golden_text(report, operators, keys=[str(key) for key in scenario.keys])
+    if scenario.snapshots:
+        text = f"{text.rstrip()}\n{text_of((Line(), *snapshot_lines(snapshots_of(engine, scenario))))}"
+    return report, text
 
 
 def _all_in_force(engine: Engine, scenario: Scenario) -> list[Snapshot]:

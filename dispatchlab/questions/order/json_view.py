@@ -27,6 +27,8 @@ A report (`permute --format json`, one object on one line for each scenario):
     imports           of a record null or {ran, of, findings: [{what, expected, actual, before, after, sites, certain}],
                       open}: the orders of imports that were run; of is 0 where they are too many to count
     standing          what the verdict stands on, sentences
+    properties        [{text, standing, tested, sequence, note}]: holds | no violation found | violated | never tested
+                      | incomplete; sequence is null or one that violates it
     counterexample    null, or {kind, expected_sequence, actual_sequence, diff, why}; sequences as "+0 +1 -0"
     notes             sentences
     replayed          how many random sequences ran in fresh sandboxes after a proof, and showed what its states show
@@ -35,6 +37,9 @@ A report (`permute --format json`, one object on one line for each scenario):
     seed, passes        null where they do not apply
     modules           how many modules register, where the orders are those of their imports; else null
     elapsed_s         seconds
+    snapshots         with --snapshots: {names, keys, moments, sequences, chosen, registering, releasing, is_cut}; a
+                      moment is {number, registered, orders, ways: [{source, step, refused}], look: {operators,
+                      violations}, same_as}, and a sequence that passes moments {sequence, numbers}
 
 Beside the operators of `dump --format json`:
 
@@ -58,8 +63,8 @@ An operator (`dump --format json`, in `operators`):
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 
-from dispatchlab.model.names import OperatorName
 from dispatchlab.model.operator_view import OperatorView
 from dispatchlab.model.packet import Packet
 from dispatchlab.model.python_view import PythonRow
@@ -67,7 +72,9 @@ from dispatchlab.model.sequence import StepSequence, format_sequence
 from dispatchlab.model.snapshot import Snapshot, Violation
 from dispatchlab.prover.result import Counterexample
 from dispatchlab.questions.dump.operator_text import only_rows
+from dispatchlab.questions.order.properties import PropertyResult
 from dispatchlab.questions.order.report import Report
+from dispatchlab.questions.order.snapshots import Moment, Passed, Snapshots, Way
 from dispatchlab.views.as_json import as_json, fields_of, json_text
 from dispatchlab.views.formatting import digits
 
@@ -92,9 +99,48 @@ def _(report: Report) -> dict[str, object]:
         "overwritten": report.overwritten,
         "imports": report.imports,
         "standing": report.standing,
+        "properties": report.properties,
     }
     values = {name: as_json(value) for name, value in head.items()}
     return values | fields_of(found, without=head, orders=digits(found.orders))
+
+
+@dataclass(frozen=True, slots=True)
+class ReportWithSnapshots:
+    """A report, and the snapshots after each step."""
+
+    report: Report
+    snapshots: Snapshots
+
+
+@as_json.register
+def _(value: ReportWithSnapshots) -> dict[str, object]:
+    report = as_json(value.report)
+    assert isinstance(report, dict)
+    return {**report, "snapshots": fields_of(value.snapshots, without=("registrations",))}
+
+
+@as_json.register
+def _(value: PropertyResult) -> dict[str, object]:
+    return fields_of(value, sequence=None if value.sequence is None else format_sequence(value.sequence))
+
+
+@as_json.register
+def _(value: Moment) -> dict[str, object]:
+    operators, violations = value.look
+    seen = [{"name": str(each.operator), **fields_of(each, without=("operator",))} for each in operators]
+    broken = [{"operator": str(each.operator), **fields_of(each, without=("operator",))} for each in violations]
+    return fields_of(value, look={"operators": seen, "violations": broken})
+
+
+@as_json.register
+def _(value: Way) -> dict[str, object]:
+    return {"source": value.source, "step": format_sequence((value.step,)), "refused": value.refused}
+
+
+@as_json.register
+def _(value: Passed) -> dict[str, object]:
+    return {"sequence": format_sequence(value.sequence), "numbers": list(value.numbers)}
 
 
 def dump_json(
@@ -106,7 +152,7 @@ def dump_json(
     sequence: StepSequence,
     refused: Sequence[tuple[int, str]] = (),
     keys: Collection[str] = (),
-    python: Callable[[OperatorName], Sequence[PythonRow]] | None = None,
+    python: Callable[[Snapshot], Sequence[PythonRow]] | None = None,
     packet: Packet | None = None,
 ) -> str:
     """Operators as one object on one line.
@@ -132,7 +178,7 @@ def dump_json(
             "operators": [
                 {
                     **_operator(*operator, keys=keys),
-                    "python": None if python is None else python(operator[0].operator),
+                    "python": None if python is None else python(operator[0]),
                 }
                 for operator in operators
             ],

@@ -19,11 +19,14 @@ from dispatchlab.questions.order.report_text import (
     counts,
     import_lines,
     never_accepted_text,
+    property_text,
     reasons,
     reductions_text,
     replayed_text,
     step_text,
 )
+from dispatchlab.questions.order.snapshots import Snapshots
+from dispatchlab.questions.order.snapshots_blocks import snapshot_sections
 from dispatchlab.questions.order.state_graph import Node, RowDifference, StateGraph
 from dispatchlab.views import blocks as b
 from dispatchlab.views.blocks import (
@@ -47,8 +50,7 @@ from dispatchlab.views.blocks import (
     mark,
     strong,
 )
-from dispatchlab.views.formatting import counted, readable, seconds
-from dispatchlab.views.key_names import key_names
+from dispatchlab.views.formatting import counted, key_names, readable, seconds
 from dispatchlab.views.source_locations import fallback_of_file, held
 
 _MOST_TABLES = 1500  # of operators; a picture with more leads to none
@@ -74,6 +76,7 @@ class Explored:
         operators: the operators with everything registered, in the order of the file; often none.
         names: a short name for each registration.
         notes: what else a reader should know.
+        snapshots: what each step leads to, where that was asked for.
     """
 
     report: Report
@@ -82,6 +85,7 @@ class Explored:
     operators: tuple[OperatorView, ...] = ()
     names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    snapshots: Snapshots | None = None
 
 
 def permute_page(
@@ -150,7 +154,8 @@ def _verdict(report: Report) -> Span:
 
 def _lead(report: Report) -> Iterator[Block]:
     found = report.exploration
-    expected = f"expected: {report.expected}, {'as expected' if report.as_expected else 'NOT as expected'}"
+    failed = f"NOT as expected: {report.not_expected}"
+    expected = f"expected: {report.expected}, {'as expected' if report.as_expected else failed}"
     yield Line(report.claim, "emphasis")
     mood = VERDICT_MOODS[found.verdict]
     yield b.Verdict(report.verdict_text, mood, (" ", (good if report.as_expected else bad)(expected)))
@@ -166,6 +171,8 @@ def _sections(one: Explored, anchor: str) -> Iterator[Section]:
             is_open = not any(isinstance(block, Table) for block in body)
             body.append(Folded("The whole difference", (Difference(example.diff),), is_open=is_open))
         yield Section("Counterexample", tuple(body), f"{anchor}-counterexample")
+    if report.properties:
+        yield Section("Properties", tuple(_properties(report)), f"{anchor}-properties")
     if report.imports is not None and report.imports.findings:
         yield Section("Orders of imports", tuple(import_lines(report.imports)), f"{anchor}-imports")
     if found.conflicts or found.never_accepted:
@@ -173,6 +180,8 @@ def _sections(one: Explored, anchor: str) -> Iterator[Section]:
     yield Section("Registrations", (registration_table(report, one.names),), f"{anchor}-registrations")
     if one.graph is not None:
         yield Section("States", tuple(_states(one.graph, anchor)), f"{anchor}-states")
+    if one.snapshots is not None:
+        yield from snapshot_sections(one.snapshots, anchor)
     if one.operators:
         tables = (block for view in one.operators for block in operator_page(view))
         order = Line("In the order of the file.", "quiet")
@@ -220,6 +229,19 @@ def _slot_table(differing: Sequence[RowDifference]) -> Table:
     )
     heads = ("keys", "operator", "after the expected sequence", "after the actual sequence")
     return Table("Slots that differ", heads, rows)
+
+
+def _properties(report: Report) -> Iterator[Block]:
+    rows = tuple(
+        (one.text, mark(str(one.standing), "good" if one.holds else "bad"), property_text(one))
+        for one in report.properties
+    )
+    yield Table("What the scenario states", ("property", "standing", "tested"), rows)
+    for one in report.properties:
+        if one.sequence is not None:
+            steps = tuple(Span(step_text(step, report.registrations)) for step in one.sequence)
+            yield Line(f"{one.text} is violated:")
+            yield Sides((Side(format_sequence(one.sequence), "bad", steps),))
 
 
 def _refused(report: Report, found: Exploration) -> Iterator[Block]:

@@ -35,8 +35,10 @@ from dispatchlab.prover.walk_log import WalkLog
 from dispatchlab.prover.walk_options import WalkOptions
 from dispatchlab.questions.order.conformance import conform, sentence
 from dispatchlab.questions.order.counterexamples import explained, kept_text, model_of, program_of, replayed
+from dispatchlab.questions.order.properties import INTERRUPTED, PropertyResult, check_properties, not_checked
 from dispatchlab.questions.order.report import Report, report_of
 from dispatchlab.questions.order.stand_ins import class_note, stand_in_note, with_known_classes, with_stand_ins
+from dispatchlab.questions.order.state_graph import NotDrawnError, PartOfGraph, StateGraph, state_graph
 from dispatchlab.scenario.explored import explored
 from dispatchlab.scenario.load import MAX_BYTES, load_scenario
 from dispatchlab.scenario.replay_file import Replay, check_scenario, load_replay, staleness
@@ -45,7 +47,6 @@ from dispatchlab.sources.engines import EngineName, engine_for
 
 if TYPE_CHECKING:
     from dispatchlab.prover.program import Program
-    from dispatchlab.questions.order.state_graph import PartOfGraph, StateGraph
 
 LIVE_TIMEOUT_S: Final = 120.0
 """The bound on the time of one scenario on the live engine, where no other is given."""
@@ -293,6 +294,10 @@ def run_scenario(
         run, stand_in_notes = _as_engine_takes_it(subject, options)
         exploration, interrupted = _found(engine, run, bounded, subject.saved, limit, progress, cancelled, shares)
         report = report_of(subject.scenario, engine, exploration, require_proof=options.require_proof)
+        if run.properties:
+            checked = _properties(engine, run, bounded, exploration, interrupted=interrupted, cancelled=cancelled)
+            report = report.with_properties(checked, require_proof=options.require_proof)
+            interrupted |= any(each.note == INTERRUPTED for each in checked)
         if bounded.timeout_s != options.timeout_s and exploration.verdict is Verdict.INCOMPLETE and not interrupted:
             report = _noted(report, "that is the default bound with --engine torch; --timeout SECONDS sets another")
         for note in stand_in_notes:
@@ -464,6 +469,28 @@ def _found(
     return found, False
 
 
+def _properties(
+    engine: Engine,
+    scenario: Scenario,
+    options: RunOptions,
+    found: Exploration,
+    *,
+    interrupted: bool,
+    cancelled: Callable[[], bool] | None,
+) -> tuple[PropertyResult, ...]:
+    """What was found about the properties of a scenario, in the time that its exploration has left."""
+    if interrupted or options.replay is not None:
+        return not_checked(scenario, INTERRUPTED if interrupted else "not checked: --replay runs two sequences alone")
+    walk = options.walk_options
+    if walk.timeout_s is not None:
+        walk = replace(walk, timeout_s=max(0.1, walk.timeout_s - found.elapsed_s))
+    program = None if options.free else scenario.program
+    try:
+        return check_properties(engine, scenario, walk, program=program, cancelled=cancelled)
+    except KeyboardInterrupt:
+        return not_checked(scenario, INTERRUPTED)
+
+
 def _bound_text(options: RunOptions) -> str:
     return f"stopped at the bound of {options.timeout_s:g} seconds"
 
@@ -600,8 +627,6 @@ def _is_drawn(options: RunOptions, report: Report) -> bool:
 
 
 def _with_graph(outcome: Outcome, scenario: Scenario, engine: Engine) -> Outcome:
-    from dispatchlab.questions.order.state_graph import NotDrawnError, state_graph
-
     if not isinstance(engine, Forkable):
         return replace(outcome, not_drawn=str(NotDrawnError(f"the states of the engine {engine.name} cannot be read")))
     report = outcome.report
@@ -633,8 +658,6 @@ def _all_registered(engine: Engine, scenario: Scenario) -> tuple[OperatorView, .
 
 def _parts_to_draw(engine: Forkable, scenario: Scenario, found: Exploration) -> tuple[PartOfGraph, ...]:
     """The parts that were explored; the whole where it was not explored in parts."""
-    from dispatchlab.questions.order.state_graph import PartOfGraph
-
     whole = engine.space(scenario.registrations, scenario.operators)
     if found.components < 2:
         return (PartOfGraph(whole, tuple(range(len(scenario.registrations))), scenario.order),)

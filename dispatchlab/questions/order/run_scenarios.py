@@ -117,8 +117,8 @@ class _Kept:
 
     def outcome(self, path: str) -> Outcome | None:
         """What is known of a scenario."""
-        found = self._journal.records(path)
-        return found[-1] if found and isinstance(found[-1], Outcome) else None
+        found: list[Outcome] = self._journal.records(path, Outcome)
+        return found[-1] if found else None
 
     def add(self, path: str, outcome: Outcome | DispatchLabError) -> None:
         """Keep an outcome, and remove what was kept of the walk that led to it."""

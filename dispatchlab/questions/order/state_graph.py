@@ -8,14 +8,14 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from dispatchlab._short_repr import member_repr
-from dispatchlab.errors import DispatchLabError, RegistrationError
+from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.dump_format import DumpError, parse_table
 from dispatchlab.model.keys import SLOT_OF_KEY
 from dispatchlab.model.sequence import Step, StepSequence
 from dispatchlab.model.snapshot import Snapshot
-from dispatchlab.prover.limits import later_masks
-from dispatchlab.prover.protocol import StateSpace
+from dispatchlab.prover.protocol import StateSpace, lifetimes_in
 from dispatchlab.prover.result import Counterexample
+from dispatchlab.prover.states import FreeSteps, ReachableStates
 
 MAX_NODES = 512
 """More states with different tables are not drawn: nobody could read them."""
@@ -297,18 +297,24 @@ class _Drawing:
 
     def __init__(self, part: PartOfGraph, members: Sequence[int], max_nodes: int, *, number: int = 0) -> None:
         self.space = part.space
-        self.number = number
         self.numbers = part.indices
-        self.members = members
-        among = set(members)
-        self.later = later_masks(len(part.indices), [index for index in part.order if index in among])
-        self.max_nodes = max_nodes
         self.nodes: list[Node] = []
-        self.states: list[Any] = []
         self.edges: dict[tuple[int, Step], Edge] = {}
-        self._known: dict[tuple[int, Any], int] = {}
-        self._of_set: dict[int, int] = {}
-        self.complete = max_nodes > 0 and self._walk()
+        of_set: dict[int, int] = {}
+        found = ReachableStates(
+            part.space,
+            FreeSteps(members, part.order, lifetimes_in(part.space)),
+            stop=lambda states, _: "too many" if states > max_nodes else None,
+        )
+        for source, step, target, refusal in found.edges():
+            if refusal is None or source != target:
+                named = ~self.numbers[~step] if step < 0 else self.numbers[step]
+                self.edges[source, named] = Edge(source, target, named, refusal is not None)
+        self.complete, self.states = found.stopped is None, found.states
+        for mask in found.masks:
+            registered = tuple(self.numbers[index] for index in range(mask.bit_length()) if mask >> index & 1)
+            self.nodes.append(Node(registered, of_set.setdefault(mask, 0), part=number))
+            of_set[mask] += 1
 
     def marked(self, counterexample: Counterexample, first: int) -> Violation | None:
         """Mark the sequences of a counterexample if they are of this part.
@@ -336,46 +342,3 @@ class _Drawing:
 
     def _refused(self, at: int, step: Step) -> Edge:
         return Edge(at, at, step, refused=True)
-
-    def _walk(self) -> bool:
-        masks = [0]
-        self._add(0, self.space.empty())
-        head = 0
-        while head < len(self.states):
-            state, mask = self.states[head], masks[head]
-            for index in self.members:
-                active = bool(mask >> index & 1)
-                if not active and self.later[index] & mask:
-                    continue
-                number = self.numbers[index]
-                step, refused = (~number if active else number), False
-                if active:
-                    try:
-                        new, target = self.space.release(state, index), mask & ~(1 << index)
-                    except RegistrationError:
-                        continue
-                else:
-                    new, refusal = self.space.register(state, index)
-                    refused = refusal is not None
-                    target = mask if refused else mask | 1 << index
-                    if refused and new == state:
-                        continue
-                node = self._known.get((target, new))
-                if node is None:
-                    if len(self.states) >= self.max_nodes:
-                        return False
-                    node = self._add(target, new)
-                    masks.append(target)
-                self.edges[head, step] = Edge(head, node, step, refused)
-            head += 1
-        return True
-
-    def _add(self, mask: int, state: Any) -> int:
-        node = len(self.states)
-        members = tuple(self.numbers[index] for index in range(mask.bit_length()) if mask >> index & 1)
-        number = self._of_set.get(mask, 0)
-        self._of_set[mask] = number + 1
-        self.nodes.append(Node(members, number, part=self.number))
-        self.states.append(state)
-        self._known[mask, state] = node
-        return node

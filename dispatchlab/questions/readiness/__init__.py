@@ -2,7 +2,6 @@
 
 - `blocks`: readiness for PyTorch 2 as blocks: the operators by what they have, and the gaps with the calls that close
   them.
-- `cells_from_runs`: the cells of readiness that runs on inputs decide.
 - `known_failures`: a baseline of readiness: the cells that are known to fail, in a file that a review can read.
 - `operator_readiness`: readiness for PyTorch 2: what each operator of a package has of what its users expect, and which
   call closes a gap.

@@ -5,14 +5,14 @@ A cell is a pure function of facts: the kernels and tags of the operator, its sc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
-from typing import TypeAlias
+from functools import partial
+from typing import NamedTuple, TypeAlias
 
-from dispatchlab._short_repr import member_repr
-from dispatchlab.model.function_parameters import FunctionParameter, refuses_all, refuses_defaults
+from dispatchlab._short_repr import WordEnum
 from dispatchlab.model.keys import AUTOCAST_KEYS, BACKENDS, DispatchKey
+from dispatchlab.model.operator_runs import FunctionParameter, refuses_all, refuses_defaults
 from dispatchlab.model.python_layer import EVERY_OVERLOAD, PythonLayer, PythonRegistration
 from dispatchlab.model.registration import TorchLibraryFunction
 from dispatchlab.model.schema import Argument, FunctionSchema
@@ -29,7 +29,7 @@ from dispatchlab.records.model import RecordedOperator
 # fact.
 
 
-class Answer(StrEnum):
+class Answer(WordEnum):
     """What a cell says."""
 
     YES = "yes"
@@ -38,10 +38,8 @@ class Answer(StrEnum):
     NOT_NEEDED = "not needed"
     UNKNOWN = "unknown"
 
-    __repr__ = member_repr
 
-
-class Aspect(StrEnum):
+class Aspect(WordEnum):
     """What a user of PyTorch 2 expects of an operator; a column."""
 
     CPU = "cpu"
@@ -67,8 +65,6 @@ class Aspect(StrEnum):
     TEST_FAKETENSOR = "test_faketensor"
     TEST_AOT_DISPATCH_DYNAMIC = "test_aot_dispatch_dynamic"
     TAGS = "tags"
-
-    __repr__ = member_repr
 
 
 COMPILED = (Aspect.FAKE, Aspect.FUNCTIONALIZE, Aspect.EXPORT, Aspect.INDUCTOR)
@@ -312,7 +308,9 @@ def row_of(facts: OperatorFacts) -> Row:
 
 def cell_of(facts: OperatorFacts, aspect: Aspect) -> Cell:
     """One cell, which names no call that this PyTorch does not have. See Note [What a cell may say]."""
-    cell = _cell_of(facts, aspect)
+    if aspect in RUN_ONLY:
+        return Cell(aspect, Answer.UNKNOWN, f"{RUN_ONLY[aspect]}: only a run shows it")
+    cell = Cell(aspect, *_JUDGES[aspect](facts))
     if cell.answer is Answer.YES and aspect is not Aspect.TAGS:
         cell = replace(cell, answer=Answer.REGISTERED)
     function, called, _ = cell.closes.partition("(")
@@ -321,34 +319,19 @@ def cell_of(facts: OperatorFacts, aspect: Aspect) -> Cell:
     return replace(cell, closes="", link="")
 
 
-def _cell_of(facts: OperatorFacts, aspect: Aspect) -> Cell:
-    match aspect:
-        case Aspect.CPU:
-            return _backend(facts, aspect, DispatchKey.CPU)
-        case Aspect.CUDA:
-            return _backend(facts, aspect, DispatchKey.CUDA)
-        case Aspect.BACKENDS:
-            return _other_backends(facts)
-        case Aspect.FAKE:
-            return _fake(facts)
-        case Aspect.AUTOGRAD:
-            return _autograd(facts)
-        case Aspect.FUNCTIONALIZE:
-            return _functionalize(facts)
-        case Aspect.VMAP:
-            return _vmap(facts)
-        case Aspect.AUTOCAST:
-            return _autocast(facts)
-        case Aspect.DTENSOR:
-            return _dtensor(facts)
-        case Aspect.EXPORT:
-            return _export(facts)
-        case Aspect.INDUCTOR:
-            return _inductor(facts)
-        case Aspect.TAGS:
-            return _tags(facts)
-        case _:
-            return Cell(aspect, Answer.UNKNOWN, f"{RUN_ONLY[aspect]}: only a run shows it")
+class _Judgement(NamedTuple):
+    """What is said of an operator in a column; the fields of `Cell`."""
+
+    answer: Answer
+    reason: str
+    closes: str = ""
+    link: str = ""
+
+
+_yes = partial(_Judgement, Answer.YES)
+_no = partial(_Judgement, Answer.NO)
+_not_needed = partial(_Judgement, Answer.NOT_NEEDED)
+_unknown = partial(_Judgement, Answer.UNKNOWN)
 
 
 _LIBRARY = "https://docs.pytorch.org/docs/stable/library.html"
@@ -362,10 +345,10 @@ _NO_KERNEL = "no kernel of a backend is registered here, so nothing could run"
 _NEVER_SEEN = "calls decompose by its kernel at CompositeImplicitAutograd"
 
 
-def _gap(facts: OperatorFacts, aspect: Aspect, reason: str, call: str) -> Cell:
+def _gap(facts: OperatorFacts, reason: str, call: str) -> _Judgement:
     """A "no" that a function of torch.library closes."""
     function = call.partition("(")[0]
-    return Cell(aspect, Answer.NO, reason, call.replace("OP", f'"{facts.name}"'), f"{_LIBRARY}#{function}")
+    return _no(reason, call.replace("OP", f'"{facts.name}"'), f"{_LIBRARY}#{function}")
 
 
 def _has_tensor(type_: Type) -> bool:
@@ -378,54 +361,49 @@ def _has_tensor(type_: Type) -> bool:
 # -- backends
 
 
-def _backend(facts: OperatorFacts, aspect: Aspect, key: DispatchKey) -> Cell:
+def _backend(key: DispatchKey, facts: OperatorFacts) -> _Judgement:
     filled = facts.fill(key)
     if not facts.takes_tensors and not facts.kernel_at(DispatchKey.BackendSelect):
-        return _without_tensors(facts, aspect)
+        return _without_tensors(facts)
     match filled.way:
         case Way.DIRECT if not filled.fallthrough:
-            return Cell(aspect, Answer.YES, f"its kernel at {key}")
+            return _yes(f"its kernel at {key}")
         case Way.COMPOSITE if not filled.fallthrough:
-            return Cell(aspect, Answer.UNKNOWN, f"{_FOR_ALL} {filled.source}: a run shows whether it can")
+            return _unknown(f"{_FOR_ALL} {filled.source}: a run shows whether it can")
         case Way.FALLBACK if not filled.fallthrough:
-            return Cell(aspect, Answer.UNKNOWN, f"the backend fallback of {key} runs, and what it does is its own")
+            return _unknown(f"the backend fallback of {key} runs, and what it does is its own")
         case Way.AMBIGUOUS:
-            return Cell(aspect, Answer.NO, "two kernels could be meant, and a call raises")
+            return _no("two kernels could be meant, and a call raises")
         case _ if filled.fallthrough:
-            return Cell(aspect, Answer.UNKNOWN, f"calls fall through {key} to a later key")
+            return _unknown(f"calls fall through {key} to a later key")
     if not facts.has_kernels_for(str(key)):
-        return Cell(aspect, Answer.UNKNOWN, f"this PyTorch is built without {key}: read it with a build that has it")
+        return _unknown(f"this PyTorch is built without {key}: read it with a build that has it")
     return _gap(
-        facts, aspect, f"nothing is registered for {key}", f'torch.library.register_kernel(OP, "{aspect}", ...)'
+        facts, f"nothing is registered for {key}", f'torch.library.register_kernel(OP, "{key.name.lower()}", ...)'
     )
 
 
-def _without_tensors(facts: OperatorFacts, aspect: Aspect) -> Cell:
+def _without_tensors(facts: OperatorFacts) -> _Judgement:
     """What calls with no tensor come to, which have no backend."""
     if facts.fill(DispatchKey.Undefined).way in (Way.DIRECT, Way.COMPOSITE):
-        return Cell(aspect, Answer.NOT_NEEDED, "no argument is a tensor, and its kernel runs without a backend")
-    return Cell(aspect, Answer.UNKNOWN, "no argument is a tensor, so calls find a backend by a mode or not at all")
+        return _not_needed("no argument is a tensor, and its kernel runs without a backend")
+    return _unknown("no argument is a tensor, so calls find a backend by a mode or not at all")
 
 
-def _other_backends(facts: OperatorFacts) -> Cell:
-    aspect = Aspect.BACKENDS
+def _other_backends(facts: OperatorFacts) -> _Judgement:
     filled = {key: facts.fill(key) for key in _OTHERS}
     runs = [key for key, one in filled.items() if one.way is Way.DIRECT and not one.fallthrough]
     composite = {str(one.source) for one in filled.values() if one.way is Way.COMPOSITE and not one.fallthrough}
     if not facts.takes_tensors and not facts.kernel_at(DispatchKey.BackendSelect):
-        return _without_tensors(facts, aspect)
+        return _without_tensors(facts)
     if runs:
-        return Cell(aspect, Answer.YES, f"its kernels at {', '.join(map(str, runs))}")
+        return _yes(f"its kernels at {', '.join(map(str, runs))}")
     if composite:
-        return Cell(aspect, Answer.UNKNOWN, f"{_FOR_ALL} {' and '.join(sorted(composite))}: a run shows whether it can")
+        return _unknown(f"{_FOR_ALL} {' and '.join(sorted(composite))}: a run shows whether it can")
     without = [str(key) for key in _OTHERS if not facts.has_kernels_for(str(key))]
     if without:
-        return Cell(
-            aspect, Answer.UNKNOWN, f"nothing is registered here, and this PyTorch is built without {without[0]}"
-        )
-    return _gap(
-        facts, aspect, "nothing is registered for another backend", 'torch.library.register_kernel(OP, "xpu", ...)'
-    )
+        return _unknown(f"nothing is registered here, and this PyTorch is built without {without[0]}")
+    return _gap(facts, "nothing is registered for another backend", 'torch.library.register_kernel(OP, "xpu", ...)')
 
 
 # -- tracing
@@ -434,39 +412,34 @@ _UNSAFE_FALLBACK = frozenset(("debugprims", "prims", "aten", "xla", "vision", "t
 """The namespaces whose operators FakeTensorMode runs on zeros when nothing else answers."""
 
 
-def _fake(facts: OperatorFacts) -> Cell:
+def _fake(facts: OperatorFacts) -> _Judgement:
     """As FakeTensorMode asks: a fake of torch.library, its own rules, a Meta kernel, then what it makes itself."""
-    aspect = Aspect.FAKE
     if facts.is_composite:
-        return Cell(aspect, Answer.UNKNOWN, f"{_NEVER_SEEN}, which has to run on tensors without data: a run shows it")
+        return _unknown(f"{_NEVER_SEEN}, which has to run on tensors without data: a run shows it")
     if TorchLibraryFunction.REGISTER_FAKE in facts.functions:
-        return _fake_that_refuses(facts) or Cell(aspect, Answer.YES, "torch.library.register_fake")
+        return _fake_that_refuses(facts) or _yes("torch.library.register_fake")
     if facts.is_custom_op:
         return _trivial_fake(facts) or _no_fake(facts, "custom_op got no fake implementation")
     rule = facts.has("fake_rules", "fake_checks")
     if rule is not None:
-        return Cell(aspect, Answer.YES, f"a fake-tensor rule, {rule.function}")
+        return _yes(f"a fake-tensor rule, {rule.function}")
     if facts.has_python_kernel("Meta"):
-        return Cell(aspect, Answer.YES, "its Python kernel at Meta")
+        return _yes("its Python kernel at Meta")
     filled = facts.fill(DispatchKey.Meta)
     if filled.way is Way.DIRECT and not filled.fallthrough:
-        return Cell(aspect, Answer.YES, "its kernel at Meta")
+        return _yes("its kernel at Meta")
     if filled.way is not Way.MISSING:
         source = filled.source if filled.way is Way.COMPOSITE else "Meta"
-        return Cell(
-            aspect, Answer.UNKNOWN, f"its kernel at {source} has to run on tensors without data: a run shows it"
-        )
+        return _unknown(f"its kernel at {source} has to run on tensors without data: a run shows it")
     trivial = _trivial_fake(facts)
     if trivial is not None:
         return trivial
     if facts.operator.name.namespace in _UNSAFE_FALLBACK:
-        return Cell(
-            aspect, Answer.UNKNOWN, "FakeTensorMode may run operators of this namespace on zeros: a run shows it"
-        )
+        return _unknown("FakeTensorMode may run operators of this namespace on zeros: a run shows it")
     return _no_fake(facts, "nothing is registered for Meta, and there is no fake implementation")
 
 
-def _fake_that_refuses(facts: OperatorFacts) -> Cell | None:
+def _fake_that_refuses(facts: OperatorFacts) -> _Judgement | None:
     """A fake implementation that cannot take the calls of its schema. See Note [Defaults are left out]."""
     if facts.fake_parameters is None:
         return None
@@ -475,55 +448,48 @@ def _fake_that_refuses(facts: OperatorFacts) -> Cell | None:
         return _no_fake(facts, f"its fake implementation raises where arguments have their defaults: {text}")
     text = refuses_all(facts.fake_parameters, facts.schema)
     if text:
-        return Cell(
-            Aspect.FAKE, Answer.UNKNOWN, f"its fake implementation does not take all arguments of the schema: {text}"
-        )
+        return _unknown(f"its fake implementation does not take all arguments of the schema: {text}")
     return None
 
 
-def _trivial_fake(facts: OperatorFacts) -> Cell | None:
+def _trivial_fake(facts: OperatorFacts) -> _Judgement | None:
     if "out" in facts.operator.tags or "inplace" in facts.operator.tags:
-        return Cell(Aspect.FAKE, Answer.YES, "PyTorch makes it: the results are the arguments that are written")
+        return _yes("PyTorch makes it: the results are the arguments that are written")
     if facts.writes and not facts.schema.returns:
-        return Cell(Aspect.FAKE, Answer.YES, "PyTorch makes it: the operator writes to arguments and returns nothing")
+        return _yes("PyTorch makes it: the operator writes to arguments and returns nothing")
     return None
 
 
-def _no_fake(facts: OperatorFacts, reason: str) -> Cell:
-    return _gap(facts, Aspect.FAKE, reason, "torch.library.register_fake(OP, ...)")
+def _no_fake(facts: OperatorFacts, reason: str) -> _Judgement:
+    return _gap(facts, reason, "torch.library.register_fake(OP, ...)")
 
 
-def _functionalize(facts: OperatorFacts) -> Cell:
+def _functionalize(facts: OperatorFacts) -> _Judgement:
     """As `torch.compile` makes an operator functional that writes."""
-    aspect = Aspect.FUNCTIONALIZE
     if not facts.writes and not facts.aliases:
-        return Cell(aspect, Answer.NOT_NEEDED, "its schema says that it writes to no argument and returns none")
+        return _not_needed("its schema says that it writes to no argument and returns none")
     if facts.is_composite:
-        return Cell(aspect, Answer.UNKNOWN, f"{_NEVER_SEEN}, and what it calls is made functional by itself")
+        return _unknown(f"{_NEVER_SEEN}, and what it calls is made functional by itself")
     if facts.kernel_at(DispatchKey.Functionalize) or facts.has_python_kernel("Functionalize"):
-        return Cell(aspect, Answer.YES, "its kernel at Functionalize")
+        return _yes("its kernel at Functionalize")
     if not facts.writes:
-        return Cell(
-            aspect,
-            Answer.NO,
+        return _no(
             "its schema says that a result is a view of an argument, which functionalization refuses of operators "
             "that are not PyTorch's",
             "return a copy, and leave the alias out of the schema",
             f"{_LIBRARY}#torch.library.define",
         )
     if not all(_is_written_tensor(argument.type) for argument in facts.writes):
-        return Cell(aspect, Answer.NO, "it writes to an argument that is no tensor and no list of tensors")
+        return _no("it writes to an argument that is no tensor and no list of tensors")
     if {"out", "inplace"} & facts.operator.tags:
-        return Cell(aspect, Answer.YES, "auto_functionalized, as its tag says what it returns")
+        return _yes("auto_functionalized, as its tag says what it returns")
     if any(one.alias is not None or one.type != TENSOR for one in facts.schema.returns):
-        return Cell(
-            aspect,
-            Answer.NO,
+        return _no(
             "it writes to an argument and returns something that is no new tensor, which auto_functionalized refuses",
             "return nothing, or new tensors alone",
             f"{_LIBRARY}#torch.library.custom_op",
         )
-    return Cell(aspect, Answer.YES, "auto_functionalized, which torch.compile puts in its place")
+    return _yes("auto_functionalized, which torch.compile puts in its place")
 
 
 def _is_written_tensor(type_: Type) -> bool:
@@ -535,103 +501,95 @@ def _is_written_tensor(type_: Type) -> bool:
     return type_ == TENSOR
 
 
-def _traced(facts: OperatorFacts, aspect: Aspect) -> Cell | None:
+def _traced(facts: OperatorFacts) -> _Judgement | None:
     """Why an operator cannot be traced into a graph, or why that is not known; None when it can be."""
-    for needed in (_fake(facts), _functionalize(facts)):
+    for column, needed in ((Aspect.FAKE, _fake(facts)), (Aspect.FUNCTIONALIZE, _functionalize(facts))):
         if needed.answer is Answer.NO:
-            return Cell(aspect, Answer.NO, f"{needed.aspect} is missing: {needed.reason}", needed.closes, needed.link)
+            return _no(f"{column} is missing: {needed.reason}", needed.closes, needed.link)
         if needed.answer is Answer.UNKNOWN:
-            return Cell(aspect, Answer.UNKNOWN, needed.reason)
+            return _unknown(needed.reason)
     if "__torch__" in str(facts.operator.schema):
-        return Cell(aspect, Answer.UNKNOWN, "an argument or result is an object of a class of its own")
+        return _unknown("an argument or result is an object of a class of its own")
     return None
 
 
-def _export(facts: OperatorFacts) -> Cell:
-    aspect = Aspect.EXPORT
-    return _traced(facts, aspect) or Cell(
-        aspect, Answer.YES, f"the graph has a node of it; fake: {_fake(facts).reason}"
-    )
+def _export(facts: OperatorFacts) -> _Judgement:
+    return _traced(facts) or _yes(f"the graph has a node of it; fake: {_fake(facts).reason}")
 
 
-def _inductor(facts: OperatorFacts) -> Cell:
-    aspect = Aspect.INDUCTOR
-    missing = _traced(facts, aspect)
+def _inductor(facts: OperatorFacts) -> _Judgement:
+    missing = _traced(facts)
     if missing is not None:
         return missing
     if facts.takes_tensors and not facts.has_kernel:
-        return Cell(aspect, Answer.UNKNOWN, _NO_KERNEL)
+        return _unknown(_NO_KERNEL)
     if facts.schema.returns and not any(_has_tensor(one.type) for one in facts.schema.returns):
-        return Cell(aspect, Answer.UNKNOWN, "it returns no tensor, at which torch.compile may break the graph")
+        return _unknown("it returns no tensor, at which torch.compile may break the graph")
     if facts.has("inductor_user_lowerings") is not None:
-        return Cell(aspect, Answer.YES, "a lowering of a user")
+        return _yes("a lowering of a user")
     if facts.has("inductor_decompositions") is not None:
-        return Cell(aspect, Answer.UNKNOWN, "Inductor decomposes it, and what that calls is compiled")
+        return _unknown("Inductor decomposes it, and what that calls is compiled")
     if facts.has("inductor_fallbacks") is not None:
-        return Cell(aspect, Answer.YES, "a fallback that is registered: the kernel is called as the dispatcher does")
+        return _yes("a fallback that is registered: the kernel is called as the dispatcher does")
     if facts.has("inductor_lowerings") is not None:
-        return Cell(aspect, Answer.YES, "its lowering")
-    return Cell(aspect, Answer.YES, "the fallback that Inductor makes: the kernel is called as the dispatcher does")
+        return _yes("its lowering")
+    return _yes("the fallback that Inductor makes: the kernel is called as the dispatcher does")
 
 
 # -- transforms
 
 
-def _autograd(facts: OperatorFacts) -> Cell:
-    aspect = Aspect.AUTOGRAD
+def _autograd(facts: OperatorFacts) -> _Judgement:
     returned = any(_has_tensor(one.type) for one in facts.schema.returns)
     if not facts.takes_tensors:
-        return Cell(aspect, Answer.NOT_NEEDED, "no argument is a tensor")
+        return _not_needed("no argument is a tensor")
     if not returned and not facts.writes:
-        return Cell(aspect, Answer.NOT_NEEDED, "it returns no tensor, and writes to none")
+        return _not_needed("it returns no tensor, and writes to none")
     if facts.is_composite:
-        return Cell(aspect, Answer.UNKNOWN, f"{_NEVER_SEEN}, and a gradient comes from the operators that it calls")
+        return _unknown(f"{_NEVER_SEEN}, and a gradient comes from the operators that it calls")
     if facts.refuses_backward:
-        return Cell(aspect, Answer.NOT_NEEDED, "no gradient on purpose: its backward raises, whatever it is given")
+        return _not_needed("no gradient on purpose: its backward raises, whatever it is given")
     if TorchLibraryFunction.REGISTER_AUTOGRAD in facts.functions:
-        return Cell(aspect, Answer.YES, "torch.library.register_autograd")
+        return _yes("torch.library.register_autograd")
     keys = (DispatchKey.AutogradCPU, DispatchKey.AutogradCUDA, *_AUTOGRAD_OTHERS)
     with_kernel = [key for key in keys if facts.fill(key).way in (Way.DIRECT, Way.COMPOSITE)]
     if facts.is_custom_op or not with_kernel:
         what = "custom_op got no backward" if facts.is_custom_op else "nothing is registered for Autograd"
         reason = f"{what}, which is a gap where a result has a floating-point type: a run shows it"
         if facts.writes:
-            return Cell(aspect, Answer.UNKNOWN, f"{what}, and what its kernel calls may be recorded: a run shows it")
-        gap = _gap(facts, aspect, reason, "torch.library.register_autograd(OP, backward, ...)")
-        return replace(gap, answer=Answer.UNKNOWN)
+            return _unknown(f"{what}, and what its kernel calls may be recorded: a run shows it")
+        gap = _gap(facts, reason, "torch.library.register_autograd(OP, backward, ...)")
+        return gap._replace(answer=Answer.UNKNOWN)
     filled = facts.fill(with_kernel[0])
     if filled.fallthrough:
-        return Cell(aspect, Answer.NOT_NEEDED, "no gradient on purpose: its kernel at Autograd falls through")
-    return Cell(aspect, Answer.UNKNOWN, f"its kernel at {filled.source}, and what gradient it gives a run shows")
+        return _not_needed("no gradient on purpose: its kernel at Autograd falls through")
+    return _unknown(f"its kernel at {filled.source}, and what gradient it gives a run shows")
 
 
-def _vmap(facts: OperatorFacts) -> Cell:
-    aspect = Aspect.VMAP
+def _vmap(facts: OperatorFacts) -> _Judgement:
     if not facts.takes_tensors:
-        return Cell(aspect, Answer.NOT_NEEDED, "no argument is a tensor")
+        return _not_needed("no argument is a tensor")
     if facts.kernel_at(DispatchKey.FuncTorchBatched):
-        return Cell(aspect, Answer.YES, "its kernel at FuncTorchBatched, as torch.library.register_vmap registers")
+        return _yes("its kernel at FuncTorchBatched, as torch.library.register_vmap registers")
     filled = facts.fill(DispatchKey.FuncTorchBatched)
     if filled.way is Way.COMPOSITE:
-        return Cell(aspect, Answer.UNKNOWN, f"{_NEVER_SEEN}, and what it calls needs batching rules")
+        return _unknown(f"{_NEVER_SEEN}, and what it calls needs batching rules")
     call = "torch.library.register_vmap(OP, ...)"
     if facts.writes or facts.aliases:
         if _is_in_place(facts.schema):
-            return Cell(
-                aspect, Answer.UNKNOWN, "the fallback runs it for each slice where all that is written is batched"
-            )
-        return _gap(facts, aspect, "the fallback refuses operators that write or return views", call)
+            return _unknown("the fallback runs it for each slice where all that is written is batched")
+        return _gap(facts, "the fallback refuses operators that write or return views", call)
     if not facts.schema.returns:
-        return _gap(facts, aspect, "the fallback refuses operators that return nothing", call)
+        return _gap(facts, "the fallback refuses operators that return nothing", call)
     if any(one.type != TENSOR for one in facts.schema.returns):
-        return _gap(facts, aspect, "the fallback refuses operators that return something else than tensors", call)
+        return _gap(facts, "the fallback refuses operators that return something else than tensors", call)
     if any(_is_tensor_list(one.type) for one in facts.schema.arguments):
-        return _gap(facts, aspect, "the fallback refuses operators that take lists of tensors", call)
+        return _gap(facts, "the fallback refuses operators that take lists of tensors", call)
     if not facts.has_kernel:
-        return Cell(aspect, Answer.UNKNOWN, _NO_KERNEL)
+        return _unknown(_NO_KERNEL)
     if filled.way is not Way.FALLBACK:
-        return Cell(aspect, Answer.UNKNOWN, "no batching rule is registered, and this PyTorch shows no fallback")
-    return Cell(aspect, Answer.YES, "the slow fallback, a call for each slice: torch.library.register_vmap is faster")
+        return _unknown("no batching rule is registered, and this PyTorch shows no fallback")
+    return _yes("the slow fallback, a call for each slice: torch.library.register_vmap is faster")
 
 
 def _is_tensor_list(type_: Type) -> bool:
@@ -656,44 +614,39 @@ def _is_in_place(schema: FunctionSchema) -> bool:
     )
 
 
-def _autocast(facts: OperatorFacts) -> Cell:
-    aspect = Aspect.AUTOCAST
+def _autocast(facts: OperatorFacts) -> _Judgement:
     if not facts.takes_tensors:
-        return Cell(aspect, Answer.NOT_NEEDED, "no argument is a tensor")
+        return _not_needed("no argument is a tensor")
     keys = [key for key in AUTOCAST_KEYS if facts.kernel_at(key)]
     if keys:
-        return Cell(aspect, Answer.YES, f"its kernel at {', '.join(map(str, keys))}")
+        return _yes(f"its kernel at {', '.join(map(str, keys))}")
     if facts.is_composite:
-        return Cell(aspect, Answer.NOT_NEEDED, f"{_NEVER_SEEN}, and autocast sees what it calls")
+        return _not_needed(f"{_NEVER_SEEN}, and autocast sees what it calls")
     return _gap(
         facts,
-        aspect,
         "autocast does not cast its arguments",
         'torch.library.register_autocast(OP, "cuda", torch.float16)',
     )
 
 
-def _dtensor(facts: OperatorFacts) -> Cell:
-    aspect = Aspect.DTENSOR
+def _dtensor(facts: OperatorFacts) -> _Judgement:
     if not facts.takes_tensors:
-        return Cell(aspect, Answer.NOT_NEEDED, "no argument is a tensor")
+        return _not_needed("no argument is a tensor")
     rule = facts.has("dtensor_rules", "dtensor_handlers")
     # NB: `register_sharding` goes by the returns of the schema, and DTensor by the tensors in a list
     returns_list = any(_is_tensor_list(one.type) for one in facts.schema.returns)
     refused = "torch.distributed.tensor.experimental.register_sharding takes no operator that returns a list"
     if rule is not None and returns_list and _BY_REGISTER_SHARDING in rule.function:
-        return Cell(aspect, Answer.NO, f"its sharding rule refuses every call: {refused}")
+        return _no(f"its sharding rule refuses every call: {refused}")
     if rule is not None:
-        return Cell(aspect, Answer.YES, f"its sharding rule, {rule.function}")
+        return _yes(f"its sharding rule, {rule.function}")
     if {"dtensor_rules", "dtensor_handlers"} & facts.without:
-        return Cell(aspect, Answer.UNKNOWN, "the rules of DTensor cannot be read here")
+        return _unknown("the rules of DTensor cannot be read here")
     if facts.is_composite or facts.has("decompositions") is not None:
-        return Cell(aspect, Answer.UNKNOWN, "it decomposes, and what it calls needs sharding rules")
+        return _unknown("it decomposes, and what it calls needs sharding rules")
     if returns_list:
-        return Cell(aspect, Answer.NO, f"no sharding rule is registered, and {refused}")
-    return Cell(
-        aspect,
-        Answer.NO,
+        return _no(f"no sharding rule is registered, and {refused}")
+    return _no(
         "no sharding rule is registered",
         f"torch.distributed.tensor.experimental.register_sharding({_overload(facts)})",
         _REGISTER_SHARDING,
@@ -708,17 +661,32 @@ def _overload(facts: OperatorFacts) -> str:
 # -- declarations
 
 
-def _tags(facts: OperatorFacts) -> Cell:
-    aspect = Aspect.TAGS
+def _tags(facts: OperatorFacts) -> _Judgement:
     tags = ", ".join(sorted(facts.operator.tags))
     if "pt2_compliant_tag" in facts.operator.tags:
-        return Cell(aspect, Answer.YES, tags)
+        return _yes(tags)
     return _gap(
         facts,
-        aspect,
         f"it lacks pt2_compliant_tag{f'; it has {tags}' if tags else ''}",
         "torch.library.define(OP, ..., tags=torch.Tag.pt2_compliant_tag)",
     )
+
+
+_JUDGES: Mapping[Aspect, Callable[[OperatorFacts], _Judgement]] = {
+    Aspect.CPU: partial(_backend, DispatchKey.CPU),
+    Aspect.CUDA: partial(_backend, DispatchKey.CUDA),
+    Aspect.BACKENDS: _other_backends,
+    Aspect.FAKE: _fake,
+    Aspect.AUTOGRAD: _autograd,
+    Aspect.FUNCTIONALIZE: _functionalize,
+    Aspect.VMAP: _vmap,
+    Aspect.AUTOCAST: _autocast,
+    Aspect.DTENSOR: _dtensor,
+    Aspect.EXPORT: _export,
+    Aspect.INDUCTOR: _inductor,
+    Aspect.TAGS: _tags,
+}
+"""What decides each column without a run."""
 
 
 def readiness(

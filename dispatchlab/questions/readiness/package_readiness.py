@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
+from dispatchlab.model.operator_runs import Outcome, Run
 from dispatchlab.model.printed_schema import parse_printed
 from dispatchlab.model.profile import model_for
 from dispatchlab.questions.coverage.coverage_on_lab import Fill
-from dispatchlab.questions.readiness.cells_from_runs import with_runs
 from dispatchlab.questions.readiness.operator_readiness import (
     COMPILED,
+    RUN_ONLY,
+    Answer,
     Aspect,
+    Cell,
     OperatorFacts,
     Readiness,
+    Row,
     python_for,
     readiness,
 )
@@ -26,6 +30,7 @@ from dispatchlab.sources.replay_on_lab import for_registry
 
 if TYPE_CHECKING:
     from dispatchlab.pytorch.introspection.readiness_reader import PackageOperators
+
 
 RUN_LIMIT_S = 120.0
 """How long one cell of an operator may take by default; a compile takes seconds."""
@@ -134,3 +139,43 @@ def readiness_of(
     if not facts:
         raise EmptySourceError(tuple(packages))
     return readiness(packages, registry.torch, facts, required=required, notes=registry.unreadable)
+
+
+Runs = Mapping[str, Mapping[str, Run]]
+"""Operator -> column -> what a run shows."""
+
+
+def with_runs(found: Readiness, runs: Runs) -> Readiness:
+    """The same with the cells that runs decide; what was not run stays as it was."""
+    return replace(found, rows=tuple(_row(row, runs.get(row.operator, {})) for row in found.rows))
+
+
+def _row(row: Row, runs: Mapping[str, Run]) -> Row:
+    return replace(row, cells=tuple(decided(cell, runs.get(str(cell.aspect))) for cell in row.cells))
+
+
+def decided(cell: Cell, run: Run | None) -> Cell:
+    """A cell after a run. A gap that a run confirms keeps its reason, and what is not run says why.
+
+    What is not needed is left alone, unless a schema says so and a run refutes it.
+    """
+    if run is None or (cell.answer is Answer.NOT_NEEDED and cell.aspect is not Aspect.FUNCTIONALIZE):
+        return cell
+    match run.outcome:
+        case Outcome.NOT_DECIDED if cell.answer in (Answer.NO, Answer.NOT_NEEDED):
+            return cell
+        case Outcome.NOT_DECIDED:
+            before = "" if cell.aspect in RUN_ONLY else f"{cell.reason}; "
+            return replace(cell, reason=f"{before}no run decides it: {run.how}")
+        case Outcome.WORKS if cell.answer is Answer.NOT_NEEDED:
+            return cell
+        case Outcome.WORKS:
+            return Cell(cell.aspect, Answer.YES, run.how, by_run=True)
+        case Outcome.NOT_NEEDED:
+            return Cell(cell.aspect, Answer.NOT_NEEDED, run.how, by_run=True)
+        case Outcome.FAILS if cell.answer is Answer.NO:
+            return replace(cell, by_run=True)
+        case Outcome.FAILS:
+            before = f"; it has {cell.reason}" if cell.answer is Answer.REGISTERED else ""
+            return replace(cell, answer=Answer.NO, reason=f"{run.how}{before}", by_run=True)
+    assert_never(run.outcome)

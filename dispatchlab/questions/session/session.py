@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import dataclass, field
+from functools import cache, cached_property
 from itertools import combinations
 from threading import RLock
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
-from dispatchlab._short_repr import member_repr
+from dispatchlab._short_repr import WordEnum
 from dispatchlab.engine.lab_space import LabSpace, LabState
 from dispatchlab.engine.row_reasons import operator_view
 from dispatchlab.engine.semantics import Semantics
@@ -60,36 +60,27 @@ class SessionError(DispatchLabError):
     template = "{reason}"
 
 
+@dataclass(frozen=True)
 class Seen:
     """What an operator looks like at one moment.
 
     Args:
         snapshot: its dump and its table.
         violations: the invariants that do not hold.
-        view: makes it with the reasons behind its table, which few of those that look at it want.
+        make_view: makes it with the reasons behind its table, which few of those that look at it want.
     """
 
-    __slots__ = ("_make_view", "_view", "snapshot", "violations")
+    snapshot: Snapshot
+    violations: tuple[Violation, ...]
+    make_view: Callable[[], OperatorView | None] = field(compare=False)
 
-    def __init__(
-        self, snapshot: Snapshot, violations: tuple[Violation, ...], view: Callable[[], OperatorView | None]
-    ) -> None:
-        self.snapshot, self.violations = snapshot, violations
-        self._make_view = view
-        self._view: OperatorView | None = None
-
-    @property
+    @cached_property
     def view(self) -> OperatorView:
         """It with the reasons behind its table, where the engine knows them."""
-        if self._view is None:
-            self._view = self._make_view() or view_of(self.snapshot, self.violations)
-        return self._view
-
-    def is_same(self, other: Seen) -> bool:
-        """Whether nothing that is seen differs."""
-        return self.snapshot == other.snapshot and self.violations == other.violations
+        return self.make_view() or view_of(self.snapshot, self.violations)
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Moment:
     """What a sequence leads to.
 
@@ -97,47 +88,31 @@ class Moment:
         sequence: the steps.
         active: the registrations in force afterwards.
         refusals: for each step why it was refused, or None.
-        look: what is seen of an operator; is called once for each.
+        seen: what is seen of an operator.
         ended: the last release failed, so nothing can follow.
+        state: the whole state, on an engine whose states are values.
     """
 
-    __slots__ = ("_look", "_seen", "active", "ended", "refusals", "sequence")
-
-    def __init__(
-        self,
-        sequence: StepSequence,
-        active: frozenset[int],
-        refusals: tuple[Refusal | None, ...],
-        look: Callable[[OperatorName], Seen],
-        *,
-        ended: bool = False,
-    ) -> None:
-        self.sequence, self.active, self.refusals, self.ended = sequence, active, refusals, ended
-        self._look = look
-        self._seen: dict[OperatorName, Seen] = {}
+    sequence: StepSequence
+    active: frozenset[int]
+    refusals: tuple[Refusal | None, ...]
+    seen: Callable[[OperatorName], Seen]
+    ended: bool = False
+    state: LabState | None = None
 
     def __repr__(self) -> str:
         return f"<Moment after {format_sequence(self.sequence)}>"
 
-    def seen(self, operator: OperatorName) -> Seen:
-        """What is seen of an operator."""
-        found = self._seen.get(operator)
-        if found is None:
-            found = self._seen[operator] = self._look(operator)
-        return found
-
     def shows_same(self, other: Moment, operators: Sequence[OperatorName]) -> bool:
         """Whether nothing that is seen of some operators differs, which is what the explorer compares."""
-        return all(self.seen(name).is_same(other.seen(name)) for name in operators)
+        is_same = self.state is not None and self.state == other.state  # and needs no look
+        return is_same or all(self.seen(name) == other.seen(name) for name in operators)
 
     @property
     def refused(self) -> tuple[tuple[Step, Refusal], ...]:
         """The steps that were refused, in order."""
         pairs = zip(self.sequence, self.refusals, strict=False)
         return tuple((step, refusal) for step, refusal in pairs if refusal is not None)
-
-
-M = TypeVar("M", bound=Moment)
 
 
 class Runner(Protocol):
@@ -159,19 +134,19 @@ class Runner(Protocol):
         """Let go of the engine."""
 
 
-class _Memory(Generic[M]):
+class _Memory:
     """The moments asked for last."""
 
     def __init__(self) -> None:
-        self._moments: OrderedDict[StepSequence, M] = OrderedDict()
+        self._moments: OrderedDict[StepSequence, Moment] = OrderedDict()
 
-    def get(self, sequence: StepSequence) -> M | None:
+    def get(self, sequence: StepSequence) -> Moment | None:
         found = self._moments.get(sequence)
         if found is not None:
             self._moments.move_to_end(sequence)
         return found
 
-    def put(self, moment: M) -> M:
+    def put(self, moment: Moment) -> Moment:
         self._moments[moment.sequence] = moment
         if len(self._moments) > _KEPT:
             self._moments.popitem(last=False)
@@ -215,22 +190,19 @@ class LabRunner:
         state = self._space.empty()
         for index in range(len(ground)):
             state, _ = self._space.register(state, self._count + index)
-        self._memory: _Memory[_LabMoment] = _Memory()
-        self._empty = self._memory.put(self._moment((), frozenset(), (), state))
+        self._memory = _Memory()
+        self._empty = self._memory.put(self._moment((), frozenset(), (), state, ended=False))
         self._lock = RLock()
 
-    def at(self, sequence: StepSequence, /) -> _LabMoment:
+    def at(self, sequence: StepSequence, /) -> Moment:
         """What a sequence leads to."""
         with self._lock:
             found = self._memory.get(sequence)
             if found is not None:
                 return found
-            known = self._empty
-            for length in (len(sequence) - 1, len(sequence) - 2):
-                shorter = self._memory.get(sequence[:length]) if length > 0 else None
-                if shorter is not None:
-                    known = shorter
-                    break
+            shorter = (self._memory.get(sequence[:-1]), self._memory.get(sequence[:-2]), self._empty)
+            known = next(moment for moment in shorter if moment is not None)
+            assert known.state is not None
             state, active, refusals, ended = known.state, known.active, list(known.refusals), known.ended
             for at in range(len(known.sequence), len(sequence)):
                 index, release = _checked(sequence, at, active, ended=ended)
@@ -258,8 +230,8 @@ class LabRunner:
         if self._count > MOST_WALKED:
             return None
         later = later_masks(self._count, order)
-        found: dict[frozenset[int], list[_LabMoment]] = {frozenset(): [self._empty]}
-        waiting: deque[_LabMoment] = deque((self._empty,))
+        found: dict[frozenset[int], list[Moment]] = {frozenset(): [self._empty]}
+        waiting: deque[Moment] = deque((self._empty,))
         states = {(self._empty.active, self._empty.state)}
         while waiting:
             here = waiting.popleft()
@@ -289,37 +261,15 @@ class LabRunner:
         refusals: tuple[Refusal | None, ...],
         state: LabState,
         *,
-        ended: bool = False,
-    ) -> _LabMoment:
-        def look(name: OperatorName) -> Seen:
-            one = self._space.restricted((), (name,))
-            (snapshot,), violations = one.observe(state), one.violations(state)
-            return Seen(snapshot, violations, lambda: operator_view(state.variables, name, self._semantics))
-
-        return _LabMoment(sequence, active, refusals, look, state, ended=ended)
-
-
-class _LabMoment(Moment):
-    """A moment with the whole state, from which the next step goes on."""
-
-    __slots__ = ("state",)
-
-    def __init__(
-        self,
-        sequence: StepSequence,
-        active: frozenset[int],
-        refusals: tuple[Refusal | None, ...],
-        look: Callable[[OperatorName], Seen],
-        state: LabState,
-        *,
         ended: bool,
-    ) -> None:
-        super().__init__(sequence, active, refusals, look, ended=ended)
-        self.state = state
+    ) -> Moment:
+        @cache
+        def look(name: OperatorName) -> Seen:
+            space = self._space.restricted((), (name,))
+            (snapshot,) = space.observe(state)
+            return Seen(snapshot, space.violations(state), lambda: operator_view(state, name, self._semantics))
 
-    def shows_same(self, other: Moment, operators: Sequence[OperatorName]) -> bool:
-        """The same; equal states need no look."""
-        return (isinstance(other, _LabMoment) and self.state == other.state) or super().shows_same(other, operators)
+        return Moment(sequence, active, refusals, look, ended, state)
 
 
 class SandboxRunner:
@@ -337,7 +287,7 @@ class SandboxRunner:
         self, engine: Engine, registrations: Sequence[Registration], operators: Sequence[OperatorName]
     ) -> None:
         self._engine, self._registrations, self._operators = engine, tuple(registrations), tuple(operators)
-        self._memory: _Memory[Moment] = _Memory()
+        self._memory = _Memory()
         self._sandboxes = ExitStack()
         self._session: SandboxSession | None = None
         self._run: tuple[StepSequence, frozenset[int], tuple[Refusal | None, ...], bool] = (), frozenset(), (), False
@@ -386,7 +336,7 @@ class SandboxRunner:
             for one in snapshots
             for broken in (tuple(each for each in violations if each.operator == one.operator),)
         }
-        return Moment(sequence, active, refusals, seen.__getitem__, ended=ended)
+        return Moment(sequence, active, refusals, seen.__getitem__, ended)
 
 
 # -- what differs
@@ -502,6 +452,12 @@ class InteractiveSession:
         operators: what is observed.
         order: registrations that are meant to be registered in this order only; pairs of them are not compared.
         start: the sequence to begin with.
+
+    Attributes:
+        history: the sequence, and what undo and redo lead to.
+        moment: what is seen now.
+        before: what was seen before the last action.
+        action: the last action, as a reader knows it: `+2`, `undo`; empty at the start.
     """
 
     def __init__(
@@ -515,44 +471,24 @@ class InteractiveSession:
     ) -> None:
         self._runner, self._count, self.operators = runner, count, tuple(operators)
         self._order = tuple(order)
-        self._history = History(start)
-        self._moment = self._before = runner.at(start)
-        self._action = ""
+        self.history = History(start)
+        self.moment = self.before = runner.at(start)
+        self.action = ""
         self._sets: Mapping[frozenset[int], tuple[StepSequence, ...]] | None = None
         self._walked = False
 
     @property
-    def moment(self) -> Moment:
-        """What is seen now."""
-        return self._moment
-
-    @property
-    def before(self) -> Moment:
-        """What was seen before the last action."""
-        return self._before
-
-    @property
-    def action(self) -> str:
-        """The last action, as a reader knows it: `+2`, `undo`; empty at the start."""
-        return self._action
-
-    @property
-    def history(self) -> History:
-        """The sequence, and what undo and redo lead to."""
-        return self._history
-
-    @property
     def sequence(self) -> StepSequence:
         """The steps so far."""
-        return self._history.present
+        return self.history.present
 
     def changes(self, operator: OperatorName) -> tuple[RowChange, ...]:
         """The rows of an operator that the last action changed."""
-        return changed_rows(self._before.seen(operator).snapshot, self._moment.seen(operator).snapshot)
+        return changed_rows(self.before.seen(operator).snapshot, self.moment.seen(operator).snapshot)
 
     def next_step(self, index: int) -> Step:
         """The step that `toggle` takes."""
-        return ~index if index in self._moment.active else index
+        return ~index if index in self.moment.active else index
 
     def toggle(self, index: int) -> None:
         """Register what is not registered, release what is.
@@ -572,9 +508,9 @@ class InteractiveSession:
         Raises:
             SessionError: there is none.
         """
-        if not self._history.past:
+        if not self.history.past:
             raise SessionError("nothing to undo")
-        self._go(self._history.undone(), "undo")
+        self._go(self.history.undone(), "undo")
 
     def redo(self) -> None:
         """Take back the last undo.
@@ -582,9 +518,9 @@ class InteractiveSession:
         Raises:
             SessionError: there is none.
         """
-        if not self._history.future:
+        if not self.history.future:
             raise SessionError("nothing to redo")
-        self._go(self._history.redone(), "redo")
+        self._go(self.history.redone(), "redo")
 
     def move(self, at: int, to: int) -> None:
         """Move a step to another place of the sequence.
@@ -609,7 +545,7 @@ class InteractiveSession:
             raise SessionError("there is no such step in the sequence")
         steps = list(self.sequence)
         step = steps.pop(at)
-        if step >= 0 and self._moment.refusals[at] is None and ~step in steps[at:]:
+        if step >= 0 and self.moment.refusals[at] is None and ~step in steps[at:]:
             del steps[steps.index(~step, at)]
         self._change(tuple(steps), f"removed {format_sequence((step,))}")
 
@@ -641,7 +577,7 @@ class InteractiveSession:
             StoppedError: `cancelled` said so.
             EngineCrashed: the engine died.
         """
-        here = self._moment
+        here = self.moment
         active = tuple(sorted(here.active))
         if here.ended:
             return Around(here.sequence, active, (), paired=False)
@@ -702,25 +638,23 @@ class InteractiveSession:
         return (len(every), others) if len(others) == len(every) - 1 else (None, ())
 
     def _change(self, sequence: StepSequence, action: str) -> None:
-        self._go(self._history.changed_to(sequence), action)
+        self._go(self.history.changed_to(sequence), action)
 
     def _go(self, history: History, action: str) -> None:
         try:
             moment = self._runner.at(history.present)
         except SequenceError as error:
             raise SessionError(str(error)) from None
-        self._before, self._moment = self._moment, moment
-        self._history, self._action = history, action
+        self.before, self.moment = self.moment, moment
+        self.history, self.action = history, action
 
 
-class _Relation(StrEnum):
+class _Relation(WordEnum):
     """What two steps have to do with one another."""
 
     COMMUTE = "commute"
     NON_COMMUTING = "non-commuting"
     EXCLUDE = "exclude"
-
-    __repr__ = member_repr
 
 
 def _check_wanted(cancelled: Callable[[], bool]) -> None:

@@ -4,7 +4,6 @@
 - `blocks`: upgrades as blocks and as JSON: a summary first, details by operator below it; in a page every detail.
 - `compare_sources`: upgrades: two registries under the models of their PyTorch, and what the second means for users
   of the first.
-- `lines`: upgrades as lines: a summary first, details by operator below it.
 - `operator_changes`: upgrades: what it means that one registry follows another, operator by operator; a pure function
   of the two.
 - `package_changes`: what an upgrade means for a package: its registrations replayed on both registries, under the model

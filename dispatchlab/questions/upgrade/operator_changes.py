@@ -11,11 +11,10 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import lru_cache
 from typing import TypeAlias
 
-from dispatchlab._short_repr import member_repr
+from dispatchlab._short_repr import WordEnum
 from dispatchlab.errors import ParseError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.schema import FunctionSchema
@@ -27,7 +26,7 @@ from dispatchlab.records.replay import schema_of
 from dispatchlab.records.side_by_side import kernels_by_key, side_by_side
 
 
-class Composite(StrEnum):
+class Composite(WordEnum):
     """Whether an operator is made of others."""
 
     IMPLICIT = "implicit"  # its parts are differentiated: CompositeImplicitAutograd
@@ -35,10 +34,8 @@ class Composite(StrEnum):
     BOTH = "implicit and explicit"
     NONE = "none"  # backends have kernels of their own
 
-    __repr__ = member_repr
 
-
-class Reason(StrEnum):
+class Reason(WordEnum):
     """Why a kernel that stands at the same key is another one."""
 
     FALLTHROUGH = "fallthrough"  # calls skip the key now, or no longer
@@ -48,17 +45,13 @@ class Reason(StrEnum):
     TYPE = "type"  # it has another type although the schema is the same
     OVERRIDES = "overrides"  # more or fewer kernels stand at the key
 
-    __repr__ = member_repr
 
-
-class Cause(StrEnum):
+class Cause(WordEnum):
     """Why a slot holds something else."""
 
     KERNELS = "kernels"  # the operator has other kernels
     FALLBACKS = "fallbacks"  # a backend fallback came or went
     DISPATCHER = "dispatcher"  # the dispatcher fills slots by other rules
-
-    __repr__ = member_repr
 
 
 @dataclass(frozen=True, slots=True)

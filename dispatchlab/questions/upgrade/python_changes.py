@@ -101,7 +101,11 @@ def python_upgrade(
         operators: compare these alone; all when left out.
         lines: list the entries that only moved.
     """
-    notes = [_without(source) for source, side in (before, after) if side is None]
+    notes = [
+        f"{source} has no record of what Python registers, so nothing of it is compared"
+        for source, side in (before, after)
+        if side is None
+    ]
     first, second = before[1], after[1]
     if first is None or second is None:
         return PythonDiff(before=first is not None, after=second is not None, notes=tuple(dict.fromkeys(notes)))
@@ -115,10 +119,6 @@ def python_upgrade(
             )
     found = compare_python(first, second, operators=operators, lines=lines)
     return PythonDiff(found.before, found.after, found.registries, found.changes, tuple(dict.fromkeys(notes)))
-
-
-def _without(source: str) -> str:
-    return f"{source} has no record of what Python registers, so nothing of it is compared"
 
 
 def _called(registrations: Iterable[Registration]) -> Iterator[str]:

@@ -1,0 +1,360 @@
+"""Snapshots at every step: each state that registrations and releases lead to, once, with what the step changed."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from itertools import islice
+from typing import Final, NamedTuple
+
+from dispatchlab.errors import DispatchLabError
+from dispatchlab.model.dump_format import DumpError, parse_table
+from dispatchlab.model.kernel_identity import distinguished
+from dispatchlab.model.keys import SLOT_OF_KEY
+from dispatchlab.model.lifetimes import Lifetimes
+from dispatchlab.model.registration import describe
+from dispatchlab.model.sequence import Step, StepSequence, parse_sequence
+from dispatchlab.model.short_names import short_names
+from dispatchlab.model.snapshot import NOTHING_REGISTERED, TABLES, Refusal, Snapshot
+from dispatchlab.prover.limits import count_orders
+from dispatchlab.prover.protocol import Engine, Forkable, lifetimes_in
+from dispatchlab.prover.run_sequence import Look, replay
+from dispatchlab.prover.states import FreeSteps, ReachableStates
+from dispatchlab.scenario.explored import explored
+from dispatchlab.scenario.load import load_scenario
+from dispatchlab.scenario.scenario import Scenario
+from dispatchlab.sources.engines import EngineName, engine_for
+
+MOST_STATES: Final = 1024
+"""More states are not shown: nobody reads so many."""
+
+MOST_ORDERS: Final = 720
+"""How many orders are listed one by one; all those of six registrations."""
+
+
+class TooManySnapshotsError(DispatchLabError):
+    """There are more states than can be shown."""
+
+    count: int
+
+    template = (
+        "--snapshots: the {count:,} registrations have more than 1,024 states: name sequences with --at, or a smaller "
+        "scenario"
+    )
+
+
+class NoStatesError(DispatchLabError):
+    """The states between are those of an engine whose state cannot be read."""
+
+    engine: str
+
+    template = "--snapshots: the states of the engine {engine} cannot be read: name sequences with --at"
+
+
+class Way(NamedTuple):
+    """A step that leads to a snapshot: from which one, which step, and the reason where it was refused."""
+
+    source: int
+    step: Step
+    refused: str
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What is observed with a set of registrations in force; several where it depends on the order.
+
+    Args:
+        number: its number.
+        registered: what is in force.
+        orders: how many orders of registration lead there; 0 for one that releases alone lead to, None where sequences
+            were chosen.
+        ways: the steps that lead there. The release that takes a registration back to where it came from is left out.
+        look: what is observed.
+        same_as: the first snapshot that shows the same; None for itself.
+    """
+
+    number: int
+    registered: tuple[int, ...]
+    orders: int | None
+    ways: tuple[Way, ...]
+    look: Look
+    same_as: int | None = None
+
+
+class Passed(NamedTuple):
+    """A sequence, and the numbers of the snapshots that it passes; one more than it has steps."""
+
+    sequence: StepSequence
+    numbers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshots:
+    """The snapshots of a scenario.
+
+    Args:
+        registrations: what each registration is.
+        names: a short name for each.
+        keys: the rows of tables that are shown; all of them when there are none.
+        moments: the snapshots, nothing registered first.
+        sequences: how many sequences they stand for: orders of registration times orders of release.
+        chosen: the sequences that were chosen; none when it is about all.
+        registering: orders of registration with what they pass, as many as are listed.
+        releasing: orders of release, from each snapshot that these end in, as many as are listed.
+        is_cut: there are more orders than are listed.
+    """
+
+    registrations: tuple[str, ...]
+    names: tuple[str, ...]
+    keys: tuple[str, ...]
+    moments: tuple[Moment, ...]
+    sequences: int
+    chosen: tuple[Passed, ...] = ()
+    registering: tuple[Passed, ...] = ()
+    releasing: tuple[Passed, ...] = ()
+    is_cut: bool = False
+
+
+def snapshots_of(engine: Engine, scenario: Scenario, sequences: Sequence[StepSequence] = ()) -> Snapshots:
+    """The snapshots of a scenario: of all orders, or of the sequences that are named.
+
+    Args:
+        engine: the engine.
+        scenario: what is registered, with what can be explored of Python among it.
+        sequences: the sequences; none for all orders of registration and release.
+
+    Raises:
+        TooManySnapshotsError: there are too many states.
+        NoStatesError: it is about all orders, and the engine's states cannot be read.
+        SequenceError: a sequence cannot be run.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of kernels that are overridden: that is what is looked at
+        if sequences:
+            return _chosen(engine, scenario, sequences)
+        if not isinstance(engine, Forkable):
+            raise NoStatesError(engine.name)
+        return _all(engine, scenario)
+
+
+def snapshots_of_file(
+    path: str,
+    sequences: Sequence[str],
+    *,
+    engine: EngineName,
+    semantics: str | None,
+    imports: Sequence[str] = (),
+    allow_import: bool = False,
+) -> Snapshots:
+    """The snapshots of a scenario file; the arguments are options of `permute`.
+
+    Raises:
+        DispatchLabError: the file or an option cannot be used, or see `snapshots_of`.
+    """
+    scenario = explored(load_scenario(path, allow_import=allow_import), live=engine == "torch")
+    count = len(scenario.registrations)
+    with engine_for(engine, asked=semantics, in_file=scenario.semantics, imports=imports) as made:
+        return snapshots_of(made, scenario, [parse_sequence(each, count=count) for each in sequences])
+
+
+class _Moments:
+    """Snapshots while they are collected: one for each set and what is seen there."""
+
+    def __init__(self) -> None:
+        self.looks: list[tuple[int, Look]] = []
+        self.ways: list[list[Way]] = []
+        self.orders: list[int] = []
+        self._known: dict[tuple[int, Look], int] = {}
+
+    def number(self, mask: int, look: Look) -> int:
+        number = self._known.setdefault((mask, look), len(self.looks))
+        if number == len(self.looks):
+            self.looks.append((mask, look))
+            self.ways.append([])
+            self.orders.append(0)
+        return number
+
+    def take(self, way: Way, target: int) -> None:
+        if way not in self.ways[target]:
+            self.ways[target].append(way)
+
+    def snapshots(self, scenario: Scenario, *, counted: bool) -> tuple[Moment, ...]:
+        seen: dict[Look, int] = {}
+        made = []
+        for number, (mask, look) in enumerate(self.looks):
+            registered = tuple(index for index in range(mask.bit_length()) if mask >> index & 1)
+            first = seen.setdefault(look, number)
+            orders = self.orders[number] if counted else None
+            same = first if first != number else None
+            made.append(Moment(number, registered, orders, tuple(self.ways[number]), look, same))
+        return tuple(made)
+
+
+def _about(scenario: Scenario) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    texts = tuple(map(describe, scenario.registrations))
+    return texts, tuple(short_names(scenario.registrations)), tuple(key.name for key in scenario.keys)
+
+
+def _chosen(engine: Engine, scenario: Scenario, sequences: Sequence[StepSequence]) -> Snapshots:
+    """Run each sequence in a fresh sandbox."""
+    collected, passed, lifetimes = _Moments(), [], Lifetimes.of(scenario.registrations)
+    for sequence in sequences:
+        mask, numbers = 0, list[int]()
+        for done in replay(engine, scenario.registrations, scenario.operators, sequence):
+            if done.step is not None and done.refusal is None:
+                mask = lifetimes.after_release(mask, ~done.step) if done.step < 0 else mask | 1 << done.step
+            number = collected.number(mask, (done.snapshots, done.violations))
+            if done.step is not None:
+                collected.take(Way(numbers[-1], done.step, _reason(done.refusal)), number)
+            numbers.append(number)
+        passed.append(Passed(sequence[: len(numbers) - 1], tuple(numbers)))
+    moments = collected.snapshots(scenario, counted=False)
+    return Snapshots(*_about(scenario), moments, len(passed), chosen=tuple(passed))
+
+
+def _reason(refusal: Refusal | None) -> str:
+    return "" if refusal is None else refusal.message
+
+
+def _all(engine: Forkable, scenario: Scenario) -> Snapshots:
+    """Walk through all states."""
+    registrations = distinguished(scenario.registrations)
+    count = len(registrations)
+    space = engine.space(registrations, scenario.operators)
+    stop = lambda states, _: "too many" if states > MOST_STATES else None  # noqa: E731
+    free = FreeSteps(range(count), scenario.order, lifetimes_in(space))
+    found = ReachableStates(space, free, stop=stop)
+    edges = list(found.edges())
+    if found.stopped is not None:
+        raise TooManySnapshotsError(count)
+    collected = _Moments()
+    of_node = [
+        collected.number(mask, (space.observe(state), space.violations(state)))
+        for mask, state in zip(found.masks, found.states, strict=True)
+    ]
+    steps = {(edge.source, edge.step): edge.target for edge in edges}
+    for source, step, target, refusal in edges:
+        way = Way(of_node[source], step, _reason(refusal))
+        back = step < 0 and steps.get((target, ~step)) == source
+        if not back:
+            collected.take(way, of_node[target])
+    for node, orders in enumerate(_orders(found, count, steps)):
+        collected.orders[of_node[node]] += orders
+    whole = (each for each in _passes(steps, range(count), [0], of_node) if len(each[0].sequence) == count)
+    registering = list(islice(whole, MOST_ORDERS + 1))
+    ends = list(dict.fromkeys(node for _, node in registering))
+    releasing = list(islice(_passes(steps, [~index for index in range(count)], ends, of_node), MOST_ORDERS + 1))
+    return Snapshots(
+        *_about(scenario),
+        collected.snapshots(scenario, counted=True),
+        count_orders(count, scenario.order),
+        registering=tuple(passed for passed, _ in registering[:MOST_ORDERS]),
+        releasing=tuple(passed for passed, _ in releasing[:MOST_ORDERS]),
+        is_cut=max(len(registering), len(releasing)) > MOST_ORDERS,
+    )
+
+
+def _orders(found: ReachableStates, count: int, steps: Mapping[tuple[int, Step], int]) -> list[int]:
+    """How many orders of registration lead to each state."""
+    orders = [0] * len(found.states)
+    orders[0] = 1
+    for node in sorted(range(len(orders)), key=lambda node: found.masks[node].bit_count()):
+        for index in range(count):
+            target = steps.get((node, index))
+            if target is not None and found.masks[target] != found.masks[node]:
+                orders[target] += orders[node]
+    return orders
+
+
+def _passes(
+    steps: Mapping[tuple[int, Step], int],
+    taken: Sequence[Step],
+    starts: Sequence[int],
+    of_node: Sequence[int],
+) -> Iterator[tuple[Passed, int]]:
+    """Each order in which steps can be taken from some states, each step once, with the state that it ends in."""
+    for start in starts:
+        stack: list[tuple[int, StepSequence, tuple[int, ...]]] = [(start, (), (of_node[start],))]
+        while stack:
+            node, done, numbers = stack.pop()
+            left = [step for step in taken if step not in done and (node, step) in steps]
+            if not left:
+                yield Passed(done, numbers), node
+            for step in reversed(left):
+                target = steps[node, step]
+                stack.append((target, (*done, step), (*numbers, of_node[target])))
+
+
+# -- what a step changes
+
+
+class Row(NamedTuple):
+    """A line of a snapshot: `+` where it is new, `-` where it is gone, else a blank; and the key of a table's row."""
+
+    mark: str
+    text: str
+    key: str = ""
+
+
+def rows_between(before: Look | None, after: Look, keys: Collection[str]) -> list[Row]:
+    """What is seen after a step, with what it changed.
+
+    Args:
+        before: what was seen before it; None to mark nothing.
+        after: what is seen after it.
+        keys: the rows of tables that count; all of them when there are none.
+    """
+    rows: list[Row] = []
+    for at, snapshot in enumerate(after[0]):
+        rows += [Row(" ", "")] * bool(at)
+        rows += _operator_rows(snapshot if before is None else before[0][at], snapshot, keys)
+    broken = [[f"invariant broken: {violation}" for violation in look[1]] for look in (before or after, after)]
+    return [*rows, *_line_rows(*broken)]
+
+
+def _operator_rows(before: Snapshot, after: Snapshot, keys: Collection[str]) -> Iterator[Row]:
+    yield from _line_rows(*(_dump_lines(one) for one in (before, after)))
+    table = list(_table_rows(before.table, after.table, keys))
+    yield from [Row(" ", "")] * bool(table)
+    yield from table
+    if any(one.slots not in (None, one.table) for one in (before, after)):
+        slots = list(_table_rows(before.slots or "", after.slots or "", keys))
+        yield from [Row(" ", ""), Row(" ", f"{TABLES[1]}:")] * bool(slots and slots != table)
+        yield from slots if slots != table else ()
+    for title in ("python", "overloads"):
+        lines = [getattr(one, title).splitlines() for one in (before, after)]
+        yield from [Row(" ", "")] * any(lines)
+        yield from _line_rows(*lines)
+
+
+def _dump_lines(snapshot: Snapshot) -> list[str]:
+    if not snapshot.exists:
+        return [f"{NOTHING_REGISTERED} {snapshot.operator}"]
+    return snapshot.dump.splitlines()
+
+
+def _line_rows(before: Sequence[str], after: Sequence[str]) -> Iterator[Row]:
+    for kind, i1, i2, j1, j2 in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if kind == "equal":
+            yield from (Row(" ", line) for line in after[j1:j2])
+        else:
+            yield from (Row("-", line) for line in before[i1:i2])
+            yield from (Row("+", line) for line in after[j1:j2])
+
+
+def _table_rows(before: str, after: str, keys: Collection[str]) -> Iterator[Row]:
+    try:
+        old, new = parse_table(before), parse_table(after)
+    except DumpError:  # an engine of its own prints what it likes
+        yield from _line_rows(before.splitlines(), after.splitlines())
+        return
+    for key in sorted({*old, *new}, key=SLOT_OF_KEY.__getitem__):
+        if keys and key.name not in keys:
+            continue
+        one, other = old.get(key), new.get(key)
+        if one == other:
+            yield Row(" ", str(other), key.name)
+            continue
+        yield from (Row(mark, str(entry), key.name) for mark, entry in (("-", one), ("+", other)) if entry is not None)

@@ -1,0 +1,188 @@
+"""Snapshots at every step: what is shown of all orders is what each sequence shows when it is run by itself."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise, permutations
+from pathlib import Path
+
+import pytest
+
+from dispatchlab.engine.lab_engine import LabEngine
+from dispatchlab.model.sequence import StepSequence
+from dispatchlab.model.snapshot import Snapshot
+from dispatchlab.prover.run_sequence import Replayed, replay
+from dispatchlab.questions.order.snapshots import (
+    Passed,
+    Snapshots,
+    TooManySnapshotsError,
+    rows_between,
+    snapshots_of,
+)
+from dispatchlab.questions.order.snapshots_blocks import snapshot_lines
+from dispatchlab.scenario import Scenario, load_scenario
+from dispatchlab.views.text import text_of
+from tests.command_line import run
+from tests.random_scenarios import random_scenario
+
+pytestmark = pytest.mark.filterwarnings("ignore::dispatchlab.engine.dispatcher.OverrideWarning")
+SCENARIOS = Path(__file__).parent.parent / "scenarios"
+SOME = sorted(
+    path
+    for topic in ("pr35061_tests", "pr35061", "basics", "order", "defects", "lifetimes")
+    for path in (SCENARIOS / topic).glob("*.yaml")
+)
+
+
+def _generated(seed: int, most: int) -> tuple[str, Scenario]:
+    semantics, registrations, operators, order = random_scenario(seed, most)
+    return semantics, Scenario("A sentence.", registrations, operators, order=order)
+
+
+def _run(scenario: Scenario, sequence: StepSequence, semantics: str) -> tuple[Replayed, ...]:
+    return replay(LabEngine(semantics), scenario.registrations, scenario.operators, sequence)
+
+
+def _check(scenario: Scenario, found: Snapshots, semantics: str) -> int:
+    """Hold each order of registration, followed by each of release, against a run in a fresh sandbox."""
+    moments, checked = found.moments, 0
+    releasing: dict[int, list[Passed | None]] = {each.numbers[0]: [] for each in found.releasing}
+    for each in found.releasing:
+        releasing[each.numbers[0]].append(each)
+    for first in found.registering:
+        for then in releasing.get(first.numbers[-1], [None]):
+            released = () if then is None else then.sequence
+            numbers = first.numbers if then is None else (*first.numbers, *then.numbers[1:])
+            done = _run(scenario, (*first.sequence, *released), semantics)
+            assert [(each.snapshots, each.violations) for each in done] == [moments[at].look for at in numbers]
+            active = set[int]()
+            for step, at in zip(done, numbers, strict=True):
+                if step.step is not None and step.refusal is None:
+                    (active.discard if step.step < 0 else active.add)(max(step.step, ~step.step))
+                assert moments[at].registered == tuple(sorted(active))
+            checked += 1
+    return checked
+
+
+@pytest.mark.parametrize("path", SOME, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_every_sequence_passes_the_snapshots_that_are_listed(path: Path) -> None:
+    scenario = load_scenario(path)
+    semantics = scenario.semantics or "strict"
+    if scenario.modules or len(scenario.registrations) > 4:
+        pytest.skip("too many sequences, or none")
+    found = snapshots_of(LabEngine(semantics), scenario)
+    checked = _check(scenario, found, semantics)
+    assert not found.is_cut
+    assert checked >= len(found.registering) >= 1
+    registering = {each.sequence for each in found.registering}
+    places = {index: at for at, index in enumerate(scenario.order)}
+    assert registering == {
+        order
+        for order in permutations(range(len(scenario.registrations)))
+        if sorted(filter(places.__contains__, order), key=places.__getitem__) == [*filter(places.__contains__, order)]
+    }
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_generated_scenarios_pass_the_snapshots_that_are_listed(seed: int) -> None:
+    semantics, scenario = _generated(seed, 3)
+    _check(scenario, snapshots_of(LabEngine(semantics), scenario), semantics)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_counted_orders_are_those_that_lead_there(seed: int) -> None:
+    semantics, scenario = _generated(100 + seed, 4)
+    scenario = replace(scenario, order=())
+    found = snapshots_of(LabEngine(semantics), scenario)
+    prefixes = {
+        each.sequence[:at]: each.numbers[at] for each in found.registering for at in range(len(each.sequence) + 1)
+    }
+    counts = [0] * len(found.moments)
+    for prefix, number in prefixes.items():
+        moments = [found.moments[prefixes[prefix[:at]]] for at in range(len(prefix) + 1)]
+        if all(one.registered != other.registered for one, other in pairwise(moments)):
+            counts[number] += 1
+    assert [moment.orders for moment in found.moments] == counts
+
+
+def _texts(look: tuple[tuple[Snapshot, ...], object]) -> list[str]:
+    return [f"{row.key}{row.text}" for row in rows_between(None, look, ()) if row.text]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_difference_leads_from_the_lines_before_to_those_after(seed: int) -> None:
+    semantics, scenario = _generated(200 + seed, 3)
+    found = snapshots_of(LabEngine(semantics), scenario)
+    for moment in found.moments:
+        for way in moment.ways:
+            before = found.moments[way.source].look
+            rows = [row for row in rows_between(before, moment.look, ()) if row.text and not row.text.endswith("use:")]
+
+            def kept(mark: str, rows: Sequence[tuple[str, str, str]] = rows) -> list[str]:
+                return sorted(f"{key}{text}" for got, text, key in rows if got in (" ", mark))
+
+            tables = [
+                sorted(line for line in _texts(look) if not line.endswith("use:")) for look in (before, moment.look)
+            ]
+            if all(one.slots in (None, one.table) for look in (before, moment.look) for one in look[0]):
+                assert [kept("-"), kept("+")] == tables
+
+
+def test_chosen_sequences_show_what_all_orders_show() -> None:
+    scenario = load_scenario(SCENARIOS / "order" / "the_newest_kernel_wins.yaml")
+    engine = LabEngine("strict")
+    everything = {(each.registered, each.look) for each in snapshots_of(engine, scenario).moments}
+    sequence = (0, 1, ~0, 0, ~1)
+    chosen = snapshots_of(engine, scenario, [sequence])
+    assert chosen.chosen[0].sequence == sequence
+    assert {(each.registered, each.look) for each in chosen.moments} <= everything
+    assert "sequence: +0 +1 -0 +0 -1 passes snapshots 0, 1, 2, 3, 4, 1" in text_of(snapshot_lines(chosen))
+
+
+def test_a_refused_step_says_why_and_stays_where_it_is() -> None:
+    text = text_of(
+        snapshot_lines(snapshots_of(LabEngine("strict"), load_scenario(SCENARIOS / "basics" / "a_second_def.yaml")))
+    )
+    assert re.search(r"^\+1 def .*, from snapshot 1, refused: ", text, re.MULTILINE)
+    assert "2 are registered" not in text
+
+
+def test_more_states_than_anybody_reads_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "many.yaml"
+    kernels = "".join(f"  - impl: foo_{at}\n    dispatch: CPU\n" for at in range(11))
+    path.write_text(f"claim: Many.\nregistrations:\n{kernels}")
+    with pytest.raises(TooManySnapshotsError, match=r"the 11 registrations have more than 1,024 states"):
+        snapshots_of(LabEngine("strict"), load_scenario(path))
+    done = run("permute", str(path), "--snapshots")
+    assert (done.exit_code, "more than 1,024 states" in done.stderr) == (2, True)
+
+
+def test_all_sequences_of_five_registrations_are_in_one_page(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    started = time.perf_counter()
+    path = str(SCENARIOS / "basics" / "five_registrations.yaml")
+    done = run("permute", path, "--snapshots", "--report", str(page), "--format", "text")
+    took = time.perf_counter() - started
+    assert done.exit_code == 0, done.stderr
+    assert "snapshots: 32 snapshots, after every step of 14,400 orders of registration and release" in done.stdout
+    text = page.read_text(encoding="utf-8")
+    rows = re.findall(r"<th[^>]*>((?:[+-]\d ?){5})</th><td>(.*?)</td>", text)
+    assert len({steps for steps, _ in rows}) == 240  # 120 of registration, each before 120 of release
+    assert all(len(re.findall(r'href="#s0-snapshot-\d+"', links)) == 6 for _, links in rows)
+    assert all(f'id="s0-snapshot-{number}"' in text for number in range(32))
+    assert took < 60  # a second here
+
+
+def test_options_that_have_no_effect_together_are_refused() -> None:
+    path = str(SCENARIOS / "basics" / "a_def_alone.yaml")
+    other = str(SCENARIOS / "basics" / "a_second_def.yaml")
+    for arguments, error in (
+        ((path, other, "--snapshots"), "--snapshots is for one scenario"),
+        ((path, "--snapshots", "--engine", "torch"), "those of PyTorch cannot be read"),
+        ((path, "--snapshots", "--at", "+7"), "expected a registration from 0 to 0"),
+    ):
+        done = run("permute", *arguments)
+        assert (done.exit_code, error in done.stderr) == (2, True), done.stderr
