@@ -24,6 +24,7 @@ from dispatchlab.pytorch.introspection.readiness_reader import parameters_of
 from dispatchlab.pytorch.introspection.readiness_runs import summed
 from dispatchlab.pytorch.registry import live_operator_runs
 from dispatchlab.pytorch.worker.process import WorkerCrashed
+from dispatchlab.questions.check.findings import readiness_findings
 from dispatchlab.questions.readiness.blocks import readiness_view, summary
 from dispatchlab.questions.readiness.known_failures import (
     known_failures_text,
@@ -423,3 +424,23 @@ def test_a_column_goes_by_the_worst_of_its_inputs() -> None:
     assert summed([works], 1) == works
     assert summed([open_, not_needed], 2) == not_needed
     assert summed([open_], 1) == open_
+
+
+def test_findings_are_the_gaps_that_no_baseline_knows() -> None:
+    required = [Aspect.FAKE, Aspect.EXPORT, Aspect.DTENSOR]
+    found = readiness(["my"], "2.13.0", [facts(_UNARY, "CPU")], required=required)
+    findings = tuple(readiness_findings(found))
+    assert [one.code for one in findings] == ["readiness-fake", "readiness-dtensor"]
+    assert findings[0].message.startswith("it is not ready for fake, export: ")
+    assert findings[0].owners == ((found.rows[0].source,) if found.rows[0].source else ())
+    known = replace(found, known=frozenset({("my::op", Aspect.FAKE), ("my::op", Aspect.EXPORT)}))
+    assert [one.code for one in readiness_findings(known)] == ["readiness-dtensor"]
+    assert "my::op" in readiness_view(found).markdown()
+
+
+def test_a_failing_run_keeps_the_call_that_closes_the_gap() -> None:
+    cell = row_of(facts(_UNARY, "CPU")).cell(Aspect.AUTOGRAD)
+    assert (cell.answer, cell.closes.partition("(")[0]) == (Answer.UNKNOWN, "torch.library.register_autograd")
+    failed = decided(cell, Run(Outcome.FAILS, "the result has no gradient"))
+    assert (failed.answer, failed.closes, failed.by_run) == (Answer.NO, cell.closes, True)
+    assert decided(cell, Run(Outcome.NOT_NEEDED, "integers")).answer is Answer.NOT_NEEDED
