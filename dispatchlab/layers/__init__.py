@@ -11,7 +11,7 @@
 - `errors`: `AutogradError` and `TransformError`, and their kinds;
 - `autograd_graph`: nodes, what they save, and where gradients go;
 - `grad_mode`: `no_grad`, `set_grad_enabled`, `is_grad_enabled`;
-- `formulas`: the formulas of gradients, those of derivatives.yaml and those by hand;
+- `formulas`: the formulas of gradients, generated from derivatives.yaml; `derivative_table`: with those by hand;
 - `derivatives`: what a formula is, and the functions by hand that formulas call;
 - `backward`: the walk from a result to the leaves;
 - `tensor_geometry`: how a gradient lies in memory;

@@ -2,7 +2,7 @@
 
 PyTorch's formulas call functions of FunctionsManual.cpp, and those that are generated from them call these. `HELPERS`
 has their signatures: a formula is generated when all that it calls is here or among the operators. The formulas
-themselves are in `formulas`.
+themselves are in `formulas`, and all of them by operator in `derivative_table`.
 Source: torch/csrc/autograd/FunctionsManual.cpp.
 """
 

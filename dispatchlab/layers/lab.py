@@ -21,7 +21,7 @@ from dispatchlab.layers import (
 )
 from dispatchlab.layers.autocast import KEY_OF_DEVICE, POLICIES, autocast_kernel
 from dispatchlab.layers.composites import backend_select, randn_kernel
-from dispatchlab.layers.formulas import DERIVATIVES
+from dispatchlab.layers.derivative_table import DERIVATIVES
 from dispatchlab.layers.kernels import BACKEND_KERNELS, EMPTY_KERNELS, META_KERNELS, clone_kernel, copy_, zeros_kernel
 from dispatchlab.layers.lazy_elements import LAZY_KEYS, SEEN_THROUGH
 from dispatchlab.layers.schemas import (

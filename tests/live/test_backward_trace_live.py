@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dispatchlab.layers import Lab
-from dispatchlab.layers.formulas import DERIVATIVES
+from dispatchlab.layers.derivative_table import DERIVATIVES
 from dispatchlab.overrides import PythonDispatch
 from examples.logging_tensor import logging
 from tests.live.logging_tensors import Side, both, elements, our_side, their_side

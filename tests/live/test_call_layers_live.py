@@ -12,7 +12,7 @@ import pytest
 from dispatchlab import CallError, Tensor, tensor
 from dispatchlab.call.tensor_options import DType
 from dispatchlab.layers import AutogradError, AutogradErrorKind, Lab
-from dispatchlab.layers.formulas import DERIVATIVES
+from dispatchlab.layers.derivative_table import DERIVATIVES
 from dispatchlab.layers.schemas import NOT_DIFFERENTIABLE
 from tests.call_cases import CASES, Case, flat, run, tensors
 

@@ -12,7 +12,8 @@ from dispatchlab.codegen.emit.layer_formulas import GeneratedFormulas, formulas_
 from dispatchlab.codegen.read.derivatives import Derivatives, derivatives_beside, load_derivatives
 from dispatchlab.codegen.read.native_functions import NativeFunctions, load_native_functions
 from dispatchlab.layers import Lab
-from dispatchlab.layers.formulas import DERIVATIVES, FORMULAS
+from dispatchlab.layers.derivative_table import DERIVATIVES
+from dispatchlab.layers.formulas import FORMULAS
 from tests.formula_calls import MAKERS, formula_calls
 from tests.formula_comparison import check
 from tools import layer_formulas
@@ -42,8 +43,8 @@ def of_the_layers() -> GeneratedFormulas:
 
 
 @of_2_13
-def test_the_table_of_the_layers_is_what_is_generated() -> None:
-    assert layer_formulas.TABLE.read_text(encoding="utf-8") == layer_formulas.text()
+def test_the_module_of_the_layers_is_what_is_generated() -> None:
+    assert layer_formulas.MODULE.read_text(encoding="utf-8") == layer_formulas.text()
 
 
 @of_2_13

@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from dispatchlab.codegen.emit.generated_group import python_name
 from dispatchlab.codegen.emit.python_text import INDENT, bracketed, text_literal
@@ -238,11 +237,6 @@ class TranslatedFunction:
         """What the node is called."""
         at = self.match.keys.index(DispatchKey.Autograd)
         return self.match.nodes[at] or ""
-
-    @property
-    def saves_result(self) -> bool:
-        """Whether a formula needs the result of the call."""
-        return any(one.is_result for formula in self.formulas for one in formula.saved)
 
 
 class _Scope:
@@ -490,13 +484,13 @@ def _flat(function: NativeFunction) -> str:
     return function.short_name.replace(".", "_")
 
 
-def tensor_arguments(function: NativeFunction) -> list[str]:
+def _tensor_arguments(function: NativeFunction) -> list[str]:
     """The tensor arguments, in the order of the inputs of a node."""
     return [one.name for one in function.schema.arguments if TENSOR in _type_text(one.type)]
 
 
 def _backward_source(each: TranslatedFunction, file: str) -> Iterator[str]:
-    tensors = tensor_arguments(each.function)
+    tensors = _tensor_arguments(each.function)
     gradients = {name: one for one in each.formulas for name in one.formula.names}
     yield "(calls: Calls, node: Node, grad: Tensor) -> Gradients:"
     if any("stash[" in one.code for one in each.formulas):
@@ -544,51 +538,33 @@ def _arguments(text: str) -> list[str]:
     return [each.strip() for each in found]
 
 
-class KeptValue(NamedTuple):
-    """What a node keeps of the forward call; a tensor is kept when the gradient of one tensor argument is wanted."""
-
-    name: str
-    code: str
-    is_tensor: bool
-    needed_by: int | None = None
-
-
-def kept_values(each: TranslatedFunction) -> Iterator[KeptValue]:
-    """What the node of a function keeps, but for its result."""
+def _save_source(each: TranslatedFunction) -> Iterator[str]:
     kept = [(saved, one) for one in each.formulas for saved in one.saved if not saved.is_result]
+    if kept:
+        yield "(calls: Calls, node: Node, values: Values) -> None:"
     for saved in {saved.name: saved for saved, _ in kept}.values():
         if not saved.tensor:
-            yield KeptValue(saved.name, saved.code, is_tensor=False)
+            yield f'    node.stash["{saved.name}"] = {saved.code}'
             continue
+        using = [one for other, one in kept if other.name == saved.name]
         code = saved.code
         if each.function.kind is SchemaKind.INPLACE and saved.name == "self":
             code = f'calls("clone")({code})'
-        using = [one for other, one in kept if other.name == saved.name]
-        yield KeptValue(saved.name, code, is_tensor=True, needed_by=_needed_by(each, using))
+        guard = _guard(each, using)
+        yield f'    node.save("{saved.name}", {code}{f" if {guard} else None" if guard else ""})'
 
 
-def _save_source(each: TranslatedFunction) -> Iterator[str]:
-    for at, (name, code, is_tensor, needed_by) in enumerate(kept_values(each)):
-        if not at:
-            yield "(calls: Calls, node: Node, values: Values) -> None:"
-        if is_tensor:
-            guard = "" if needed_by is None else f" if node.needs({needed_by}) else None"
-            yield f'    node.save("{name}", {code}{guard})'
-        else:
-            yield f'    node.stash["{name}"] = {code}'
-
-
-def _needed_by(each: TranslatedFunction, using: Sequence[TranslatedFormula]) -> int | None:
-    """The argument whose gradient alone needs a tensor; None for one that is always kept. Source: `guard_for`."""
+def _guard(each: TranslatedFunction, using: Sequence[TranslatedFormula]) -> str:
+    """When a tensor has to be kept: when the gradient is wanted that needs it. Source: `guard_for`."""
     differentiable = [name for one in each.formulas for name in one.formula.names]
     if len(differentiable) <= 1 or "backward" in each.match.entry.name.name or len(using) > 1:
-        return None
+        return ""
     (name,) = using[0].formula.names
-    return tensor_arguments(each.function).index(name)
+    return f"node.needs({_tensor_arguments(each.function).index(name)})"
 
 
 def _row(each: TranslatedFunction, backward: str, save: str) -> Iterator[str]:
     items = [text_literal(each.node), backward, *([save] if save else [])]
-    if each.saves_result:
+    if any(one.is_result for formula in each.formulas for one in formula.saved):
         items.append("saves_result=True")
     yield from bracketed(f"{text_literal(each.function.short_name)}: Derivative(", items, "),", indent=1)
