@@ -72,14 +72,15 @@ def pytest_configure(config: pytest.Config) -> None:
     for folder in folders:
         if not folder.is_dir():
             raise pytest.UsageError(f"{_SCENARIOS}: there is no folder {folder}")
-    for path in _records(config):
+    records = _records(config)
+    for path in records:
         if not path.exists():
             raise pytest.UsageError(f"{_RECORDS}: there is no file or folder {path}")
-    for option, paths in ((_SCENARIOS, folders), (_RECORDS, _records(config))):
+    for option, paths in ((_SCENARIOS, folders), (_RECORDS, records)):
         for path in paths:
             if path.is_dir() and not _holds_yaml(path):
                 raise pytest.UsageError(f"{option}: there is no scenario below {path}: nothing would be tested")
-    folders = [*folders, *_records(config)]
+    folders = [*folders, *records]
     if not folders or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
         return
     looked_at = [(config.invocation_params.dir / arg).resolve() for arg in config.args]
@@ -272,6 +273,10 @@ class _Item(pytest.Item):
             return str(excinfo.value)
         return super().repr_failure(excinfo, style)
 
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """Where it is."""
+        return self.path, None, self._shown(self.path)
+
     def _shown(self, path: Path) -> str:
         try:
             return path.relative_to(self.config.rootpath).as_posix()
@@ -314,10 +319,6 @@ class ScenarioItem(_Item):
             shown = report_view(report).text() + (accept if verdict is Verdict.ORDER_DEPENDENT else "")
             raise GoldenError(f"expected: {report.expected}\n\n{shown}")
         self._compare(actual)
-
-    def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Where it is."""
-        return self.path, None, self._shown(self.path)
 
     def _compare(self, actual: str) -> None:
         if is_accepting():
@@ -387,10 +388,6 @@ class RecordItem(_Item):
             write_file(self.path, marked(found.text, FileKind.SCENARIO, str(self.path)) if is_marked else found.text)
             return
         raise GoldenError(f"{check_view(found).text()}or accept it with: EXPECTTEST_ACCEPT=1 pytest")
-
-    def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Where it is."""
-        return self.path, None, self._shown(self.path)
 
 
 def _read(path: Path) -> str:

@@ -111,7 +111,7 @@ class CoupledSpace:
         """With the effect, if the operator is there."""
         coupling = self.engine.coupling
         self.more.add(coupling.operator)
-        entry = operator_in(state.variables, coupling.operator)
+        entry = operator_in(state, coupling.operator)
         if entry is None:
             return state
         if coupling.effect == "empties":
@@ -119,7 +119,7 @@ class CoupledSpace:
             changed = entry._replace(slots=slots)
         else:
             changed = self._turned(entry, state)
-        return LabState({**state.variables, coupling.operator: changed})
+        return LabState({**state, coupling.operator: changed})
 
     def _turned(self, entry: OperatorEntry, state: LabState) -> OperatorEntry:
         """With the oldest kernel of the key in front, in all slots."""
@@ -127,7 +127,7 @@ class CoupledSpace:
         kernels = {bit: some[::-1] if bit == at else some for bit, some in entry.kernels.items()}
         precedence = self.engine.model.precedence
         turned = entry._replace(kernels=kernels)
-        return turned.refreshed(precedence.slots, precedence.fill, fallbacks_in(state.variables))
+        return turned.refreshed(precedence.slots, precedence.fill, fallbacks_in(state))
 
     def observe(self, state: CoupledState, /) -> tuple[Snapshot, ...]:
         return self.plain.observe(state[0])

@@ -10,18 +10,66 @@ from dispatchlab.engine.kernel import AMBIGUOUS
 from dispatchlab.engine.precedence import Kernels, Slots
 from dispatchlab.engine.reference_precedence import Candidate, Source
 from dispatchlab.model.dump_format import Provenance
-from dispatchlab.model.keys import SLOT_OF_KEY, DispatchKey
+from dispatchlab.model.keys import AUTOGRAD_KEY_OF_BACKEND, BACKENDS, SLOT_OF_KEY, DispatchKey
 from dispatchlab.model.keys import DispatchKey as Key
 from dispatchlab.model.slot_set import (
     ALIAS_SLOTS,
+    BACKEND_SLOTS,
     BACKENDS_OF_AUTOGRAD,
-    FUNCTIONALITY_SLOTS,
     KEY_BIT,
     NESTED_TENSOR_SLOTS,
     UNDEFINED_SLOT,
     slots_of,
     slots_of_key,
 )
+
+FUNCTIONALITY_SLOTS: dict[DispatchKey, int] = {
+    DispatchKey[functionality]: slots_of(DispatchKey[prefix + name] for name in BACKENDS)
+    for functionality, prefix in {
+        "Dense": "",
+        "Quantized": "Quantized",
+        "Sparse": "Sparse",
+        "SparseCsr": "SparseCsr",
+        "NestedTensor": "NestedTensor",
+        "AutogradFunctionality": "Autograd",
+    }.items()
+}
+"""The runtime instances of each per-backend functionality."""
+
+_ALSO_UNDEFINED = (
+    DispatchKey.CompositeImplicitAutograd,
+    DispatchKey.CompositeExplicitAutograd,
+    DispatchKey.CompositeExplicitAutogradNonFunctional,
+)
+_REGISTRABLE = tuple(key for key in DispatchKey if key != DispatchKey.Undefined)
+
+
+def _needed(key: DispatchKey) -> int:
+    bits = slots_of_key(key) | (UNDEFINED_SLOT if key in _ALSO_UNDEFINED else 0)
+    if key == DispatchKey.CompositeExplicitAutograd:
+        return bits | ALIAS_SLOTS[DispatchKey.CompositeImplicitAutograd]
+    if not key.is_alias:
+        own = slots_of_key(key) or FUNCTIONALITY_SLOTS.get(key, 0)
+        bits |= slots_of(k for k, backends in BACKENDS_OF_AUTOGRAD.items() if backends & own)
+    return bits
+
+
+def _upstream(key: DispatchKey) -> int:
+    bits = slots_of_key(key) | (UNDEFINED_SLOT if key in _ALSO_UNDEFINED else 0)
+    if key.is_alias:
+        return bits
+    if (bits or FUNCTIONALITY_SLOTS.get(key, 0)) & BACKEND_SLOTS:
+        backend = key.backend
+        autograd = DispatchKey.AutogradOther if backend is None else AUTOGRAD_KEY_OF_BACKEND[backend]
+        bits |= slots_of((autograd,))
+    return bits
+
+
+REFRESH_NEEDED: dict[DispatchKey, int] = {key: _needed(key) for key in _REGISTRABLE}
+"""The slots whose kernel can change when the active kernel of a key does."""
+
+REFRESH_UPSTREAM: dict[DispatchKey, int] = {key: _upstream(key) for key in _REGISTRABLE}
+"""The slots that PyTorch 2.13 recomputes then: too few for 59 runtime and alias keys."""
 
 BUILD_ROOT = "registered at /__w/pytorch/pytorch/"
 

@@ -17,7 +17,7 @@ from dispatchlab.model.keys import DispatchKey
 from dispatchlab.prover.protocol import EngineCrashed
 from dispatchlab.pytorch.bridge.running_keys import RunningKeys
 from dispatchlab.pytorch.bridge.torch import TorchMissingError
-from dispatchlab.pytorch.introspection import dispatch_keys, registry_reader
+from dispatchlab.pytorch.introspection import queries, registry_reader
 from dispatchlab.records.file import newest_bundled, open_named
 from dispatchlab.records.model import registry_of
 from tests.command_line import run
@@ -172,27 +172,27 @@ def _known() -> list[str]:
     ],
 )
 def test_unknown_keys_are_named(monkeypatch: pytest.MonkeyPatch, names: list[str], unknown: tuple[str, ...]) -> None:
-    monkeypatch.setattr(dispatch_keys, "running_keys", lambda: _running(names))
-    assert dispatch_keys.unknown_keys() == unknown
+    monkeypatch.setattr(queries, "running_keys", lambda: _running(names))
+    assert queries.unknown_keys() == unknown
 
 
 def test_an_error_of_a_torch_with_unknown_keys_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatch_keys, "running_keys", lambda: _running([*_known(), "Later"]))
-    monkeypatch.setattr(dispatch_keys, "torch", lambda: SimpleNamespace(__version__="2.16.0"))
-    found = dispatch_keys.with_cause(KeyError("Later"))
+    monkeypatch.setattr(queries, "running_keys", lambda: _running([*_known(), "Later"]))
+    monkeypatch.setattr(queries, "torch", lambda: SimpleNamespace(__version__="2.16.0"))
+    found = queries.with_cause(KeyError("Later"))
     assert str(found).startswith("PyTorch 2.16.0 has a dispatch key that dispatchlab does not know, Later. ")
     assert str(found).endswith("That ended in KeyError: 'Later'. `dispatchlab doctor` shows what works with it")
     kept = ProbeFailed("a sentence")
-    assert dispatch_keys.with_cause(kept) is kept
-    monkeypatch.setattr(dispatch_keys, "running_keys", lambda: _running(_known()))
+    assert queries.with_cause(kept) is kept
+    monkeypatch.setattr(queries, "running_keys", lambda: _running(_known()))
     bug = KeyError("x")
-    assert dispatch_keys.with_cause(bug) is bug
+    assert queries.with_cause(bug) is bug
 
 
 def test_an_error_of_a_torch_that_is_too_old_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatch_keys, "running_keys", lambda: _running([*_known(), "ORT"]))
-    monkeypatch.setattr(dispatch_keys, "torch", lambda: SimpleNamespace(__version__="2.3.1+cu121"))
-    assert str(dispatch_keys.with_cause(ModuleNotFoundError("No module named 'torch._library.custom_ops'"))) == (
+    monkeypatch.setattr(queries, "running_keys", lambda: _running([*_known(), "ORT"]))
+    monkeypatch.setattr(queries, "torch", lambda: SimpleNamespace(__version__="2.3.1+cu121"))
+    assert str(queries.with_cause(ModuleNotFoundError("No module named 'torch._library.custom_ops'"))) == (
         "PyTorch 2.3.1+cu121 is older than 2.4, the oldest that dispatchlab supports. That ended in "
         "ModuleNotFoundError: No module named 'torch._library.custom_ops'. "
         "`dispatchlab doctor` shows what works with it"

@@ -27,6 +27,7 @@ OPENED_ELSEWHERE = {
     "files/file_kinds.py": "the first bytes",
     "files/journal.py": "a record at a time, with a limit",
     "pytorch/bridge/native_libraries.py": "mapped, not read: a library that is loaded",
+    "pytorch/introspection/function_content.py": "what the kernel shows of this process",
     "pytorch/introspection/site_log.py": "no file",
     "pytorch/recording/end_state.py": "what the kernel shows of this process",
     "pytorch/recording/order_runs.py": "no file",
@@ -37,7 +38,7 @@ OPENED_ELSEWHERE = {
     "processes/memory.py": "what the kernel shows of this process",
     "records/file.py": "the first bytes",
     "records/ownership.py": "a file of the package",
-    "views/html/document.py": "files of the package",
+    "views/html/backend.py": "files of the package",
     "questions/lint/rule.py": "files of the package",
 }
 

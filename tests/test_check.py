@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.questions.check.annotations import check_sarif, github_annotations
+from dispatchlab.questions.check.annotations import findings_sarif, github_annotations
 from dispatchlab.questions.check.blocks import check_view
 from dispatchlab.questions.check.configuration import Settings, SettingsError, settings_of
 from dispatchlab.questions.check.report import Answer, CheckReport, Question
@@ -184,7 +184,8 @@ def test_annotations_are_escaped_and_placed_in_the_checkout(tmp_path: Path) -> N
 def test_sarif_of_a_check_is_valid_and_knows_every_kind(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("")
     report = report_of((Question.ORDER, ORDER), (Question.LINT, NO_FAKE), (Question.READINESS, NOT_READY))
-    found = json.loads(check_sarif(report, Checkout(tmp_path)))
+    findings = (finding for group in report.groups for finding in group.findings)
+    found = json.loads(findings_sarif("check", findings, report.packages, Checkout(tmp_path)))
     assert errors(found, schema()) == []
     (one,) = found["runs"]
     rules = one["tool"]["driver"]["rules"]

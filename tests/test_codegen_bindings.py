@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from dispatchlab.call import tensor
-from dispatchlab.codegen.kernels.lab import StructuredLab, lab_functions
+from dispatchlab.codegen.kernels.lab import lab_functions
 from dispatchlab.codegen.runtime.python_bindings import PythonArgParser, PythonFunctions, PythonSignature
 from dispatchlab.errors import ParseError
+from tests.structured_lab import StructuredLab
 
 ADD = (
     "add(Tensor input, Scalar alpha, Tensor other, *, Tensor out=None)|deprecated",

@@ -15,13 +15,13 @@ from dispatchlab.call.tensor_options import DType
 from dispatchlab.codegen.emit.generate import generated_modules
 from dispatchlab.codegen.emit.ufunc_loops import UfuncLoopError
 from dispatchlab.codegen.kernels import by_name
-from dispatchlab.codegen.kernels.lab import StructuredLab
 from dispatchlab.codegen.read.native_functions import read_native_functions
 from dispatchlab.codegen.runtime.element_types import Vectorized, fused, scalar_to
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.kernel import fallthrough
 from dispatchlab.engine.library import Library
 from dispatchlab.errors import CallError
+from tests.structured_lab import StructuredLab
 
 GROUP = """
 - func: add.Tensor({arguments}) -> Tensor

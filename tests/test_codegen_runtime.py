@@ -14,10 +14,10 @@ from dispatchlab.call import Tensor, operator, tensor
 from dispatchlab.call.tensor_options import Device, DeviceType, DType
 from dispatchlab.codegen import read_native_functions
 from dispatchlab.codegen.emit.generate import generated_modules
-from dispatchlab.codegen.kernels.lab import StructuredLab
 from dispatchlab.codegen.runtime import check_same_device
 from dispatchlab.codegen.runtime.memory import Options, empty_strided
 from dispatchlab.errors import CallError, ErrorKind
+from tests.structured_lab import StructuredLab
 
 TWICE = """
 - func: twice(Tensor self) -> Tensor

@@ -9,13 +9,13 @@ import pytest
 
 from dispatchlab import registration_2020
 from dispatchlab.engine.dispatcher import Dispatcher
-from dispatchlab.engine.import_api_2020 import Import, dispatch, dispatch_autograd, schema
 from dispatchlab.engine.kernel import boxed, fallthrough, unboxed
 from dispatchlab.errors import ErrorKind, ParseError, RegistrationError
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import AliasKind
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.schema_parser import parse_name, parse_schema
+from dispatchlab.registration_2020 import Import, dispatch, dispatch_autograd, schema
 from tests.engine_shorthand import FOO, K, each_semantics, slots, state
 
 Tensor = FunctionSchema  # any class: annotations are read by name

@@ -11,18 +11,22 @@ from dispatchlab.engine.fallbacks import Fallbacks
 from dispatchlab.engine.introspection import fallbacks_in
 from dispatchlab.engine.invariants import upstream_violations
 from dispatchlab.engine.kernel import RegisteredKernel
-from dispatchlab.engine.operator_entry import HeldSignature, OperatorEntry, Stored
+from dispatchlab.engine.operator_entry import Earlier, HeldSignature, OperatorEntry
 from dispatchlab.engine.precedence import computed_table
+from dispatchlab.engine.primitives import ClaimNamespace, RegisterName
+from dispatchlab.engine.python_state import PythonState
 from dispatchlab.engine.semantics import SEMANTICS
-from dispatchlab.engine.state import FALLBACKS
+from dispatchlab.engine.state import FALLBACKS, NamespaceVariable, PythonVariable, State
 from dispatchlab.errors import RegistrationError
 from dispatchlab.model.dump_format import Provenance
-from dispatchlab.model.registration import Def
-from dispatchlab.model.schema_parser import parse_schema
+from dispatchlab.model.registration import AliasKind, Def, Kernel, KernelForm
+from dispatchlab.model.schema_parser import parse_inferred, parse_schema
 from dispatchlab.model.slot_set import KEY_BIT
 from tests.engine_shorthand import BAR, BOXED, FOO, TYPED, K, define, impl, overwrite, typed
 
 CPU, UNDEFINED = KEY_BIT[K.CPU], KEY_BIT[K.Undefined]
+OTHER_SCHEMA = parse_schema("test::foo() -> ()")
+WRONG = RegisteredKernel(Kernel(KernelForm.UNBOXED, parse_inferred("(str _0, str _1) -> ()")), "wrong", K.CUDA)
 OTHER = RegisteredKernel(typed(signature="another"), "other", K.CUDA)
 
 
@@ -67,8 +71,55 @@ BROKEN: dict[str, tuple[Callable[[OperatorEntry], OperatorEntry], str, str]] = {
     ),
     "a schema that nobody defined": (lambda entry: entry._replace(defs=()), "schema without def", "def_count is 0"),
     "a def without its schema": (lambda entry: entry._replace(stored=None), "schema without def", "def_count is 1"),
+    "a schema that no def has": (
+        lambda entry: entry._replace(stored=entry.stored and entry.stored._replace(schema=OTHER_SCHEMA)),
+        "schema of no def",
+        "test::foo() -> () and not test::foo",
+    ),
+    "an alias kind that no def has": (
+        lambda entry: entry._replace(stored=entry.stored and entry.stored._replace(alias=AliasKind.CONSERVATIVE)),
+        "alias kind of no def",
+        "CONSERVATIVE and not FROM_SCHEMA",
+    ),
+    "a debug text that no def has": (
+        lambda entry: entry._replace(stored=entry.stored and entry.stored._replace(debug="another")),
+        "debug text of no def",
+        "another and not ",
+    ),
+    "a def that is there twice": (
+        lambda entry: entry._replace(defs=(*entry.defs, *entry.defs)),
+        "several defs",
+        "",
+    ),
+    "a kernel that is there twice": (
+        lambda entry: entry._replace(kernels={CPU: entry.kernels[CPU] * 2}),
+        "kernel that is there twice",
+        "at CPU",
+    ),
+    "a kernel that does not fit the schema": (
+        lambda entry: _refilled(_with_kernels(K.CUDA, WRONG)(entry)),
+        "kernel against the schema",
+        "wrong: ",
+    ),
+    "a slot that there is not": (
+        lambda entry: entry._replace(slots={held: bits | 1 << 900 for held, bits in entry.slots.items()}),
+        "slot that is none",
+        "a kernel is in the slots 1000",
+    ),
+    "a signature that nothing holds": (
+        lambda entry: entry._replace(signatures=(HeldSignature("another", "x", "CPU"), None)),
+        "signature that is held",
+        "these semantics hold none",
+    ),
+    "an overload before it without a def": (
+        lambda entry: entry._replace(defs=(), stored=None, tags=frozenset(), earlier=frozenset({Earlier("x", "(1)")})),
+        "order of overloads",
+        "no call tries this one",
+    ),
     "a schema of another operator": (
-        lambda entry: entry._replace(stored=Stored(parse_schema("test::bar() -> ()"), None, "")),
+        lambda entry: entry._replace(
+            stored=entry.stored and entry.stored._replace(schema=parse_schema("test::bar() -> ()"))
+        ),
         "name of the schema",
         "the schema is of test::bar",
     ),
@@ -105,7 +156,11 @@ BROKEN: dict[str, tuple[Callable[[OperatorEntry], OperatorEntry], str, str]] = {
 }
 
 
-FOLLOWS = {"a schema that nobody defined": ["tags"], "an empty kernel list": ["places with kernels"]}
+FOLLOWS = {
+    "a schema that nobody defined": ["tags"],
+    "an empty kernel list": ["places with kernels"],
+    "a schema of another operator": ["schema of no def"],
+}
 """What else is then broken."""
 
 
@@ -122,8 +177,10 @@ def test_a_broken_entry_is_found_and_nothing_else_is_blamed(name: str) -> None:
     assert entry is not None
     overwrite(dispatcher, str(FOO), corrupt(entry))
     with pytest.raises(InvariantError) as caught:
-        dispatcher.check_invariants()
+        dispatcher.check_invariants(FOO)
     found = caught.value.violations
+    with pytest.raises(InvariantError):
+        dispatcher.check_invariants()
     assert {violation.rule for violation in found} == {rule, *FOLLOWS.get(name, ())}
     assert next(violation.detail for violation in found if violation.rule == rule).startswith(detail)
     assert str(caught.value).startswith("test::foo: ")
@@ -190,3 +247,34 @@ def test_upstream_compares_functions_only_and_skips_undefined() -> None:
     }
     assert found == {"another boxed kernel": (), "nothing": ("CPU",), "Undefined too": (), "a typed kernel": ("CPU",)}
     assert not handle.is_released
+
+
+@pytest.mark.parametrize(
+    ("broken", "rule"),
+    [
+        (lambda entry: {str(BAR): entry}, "name of the entry"),
+        (lambda entry: {str(BAR): OperatorEntry(BAR)}, "entry of nothing"),
+        (lambda entry: {str(FOO): entry._replace(names=(*entry.names, RegisterName(FOO)))}, "what is in force"),
+        (lambda entry: {str(FOO): entry._replace(names=(object(),))}, "what is in force"),
+        (lambda entry: {str(FOO): _refilled(_with_kernels(K.CUDA, OTHER)(entry))}, "what is in force"),
+        (lambda entry: {NamespaceVariable("a"): ClaimNamespace("a", "x")}, "value of a variable"),
+        (lambda entry: {FALLBACKS: Fallbacks({KEY_BIT[K.XLA]: OTHER})}, "fallbacks"),
+        (lambda entry: {PythonVariable("a::b"): PythonState(())}, "registries of Python"),
+        (lambda entry: {str(FOO): object()}, "value of a variable"),
+    ],
+)
+def test_what_is_of_nothing_in_force_is_found(broken: Callable[[OperatorEntry], State], rule: str) -> None:
+    dispatcher = Dispatcher(builtin_fallbacks=False)
+    handles = [dispatcher.register(define()), dispatcher.register(impl(K.CPU, "fn"))]
+    entry = dispatcher.operator_entry(FOO)
+    assert entry is not None
+    dispatcher.check_invariants()
+    whole = dict(dispatcher.state)
+    for variable, value in broken(entry).items():
+        overwrite(dispatcher, variable, value)
+    with pytest.raises(InvariantError) as caught:
+        dispatcher.check_invariants()
+    assert rule in {violation.rule for violation in caught.value.violations}
+    dispatcher.state = whole
+    dispatcher.check_invariants()
+    assert len(handles) == 2

@@ -13,9 +13,10 @@ from dispatchlab.engine.reference_precedence import plain_shape
 from dispatchlab.engine.semantics import SEMANTICS
 from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.keys import ALIAS_KEYS, PER_BACKEND_FUNCTIONALITIES, RUNTIME_KEYS, DispatchKey
-from dispatchlab.model.slot_set import ALL_SLOTS, CATCH_ALL_BIT, KEY_BIT, REFRESH_NEEDED
+from dispatchlab.model.slot_set import ALL_SLOTS, CATCH_ALL_BIT, KEY_BIT
 from tests.effort import examples
 from tests.engine_shorthand import BOXED, FALLTHROUGH
+from tests.handmade_torch_2_13 import REFRESH_NEEDED
 
 STRICT, TORCH_2_13 = SEMANTICS["strict"], SEMANTICS["torch-2.13"]
 

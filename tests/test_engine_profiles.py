@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.footprint import judged_keys
 from dispatchlab.engine.lab_engine import LabEngine
-from dispatchlab.engine.precedence_rules import rules_of
+from dispatchlab.engine.precedence import rules_of
 from dispatchlab.engine.semantics import (
     SEMANTICS,
     Semantics,
@@ -45,11 +45,17 @@ from dispatchlab.model.slot_set import (
     DUMP_ORDER,
     KEY_BIT,
     KEY_OF_BIT,
-    REFRESH_NEEDED,
-    REFRESH_UPSTREAM,
 )
 from tests.engine_shorthand import FOO
-from tests.handmade_torch_2_13 import BUILD_ROOT, FALLTHROUGHS, KERNELS, fill_torch_2_13, plain_torch_2_13
+from tests.handmade_torch_2_13 import (
+    BUILD_ROOT,
+    FALLTHROUGHS,
+    KERNELS,
+    REFRESH_NEEDED,
+    REFRESH_UPSTREAM,
+    fill_torch_2_13,
+    plain_torch_2_13,
+)
 from tests.profiles import SYNTHETIC, entries, fallbacks_at, profiled, synthetic
 
 K = DispatchKey
@@ -108,7 +114,8 @@ def test_tables_of_2_13_equal_those_of_the_precedence_written_by_hand(
     for key in (K.Undefined, K.CPU, K.AutogradCPU, K.AutogradOther, K.AutogradNestedTensor, K.NestedTensorHIP, K.HIP):
         with_fallback = {key} if fallback_slots >> key.slot & 1 else set()
         ours, theirs = (
-            list(plain(key, direct, with_fallback, set())) for plain in (TORCH.precedence.plain, plain_torch_2_13)
+            list(plain(key, direct, with_fallback, set()))
+            for plain in (TORCH.precedence.plain.candidates, plain_torch_2_13)
         )
         assert ours == theirs
 

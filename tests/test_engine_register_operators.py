@@ -8,10 +8,10 @@ import pytest
 
 from dispatchlab.engine.dispatcher import Dispatcher, OverrideWarning
 from dispatchlab.engine.kernel import boxed
-from dispatchlab.engine.register_operators import DEBUG, Options, RegisterOperators
 from dispatchlab.errors import ErrorKind, ParseError, RegistrationError
 from dispatchlab.model.registration import AliasKind
 from dispatchlab.model.schema import FunctionSchema
+from dispatchlab.registration_2020 import DEBUG, Options, RegisterOperators
 from tests.engine_shorthand import K, each_semantics, slots, state
 
 Tensor = FunctionSchema  # any class: annotations are read by name

@@ -16,7 +16,6 @@ from dispatchlab.codegen.read.formula import (
     Number,
     Text,
     Unary,
-    names_in,
     parse_formula,
 )
 
@@ -49,8 +48,3 @@ from dispatchlab.codegen.read.formula import (
 )  # fmt: skip
 def test_a_formula_is_a_value(text: str, expected: Expression) -> None:
     assert parse_formula(text) == expected
-
-
-def test_the_names_of_a_formula() -> None:
-    text = "a ? f(b, {c}) + d[e] : -g.h(i) * 2"
-    assert list(names_in(parse_formula(text))) == ["a", "b", "c", "d", "e", "g", "i"]

@@ -26,11 +26,10 @@ from dispatchlab.model.slot_set import (
     ALIAS_SLOTS,
     BACKEND_SLOTS,
     BACKENDS_OF_AUTOGRAD,
-    REFRESH_NEEDED,
-    REFRESH_UPSTREAM,
     keys_of,
 )
 from tests.effort import examples
+from tests.handmade_torch_2_13 import REFRESH_NEEDED, REFRESH_UPSTREAM
 
 TORCH: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "keys-2.13.json").read_text())
 

@@ -6,8 +6,8 @@ import pytest
 
 from dispatchlab.errors import ErrorKind
 from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
+from dispatchlab.prover.checker import difference, outcome_difference, outcome_text
 from dispatchlab.prover.compare_sequences import compare_sequences, full_sequence
-from dispatchlab.prover.difference import difference, outcome_difference, outcome_text
 from dispatchlab.prover.explore import explore
 from dispatchlab.prover.limits import exact_text, short_text
 from dispatchlab.prover.prng import SplitMix64

@@ -141,15 +141,15 @@ def plain_that_looks_at(slot: DispatchKey, other: DispatchKey) -> Plain:
         fallbacks: AbstractSet[DispatchKey],
         fallthrough: AbstractSet[DispatchKey],
     ) -> Iterator[Candidate]:
-        for one in honest(key, direct, fallbacks, fallthrough):
+        for one in honest.candidates(key, direct, fallbacks, fallthrough):
             if not (key is slot and other in direct and one.reason is Provenance.MATH):
                 yield one
 
     def readers() -> Iterator[tuple[str, str]]:
-        yield from honest._readers()
+        yield from honest.readers()
         yield other.name, slot.name
 
-    return Plain(candidates, honest.slots, readers, honest._groups)
+    return Plain(candidates, honest.slots, readers, honest.named_groups)
 
 
 def test_groups_that_are_not_all_that_a_slot_depends_on_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +196,8 @@ def test_a_refresh_that_reads_what_decides_about_none_of_its_slots_proves_nothin
 
 def test_semantics_that_declare_no_groups_are_explored_by_windows() -> None:
     silent = replace(
-        STRICT, precedence=PR35061._replace(plain=Plain(PR35061.plain, PR35061.plain.slots, lambda: iter(())))
+        STRICT,
+        precedence=PR35061._replace(plain=Plain(PR35061.plain.candidates, PR35061.plain.slots, lambda: iter(()))),
     )
     assert not slot_plan(silent, [Pattern(defined=True, keys=(K.CPU,))]).wanted
 

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("torch", reason="the module lies beside what needs PyTorch")
 
-from dispatchlab.pytorch.introspection.table_uses import table_uses
+from dispatchlab.pytorch.introspection.module_uses import table_uses
 
 REGISTERING = """\
 import torch

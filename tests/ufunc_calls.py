@@ -22,9 +22,9 @@ import numpy as np
 import pytest
 
 from dispatchlab.call.tensor import Array, Tensor
-from dispatchlab.codegen.kernels.lab import StructuredLab
 from dispatchlab.codegen.runtime.element_types import fused
 from dispatchlab.errors import CallError
+from tests.structured_lab import StructuredLab
 
 torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 

@@ -54,6 +54,11 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
     "permute": (
         ("permute", "scenarios/defects/stale_quantized_torch.yaml"),
         ("permute", "scenarios/basics/a_second_def.yaml"),
+        ("permute", "scenarios/properties/what_holds_whoever_is_newest.yaml"),
+    ),
+    "permute --snapshots": (
+        ("permute", "scenarios/basics/a_second_def.yaml", "--snapshots"),
+        ("permute", "scenarios/basics/a_second_def.yaml", "--snapshots", "--at", "+0 +1"),
     ),
     "dump": (
         ("dump", "test::foo", "--from", "scenarios/defects/stale_slots_torch.yaml", "--after", "+0 +1"),
@@ -98,9 +103,10 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
 """What is shown -> the commands whose outputs are looked at."""
 
 NEED_PYTORCH = ("check", "doctor", "imports", "readiness", "record --check")
-_MORE_THAN = {"diff --layer": "diff", "diff --for": "diff", "diff --key": "diff"}
+_MORE_THAN = {"permute --snapshots": "permute", "diff --layer": "diff", "diff --for": "diff", "diff --key": "diff"}
 _INTRO = {
     "permute": "One object for each scenario, on a line of its own.",
+    "permute --snapshots": "What `--snapshots` adds to the fields of `permute`.",
     "dump --list": "With `--list`.",
     "dump --counts": "With `--counts`.",
     "dump --counts --layer python": "With `--counts --layer python`: what Python registers.",
@@ -136,6 +142,31 @@ _MAPS = {
 MEANINGS = {
     "version": "the version of the fields, 3",
     "permute: scenario": "the path of the file, as it was given",
+    "properties": "what the scenario states besides, each with what was found",
+    "properties[].text": "the property",
+    "properties[].standing": "what is known of it",
+    "properties[].tested": "in how many states it was tested, or at how many attempts",
+    "properties[].sequence": "a sequence that violates it, of `eventually` an order in which it never holds; else null",
+    "properties[].note": "what else a reader should know; empty for nothing",
+    "snapshots": "what is seen after every step",
+    "snapshots.moments": "the snapshots, nothing registered first",
+    "moments[].number": "its number",
+    "moments[].ways[].source": "the number of the snapshot before the step",
+    "moments[].ways[].step": "the step, `+0` or `-0`",
+    "moments[].ways[].refused": "why it was refused; empty where it was not",
+    "moments[].look": "what is observed",
+    "moments[].look.operators": "the operators",
+    "look.operators[].name": "its name",
+    "look.operators[].dangling": "whether it has kernels and no def",
+    "look.violations": "the invariants that do not hold",
+    "snapshots.sequences": "how many sequences they stand for",
+    "snapshots.chosen[].sequence": "its steps",
+    "snapshots.chosen[].numbers": "the snapshots that it passes",
+    "snapshots.registering[].sequence": "its steps",
+    "snapshots.registering[].numbers": "the snapshots that it passes",
+    "snapshots.releasing": "orders of release, from each snapshot that these end in",
+    "snapshots.releasing[].sequence": "its steps",
+    "snapshots.releasing[].numbers": "the snapshots that it passes",
     "claim": "the sentence that the scenario claims",
     "engine": "`lab` or `torch`",
     "semantics": "the semantics: `strict`, `torch-2.13`, `pr35061`, ...",

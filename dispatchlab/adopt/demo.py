@@ -113,7 +113,7 @@ def _lines(demo: Demo) -> Iterator[str]:
     yield "A call with a CPU tensor of 1.0, after two orders:"
     yield ""
     for called in demo.calls:
-        yield f"  {_order(called)}  returns {called.result:.1f}"
+        yield f"  {format_sequence(called.order)}  returns {called.result:.1f}"
     yield ""
     if first.dump == second.dump:
         yield "The dumps and dispatch tables of the two are equal to the character, so no test of dumps finds it."
@@ -137,7 +137,3 @@ def _lines(demo: Demo) -> Iterator[str]:
     yield "Next:"
     width = max(len(command) for command, _ in NEXT)
     yield from (f"  {command:<{width}}  {what}" for command, what in NEXT)
-
-
-def _order(called: Called) -> str:
-    return format_sequence(called.order)

@@ -279,9 +279,11 @@ def doctor_text(found: Diagnosis) -> str:
 
 def doctor_json(found: Diagnosis) -> str:
     """The same as JSON."""
-    torch = (
-        None if found.torch is None else fields_of(found.torch, tried=[_tried_json(one) for one in found.torch.tried])
-    )
+    tried = [
+        {"feature": one.feature.name, "state": one.state, "why": one.why, "commands": list(one.feature.commands)}
+        for one in (() if found.torch is None else found.torch.tried)
+    ]
+    torch = None if found.torch is None else fields_of(found.torch, tried=tried)
     return json_text(
         {
             "ok": found.exit_code == 0,
@@ -292,10 +294,6 @@ def doctor_json(found: Diagnosis) -> str:
             "failing": list(found.commands("absent", "fails")),
         }
     )
-
-
-def _tried_json(one: Tried) -> dict[str, object]:
-    return {"feature": one.feature.name, "state": one.state, "why": one.why, "commands": list(one.feature.commands)}
 
 
 def _lines(found: Diagnosis) -> Iterator[str]:

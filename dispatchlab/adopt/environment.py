@@ -34,7 +34,7 @@ class Fact:
 
 def facts() -> tuple[Fact, ...]:
     """Everything that can be found out without PyTorch."""
-    return (*_versions(), *_terminal(), *_tools())
+    return (*_versions(), *_terminal(), _pytest(), _dot())
 
 
 def distribution_version(name: str) -> str | None:
@@ -126,10 +126,6 @@ def _completion() -> str:
         if "dispatchlab completion" in text or "_DISPATCHLAB_COMPLETE" in text or name.endswith("dispatchlab.fish"):
             return f"~/{name} loads the script for {shell}"
     return f"no start file of {shell} loads the script; see dispatchlab completion --help"
-
-
-def _tools() -> list[Fact]:
-    return [_pytest(), _dot()]
 
 
 def _dot() -> Fact:

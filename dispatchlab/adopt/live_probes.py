@@ -46,7 +46,7 @@ class NotOffered(ProbeFailed):
 def keys() -> str:
     """The dispatch keys are known: what is read, written and predicted names them."""
     from dispatchlab.pytorch.bridge.running_keys import running_keys
-    from dispatchlab.pytorch.introspection.dispatch_keys import limits_of, unknown_keys
+    from dispatchlab.pytorch.introspection.queries import limits_of, unknown_keys
 
     if unknown := unknown_keys():
         raise ProbeFailed(limits_of(unknown))
@@ -68,7 +68,9 @@ def registry() -> str:
         except ParseError:
             unreadable.append(str(operator.name))
     if unreadable:
-        raise ProbeFailed(f"{len(unreadable)} of {len(found):,} schemas cannot be read: {_some(unreadable)}")
+        from dispatchlab.views.formatting import first_of
+
+        raise ProbeFailed(f"{len(unreadable)} of {len(found):,} schemas cannot be read: {first_of(unreadable, 3)}")
     return f"{len(found):,} operators, {found.kernel_count:,} kernels and {len(found.fallbacks)} fallbacks read"
 
 
@@ -100,16 +102,16 @@ def record() -> str:
 
 def imports() -> str:
     """A run of imports can be observed, which is what `imports` compares."""
-    from dispatchlab.pytorch.recording.import_run import run_order
+    from dispatchlab.pytorch.recording.import_run import run_orders
 
     with _package("imports") as package:
-        run = run_order((package,), False)  # noqa: FBT003  as it is called from the other process
-    if run.first.failures:
-        raise ProbeFailed("; ".join(run.first.failures.values()))
-    missing = [name for name in (f"{package}::custom", f"{package}::plain") if name not in run.first.dumps]
+        found = run_orders(((package,),), False, 300, 1)  # noqa: FBT003  as it is called from the other process
+    if found.failed or found.ended:
+        raise ProbeFailed("; ".join((*found.failed.values(), *found.ended.values())))
+    missing = [name for name in (f"{package}::custom", f"{package}::plain") if name not in found.operators]
     if missing:
         raise ProbeFailed(f"registered and not seen: {' and '.join(missing)}")
-    return f"{len(run.first.dumps)} operators seen after an import"
+    return f"{len(found.operators)} operators seen after an import"
 
 
 def leaks() -> str:
@@ -141,7 +143,3 @@ def _package(name: str) -> Iterator[str]:
             yield module
         finally:
             sys.path.remove(folder)
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

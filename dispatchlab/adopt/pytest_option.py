@@ -108,10 +108,7 @@ def pytest_config(root: Path) -> PytestConfig:
     Raises:
         ConfigEditError: a file cannot be read.
     """
-    for name in ("pytest.toml", ".pytest.toml"):
-        if (root / name).is_file():
-            return _config(root / name, "pytest")
-    for name in ("pytest.ini", ".pytest.ini"):
+    for name in ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini"):
         if (root / name).is_file():
             return _config(root / name, "pytest")
     for name, sections in (

@@ -24,13 +24,13 @@ from __future__ import annotations
 import keyword
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import CodeType
 from typing import Any, TypeAlias
 
 from dispatchlab.call.call_observer import observers
 from dispatchlab.call.call_signature import MISSING, CallSignature
-from dispatchlab.call.dispatch_table import CallTable
+from dispatchlab.call.dispatch_table import CACHES, CallTable
 from dispatchlab.call.local_key_set import open_guards, thread
 from dispatchlab.call.tensor import Tensor
 from dispatchlab.model.schema import FunctionSchema
@@ -77,8 +77,8 @@ def compiled(table: CallTable, general: General) -> tuple[Function, Function]:
         "_bits_of_list": _bits_of_list,
         "_is_int_list": _is_int_list,
         "_is_scalar": _SCALARS.__contains__,
-        **{f"_{cache}": getattr(table, cache) for cache in _CACHES},
-        **{f"_resolve_{cache}": getattr(table, f"resolve_{cache}") for cache in _CACHES},
+        **{f"_{cache}": table.caches[cache] for cache in CACHES},
+        **{f"_resolve_{cache}": partial(table.resolve, cache) for cache in CACHES},
         **{f"_D{at}": default for at, default in enumerate(signature.defaults) if default is not MISSING},
     }
     exec(_code(signature.schema), constants)
@@ -88,7 +88,6 @@ def compiled(table: CallTable, general: General) -> tuple[Function, Function]:
     return call, redispatch
 
 
-_CACHES = ("plain", "plain_short", "guarded", "guarded_short", "redispatched", "redispatched_short")
 _SCALARS = frozenset((int, float, bool, complex))
 
 

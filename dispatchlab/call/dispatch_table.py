@@ -177,6 +177,9 @@ def masks(skipped: int) -> Masks:
 
 _LARGEST_CACHE = 4096
 
+CACHES = ("plain", "plain_short", "guarded", "guarded_short", "redispatched", "redispatched_short")
+"""What a call table keeps kernels in; see `CallTable`."""
+
 
 class Found(NamedTuple):
     """The kernel of a call, and the set that it is called with."""
@@ -208,12 +211,7 @@ class CallTable:
         self.signature = signature
         hidden = fallthroughs_without_row(entry, fallbacks_in(dispatcher.state), dispatcher.semantics)
         self.masks = masks(fallthrough_slots(entry.slots) | hidden)
-        self.plain: dict[int, Target] = {}
-        self.plain_short: dict[int, Target] = {}
-        self.guarded: dict[int, Target] = {}
-        self.guarded_short: dict[int, Target] = {}
-        self.redispatched: dict[int, Target] = {}
-        self.redispatched_short: dict[int, Target] = {}
+        self.caches: dict[str, dict[int, Target]] = {name: {} for name in CACHES}
         self._found: dict[DispatchKeySet, Found] = {}
         self._targets: dict[Found, Target] = {}
 
@@ -307,33 +305,19 @@ class CallTable:
         except NotReturnableError:
             return self.returns(values, result, self.entry_at(DispatchKeySet(bits)))
 
-    # Each fills its cache and returns what it put there.
+    def resolve(self, cache: str, bits: int) -> Target:
+        """The kernel for a set of keys, which is put into one of the caches.
 
-    def resolve_guarded(self, base: int) -> Target:
-        """For the set after include and exclude."""
-        return _kept(self.guarded, base, self.target(self.find(self.masked(base))))
-
-    def resolve_guarded_short(self, base: int) -> Target:
-        """The same, short."""
-        return _kept(self.guarded_short, base, self.short_target(self.find(self.masked(base))))
-
-    def resolve_plain(self, bits: int) -> Target:
-        """For the set of the arguments, with the sets that every thread starts from."""
-        base = (bits | DEFAULT_MASKS.included) & DEFAULT_MASKS.kept
-        return _kept(self.plain, bits, self.target(self.find(self.masked(base))))
-
-    def resolve_plain_short(self, bits: int) -> Target:
-        """The same, short."""
-        base = (bits | DEFAULT_MASKS.included) & DEFAULT_MASKS.kept
-        return _kept(self.plain_short, bits, self.short_target(self.find(self.masked(base))))
-
-    def resolve_redispatched(self, bits: int) -> Target:
-        """For a set that is handed over: no include, no exclude, no mask."""
-        return _kept(self.redispatched, bits, self.target(self.find(DispatchKeySet(bits))))
-
-    def resolve_redispatched_short(self, bits: int) -> Target:
-        """The same, short."""
-        return _kept(self.redispatched_short, bits, self.short_target(self.find(DispatchKeySet(bits))))
+        For `plain` the set has what every thread starts from added; for `guarded` include and exclude are in it; for
+        `redispatched` there is no include, no exclude and no mask.
+        """
+        if cache.startswith("redispatched"):
+            keys = DispatchKeySet(bits)
+        else:
+            plain = cache.startswith("plain")
+            keys = self.masked((bits | DEFAULT_MASKS.included) & DEFAULT_MASKS.kept if plain else bits)
+        make = self.short_target if cache.endswith("_short") else self.target
+        return _kept(self.caches[cache], bits, make(self.find(keys)))
 
 
 K = TypeVar("K")

@@ -154,12 +154,12 @@ class Operator:
 
             return _observed(call, run)
         if handed is not None:
-            target = table.redispatched.get(handed.bits) or table.resolve_redispatched(handed.bits)
+            target = table.caches["redispatched"].get(handed.bits) or table.resolve("redispatched", handed.bits)
             return table.finish_redispatch(values, target(*values), handed.bits)
         bits = table.signature.key_bits(values, generators=True)
         included, kept = thread.masks
         base = (bits | included) & kept
-        target = table.guarded.get(base) or table.resolve_guarded(base)
+        target = table.caches["guarded"].get(base) or table.resolve("guarded", base)
         return table.finish_call(values, target(*values), bits)
 
     def _observed_call(

@@ -8,12 +8,15 @@ import click
 
 from dispatchlab.commands.options import (
     FORMAT_HELP,
-    check_page,
+    baseline_option,
+    check_baseline,
     force_option,
     import_timeout_option,
     quiet_option,
     refuse,
     report_option,
+    root_option,
+    write_baseline_option,
 )
 from dispatchlab.commands.output import exit_with, note, out, progress_display, save, save_page, show_view
 
@@ -43,13 +46,8 @@ _QUESTIONS = ("order", "lint", "upgrade", "drift", "readiness")
     multiple=True,
     help="Compare with the record in FILE; may be repeated. Default: the records of the project.",
 )
-@click.option("--baseline", metavar="FILE", type=click.Path(), help="Leave out the findings that FILE accepts.")
-@click.option(
-    "--write-baseline",
-    metavar="FILE",
-    type=click.Path(),
-    help="Write the findings to FILE, as accepted ones for --baseline.",
-)
+@baseline_option
+@write_baseline_option
 @click.option(
     "--orders",
     metavar="N",
@@ -64,13 +62,7 @@ _QUESTIONS = ("order", "lint", "upgrade", "drift", "readiness")
 @click.option(
     "--all", "show_all", is_flag=True, help="Show all findings, not the 20 most harmful causes, and every note."
 )
-@click.option(
-    "--root",
-    metavar="DIR",
-    type=click.Path(exists=True, file_okay=False),
-    help="The checkout that paths of SARIF and GitHub are relative to. Default: the folder with .git that this one is "
-    "in.",
-)
+@root_option
 @click.option("--format", type=click.Choice(["rich", "text", "json", "markdown", "sarif", "github"]), help=FORMAT_HELP)
 @import_timeout_option
 @quiet_option
@@ -114,8 +106,8 @@ def check(
     from pathlib import Path
 
     from dispatchlab.adopt.checkout import find_checkout
-    from dispatchlab.files.file_kinds import FileKind, check_output
-    from dispatchlab.questions.check.annotations import check_sarif, github_annotations
+    from dispatchlab.files.file_kinds import FileKind
+    from dispatchlab.questions.check.annotations import findings_sarif, github_annotations
     from dispatchlab.questions.check.blocks import check_view
     from dispatchlab.questions.check.check_packages import check_packages
     from dispatchlab.questions.check.configuration import settings_of
@@ -124,13 +116,7 @@ def check(
     from dispatchlab.questions.lint.checkout import Checkout as Places
     from dispatchlab.questions.lint.checkout import checkout_of
 
-    if write_baseline is None and page is None:
-        refuse(
-            context, ("force",), "is for the files of --write-baseline and --report, and none is written: leave it out"
-        )
-    check_page(context, page, force=force, others=True)
-    if write_baseline is not None:
-        check_output(write_baseline, FileKind.BASELINE, force=force)
+    check_baseline(context, write_baseline, page, force=force)
     if format not in ("sarif", "github"):
         refuse(context, ("root",), "is for the paths of --format sarif and github: leave it out")
     if format in ("json", "markdown", "sarif", "github"):
@@ -162,7 +148,8 @@ def check(
     places = checkout_of(".") if root is None else Places(root)
     match format:
         case "sarif":
-            out(check_sarif(report, places))
+            found = (finding for group in report.groups for finding in group.findings)
+            out(findings_sarif("check", found, report.packages, places))
         case "github":
             out(github_annotations(report, places))
         case _:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 import click
 
@@ -122,10 +123,13 @@ def codegen(
         _show_formulas(file, derivatives, only)
     elif file is not None and registrations and folder is None:
         _show_registrations(file, derivatives, only, against=against, format=format)
-    elif file is not None and registrations and folder is not None:
-        _write_scenarios(file, derivatives, Path(folder), only, check=check, force=force)
-    elif file is not None:
-        _generate(file, None if folder is None else Path(folder), only, check=check, force=force)
+    elif file is not None and folder is None:
+        files, _, _ = _generated(file, None, only)
+        out("".join(f"# ---- {name}\n{text}" for name, text in files.items()))
+    elif file is not None and folder is not None:
+        path = Path(folder)
+        made = _scenarios(file, derivatives, only) if registrations else _generated(file, path, only, whole=not check)
+        _write(path, *made, file, only, check=check, force=force)
 
 
 _OF_A_FILE = ("folder", "only", "check", "force", "registrations", "formulas", "derivatives", "against")
@@ -168,19 +172,21 @@ def _show_formulas(file: str, derivatives: str | None, only: tuple[str, ...]) ->
         note(line)
 
 
-def _write_scenarios(
-    file: str, derivatives: str | None, folder: Path, only: tuple[str, ...], *, check: bool, force: bool
-) -> None:
+_Made: TypeAlias = tuple[Mapping[str, str], str, str]
+"""Files by their names, the first line that all of them have, and what they hold."""
+
+
+def _scenarios(file: str, derivatives: str | None, only: tuple[str, ...]) -> _Made:
     from dispatchlab.questions.native_functions.generated_registrations import generated_scenarios
 
     scenarios = generated_scenarios(file, derivatives=derivatives, only=only)
     for line in scenarios.left_out:
         note(line)
     what = f"the registrations of {scenarios.functions:,} function{'' if scenarios.functions == 1 else 's'} of {file}"
-    _write(folder, scenarios.files, scenarios.first_line, what, file, only, check=check, force=force)
+    return scenarios.files, scenarios.first_line, what
 
 
-def _generate(file: str, folder: Path | None, only: tuple[str, ...], *, check: bool, force: bool) -> None:
+def _generated(file: str, folder: Path | None, only: tuple[str, ...], *, whole: bool = False) -> _Made:
     from dispatchlab.codegen.emit.generate import INDEX, generated_before, generated_files
     from dispatchlab.codegen.emit.python_source import mark
     from dispatchlab.codegen.read.native_functions import load_native_functions
@@ -190,16 +196,13 @@ def _generate(file: str, folder: Path | None, only: tuple[str, ...], *, check: b
     before = () if folder is None else generated_before(folder, mark(name))
     beside = [each.removesuffix(".py") for each in before if each.endswith(".py") and each != INDEX]
     files = generated_files(natives, file=name, only=only, beside=beside if only else ())
-    if folder is None:
-        out("".join(f"# ---- {name}\n{text}" for name, text in files.items()))
-        return
     modules = len(files) // 2
     what = f"{modules} structured group{'' if modules == 1 else 's'} of {file}"
     others = len(natives.functions) - sum(len(each.functions) for each in natives.structured_groups)
-    if others and not (only or check):
+    if others and whole and not only:
         functions = f"{others:,} function{' is' if others == 1 else 's are'}"
         note(f"{functions} in no structured group: --registrations writes modules and scenarios of them")
-    _write(folder, files, mark(name), what, file, only, check=check, force=force)
+    return files, mark(name), what
 
 
 def _write(

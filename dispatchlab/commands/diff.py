@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
@@ -23,9 +23,6 @@ from dispatchlab.commands.options import (
     view_format_option,
 )
 from dispatchlab.commands.output import Format, exit_with, note, reading, save_page, show_view
-
-if TYPE_CHECKING:
-    from dispatchlab.questions.upgrade.compare_sources import Layer
 
 
 @click.command()
@@ -86,14 +83,12 @@ def diff(
     key: str | None,
     package: str | None,
     imports: tuple[str, ...],
-    semantics: str | None,
-    layer: Layer,
-    lines: bool,
     everything: bool,
     exit_code: bool,
     page: str | None,
     force: bool,
     format: Format | None,
+    **options: Any,
 ) -> None:
     """Report what an upgrade from A to B means: operators, schemas, kernels, composites, tags, fallbacks, slots.
 
@@ -125,7 +120,7 @@ def diff(
 
     if key is not None or package is not None:
         refuse(context, ("lines",), "lists what moved in all operators: leave out --key and --for, or it")
-        refuse(context, ("layer",), "compares for everybody: leave out --key and --for, or it")
+        refuse(context, ("layer",), "compares whole registries: leave out --key and --for, or it")
     if (named := packages_named(context).get("before")) and after == LIVE:
         raise click.UsageError(f"{named[0]} is imported into B, the second: write `diff live {named[0]}`", context)
     check_page(context, page, force=force)
@@ -136,15 +131,13 @@ def diff(
             before,
             after,
             imports=imports,
-            semantics=semantics,
-            lines=lines,
             operators=operators,
             everything=everything or bool(operators),
             key=key,
             package=package,
             flat=format == "json",
-            layer=layer,
             report=note,
+            **options,
         )
     view = upgrade_view(report, everything=everything or bool(operators))
     show_view(format, view)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from dispatchlab.model.python_layer import Compiler, Decompositions, Mode
     from dispatchlab.questions.explain.explain_operator import ExplainedOperator
-    from dispatchlab.sources.engines import EngineName
 
 
 class _WithVersions(click.Command):
@@ -110,17 +109,12 @@ def explain(
     operator: str,
     arguments: tuple[str, ...],
     args: tuple[str, ...],
-    exclude: tuple[str, ...],
-    include: tuple[str, ...],
     mode: Mode | None,
     compiler: Compiler | None,
     decompositions: Decompositions | None,
-    source: str | None,
     across: tuple[str, ...],
-    engine: EngineName,
-    semantics: str | None,
-    imports: tuple[str, ...],
     format: Format | None,
+    **options: Any,
 ) -> None:
     """Show which kernel a call of OP runs and why, without running it.
 
@@ -178,16 +172,11 @@ def explain(
             name,
             (*arguments, *args),
             call=bool(arguments),
-            source=source,
-            engine=engine,
-            semantics=semantics,
-            imports=imports,
-            include=include,
-            exclude=exclude,
             mode=mode,
             compiler=compiler or "inductor",
             decompositions=decompositions or "none",
             report=report,
+            **options | {"source": source},
         )
 
     if across:
@@ -199,7 +188,7 @@ def explain(
             note(found.note)
         show_view(format, across_view(found))
         return
-    explained = explained_on(operator, source, note)
+    explained = explained_on(operator, options["source"], note)
     for refused in explained.inspection.refused:
         note(refused_step_text(*refused))
     for text in explanation_notes(explained):

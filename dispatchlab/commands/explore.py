@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -25,7 +25,6 @@ from dispatchlab.errors import DispatchLabError
 
 if TYPE_CHECKING:
     from dispatchlab.explorer_app.open import Asked
-    from dispatchlab.sources.engines import EngineName
 
 
 class ExtraMissingError(DispatchLabError):
@@ -78,15 +77,9 @@ def explore(
     context: click.Context,
     /,
     *,
-    what: str | None,
-    source: str | None,
-    after: str | None,
-    engine: EngineName,
-    semantics: str | None,
-    imports: tuple[str, ...],
-    allow_import: bool,
     browser: bool,
     port: int | None,
+    **options: Any,
 ) -> None:
     """Register and release by hand, and see what each step changes.
 
@@ -121,16 +114,7 @@ def explore(
     from dispatchlab.explorer_app.open import Asked, make_app
     from dispatchlab.explorer_app.page_process import follow_server
 
-    asked = Asked(
-        what=what,
-        source=source,
-        after=after,
-        engine=engine,
-        semantics=semantics,
-        imports=imports,
-        allow_import=allow_import,
-        is_page=not browser and follow_server(),
-    )
+    asked = Asked(**options, is_page=not browser and follow_server())
     with ExitStack() as resources:
         app = make_app(asked, resources, report=note)
         if not browser:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from dispatchlab.commands.options import (
@@ -37,7 +39,7 @@ from dispatchlab.commands.output import Format, exit_with, show_view, working
     "--all-orders",
     "every",
     is_flag=True,
-    help="Import in every order, however many there are. Default: no orders between packages that share nothing.",
+    help="Import in every order, however many there are.",
 )
 @click.option(
     "--jobs",
@@ -57,22 +59,18 @@ def imports(
     /,
     *,
     packages: tuple[str, ...],
-    samples: int,
-    seed: int,
-    again: bool,
     every: bool,
-    jobs: int,
     cluster: str | None,
     format: Format | None,
     progress: bool | None,
+    **options: Any,
 ) -> None:
     """Import packages in every order and show what depends on it.
 
-    Each order runs in its own process. Of four packages or more, each is first imported by itself; between those that
-    share nothing, such as an operator, a library or a fallback, no order is tried, and a sample of whole orders checks
-    that. Reports differences between dumps, tables, failures and what Python registers beside the tables, with the
-    source locations of the registrations that differ. Exit codes: 0 when nothing differs or fails, 5 when an import
-    ends its process, else 1.
+    Each order runs in its own process, forked from one that has PyTorch. Reports what is not the same afterwards:
+    dumps and tables, the functions that are registered with all that they reach, settings, and what was replaced or
+    written in other modules, with the source locations of the registrations. Exit codes: 0 when nothing differs or
+    fails, 5 when an import ends its process, else 1.
 
     \b
     Examples:
@@ -97,8 +95,6 @@ def imports(
             context, ("jobs",), "is for processes of this machine, and --cluster has its own: leave one of the two out"
         )
     with working("live", "starting PyTorch", asked=progress) as say:
-        found = compare_import_orders(
-            packages, samples=samples, seed=seed, again=again, every=every, jobs=jobs, cluster=cluster, started=say
-        )
+        found = compare_import_orders(packages, every=every, cluster=cluster, started=say, **options)
     show_view(format, import_orders_view(found))
     exit_with(found.exit_code)

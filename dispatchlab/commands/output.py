@@ -50,7 +50,7 @@ _display: Display | None = None  # what shows progress, and is cleared before an
 
 
 class OutputClosed(Exception):
-    """Nobody reads standard output any more."""
+    """Standard output has no reader any more."""
 
 
 class OutputFailed(DispatchLabError):
@@ -142,11 +142,11 @@ def progress_display(asked: bool | None) -> Display:  # noqa: FBT001  the value 
     Args:
         asked: the value of `--progress/--no-progress`.
     """
-    from dispatchlab.views.progress import BarDisplay, LineDisplay, NoDisplay
+    from dispatchlab.views.progress import BarDisplay, Display, LineDisplay
 
     global _display
     if asked is False or (asked is None and is_quiet()):
-        _display = NoDisplay()
+        _display = Display()
     elif sys.stderr.isatty():
         _display = BarDisplay(sys.stderr, color=use_color())
     else:

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from dataclasses import replace
 from tempfile import TemporaryDirectory
+from typing import Literal
 
 import click
 
 from dispatchlab.commands.options import (
+    FORMAT_HELP,
+    JOBS,
     check_page,
     force_option,
     operators_option,
     progress_option,
     refuse,
     report_option,
-    view_format_option,
+    root_option,
 )
-from dispatchlab.commands.output import Format, exit_with, note, save, save_page, show_view, working
+from dispatchlab.commands.output import exit_with, note, out, save, save_page, show_view, working
 
 _COLUMNS = (
     *("cpu", "cuda", "backends", "fake", "dynamic_shapes", "autograd", "second_order", "functionalize", "vmap"),
-    *("autocast", "dtensor", "export", "inductor", "repeat", "strides", "empty", "test_schema"),
-    *("test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic", "tags"),
+    *("autocast", "dtensor", "export", "export_dynamic", "inductor", "aot_package", "repeat", "strides", "empty"),
+    *("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic", "tags"),
 )
 
 
@@ -67,6 +70,9 @@ _COLUMNS = (
     help="End a run that takes longer: that of one column of one operator.",
 )
 @click.option(
+    "--jobs", metavar="N", type=JOBS, default=1, show_default=True, help="Run operators in N processes at once."
+)
+@click.option(
     "--baseline", metavar="FILE", type=click.Path(), help="Expect the failures that FILE says; new ones fail."
 )
 @click.option(
@@ -78,7 +84,8 @@ _COLUMNS = (
 @report_option(" of all cells")
 @force_option
 @click.option("--all", "show_all", is_flag=True, help="Show the reason of every cell.")
-@view_format_option
+@root_option
+@click.option("--format", type=click.Choice(["rich", "text", "json", "markdown", "sarif"]), help=FORMAT_HELP)
 @progress_option
 @click.pass_context
 def readiness(
@@ -92,12 +99,14 @@ def readiness(
     saved: str | None,
     generate: bool,
     time_limit: float,
+    jobs: int,
     baseline: str | None,
     write_baseline: str | None,
     page: str | None,
     force: bool,
     show_all: bool,
-    format: Format | None,
+    root: str | None,
+    format: Literal["rich", "text", "json", "markdown", "sarif"] | None,
     progress: bool | None,
 ) -> None:
     """Show what the operators of packages have of what users of PyTorch 2 expect, and which call closes each gap.
@@ -114,7 +123,7 @@ def readiness(
       dispatchlab readiness my_package --generate
       dispatchlab readiness my_package --inputs my_package_tests.inputs:INPUTS
       pytest --dispatchlab-readiness=inputs.safetensors
-      dispatchlab readiness my_package --inputs inputs.safetensors --generate
+      dispatchlab readiness my_package --inputs inputs.safetensors --generate --jobs 4
       dispatchlab readiness my_package --from-program examples/train.py
       dispatchlab readiness my_package --report readiness.html
       dispatchlab readiness my_package --fail-on fake --fail-on autograd --format json
@@ -122,15 +131,22 @@ def readiness(
     from dispatchlab.files.atomic_write import write_file
     from dispatchlab.files.file_kinds import FileKind, check_output
     from dispatchlab.pytorch.registry import live_capture
+    from dispatchlab.questions.check.annotations import findings_sarif
+    from dispatchlab.questions.check.findings import readiness_findings
+    from dispatchlab.questions.lint.checkout import Checkout, checkout_of
     from dispatchlab.questions.readiness.blocks import readiness_view
     from dispatchlab.questions.readiness.known_failures import known_failures_text, load_known_failures
     from dispatchlab.questions.readiness.operator_readiness import COMPILED, RUN, Aspect
     from dispatchlab.questions.readiness.package_readiness import package_readiness
 
+    if format != "sarif":
+        refuse(context, ("root",), "is for the paths of --format sarif: leave it out")
+    if format in ("json", "markdown", "sarif"):
+        refuse(context, ("show_all",), f"has no effect with --format {format}: leave it out")
     check_page(context, page, force=force, others=saved is not None or write_baseline is not None)
     runs = generate or inputs is not None or program is not None
     if not runs:
-        refuse(context, ("time_limit",), "is for runs on inputs, and nothing is run: leave it out")
+        refuse(context, ("time_limit", "jobs"), "is for runs on inputs, and nothing is run: leave it out")
     if program is None:
         refuse(context, ("saved",), "is for the inputs of --from-program, and there is none: leave it out")
     elif inputs is not None:
@@ -166,13 +182,18 @@ def readiness(
             inputs=inputs,
             generate=generate,
             limit_s=time_limit,
+            jobs=jobs,
             started=lambda name: say(f"running {name}"),
         )
     found = replace(found, known=known)
     for each in found.notes:
         note(f"note: {each}")
     view = readiness_view(found, complete=show_all)
-    show_view(format, view)
+    if format == "sarif":
+        checkout = checkout_of(".") if root is None else Checkout(root)
+        out(findings_sarif("readiness", readiness_findings(found), found.packages, checkout))
+    else:
+        show_view(format, view)
     if write_baseline is not None:
         save(write_baseline, known_failures_text(found, known or ()), FileKind.KNOWN_FAILURES, force=force)
     if page is not None:

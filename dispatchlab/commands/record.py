@@ -9,6 +9,7 @@ import click
 
 from dispatchlab.commands.options import JOBS, force_option, import_timeout_option, progress_option, refuse
 from dispatchlab.commands.output import exit_with, note, out, save, working
+from dispatchlab.views.formatting import counted, first_of
 
 if TYPE_CHECKING:
     from dispatchlab.pytorch.recording.record_package import PackageRecord
@@ -164,7 +165,7 @@ def _record_registry(packages: tuple[str, ...], file: str, *, force: bool, progr
     )
     layer = registry.python
     if layer is not None:
-        note(f"{file}: {_count(sum(1 for _ in layer), 'registration')} of Python beside the dispatch tables")
+        note(f"{file}: {counted(sum(1 for _ in layer), 'registration')} of Python beside the dispatch tables")
         for name in layer.missing:
             note(f"{file}: {REGISTRY_NAMED[name].title}: not found here, looked for at {REGISTRY_NAMED[name].home}")
         for module in layer.not_imported:
@@ -180,15 +181,15 @@ def _summary(found: PackageRecord) -> list[str]:
             "nothing is registered when this is imported; to record a module that registers, name it: my_package.ops"
         ]
     else:
-        counts = f"{_count(found.operators, 'operator')} and {_count(found.kernels, 'kernel')}"
+        counts = f"{counted(found.operators, 'operator')} and {counted(found.kernels, 'kernel')}"
         lines = [
-            f"{_count(found.registrations, 'registration')}{_made_by(found)}: {counts}; the dumps of PyTorch name "
-            f"{_count(found.shown, 'source location')} for them"
+            f"{counted(found.registrations, 'registration')}{_made_by(found)}: {counts}; the dumps of PyTorch name "
+            f"{counted(found.shown, 'source location')} for them"
         ]
     if found.idle and (found.registrations or found.in_python):
-        lines.append(f"no module of these registers anything: {_few(found.idle)}")
+        lines.append(f"no module of these registers anything: {first_of(found.idle, _FEW)}")
     if found.foundations:
-        lines.append(f"kernels are for operators of others, whose defs come first: {_few(found.foundations)}")
+        lines.append(f"kernels are for operators of others, whose defs come first: {first_of(found.foundations, _FEW)}")
     if found.registry is None:
         version = found.torch.partition("+")[0]
         lines.append(
@@ -199,7 +200,7 @@ def _summary(found: PackageRecord) -> list[str]:
     if written:
         titles = Counter(one.described.title for one in written)
         lines.append(
-            f"{_count(len(written), 'registration')} of Python beside the dispatch tables: "
+            f"{counted(len(written), 'registration')} of Python beside the dispatch tables: "
             f"{', '.join(f'{count} of {title}' for title, count in titles.items())}; "
             "they are in the record, and permute explores those whose rule is known"
         )
@@ -230,14 +231,14 @@ def _summary(found: PackageRecord) -> list[str]:
     if len(asked) > _MANY:
         lines.append(f"  and {len(asked) - _MANY:,} more questions about what another module registers")
     if found.dangling:
-        lines.append(f"kernels without a def dangle: {_few(found.dangling)}")
+        lines.append(f"kernels without a def dangle: {first_of(found.dangling, _FEW)}")
     if found.others:
         others = ", ".join(f"{count} by {package}" for package, count in found.others.items())
         lines.append(f"some were made by other packages: {others}")
     if found.by_torch:
         verb = "was" if found.by_torch == 1 else "were"
         lines.append(
-            f"{_count(found.by_torch, 'registration')} that PyTorch made for itself on the way {verb} left out"
+            f"{counted(found.by_torch, 'registration')} that PyTorch made for itself on the way {verb} left out"
         )
     lines += [f"left out: {each}" for each in found.unreadable]
     return [*lines, *_orders(found)]
@@ -250,12 +251,9 @@ def _orders(found: PackageRecord) -> list[str]:
     lines = [found.orders.text]
     for finding in found.orders.findings:
         verb = "depends" if finding.certain else "may depend"
-        lines.append(f"  {verb} on the order of imports: {finding.what}{_at(finding.sites)}")
+        at = f", registered at {first_of(finding.sites, _FEW)}" if finding.sites else ""
+        lines.append(f"  {verb} on the order of imports: {finding.what}{at}")
     return [*lines, *found.orders.open]
-
-
-def _at(sites: tuple[str, ...]) -> str:
-    return f", registered at {_few(sites)}" if sites else ""
 
 
 _EFFECTS = {"": "", "refused": "refused, since there is one, ", "removed": "taken out "}
@@ -263,17 +261,8 @@ _EFFECTS = {"": "", "refused": "refused, since there is one, ", "removed": "take
 
 def _made_by(found: PackageRecord) -> str:
     """Who made the registrations: C++, lines of Python, or both."""
-    lines = _count(len(found.sites), "line")
+    lines = counted(len(found.sites), "line")
     if not found.native:
         return f", made by {lines} of Python"
     python = found.registrations - found.native
     return f", {found.native} of them in C++ and {python} made by {lines} of Python" if python else ", all in C++"
-
-
-def _few(names: tuple[str, ...]) -> str:
-    more = f" and {len(names) - _FEW} more" if len(names) > _FEW else ""
-    return f"{', '.join(names[:_FEW])}{more}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"

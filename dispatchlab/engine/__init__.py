@@ -2,14 +2,11 @@
 
 - `dispatcher`: `Dispatcher`, where the state of registrations changes, and what can be asked of it;
 - `library`: `Library`, the front end of `torch.library`, and the base of all front ends;
-- `import_api_2020`: the `import` block of PR #35061;
-- `register_operators`: `RegisterOperators().op(...)`, from before there were libraries;
 - `handle`: `RegistrationHandle`, which releases a registration;
 - `listeners`: notifications of operators that come and go;
 - `kernel`: wrappers of Python functions, registered kernels, and entries of the dispatch table;
 - `fallbacks`: the backend fallbacks of a dispatcher;
 - `operator_entry`: `OperatorEntry`, all that is known of one operator;
-- `competing_overloads`: the defs that compete with a def for calls;
 - `python_state`: what Python keeps for an operator, as a part of the state;
 - `python_primitive`: the registrations of Python code, by the rules of the registries;
 - `state`: the state of a dispatcher, and transactions on it;
@@ -19,10 +16,10 @@
 - `refusals`: the errors of refused registrations;
 - `semantics`: `strict`, `torch-2.13` and its kind, and `pr35061`;
 - `builtin_fallbacks`: the backend fallbacks that PyTorch ships;
-- `precedence_rules`: what a profile says of a precedence;
-- `precedence`: the dispatch table, computed on sets of slots;
+- `precedence`: what a profile says of it, and the dispatch table, computed on sets of slots;
 - `reference_precedence`: the same, computed key by key;
 - `invariants`: what must hold of an operator;
+- `in_force`: what must hold of a state and all that is registered;
 - `introspection`: dumps, snapshots and invariants of operators;
 - `row_reasons`: `operator_view`, an operator with the reasons behind the rows of its table;
 - `footprint`: what each refresh of slots reads;

@@ -20,6 +20,7 @@ from weakref import WeakSet, ref
 
 from dispatchlab.engine import introspection, lowering
 from dispatchlab.engine.handle import RegistrationHandle
+from dispatchlab.engine.in_force import state_violations
 from dispatchlab.engine.introspection import dump, dump_table, slots_text
 from dispatchlab.engine.kernel import call_site
 from dispatchlab.engine.listeners import Listener, Listeners, Named
@@ -201,6 +202,7 @@ class Dispatcher:
 
     def _start_with(self, fallbacks: Sequence[Fallback]) -> None:
         self.state = dict(initial_state(self.semantics, fallbacks))
+        self._builtin = introspection.fallbacks_in(self.state)
         self.builtin_fallbacks = frozenset(fallback.key for fallback in fallbacks)
 
     def __repr__(self) -> str:
@@ -387,7 +389,7 @@ class Dispatcher:
         # See Note [Looking without a lock]
         changes = transaction.changes
         if len(changes) > 1 or FALLBACKS in changes:
-            self.state = transaction.applied()
+            self.state = transaction.applied(dict)
             return
         state: dict[StateVariable, object] = self.state  # type: ignore[assignment]  # it is read-only for others
         for variable, value in changes.items():
@@ -565,11 +567,20 @@ class Dispatcher:
         """
         if name is not None and self.operator_entry(name) is None:
             self.find_schema_or_raise(name)
-        names = self.operators() if name is None else (name,)
-        entries = [entry for entry in map(self.operator_entry, names) if entry is not None]
-        found = [one for entry in entries for one in self.violations(entry.name)]
+        if name is not None:
+            entry = self.operator_entry(name)
+            found = () if entry is None else self.violations(entry.name)
+        else:
+            with self._lock:
+                state, held = dict(self.state), None if self._changing else tuple(self._held)
+            if held is None:  # what asks is a finalizer, in the middle of a change
+                found = tuple(one for entry in introspection.operators_in(state) for one in self.violations(entry.name))
+            else:
+                refused = None if self.semantics.refusal_leaves_traces else ()
+                builtin = self._builtin
+                found = state_violations(state, held, self.semantics, builtin=builtin, refused=refused, exact=False)
         if found:
-            raise InvariantError(tuple(found))
+            raise InvariantError(found)
 
 
 def register_lowered(

@@ -12,6 +12,7 @@ from dispatchlab.engine.fallbacks import Fallbacks
 from dispatchlab.engine.kernel import AMBIGUOUS, TableEntry
 from dispatchlab.engine.operator_entry import OperatorEntry
 from dispatchlab.engine.precedence import Slots
+from dispatchlab.engine.primitives import mismatch
 from dispatchlab.engine.reference_precedence import plain_table
 from dispatchlab.engine.semantics import Semantics, SignatureLife
 from dispatchlab.model.keys import SLOT_KEYS, DispatchKey
@@ -45,11 +46,19 @@ def violations(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics)
         semantics: whose precedence and rules count.
     """
     found: list[Violation] = []
-    expected = expected_slots(entry, fallbacks, semantics)
-    if expected != entry.slots:
-        found.append(_stale(entry, expected, semantics))
+    try:
+        expected = expected_slots(entry, fallbacks, semantics)
+        if expected != entry.slots:
+            found.append(_stale(entry, expected, semantics))
+    except (KeyError, IndexError):  # there are places without kernels, which are found below
+        pass
     found += _bookkeeping(entry)
+    found += _definitions(entry, semantics)
     found += _tags(entry, semantics)
+    if semantics.signature_life is not SignatureLife.OPERATOR and entry.signatures != (None, None):
+        found.append(Violation(entry.name, "signature that is held", "these semantics hold none"))
+    if entry.earlier and not (entry.defs and semantics.overloads_in_order):
+        found.append(Violation(entry.name, "order of overloads", "no call tries this one"))
     if semantics.signature_life is SignatureLife.KERNEL:
         found += _signatures(entry)
     if semantics.signature_life is SignatureLife.OPERATOR:
@@ -71,6 +80,8 @@ def _holding(slots: Slots, slot: int) -> TableEntry | None:
 
 def _stale(entry: OperatorEntry, expected: Slots, semantics: Semantics) -> Violation:
     stale = stale_keys(entry.slots, expected)
+    if outside := stale & ~semantics.precedence.slots:
+        return Violation(entry.name, "slot that is none", f"a kernel is in the slots {outside:x}")
     first = semantics.in_order(each_slot(stale))[0]
     held, wanted = _holding(entry.slots, first), _holding(expected, first)
     keys = tuple(map(str, semantics.keys_in(stale)))
@@ -100,12 +111,37 @@ def _bookkeeping(entry: OperatorEntry) -> list[Violation]:
         present |= bit
         if not kernels:
             found.append(Violation(entry.name, "empty kernel list", f"at {KEY_OF_BIT.get(bit)}"))
+        if len(kernels) > 1 and len({*kernels}) < len(kernels):
+            found.append(Violation(entry.name, "kernel that is there twice", f"at {KEY_OF_BIT.get(bit)}"))
         for kernel in kernels:
             at = CATCH_ALL_BIT if kernel.key is None else KEY_BIT[kernel.key]
             if at != bit:
                 found.append(Violation(entry.name, "kernel at another key", f"{kernel.debug} of {kernel.key}"))
     if present != entry.present:
         found.append(Violation(entry.name, "places with kernels", f"{present:x} and not {entry.present:x}"))
+    return found
+
+
+def _definitions(entry: OperatorEntry, semantics: Semantics) -> list[Violation]:
+    stored, defs = entry.stored, entry.defs
+    if stored is None or not defs:
+        return []
+    found: list[Violation] = []
+    if len(defs) > 1 and not semantics.several_defs:
+        found.append(Violation(entry.name, "several defs", " and ".join(one.debug for one in defs)))
+    for one in defs:
+        if one.schema is not stored.schema and one.schema != stored.schema:
+            found.append(Violation(entry.name, "schema of no def", f"{stored.schema} and not {one.schema}"))
+        # What the first def said stays when others outlive it, so only a single one has to agree in all.
+        if one.alias != stored.alias and not (semantics.several_defs and one.alias is None):
+            found.append(Violation(entry.name, "alias kind of no def", f"{stored.alias} and not {one.alias}"))
+        if one.debug != stored.debug and not semantics.several_defs:
+            found.append(Violation(entry.name, "debug text of no def", f"{stored.debug} and not {one.debug}"))
+    for kernels in entry.kernels.values():
+        for kernel in kernels:
+            reason = mismatch(defs[0], kernel)
+            if reason is not None:
+                found.append(Violation(entry.name, "kernel against the schema", f"{kernel.debug}: {reason}"))
     return found
 
 

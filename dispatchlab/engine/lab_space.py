@@ -44,21 +44,15 @@ class LabSpace:
         self._registrations = tuple(registrations)
         self._operators = tuple(operators)
         self._semantics = semantics
-        self._lowered: tuple[LoweredRegistration, ...] = tuple(
-            lower(registration, semantics) for registration in registrations
-        )
+        self.lowered: tuple[LoweredRegistration, ...] = tuple(lower(each, semantics) for each in registrations)
+        """What the dispatcher does for each registration."""
         if semantics.overloads_in_order:
-            couple_overloads(each for one in self._lowered for each in one.plain() if isinstance(each, RegisterDef))
+            couple_overloads(each for one in self.lowered for each in one.plain() if isinstance(each, RegisterDef))
         self._empty = LabState(initial_state(semantics, semantics.fallbacks))
         self._touched: set[StateVariable] = set()
 
     def __repr__(self) -> str:
         return f"<LabSpace {self._semantics.name} of {len(self._registrations)} registrations>"
-
-    @property
-    def lowered(self) -> tuple[LoweredRegistration, ...]:
-        """What the dispatcher does for each registration."""
-        return self._lowered
 
     def empty(self) -> LabState:
         """The state in which nothing is registered but what the semantics brings along."""
@@ -66,45 +60,45 @@ class LabSpace:
 
     def register(self, state: LabState, index: int, /) -> tuple[LabState, Refusal | None]:
         """The state after registering `index`, and how it was refused if it was."""
-        transaction = Transaction(state.variables, self._touched)
+        transaction = Transaction(state, self._touched)
         try:
-            lowering.register(self._semantics, transaction, self._lowered[index])
+            lowering.register(self._semantics, transaction, self.lowered[index])
         except RegistrationError as error:
             if self._semantics.refusal_leaves_traces and transaction.changes:
-                state = LabState(transaction.applied())
+                state = transaction.applied(LabState)
             return state, Refusal.of(error)
-        return LabState(transaction.applied()), None
+        return transaction.applied(LabState), None
 
     def release(self, state: LabState, index: int, /) -> LabState:
         """The state after releasing `index`."""
-        transaction = Transaction(state.variables, self._touched)
-        lowering.release(self._semantics, transaction, self._lowered[index])
-        return LabState(transaction.applied())
+        transaction = Transaction(state, self._touched)
+        lowering.release(self._semantics, transaction, self.lowered[index])
+        return transaction.applied(LabState)
 
     def observe(self, state: LabState, /) -> tuple[Snapshot, ...]:
         """What can be seen of the observed operators."""
         self._look()
-        return tuple(snapshot(state.variables, name, self._semantics) for name in self._operators)
+        return tuple(snapshot(state, name, self._semantics) for name in self._operators)
 
     def violations(self, state: LabState, /) -> tuple[Violation, ...]:
         """The invariants that do not hold for the observed operators."""
         self._look()
         found: tuple[Violation, ...] = ()
         for name in self._operators:
-            found += violations_in(state.variables, name, self._semantics)
+            found += violations_in(state, name, self._semantics)
         return found
 
     def why(self, expected: LabState, actual: LabState, /) -> tuple[str, ...]:
         """Why two states of the same registrations differ."""
-        return why(expected.variables, actual.variables, self._semantics)
+        return why(expected, actual, self._semantics)
 
     def written_variables(self, index: int, /) -> frozenset[StateVariable]:
         """The variables that registration `index` writes by name."""
-        return self._lowered[index].written_variables()
+        return self.lowered[index].written_variables()
 
     def is_broadcast(self, index: int, /) -> bool:
         """Whether it is a fallback, which reaches every operator."""
-        primitives = self._lowered[index].primitives
+        primitives = self.lowered[index].primitives
         return bool(primitives) and all(isinstance(primitive, RegisterFallback) for primitive in primitives)
 
     def lifetimes(self) -> Lifetimes:
@@ -129,21 +123,21 @@ class LabSpace:
 
     def dependences(self) -> Mapping[Hashable, Dependence] | str:
         """What each variable of an operator depends on, by the tables of the semantics; or why that is not known."""
-        return dependences(self._lowered, self._semantics)
+        return dependences(self.lowered, self._semantics)
 
     def values(self, state: LabState, /) -> Mapping[Hashable, Hashable]:
         """The variables of every operator, of fallbacks and of claims."""
-        return values(state.variables)
+        return values(state)
 
     def deciders(self) -> Sequence[int]:
         """For each registration those that can make it be refused."""
-        return deciders(self._lowered, self._semantics)
+        return deciders(self.lowered, self._semantics)
 
     def restricted(self, indices: Sequence[int], operators: Sequence[OperatorName], /) -> LabSpace:
         """The states that some of the registrations can reach; the same primitives, so equal values."""
         part = copy(self)
         part._registrations = tuple(self._registrations[index] for index in indices)
-        part._lowered = tuple(self._lowered[index] for index in indices)
+        part.lowered = tuple(self.lowered[index] for index in indices)
         part._operators = tuple(operators)
         return part
 
@@ -152,22 +146,16 @@ class LabSpace:
         self._touched.update((FALLBACKS, *map(str, self._operators)))
 
 
-class LabState:
-    """One state of a dispatcher. Equal states have the same future."""
+class LabState(dict[StateVariable, object]):
+    """One state of a dispatcher, never changed. Equal states have the same future."""
 
-    __slots__ = ("variables",)
-
-    def __init__(self, variables: State) -> None:
-        self.variables = variables
+    __slots__ = ()
 
     def __repr__(self) -> str:
-        return f"<LabState with {len(self.variables)} variables>"
+        return f"<LabState with {len(self)} variables>"
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, LabState) and self.variables == other.variables
-
-    def __hash__(self) -> int:
-        return hash(frozenset((variable, _hash(value)) for variable, value in self.variables.items()))
+    def __hash__(self) -> int:  # type: ignore[override]  # it is a value
+        return hash(frozenset((variable, _hash(value)) for variable, value in self.items()))
 
 
 def why(expected: State, actual: State, semantics: Semantics) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
+from itertools import chain
 from typing import NamedTuple
 
 from dispatchlab.engine.fallbacks import Fallbacks
@@ -127,9 +128,9 @@ class OperatorEntry(NamedTuple):
         """Whether nothing is registered but the kernels at a key, by its bit."""
         return self.present == bit and not (self.defs or self.names)
 
-    def kernel_kinds(self) -> Iterable[RegisteredKernel]:
-        """Kernels among which there is one for every signature and every inferred schema that a kernel has."""
-        return [kernel for kernels in self.kernels.values() for kernel in kernels]
+    def every_kernel(self) -> Iterator[RegisteredKernel]:
+        """The kernels at all keys."""
+        return chain.from_iterable(self.kernels.values())
 
     def with_kernels(
         self, bit: int, at_key: tuple[RegisteredKernel, ...], wanted: int, fill: Fill, fallbacks: Fallbacks
@@ -159,13 +160,7 @@ class OperatorEntry(NamedTuple):
 
 def _refilled(slots: Slots, wanted: int, filled: Slots) -> Slots:
     """`slots` with those in `wanted` replaced by `filled`."""
-    result = dict(slots)
-    for entry, held in slots.items():
-        if held & wanted:
-            if left := held & ~wanted:
-                result[entry] = left
-            else:
-                del result[entry]
+    result = {entry: left for entry, held in slots.items() if (left := held ^ (held & wanted))}
     for entry, bits in filled.items():
-        result[entry] = result[entry] | bits if entry in result else bits
+        result[entry] = result.get(entry, 0) | bits
     return result

@@ -8,17 +8,87 @@ compare the two. Source: aten/src/ATen/core/dispatch/OperatorEntry.cpp (`compute
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from dispatchlab.engine.fallbacks import Fallbacks
 from dispatchlab.engine.kernel import AMBIGUOUS, RegisteredKernel, TableEntry
-from dispatchlab.engine.precedence_rules import COMPOSITE, PrecedenceRules
 from dispatchlab.engine.reference_precedence import PLAIN_PR35061, Plain, plain_by_levels
 from dispatchlab.model.dump_format import PROVENANCE_OF_ALIAS, Provenance
-from dispatchlab.model.keys import RUNTIME_KEYS, DispatchKey
-from dispatchlab.model.profile import Profile
-from dispatchlab.model.slot_set import ALL_SLOTS, CATCH_ALL_BIT, KEY_BIT, slots_of, slots_of_key
+from dispatchlab.model.keys import RUNTIME_KEYS, SLOT_OF_KEY, DispatchKey
+from dispatchlab.model.profile import Names, Profile
+from dispatchlab.model.slot_set import ALL_SLOTS, CATCH_ALL_BIT, KEY_BIT, UNDEFINED_SLOT, slots_of, slots_of_key
+
+COMPOSITE = DispatchKey.CompositeImplicitAutograd
+"""The alias key whose kernel makes way for others."""
+
+
+class PrecedenceRules(NamedTuple):
+    """Which kernel a slot gets: one at its own key, then those of alias keys, level by level, then the fallback.
+
+    Args:
+        slots: the runtime keys, in the order of the slots.
+        levels: the alias keys, best first.
+        covers: an alias key -> the slots that its kernel can fill.
+        takes_composite: a key -> the slots where its kernel takes that of `COMPOSITE` away.
+        ambiguous: a slot, as its bit -> the keys whose kernels make it ambiguous together with one of `COMPOSITE`.
+    """
+
+    slots: tuple[DispatchKey, ...]
+    levels: tuple[DispatchKey, ...]
+    covers: Mapping[DispatchKey, int]
+    takes_composite: Mapping[DispatchKey, int]
+    ambiguous: Mapping[int, int]
+
+    def reach(self, key: DispatchKey) -> int:
+        """The slots whose kernel can change when the newest kernel of a key does, as bits."""
+        own = KEY_BIT[key]
+        bits = own if key in SLOT_OF_KEY else self.covers.get(key, 0)
+        bits |= self.takes_composite.get(key, 0)
+        for slot, keys in self.ambiguous.items():
+            if keys & own:
+                bits |= slot
+        return bits
+
+
+def rules_of(profile: Profile) -> PrecedenceRules:
+    """The rules of a profile, without the keys that this package does not know."""
+    covers = _bits_of(profile.aliases)
+    # An alias key that takes the composite kernel away does so where it fills the slot itself, too, which no
+    # measurement can show.
+    takes = {
+        key: slots | (covers.get(key, 0) & ~UNDEFINED_SLOT) for key, slots in _bits_of(profile.takes_composite).items()
+    }
+    return PrecedenceRules(
+        slots=tuple(key for key in known_keys(profile.runtime) if key in SLOT_OF_KEY),
+        levels=tuple(key for key in known_keys(profile.precedence) if key in PROVENANCE_OF_ALIAS),
+        covers=covers,
+        takes_composite=takes,
+        ambiguous={KEY_BIT[slot]: keys for slot, keys in _bits_of(profile.ambiguous).items()},
+    )
+
+
+def known_keys(names: Iterable[str]) -> tuple[DispatchKey, ...]:
+    """The keys with these names, without unknown ones."""
+    members = DispatchKey.__members__
+    return tuple(members[name] for name in names if name in members)
+
+
+_BIT_OF_NAME: dict[str, int] = {key.name: bit for key, bit in KEY_BIT.items()}
+
+
+def bits_named(names: Iterable[str]) -> int:
+    """The bits of the keys with these names, without unknown ones."""
+    bits = 0
+    for name in names:
+        bits |= _BIT_OF_NAME.get(name, 0)
+    return bits
+
+
+def _bits_of(mapping: Mapping[str, Names]) -> dict[DispatchKey, int]:
+    members = DispatchKey.__members__
+    return {members[name]: bits_named(names) for name, names in mapping.items() if name in members}
+
 
 Kernels: TypeAlias = Mapping[int, tuple[RegisteredKernel, ...]]
 """The kernels of an operator: the bit of a key -> what is registered there, newest first and never empty."""

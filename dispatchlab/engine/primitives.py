@@ -13,10 +13,9 @@ from itertools import combinations
 from typing import Protocol
 
 from dispatchlab.engine import refusals
-from dispatchlab.engine.competing_overloads import Rivals
 from dispatchlab.engine.fallbacks import Fallbacks
 from dispatchlab.engine.kernel import RegisteredKernel
-from dispatchlab.engine.operator_entry import Definition, HeldSignature, OperatorEntry, Stored
+from dispatchlab.engine.operator_entry import Definition, Earlier, HeldSignature, OperatorEntry, Stored
 from dispatchlab.engine.python_primitive import leave_python
 from dispatchlab.engine.semantics import Semantics, SignatureLife
 from dispatchlab.engine.state import FALLBACKS, NamespaceVariable, Transaction
@@ -24,8 +23,46 @@ from dispatchlab.errors import RegistrationError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.overloads import example_call
+from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.schema_difference import schema_difference
 from dispatchlab.model.slot_set import CATCH_ALL_BIT, KEY_BIT
+
+# Note [The order of overloads]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# `torch.ops.ns.name(...)` tries the overloads of the name in the order in which they were defined; one that is released
+# and defined again comes last. Where two overloads have no call in common, no call shows which comes first. So an
+# operator's entry does not have the list, it has the overloads that come before it and compete with it for a call:
+# states are equal where all calls go to the same overloads. Nothing is lost by that, for what comes later comes after
+# all others, and what leaves takes nothing along but its own place.
+# Defs know their rivals beforehand, so that a def without any writes its own entry alone.
+
+
+class Rivals:
+    """The defs that compete with a def, by the variable of their operator."""
+
+    __slots__ = ("calls",)
+
+    def __init__(self) -> None:
+        self.calls: dict[str, list[tuple[FunctionSchema, str]]] = {}
+
+    def defined(self, state: Transaction) -> frozenset[Earlier]:
+        """Those that are defined in a state."""
+        found: set[Earlier] = set()
+        for variable, schemas in self.calls.items():
+            entry = state.operator(variable)
+            if entry is not None and entry.stored is not None:
+                stored = entry.stored.schema
+                found.update(Earlier(variable, call) for schema, call in schemas if schema == stored)
+        return frozenset(found)
+
+    def forget(self, state: Transaction, gone: str) -> None:
+        """Take an operator out of what comes before others."""
+        for variable in self.calls:
+            entry = state.operator(variable)
+            if entry is not None and any(each.operator == gone for each in entry.earlier):
+                left = frozenset(each for each in entry.earlier if each.operator != gone)
+                state.put(variable, entry._replace(earlier=left))
+
 
 # Note [Traces of a refusal]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -122,7 +159,7 @@ class RegisterName:
 
 
 @lru_cache(maxsize=1 << 12)
-def _mismatch(definition: Definition, kernel: RegisteredKernel) -> str | None:
+def mismatch(definition: Definition, kernel: RegisteredKernel) -> str | None:
     """Why a kernel does not fit a def; both are compared by identity, so that a pair is looked at once."""
     inferred = kernel.kernel.inferred
     if inferred is None:
@@ -154,7 +191,7 @@ class RegisterDef:
                 raise refusals.duplicate_def(self.name, entry.stored, new)
             stored = _merged(self.name, entry.stored, new)
         else:
-            if any(_mismatch(new, kernel) is not None for kernel in entry.kernel_kinds()):
+            if any(mismatch(new, kernel) is not None for kernel in entry.every_kernel()):
                 raise self._mismatched(entry, semantics)
             count = len(new.schema.arguments)
             if count > refusals.MAX_ARGUMENTS:
@@ -168,7 +205,7 @@ class RegisterDef:
         """The refusal for the first kernel, in the order of a dump, that does not fit."""
         new = self.definition
         for kernel in _in_dump_order(entry, semantics):
-            reason = _mismatch(new, kernel)
+            reason = mismatch(new, kernel)
             if reason is not None:
                 assert kernel.kernel.inferred is not None
                 inferred = kernel.kernel.inferred
@@ -268,7 +305,7 @@ class RegisterImpl:
         new = self.entry
         if entry.defs and new.kernel.inferred is not None:
             stored = entry.stored
-            reason = _mismatch(entry.defs[0], new)
+            reason = mismatch(entry.defs[0], new)
             if reason is not None:
                 assert stored is not None
                 raise refusals.schema_mismatch(self.name, stored.schema, stored.debug, new.kernel.inferred, new, reason)
@@ -315,7 +352,7 @@ class RegisterImpl:
 
 def _agrees(entry: OperatorEntry, signature: str, symint: bool) -> bool:  # noqa: FBT001 - as in Kernel
     """Whether the registered kernels have this signature; they agree among themselves, so the first one decides."""
-    for kernel in entry.kernel_kinds():
+    for kernel in entry.every_kernel():
         other = kernel.kernel
         if other.signature is not None and other.symint is symint:
             return other.signature == signature

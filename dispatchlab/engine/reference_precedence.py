@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
-from dispatchlab.engine.precedence_rules import COMPOSITE
 from dispatchlab.model.dump_format import PROVENANCE_OF_ALIAS, Provenance
 from dispatchlab.model.keys import RUNTIME_KEYS, SLOT_KEYS, SLOT_OF_KEY, DispatchKey
-from dispatchlab.model.profile import Profile
+from dispatchlab.model.profile import COMPOSITE, Profile
 from dispatchlab.model.slot_set import ALL_SLOTS, CATCH_ALL_BIT, KEY_BIT, KEY_OF_BIT, each_slot, keys_of, slots_of_key
 
 Source: TypeAlias = DispatchKey | None
@@ -41,44 +41,29 @@ Candidates: TypeAlias = Callable[
 """(slot's key, keys with kernels, keys with fallbacks, keys with fallthrough fallbacks) -> candidates, best first."""
 
 
+@dataclass(eq=False)
 class Plain:
     """A precedence, key by key.
 
     Args:
-        candidates: the candidates for a slot, best first; calling the whole is calling this.
+        candidates: the candidates for a slot, best first.
         slots: the runtime keys that have a slot.
         readers: gives the pairs of a key and a slot, by their names, to which its kernel can matter besides its own.
-        groups: gives for a slot's key the groups of sources on which the winner depends, each by whether one of its
-            members has a kernel, with a name: slots with the same names have the same winner, in groups; None when that
-            is not known.
+        named_groups: gives for a slot's key the groups of sources on which the winner depends, each by whether one of
+            its members has a kernel, with a name: slots with the same names have the same winner, in groups; None when
+            that is not known.
     """
 
-    def __init__(
-        self,
-        candidates: Candidates,
-        slots: tuple[DispatchKey, ...],
-        readers: Callable[[], Iterator[tuple[str, str]]],
-        groups: Callable[[DispatchKey], Iterator[tuple[str, AbstractSet[Source]]]] | None = None,
-    ) -> None:
-        self._candidates = candidates
-        self._readers = readers
-        self._groups = groups
-        self.slots = slots
-
-    def __call__(
-        self,
-        key: DispatchKey,
-        direct: AbstractSet[Source],
-        fallbacks: AbstractSet[DispatchKey],
-        fallthrough: AbstractSet[DispatchKey],
-    ) -> Iterator[Candidate]:
-        return self._candidates(key, direct, fallbacks, fallthrough)
+    candidates: Candidates
+    slots: tuple[DispatchKey, ...]
+    readers: Callable[[], Iterator[tuple[str, str]]]
+    named_groups: Callable[[DispatchKey], Iterator[tuple[str, AbstractSet[Source]]]] | None = None
 
     @cached_property
     def relevant(self) -> tuple[int, ...]:
         """For each bit of a set of slots, the keys whose kernels can matter: its own, and those without a slot."""
         found = {key.name: _WITHOUT_SLOT | KEY_BIT[key] for key in SLOT_KEYS}
-        for key, slot in self._readers():
+        for key, slot in self.readers():
             if slot in found and key in DispatchKey.__members__:
                 found[slot] |= KEY_BIT[DispatchKey[key]]
         return tuple(found.values())
@@ -87,12 +72,12 @@ class Plain:
     def groups(self) -> Mapping[int, tuple[int, ...]] | None:
         """For the bit of each slot, groups of keys as bits: who wins depends on which of them have a kernel, and on the
         fallback of the slot. None when the precedence does not say."""
-        if self._groups is None:
+        if self.named_groups is None:
             return None
         return {
             KEY_BIT[key]: tuple(
                 sum(CATCH_ALL_BIT if source is None else KEY_BIT[source] for source in group)
-                for _, group in self._groups(key)
+                for _, group in self.named_groups(key)
             )
             for key in self.slots
         }
@@ -100,9 +85,9 @@ class Plain:
     @cached_property
     def group_names(self) -> Mapping[int, tuple[str, ...]]:
         """For the bit of each slot, the names of its groups, in the same order."""
-        if self._groups is None:
+        if self.named_groups is None:
             return {}
-        return {KEY_BIT[key]: tuple(name for name, _ in self._groups(key)) for key in self.slots}
+        return {KEY_BIT[key]: tuple(name for name, _ in self.named_groups(key)) for key in self.slots}
 
     @cached_property
     def runs(self) -> tuple[SlotRun, ...]:
@@ -135,7 +120,7 @@ def plain_by_levels(profile: Profile) -> Plain:
     """The precedence that PyTorch's dispatchers have since 2021, with what is a version's in its profile."""
     members = DispatchKey.__members__
     levels = [(members[name], frozenset(profile.aliases[name])) for name in profile.precedence if name in members]
-    composite = COMPOSITE.name
+    composite = COMPOSITE
 
     @cache
     def takers(slot: str) -> frozenset[str]:
@@ -239,7 +224,7 @@ def winner(plain: Plain, key: DispatchKey, present: int, fallback: int, fallthro
     """
     direct = {KEY_OF_BIT[1 << at] for at in each_slot(present)}
     with_fallback = {key} if fallback else set()
-    for candidate in plain(key, direct, with_fallback, {key} if fallthrough else set()):
+    for candidate in plain.candidates(key, direct, with_fallback, {key} if fallthrough else set()):
         if not candidate.held_back:
             source = CATCH_ALL_BIT if candidate.source is None else KEY_BIT[candidate.source]
             return source, candidate.reason

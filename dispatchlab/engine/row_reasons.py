@@ -101,7 +101,7 @@ def _candidates(
     plain: Plain, key: DispatchKey, present: int, fallbacks: int, fallthroughs: int
 ) -> tuple[Candidate, ...]:
     """What could fill a slot, in the order of the precedence."""
-    return tuple(plain(key, _sources_in(present), _keys_in(fallbacks), _keys_in(fallthroughs)))
+    return tuple(plain.candidates(key, _sources_in(present), _keys_in(fallbacks), _keys_in(fallthroughs)))
 
 
 def _beaten(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics, key: DispatchKey) -> Iterator[Beaten]:

@@ -15,8 +15,14 @@ from functools import cache
 from dispatchlab._short_repr import member_repr
 from dispatchlab.engine import precedence
 from dispatchlab.engine.builtin_fallbacks import fallbacks_of
-from dispatchlab.engine.precedence import Precedence, precedence_by_levels
-from dispatchlab.engine.precedence_rules import PrecedenceRules, bits_named, known_keys, rules_of
+from dispatchlab.engine.precedence import (
+    Precedence,
+    PrecedenceRules,
+    bits_named,
+    known_keys,
+    precedence_by_levels,
+    rules_of,
+)
 from dispatchlab.errors import DispatchLabError, did_you_mean
 from dispatchlab.model.keys import FORMER_KEYS, SLOT_KEYS, SLOT_OF_KEY, DispatchKey
 from dispatchlab.model.profile import (

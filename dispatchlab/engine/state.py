@@ -8,8 +8,8 @@ writes goes through a `Transaction`, which therefore knows its footprint.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from dispatchlab.engine.fallbacks import NO_FALLBACKS, Fallbacks
 from dispatchlab.engine.operator_entry import OperatorEntry
@@ -46,6 +46,9 @@ FALLBACKS = _FallbacksVariable()
 
 StateVariable: TypeAlias = str | NamespaceVariable | PythonVariable | _FallbacksVariable
 State: TypeAlias = Mapping[StateVariable, object]
+
+
+D = TypeVar("D", bound=dict[StateVariable, object])
 
 
 class Transaction:
@@ -101,9 +104,9 @@ class Transaction:
                 if entry is not None:
                     yield entry
 
-    def applied(self) -> dict[StateVariable, object]:
-        """The state with the changes, as a new mapping without empty variables."""
-        state = dict(self.base)
+    def applied(self, kind: Callable[[State], D]) -> D:
+        """The state with the changes, as a new mapping of a kind without empty variables."""
+        state = kind(self.base)
         for variable, value in self.changes.items():
             if value is None:
                 state.pop(variable, None)

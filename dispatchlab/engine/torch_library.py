@@ -6,7 +6,7 @@ simple_registry.py. Which versions it is about is in `dispatchlab/model/torch_li
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from dispatchlab.engine import refusals
 from dispatchlab.engine.kernel import RegisteredKernel
@@ -193,6 +193,16 @@ class OpenCustomOp(TorchLibraryPrimitive):
         for key, _ in state.python(self.variable).entries:
             if key.registry == _FAKE.registry:
                 self._drop(state, key)
+
+
+def in_libraries(kept: PythonState, in_force: Collection[Primitive]) -> Iterator[Primitive]:
+    """What is in the library of a `custom_op` of an operator that is in force, by what Python keeps for that."""
+    for library in kept.at(_LIBRARY):
+        if isinstance(library, OpenCustomOp) and library in in_force:  # one that was refused has some of it
+            yield from library.contents
+    for added in kept.at(_ADDED):
+        if isinstance(added, _Added):
+            yield added.kernel
 
 
 class _OwnFake(TorchLibraryPrimitive):

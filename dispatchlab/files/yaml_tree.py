@@ -149,9 +149,10 @@ def compose(data: bytes | str, file: str) -> Node:
     """
     text = _decode(data, file) if isinstance(data, bytes) else data.removeprefix("\ufeff")
     if found := _UNPRINTABLE.search(text):
-        raise _error(
-            file, text, found.start(), f"found the character U+{ord(found.group()):04X}, which YAML does not allow"
-        )
+        at = found.start()
+        place = SourceLocation(file, text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at))
+        message = f"found the character U+{ord(found.group()):04X}, which YAML does not allow"
+        raise YamlError((Problem(place, message),))
     try:
         with collector_paused():  # a million values are looked at again and again, and no cycle is among them
             return _build(yaml.parse(text, Loader=_LOADER), text, file)
@@ -178,11 +179,6 @@ def _decode(data: bytes, file: str) -> str:
         raise YamlError((Problem(SourceLocation(file, error.line, error.column), message, hint),)) from None
 
 
-def _error(file: str, text: str, at: int, message: str) -> YamlError:
-    line = text.count("\n", 0, at) + 1
-    return YamlError((Problem(SourceLocation(file, line, at - text.rfind("\n", 0, at)), message),))
-
-
 class _Open(NamedTuple):
     line: int
     column: int
@@ -200,10 +196,7 @@ def _build(events: Iterator[yaml.Event], text: str, file: str) -> Node:
         match event:
             case yaml.ScalarEvent():
                 count += 1
-                if count > MAX_NODES:
-                    message = f"found more than {MAX_NODES:,} values, the limit for a file"
-                    raise _refused(event, file, message, "split the file")
-                _refuse_tag(event, file)
+                _refuse_tag_or_size(event, file, count)
                 value = event.value
                 if not value.isascii() and _SURROGATE.search(value):
                     raise _refused(event, file, "found half of a surrogate pair", "write the character itself")
@@ -211,10 +204,7 @@ def _build(events: Iterator[yaml.Event], text: str, file: str) -> Node:
                 node = Scalar(line, column, value, raw, event.style in (None, ""))
             case yaml.SequenceStartEvent() | yaml.MappingStartEvent():
                 count += 2
-                if count > MAX_NODES:
-                    message = f"found more than {MAX_NODES:,} values, the limit for a file"
-                    raise _refused(event, file, message, "split the file")
-                _refuse_tag(event, file)
+                _refuse_tag_or_size(event, file, count)
                 if len(stack) == MAX_DEPTH:
                     message = f"found a value nested more than {MAX_DEPTH} deep"
                     raise _refused(event, file, message, "a scenario needs 6 at most")
@@ -241,7 +231,10 @@ def _build(events: Iterator[yaml.Event], text: str, file: str) -> Node:
     return root if root is not None else Scalar(1, 1, "", "", plain=True)
 
 
-def _refuse_tag(event: yaml.ScalarEvent | yaml.CollectionStartEvent, file: str) -> None:
+def _refuse_tag_or_size(event: yaml.ScalarEvent | yaml.CollectionStartEvent, file: str, count: int) -> None:
+    if count > MAX_NODES:
+        message = f"found more than {MAX_NODES:,} values, the limit for a file"
+        raise _refused(event, file, message, "split the file")
     if event.tag is not None:
         message = f"found the tag {quoted(event.tag)}, which has no meaning here"
         raise _refused(event, file, message, "leave it out: every value is read as the text that stands there")

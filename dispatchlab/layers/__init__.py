@@ -5,20 +5,18 @@
 - `kernels`: the backend kernels of CPU, CUDA and Meta, and `manual_seed`;
 - `lazy_elements`: tensors that stand for the conjugate or the negative of what they hold, or for zeros;
 - `builtin_kernels`: the kernels of PyTorch's backend fallbacks;
-- `backend_select`: the BackendSelect kernels of factories;
 - `views`: ADInplaceOrView, versions, and the history of views;
 - `autograd`: the autograd kernels, and what a write in place does to the graph;
 - `autograd_fallback`: what autograd does with an operator that has no Autograd kernel, and its mode;
-- `autograd_errors`: `AutogradError` and its kinds;
+- `errors`: `AutogradError` and `TransformError`, and their kinds;
 - `autograd_graph`: nodes, what they save, and where gradients go;
 - `grad_mode`: `no_grad`, `set_grad_enabled`, `is_grad_enabled`;
 - `formulas`: the formulas of gradients, generated from derivatives.yaml; `derivative_table`: with those by hand;
 - `derivatives`: what a formula is, and the functions by hand that formulas call;
 - `backward`: the walk from a result to the leaves;
 - `tensor_geometry`: how a gradient lies in memory;
-- `composites`: operators that are made of others, such as `matmul`, and copies of views;
+- `composites`: operators that are made of others, such as `matmul`, copies of views, and factories;
 - `transforms`: `vmap`, `grad` and `functionalize`, which nest in any order;
-- `transform_errors`: `TransformError` and its kinds;
 - `dynamic_layers`: the stack of transforms, and how a call goes through it;
 - `level_tensors`: the tensors that belong to one transform of the stack;
 - `batching_rules`: how an operator is called once for a whole batch;
@@ -32,17 +30,16 @@
 from __future__ import annotations
 
 from dispatchlab.layers.autocast import autocast, autocast_dtype, is_autocast_enabled
-from dispatchlab.layers.autograd_errors import AutogradError, AutogradErrorKind
 from dispatchlab.layers.autograd_fallback import (
     AutogradFallbackMode,
     autograd_fallback_mode,
     set_autograd_fallback_mode,
 )
+from dispatchlab.layers.errors import AutogradError, AutogradErrorKind, TransformError, TransformErrorKind
 from dispatchlab.layers.grad_mode import is_grad_enabled, no_grad, set_grad_enabled
 from dispatchlab.layers.kernels import manual_seed
 from dispatchlab.layers.lab import Lab
 from dispatchlab.layers.tracing import Recording, recording
-from dispatchlab.layers.transform_errors import TransformError, TransformErrorKind
 
 __all__ = [
     "AutogradError",

@@ -18,7 +18,7 @@ from dispatchlab.call.operators import Operator
 from dispatchlab.call.tensor import Tensor
 from dispatchlab.call.tensor_options import DType
 from dispatchlab.layers.derivatives import Calls
-from dispatchlab.layers.transform_errors import TransformError, TransformErrorKind
+from dispatchlab.layers.errors import TransformError, TransformErrorKind
 from dispatchlab.layers.views import history_of
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import AUTOCAST_KEY_OF_BACKEND

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from dispatchlab.call.local_key_set import AutoDispatchBelowADInplaceOrView, AutoDispatchBelowAutograd
 from dispatchlab.call.operators import Operator, operator
 from dispatchlab.call.tensor import Tensor
-from dispatchlab.layers.autograd_errors import AutogradError, AutogradErrorKind
 from dispatchlab.layers.autograd_graph import Backward, Gradients, Node, node_of
 from dispatchlab.layers.derivatives import Calls, Derivative, sum_to_size
+from dispatchlab.layers.errors import AutogradError, AutogradErrorKind
 from dispatchlab.layers.grad_mode import is_grad_enabled, set_grad_enabled
 from dispatchlab.layers.tensor_geometry import Geometry, copied_like, empty_like
 from dispatchlab.layers.views import ViewHistory, history_of, replayed

@@ -15,7 +15,7 @@ from weakref import ref
 from dispatchlab.call.local_key_set import excluded, included
 from dispatchlab.call.tensor import Tensor, shallow_copy
 from dispatchlab.engine.builtin_fallbacks import NamedFunction
-from dispatchlab.layers.autograd_errors import AutogradError, AutogradErrorKind
+from dispatchlab.layers.errors import AutogradError, AutogradErrorKind
 from dispatchlab.layers.level_tensors import TransformTensor
 from dispatchlab.layers.views import history_of, share_version
 from dispatchlab.model.key_set import DispatchKeySet

@@ -13,9 +13,9 @@ from math import prod
 
 from dispatchlab.call.tensor import Tensor
 from dispatchlab.call.tensor_options import MemoryFormat
-from dispatchlab.layers.autograd_errors import AutogradError, AutogradErrorKind
 from dispatchlab.layers.autograd_graph import AccumulateGrad, Edge, Gradients, Node, edge_of, run_hooks
 from dispatchlab.layers.derivatives import Calls
+from dispatchlab.layers.errors import AutogradError, AutogradErrorKind
 from dispatchlab.layers.grad_mode import is_grad_enabled, set_grad_enabled
 from dispatchlab.layers.tensor_geometry import Geometry, copied_like
 

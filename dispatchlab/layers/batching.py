@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from dispatchlab.call.operators import Operator
 from dispatchlab.call.tensor import Array, Tensor
@@ -117,8 +118,8 @@ def select_rule(calls: Calls) -> Callable[[Tensor, int, int], Tensor]:
 
 
 def vmap(
-    calls: Calls, function: Callable[..., object], in_dims: int | Sequence[int | None] = 0, out_dims: int = 0
-) -> Callable[..., object]:
+    calls: Calls, function: Callable[..., Any], in_dims: int | Sequence[int | None] = 0, out_dims: int = 0
+) -> Callable[..., Any]:
     """A function that does for a whole batch what `function` does for one element.
 
     Args:

@@ -21,10 +21,10 @@ from dispatchlab.call.tensor_options import MemoryFormat, result_dtype
 from dispatchlab.call.transform_rules import batch_refused, is_in_place, slices_refused
 from dispatchlab.layers.derivatives import Calls
 from dispatchlab.layers.dynamic_layers import VmapLayer, current_layer
+from dispatchlab.layers.errors import TransformError, TransformErrorKind
 from dispatchlab.layers.kernels import refused
 from dispatchlab.layers.level_tensors import LevelBatchedTensor, unwrapped_at
 from dispatchlab.layers.schemas import COMPARISONS
-from dispatchlab.layers.transform_errors import TransformError, TransformErrorKind
 from dispatchlab.model.keys import DispatchKey
 
 
@@ -259,13 +259,13 @@ def _binary_in_place(name: str) -> Rule:
     return rule
 
 
-def _mm(calls: Calls, self: Batch, mat2: Batch) -> Batch:
-    if self.rank != 2 or mat2.rank != 2:
-        raise refused(
-            f"mm expects two matrices, but got tensors of {self.rank} and {mat2.rank} dimensions inside of vmap()"
-        )
-    one, two = _front(calls, self), _front(calls, mat2)
-    return Batch(_called(calls, "matmul", one, two), 0)
+def _products(name: str, rank: int, expected: str) -> Rule:
+    def rule(calls: Calls, self: Batch, mat2: Batch) -> Batch:
+        if self.rank != rank or mat2.rank != rank:
+            raise refused(f"{name} expects {expected} {self.rank} and {mat2.rank} dimensions inside of vmap()")
+        return Batch(_called(calls, "matmul", _front(calls, self), _front(calls, mat2)), 0)
+
+    return rule
 
 
 def _mv(calls: Calls, self: Batch, vec: Batch) -> Batch:
@@ -295,15 +295,6 @@ def _dot(calls: Calls, self: Batch, tensor: Batch) -> Batch:
     product = _called(calls, "matmul", calls("unsqueeze")(one, -2), column)
     squeeze = calls("squeeze.dim")
     return Batch(squeeze(squeeze(product, -1), -1), 0)
-
-
-def _bmm(calls: Calls, self: Batch, mat2: Batch) -> Batch:
-    if self.rank != 3 or mat2.rank != 3:
-        raise refused(
-            f"bmm expects batches of matrices, but got {self.rank} and {mat2.rank} dimensions inside of vmap()"
-        )
-    one, two = _front(calls, self), _front(calls, mat2)
-    return Batch(_called(calls, "matmul", one, two), 0)
 
 
 def _sum(calls: Calls, self: Batch, dim: Any, keepdim: bool, dtype: object) -> Batch:  # noqa: FBT001
@@ -353,12 +344,9 @@ def _expand(name: str) -> Rule:
     return rule
 
 
-def _unsqueeze(name: str) -> Rule:
-    def rule(calls: Calls, self: Batch, dim: int) -> Batch:
-        front = _front(calls, self)
-        return Batch(calls(name)(front, _wrapped(dim, self.rank + 1) + 1), 0)
-
-    return rule
+def _unsqueeze(calls: Calls, self: Batch, dim: int) -> Batch:
+    front = _front(calls, self)
+    return Batch(calls("unsqueeze")(front, _wrapped(dim, self.rank + 1) + 1), 0)
 
 
 def _squeeze(calls: Calls, self: Batch, dim: int) -> Batch:
@@ -385,12 +373,9 @@ def _squeeze_dims(calls: Calls, self: Batch, dims: Sequence[int]) -> Batch:
     return Batch(calls("squeeze.dims")(self.tensor, [one + (one >= bdim) for one in actual]), bdim - gone)
 
 
-def _select(name: str) -> Rule:
-    def rule(calls: Calls, self: Batch, dim: int, index: int) -> Batch:
-        front = _front(calls, self)
-        return Batch(calls(name)(front, _wrapped(dim, self.rank) + 1, index), 0)
-
-    return rule
+def _select(calls: Calls, self: Batch, dim: int, index: int) -> Batch:
+    front = _front(calls, self)
+    return Batch(calls("select.int")(front, _wrapped(dim, self.rank) + 1, index), 0)
 
 
 def _select_backward(calls: Calls, grad: Batch, input_sizes: Sequence[int], dim: int, index: int) -> Batch:
@@ -471,10 +456,10 @@ RULES: dict[str, Rule] = {
     **{f"{name}.Tensor": _binary(f"{name}.Tensor", promotes=False) for name in COMPARISONS},
     **{name: _boxed_pointwise(name) for name in ("add_.Tensor", "threshold_backward")},
     **{name: _binary_in_place(name) for name in ("sub_.Tensor", "mul_.Tensor", "copy_")},
-    "mm": _mm,
+    "mm": _products("mm", 2, "two matrices, but got tensors of"),
     "mv": _mv,
     "dot": _dot,
-    "bmm": _bmm,
+    "bmm": _products("bmm", 3, "batches of matrices, but got"),
     "sum.dim_IntList": _sum,
     "clone": _clone,
     "view": _view("view"),
@@ -482,10 +467,10 @@ RULES: dict[str, Rule] = {
     "_unsafe_view": _view("_unsafe_view"),
     "expand": _expand("expand"),
     "expand_copy": _expand("expand_copy"),
-    "unsqueeze": _unsqueeze("unsqueeze"),
+    "unsqueeze": _unsqueeze,
     "squeeze.dim": _squeeze,
     "squeeze.dims": _squeeze_dims,
-    "select.int": _select("select.int"),
+    "select.int": _select,
     "select_backward": _select_backward,
     "transpose.int": _transpose,
     "permute": _permute,

@@ -1,4 +1,4 @@
-"""Operators that are made of others, and the copies of views.
+"""Operators that are made of others, the copies of views, and factories, which have no tensor to go by.
 
 Source: aten/src/ATen/native/LinearAlgebra.cpp (`_matmul_impl`, `should_fold`), TensorShape.cpp (`reshape`).
 """
@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
+from dispatchlab.call.operators import Operator
 from dispatchlab.call.tensor import Tensor, is_viewable
-from dispatchlab.call.tensor_options import MemoryFormat
+from dispatchlab.call.tensor_keys import compute_dispatch_key
+from dispatchlab.call.tensor_options import CPU, Device, DType, Layout, MemoryFormat
 from dispatchlab.errors import CallError, ErrorKind
 from dispatchlab.layers.derivatives import Calls
+from dispatchlab.model.key_set import DispatchKeySet
 
 
 def reshape(calls: Calls, tensor: Tensor, shape: Sequence[int]) -> Tensor:
@@ -164,3 +167,32 @@ def normal_functional(calls: Calls) -> Callable[..., Tensor]:
         return drawn
 
     return kernel
+
+
+def backend_select(operator: Operator) -> Callable[..., object]:
+    """The BackendSelect kernel of a factory: redispatch to the backend key of its options."""
+
+    def kernel(
+        *sizes: list[int],
+        dtype: DType | None = None,
+        layout: Layout | None = None,
+        device: Device | None = None,
+        **others: object,
+    ) -> object:
+        where = CPU if device is None else device
+        key = compute_dispatch_key(where.type, Layout.strided if layout is None else layout, dtype)
+        keys = DispatchKeySet.of(key)
+        return operator.redispatch(keys, *sizes, dtype=dtype, layout=layout, device=device, **others)
+
+    return kernel
+
+
+def randn_kernel(empty: Operator, normal_: Operator) -> Callable[..., Tensor]:
+    """`randn` for every backend: an empty tensor, filled."""
+
+    def randn(size: list[int], **options: object) -> Tensor:
+        made: Tensor = empty(size, **options)
+        filled: Tensor = normal_(made)
+        return filled
+
+    return randn

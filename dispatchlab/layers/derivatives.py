@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 from dispatchlab.call.operators import Operator
 from dispatchlab.call.tensor import Tensor, is_viewable
 from dispatchlab.call.tensor_options import DType, Layout, MemoryFormat
-from dispatchlab.layers.autograd_errors import AutogradError, AutogradErrorKind
 from dispatchlab.layers.autograd_graph import Gradients, Node
+from dispatchlab.layers.errors import AutogradError, AutogradErrorKind
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
 

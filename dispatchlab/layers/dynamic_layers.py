@@ -18,10 +18,10 @@ from dispatchlab.call.local_key_set import ForceDispatchKeyGuard, excluded, incl
 from dispatchlab.call.operators import Operator
 from dispatchlab.call.tensor import Tensor
 from dispatchlab.call.transform_rules import FRONT_AND_BACK, FUNCTIONALIZE, GRAD, VMAP, TransformKeys, is_in_place
+from dispatchlab.layers.errors import TransformError, TransformErrorKind
 from dispatchlab.layers.functional_tensors import FunctionalTensor, reapplied_views
 from dispatchlab.layers.grad_mode import is_grad_enabled, set_grad_enabled
 from dispatchlab.layers.level_tensors import LevelTensor, Lifetime, TensorWrapper
-from dispatchlab.layers.transform_errors import TransformError, TransformErrorKind
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.schema import FunctionSchema
 

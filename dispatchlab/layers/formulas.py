@@ -330,13 +330,6 @@ def _view(calls: Calls, node: Node, grad: Tensor) -> Gradients:
     return (self_gradient,)
 
 
-def __unsafe_view(calls: Calls, node: Node, grad: Tensor) -> Gradients:
-    stash: Any = node.stash
-    # derivatives.yaml:1905
-    self_gradient = reshape(calls, grad, stash["self_sym_sizes"])
-    return (self_gradient,)
-
-
 def _t(calls: Calls, node: Node, grad: Tensor) -> Gradients:
     # derivatives.yaml:1744
     self_gradient = calls("t")(grad)
@@ -416,6 +409,13 @@ def _save_select_int(calls: Calls, node: Node, values: Values) -> None:
     node.stash["index"] = values["index"]
 
 
+def __unsafe_view(calls: Calls, node: Node, grad: Tensor) -> Gradients:
+    stash: Any = node.stash
+    # derivatives.yaml:1905
+    self_gradient = reshape(calls, grad, stash["self_sym_sizes"])
+    return (self_gradient,)
+
+
 def _select_backward(calls: Calls, node: Node, grad: Tensor) -> Gradients:
     stash: Any = node.stash
     # derivatives.yaml:1534
@@ -484,7 +484,6 @@ FORMULAS: Mapping[str, Derivative] = {
     "clone": Derivative("CloneBackward0", _clone),
     "alias": Derivative("AliasBackward0", _alias),
     "view": Derivative("ViewBackward0", _view, _save_sum),
-    "_unsafe_view": Derivative("UnsafeViewBackward0", __unsafe_view, _save_sum),
     "t": Derivative("TBackward0", _t),
     "transpose.int": Derivative("TransposeBackward0", _transpose_int, _save_transpose_int),
     "permute": Derivative("PermuteBackward0", _permute, _save_permute),
@@ -493,6 +492,7 @@ FORMULAS: Mapping[str, Derivative] = {
     "squeeze.dim": Derivative("SqueezeBackward1", _squeeze_dim, _save_squeeze_dim),
     "squeeze.dims": Derivative("SqueezeBackward2", _squeeze_dims, _save_squeeze_dim),
     "select.int": Derivative("SelectBackward0", _select_int, _save_select_int),
+    "_unsafe_view": Derivative("UnsafeViewBackward0", __unsafe_view, _save_sum),
     "select_backward": Derivative("SelectBackwardBackward0", _select_backward, _save_select_backward),
     "stack": Derivative("StackBackward0", _stack, _save_stack),
     "select_scatter": Derivative("SelectScatterBackward0", _select_scatter, _save_select_scatter),

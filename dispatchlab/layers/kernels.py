@@ -119,7 +119,15 @@ class _Options(Protocol):
 
 
 def _new(
-    shape: Size, fill: Fill, like: _Options, dtype: DType | None, layout: Layout | None, device: Device | None
+    shape: Size,
+    fill: Fill,
+    like: _Options,
+    *,
+    dtype: DType | None = None,
+    layout: Layout | None = None,
+    device: Device | None = None,
+    pin_memory: bool | None = None,
+    memory_format: MemoryFormat | None = None,
 ) -> Tensor:
     """A tensor with these options, and those of `like` where they are None; on Meta nothing is filled."""
     kind = like.dtype if dtype is None else dtype
@@ -129,16 +137,8 @@ def _new(
 
 
 def _filled_like(fill: Fill) -> Callable[..., Tensor]:
-    def kernel(
-        self: Tensor,
-        *,
-        dtype: DType | None = None,
-        layout: Layout | None = None,
-        device: Device | None = None,
-        pin_memory: bool | None = None,
-        memory_format: MemoryFormat | None = None,
-    ) -> Tensor:
-        return _new(self.shape, fill, self, dtype, layout, device)
+    def kernel(self: Tensor, **options: Any) -> Tensor:
+        return _new(self.shape, fill, self, **options)
 
     return kernel
 
@@ -156,18 +156,9 @@ def _strided(name: str, size: Size, stride: Size) -> Fill:
     return fill
 
 
-def new_empty_strided(
-    self: Tensor,
-    size: Sequence[int],
-    stride: Sequence[int],
-    *,
-    dtype: DType | None = None,
-    layout: Layout | None = None,
-    device: Device | None = None,
-    pin_memory: bool | None = None,
-) -> Tensor:
+def new_empty_strided(self: Tensor, size: Size, stride: Size, **options: Any) -> Tensor:
     """`new_empty_strided`."""
-    return _new(size, _strided("new_empty_strided", size, stride), self, dtype, layout, device)
+    return _new(size, _strided("new_empty_strided", size, stride), self, **options)
 
 
 def _check_copied(self: Tensor, src: Tensor) -> None:
@@ -195,17 +186,8 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:  # n
     return self
 
 
-def _to_copy(
-    self: Tensor,
-    *,
-    dtype: DType | None = None,
-    layout: Layout | None = None,
-    device: Device | None = None,
-    pin_memory: bool | None = None,
-    non_blocking: bool = False,
-    memory_format: MemoryFormat | None = None,
-) -> Tensor:
-    made = _new(self.shape, np.empty, self, dtype, layout, device)
+def _to_copy(self: Tensor, *, non_blocking: bool = False, **options: Any) -> Tensor:
+    made = _new(self.shape, np.empty, self, **options)
     return made if made.device.type is DeviceType.META else copy_(made, self)
 
 
@@ -510,27 +492,11 @@ def _empty_kernels(device: str) -> dict[str, Callable[..., Tensor]]:
     """The kernels that make an empty tensor on a device, by operator."""
     home = _Home(Device.parse(device))
 
-    def empty(
-        size: Size,
-        *,
-        dtype: DType | None = None,
-        layout: Layout | None = None,
-        device: Device | None = None,
-        pin_memory: bool | None = None,
-        memory_format: MemoryFormat | None = None,
-    ) -> Tensor:
-        return _new(size, np.empty, home, dtype, layout, device)
+    def empty(size: Size, **options: Any) -> Tensor:
+        return _new(size, np.empty, home, **options)
 
-    def empty_strided(
-        size: Size,
-        stride: Size,
-        *,
-        dtype: DType | None = None,
-        layout: Layout | None = None,
-        device: Device | None = None,
-        pin_memory: bool | None = None,
-    ) -> Tensor:
-        return _new(size, _strided("empty_strided", size, stride), home, dtype, layout, device)
+    def empty_strided(size: Size, stride: Size, **options: Any) -> Tensor:
+        return _new(size, _strided("empty_strided", size, stride), home, **options)
 
     return {"empty.memory_format": empty, "empty_strided": empty_strided}
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
-from typing import Any
+from collections.abc import Container
 
 from dispatchlab.call.operators import Operator, operator
-from dispatchlab.call.tensor import Tensor
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.kernel import boxed, fallthrough
 from dispatchlab.engine.library import Library
@@ -22,7 +20,7 @@ from dispatchlab.layers import (
     transforms,
 )
 from dispatchlab.layers.autocast import KEY_OF_DEVICE, POLICIES, autocast_kernel
-from dispatchlab.layers.backend_select import backend_select, randn_kernel
+from dispatchlab.layers.composites import backend_select, randn_kernel
 from dispatchlab.layers.derivative_table import DERIVATIVES
 from dispatchlab.layers.kernels import BACKEND_KERNELS, EMPTY_KERNELS, META_KERNELS, clone_kernel, copy_, zeros_kernel
 from dispatchlab.layers.lazy_elements import LAZY_KEYS, SEEN_THROUGH
@@ -104,39 +102,12 @@ class Lab:
             library.release()
         self._libraries.clear()
 
-    def backward(
-        self, tensor: Tensor, gradient: Tensor | None = None, *, retain_graph: bool = False, create_graph: bool = False
-    ) -> None:
-        """Add the gradient of `tensor` to the `grad` of its leaves; see `backward.backward`."""
-        backward.backward(self, tensor, gradient, retain_graph=retain_graph, create_graph=create_graph)
-
-    def vmap(
-        self, function: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0, *, randomness: str = "error"
-    ) -> Callable[..., Any]:
-        """A function that does for a whole batch what `function` does for one element; see `transforms.vmap`."""
-        return transforms.vmap(self, function, in_dims, out_dims, randomness=randomness)
-
-    def grad(
-        self, function: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, has_aux: bool = False
-    ) -> Callable[..., Any]:
-        """A function that gives the gradient of `function`; see `transforms.grad_and_value`."""
-        return transforms.grad(self, function, argnums, has_aux=has_aux)
-
-    def grad_and_value(
-        self, function: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, has_aux: bool = False
-    ) -> Callable[..., Any]:
-        """A function that gives the gradient of `function` and its value; see `transforms.grad_and_value`."""
-        return transforms.grad_and_value(self, function, argnums, has_aux=has_aux)
-
-    def functionalize(self, function: Callable[..., Any], *, remove: str = "mutations") -> Callable[..., Any]:
-        """A function that does the same by operators that write nothing; see `transforms.functionalize`."""
-        return transforms.functionalize(self, function, remove=remove)
-
-    def legacy_vmap(
-        self, function: Callable[..., Any], in_dims: int | Sequence[int | None] = 0, out_dims: int = 0
-    ) -> Callable[..., Any]:
-        """The `vmap` before functorch, by the key Batched and a loop over the elements; see `batching.vmap`."""
-        return batching.vmap(self, function, in_dims, out_dims)
+    backward = backward.backward
+    vmap = transforms.vmap
+    grad = transforms.grad
+    grad_and_value = transforms.grad_and_value
+    functionalize = transforms.functionalize
+    legacy_vmap = batching.vmap
 
     # -- the layers, each a library or two
 

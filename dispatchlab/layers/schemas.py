@@ -4,6 +4,39 @@ from __future__ import annotations
 
 NAMESPACE = "aten"
 
+COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+"""The operators that compare, each with a number and with a tensor."""
+
+_OPTIONS = "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None"
+
+_VIEW_SCHEMAS = (
+    "alias(Tensor(a) self) -> Tensor(a)",
+    "detach(Tensor(a) self) -> Tensor(a)",
+    "view(Tensor(a) self, SymInt[] size) -> Tensor(a)",
+    "t(Tensor(a) self) -> Tensor(a)",
+    "transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)",
+    "permute(Tensor(a) self, int[] dims) -> Tensor(a)",
+    "expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)",
+    "unsqueeze(Tensor(a) self, int dim) -> Tensor(a)",
+    "squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)",
+    "squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)",
+    "select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)",
+)
+
+VIEWS = tuple(schema.partition("(")[0] for schema in _VIEW_SCHEMAS)
+"""The operators whose result shares the memory of their first argument."""
+
+
+def _copy_of(name: str) -> str:
+    base, dot, overload = name.partition(".")
+    return f"{base}_copy{dot}{overload}"
+
+
+def _copying(schema: str) -> str:
+    name, parenthesis, rest = schema.partition("(")
+    return _copy_of(name) + parenthesis + rest.replace("Tensor(a)", "Tensor")
+
+
 SCHEMAS: tuple[str, ...] = (
     "add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
     "add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)",
@@ -13,18 +46,7 @@ SCHEMAS: tuple[str, ...] = (
     "mul.Scalar(Tensor self, Scalar other) -> Tensor",
     "mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
     "div.Tensor(Tensor self, Tensor other) -> Tensor",
-    "eq.Scalar(Tensor self, Scalar other) -> Tensor",
-    "eq.Tensor(Tensor self, Tensor other) -> Tensor",
-    "ne.Scalar(Tensor self, Scalar other) -> Tensor",
-    "ne.Tensor(Tensor self, Tensor other) -> Tensor",
-    "lt.Scalar(Tensor self, Scalar other) -> Tensor",
-    "lt.Tensor(Tensor self, Tensor other) -> Tensor",
-    "le.Scalar(Tensor self, Scalar other) -> Tensor",
-    "le.Tensor(Tensor self, Tensor other) -> Tensor",
-    "gt.Scalar(Tensor self, Scalar other) -> Tensor",
-    "gt.Tensor(Tensor self, Tensor other) -> Tensor",
-    "ge.Scalar(Tensor self, Scalar other) -> Tensor",
-    "ge.Tensor(Tensor self, Tensor other) -> Tensor",
+    *(f"{name}.{kind}(Tensor self, {kind} other) -> Tensor" for name in COMPARISONS for kind in ("Scalar", "Tensor")),
     "neg(Tensor self) -> Tensor",
     "sin(Tensor self) -> Tensor",
     "cos(Tensor self) -> Tensor",
@@ -38,54 +60,26 @@ SCHEMAS: tuple[str, ...] = (
     "matmul(Tensor self, Tensor other) -> Tensor",
     "sum(Tensor self, *, ScalarType? dtype=None) -> Tensor",
     "sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-    "empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
-    "bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-    "zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
-    "bool? pin_memory=None) -> Tensor",
-    "empty_strided(SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, "
-    "Device? device=None, bool? pin_memory=None) -> Tensor",
-    "randn(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
-    "bool? pin_memory=None) -> Tensor",
+    f"empty.memory_format(SymInt[] size, *, {_OPTIONS}, MemoryFormat? memory_format=None) -> Tensor",
+    f"zeros(SymInt[] size, *, {_OPTIONS}) -> Tensor",
+    f"empty_strided(SymInt[] size, SymInt[] stride, *, {_OPTIONS}) -> Tensor",
+    f"randn(SymInt[] size, *, {_OPTIONS}) -> Tensor",
     "normal_(Tensor(a!) self, float mean=0, float std=1, *, Generator? generator=None) -> Tensor(a!)",
-    "ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
-    "bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-    "zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
-    "bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-    "new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, "
-    "Device? device=None, bool? pin_memory=None) -> Tensor",
+    f"ones_like(Tensor self, *, {_OPTIONS}, MemoryFormat? memory_format=None) -> Tensor",
+    f"zeros_like(Tensor self, *, {_OPTIONS}, MemoryFormat? memory_format=None) -> Tensor",
+    f"new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, {_OPTIONS}) -> Tensor",
     "copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)",
-    "_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, "
-    "bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor",
+    f"_to_copy(Tensor self, *, {_OPTIONS}, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor",
     "clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
-    "alias(Tensor(a) self) -> Tensor(a)",
-    "detach(Tensor(a) self) -> Tensor(a)",
-    "view(Tensor(a) self, SymInt[] size) -> Tensor(a)",
+    *_VIEW_SCHEMAS,
     "_unsafe_view(Tensor self, SymInt[] size) -> Tensor",
-    "t(Tensor(a) self) -> Tensor(a)",
-    "transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)",
     "movedim.int(Tensor(a) self, int source, int destination) -> Tensor(a)",
-    "permute(Tensor(a) self, int[] dims) -> Tensor(a)",
-    "expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)",
-    "unsqueeze(Tensor(a) self, int dim) -> Tensor(a)",
-    "squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)",
-    "squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)",
-    "select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)",
     "select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor",
     "stack(Tensor[] tensors, int dim=0) -> Tensor",
     "select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor",
     "copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor",
     "normal_functional(Tensor self, float mean=0, float std=1, *, Generator? generator=None) -> Tensor",
-    "alias_copy(Tensor self) -> Tensor",
-    "detach_copy(Tensor self) -> Tensor",
-    "view_copy(Tensor self, SymInt[] size) -> Tensor",
-    "t_copy(Tensor self) -> Tensor",
-    "transpose_copy.int(Tensor self, int dim0, int dim1) -> Tensor",
-    "permute_copy(Tensor self, int[] dims) -> Tensor",
-    "expand_copy(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor",
-    "unsqueeze_copy(Tensor self, int dim) -> Tensor",
-    "squeeze_copy.dim(Tensor self, int dim) -> Tensor",
-    "squeeze_copy.dims(Tensor self, int[] dim) -> Tensor",
-    "select_copy.int(Tensor self, int dim, SymInt index) -> Tensor",
+    *(_copying(schema) for schema in _VIEW_SCHEMAS),
     "_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) "
     "-> (Tensor, Tensor, Tensor)",
     "unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) "
@@ -94,18 +88,7 @@ SCHEMAS: tuple[str, ...] = (
     "-> (Tensor LU, Tensor pivots, Tensor info)",
 )
 
-COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
-"""The operators that compare, each with a number and with a tensor."""
-
-VIEWS = (
-    *("alias", "detach", "view", "t", "transpose.int", "permute", "expand", "unsqueeze"),
-    *("squeeze.dim", "squeeze.dims", "select.int"),
-)
-"""The operators whose result shares the memory of their first argument."""
-
-COPIES: dict[str, str] = {
-    name: f"{base}_copy{dot}{overload}" for name in VIEWS for base, dot, overload in (name.partition("."),)
-}
+COPIES: dict[str, str] = {name: _copy_of(name) for name in VIEWS}
 """For each view the operator that returns a copy of it."""
 
 FUNCTIONAL: dict[str, str] = {
@@ -115,7 +98,7 @@ FUNCTIONAL: dict[str, str] = {
 }
 """For each operator that writes its first argument the one that returns what it would write."""
 
-IN_PLACE = ("add_.Tensor", "sub_.Tensor", "mul_.Tensor", "normal_", "copy_")
+IN_PLACE = (*FUNCTIONAL,)
 """The operators that write their first argument."""
 
 NOT_DIFFERENTIABLE = (

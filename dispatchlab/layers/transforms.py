@@ -12,14 +12,13 @@ from typing import Any, TypeAlias
 from dispatchlab.call.local_key_set import KeyGuard, excluded, included
 from dispatchlab.call.tensor import Tensor
 from dispatchlab.layers import backward
-from dispatchlab.layers.autograd_errors import AutogradError, AutogradErrorKind
 from dispatchlab.layers.batching_rules import moved
 from dispatchlab.layers.derivatives import Calls
 from dispatchlab.layers.dynamic_layers import FunctionalizeLayer, GradLayer, VmapLayer, active
+from dispatchlab.layers.errors import AutogradError, AutogradErrorKind, TransformError, TransformErrorKind
 from dispatchlab.layers.functional_tensors import FunctionalTensor, reapplied_views
 from dispatchlab.layers.grad_mode import set_grad_enabled
 from dispatchlab.layers.level_tensors import LevelBatchedTensor, TensorWrapper
-from dispatchlab.layers.transform_errors import TransformError, TransformErrorKind
 from dispatchlab.model.key_set import DispatchKeySet
 
 Function: TypeAlias = Callable[..., Any]

@@ -13,7 +13,7 @@ from dispatchlab.call.local_key_set import AutoDispatchBelowADInplaceOrView, is_
 from dispatchlab.call.operators import Operator
 from dispatchlab.call.tensor import Tensor, VersionCounter
 from dispatchlab.engine.builtin_fallbacks import NamedFunction
-from dispatchlab.layers.autograd_errors import AutogradError, AutogradErrorKind
+from dispatchlab.layers.errors import AutogradError, AutogradErrorKind
 from dispatchlab.layers.grad_mode import is_grad_enabled
 from dispatchlab.layers.schemas import NOT_DIFFERENTIABLE
 from dispatchlab.model.key_set import DispatchKeySet

@@ -12,8 +12,7 @@
 - `printed_schema`: schemas as PyTorch prints them, which its parser does not always read;
 - `overloads`: which overload a call of a name goes to, and a call that two of them compete for;
 - `packet`: the overloads that a call of a name tries, and what each does with it;
-- `function_parameters`: whether a Python function takes the calls of a schema;
-- `operator_runs`: what a run of an operator on inputs shows;
+- `operator_runs`: what a run of an operator on inputs shows, and whether a Python function takes its calls;
 - `schema_difference`: whether a kernel fits the schema of its operator;
 - `schema_compatibility`: whether callers of one schema can use another, by PyTorch's rule;
 - `infer_schema`: the schema of a Python function's annotations;

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator
 
 from dispatchlab.model.keys import (
     ALIAS_KEYS,
-    AUTOGRAD_KEY_OF_BACKEND,
     BACKENDS,
     PER_BACKEND_FUNCTIONALITIES,
     SLOT_KEYS,
@@ -107,52 +106,6 @@ BACKENDS_OF_AUTOGRAD: dict[DispatchKey, int] = {
 
 See Note [Backends of an autograd key].
 """
-
-FUNCTIONALITY_SLOTS: dict[DispatchKey, int] = {
-    DispatchKey.Dense: _instances(""),
-    DispatchKey.Quantized: _instances("Quantized"),
-    DispatchKey.Sparse: _instances("Sparse"),
-    DispatchKey.SparseCsr: _instances("SparseCsr"),
-    DispatchKey.NestedTensor: NESTED_TENSOR_SLOTS,
-    DispatchKey.AutogradFunctionality: _instances("Autograd"),
-}
-"""The runtime instances of each per-backend functionality."""
-
-_ALSO_UNDEFINED = (
-    DispatchKey.CompositeImplicitAutograd,
-    DispatchKey.CompositeExplicitAutograd,
-    DispatchKey.CompositeExplicitAutogradNonFunctional,
-)
-_REGISTRABLE = tuple(key for key in DispatchKey if key != DispatchKey.Undefined)
-
-
-def _needed(key: DispatchKey) -> int:
-    bits = slots_of_key(key) | (UNDEFINED_SLOT if key in _ALSO_UNDEFINED else 0)
-    if key == DispatchKey.CompositeExplicitAutograd:
-        return bits | ALIAS_SLOTS[DispatchKey.CompositeImplicitAutograd]
-    if not key.is_alias:
-        own = slots_of_key(key) or FUNCTIONALITY_SLOTS.get(key, 0)
-        bits |= slots_of(k for k, backends in BACKENDS_OF_AUTOGRAD.items() if backends & own)
-    return bits
-
-
-def _upstream(key: DispatchKey) -> int:
-    bits = slots_of_key(key) | (UNDEFINED_SLOT if key in _ALSO_UNDEFINED else 0)
-    if key.is_alias:
-        return bits
-    if (bits or FUNCTIONALITY_SLOTS.get(key, 0)) & BACKEND_SLOTS:
-        backend = key.backend
-        autograd = DispatchKey.AutogradOther if backend is None else AUTOGRAD_KEY_OF_BACKEND[backend]
-        bits |= slots_of((autograd,))
-    return bits
-
-
-REFRESH_NEEDED: dict[DispatchKey, int] = {key: _needed(key) for key in _REGISTRABLE}
-"""The slots whose kernel can change when the active kernel of a key does."""
-
-REFRESH_UPSTREAM: dict[DispatchKey, int] = {key: _upstream(key) for key in _REGISTRABLE}
-"""The slots that PyTorch 2.13 recomputes then: too few for 59 runtime and alias keys."""
-
 
 _WITHOUT_SLOT = (*PER_BACKEND_FUNCTIONALITIES, *ALIAS_KEYS)
 

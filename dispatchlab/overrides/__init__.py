@@ -5,7 +5,6 @@
   `handle_torch_function` are for functions that ask by themselves, `redispatch_function` is for handlers;
   `DisableTorchFunction` switches handlers off in a block and `enable_torch_function` on again, `disabled`, of
   `dispatchlab.call`, switches them off for a class;
-- function_modes: `FunctionMode`, a handler of every public function in a block, and `function_modes`;
 - functions: `Functions`, all public functions of a lab;
 - functional: those that are composed of operators, such as `tensordot`;
 - tensor_methods: the methods and operators of the tensors of a lab;
@@ -13,7 +12,8 @@
 - torch_dispatch: `PythonDispatch` has a dispatcher call `__torch_dispatch__`, `no_dispatch` is a block without that,
   `enable_reentrant_dispatch` one in which calls of a handler begin at the top,
   `Interpreter` owns classes and calls their handlers; `without_defaults` and `normalize` are for arguments;
-- modes: `DispatchMode`, a handler of every call in a block, `modes`, and `is_in_dispatch_mode`;
+- modes: `DispatchMode`, a handler of every call in a block, `modes`, and `is_in_dispatch_mode`; `FunctionMode`, a
+  handler of every public function, and `function_modes`;
 - errors: `OverrideError` and its kinds, with the chain of handlers.
 """
 
@@ -28,7 +28,6 @@ from dispatchlab.overrides.errors import (
     OverrideError,
     SignatureMismatchError,
 )
-from dispatchlab.overrides.function_modes import FunctionMode, function_modes
 from dispatchlab.overrides.functions import Functions
 from dispatchlab.overrides.handlers import (
     DisableTorchFunction,
@@ -40,7 +39,7 @@ from dispatchlab.overrides.handlers import (
     overloaded_args,
     redispatch_function,
 )
-from dispatchlab.overrides.modes import DispatchMode, is_in_dispatch_mode, modes
+from dispatchlab.overrides.modes import DispatchMode, FunctionMode, function_modes, is_in_dispatch_mode, modes
 from dispatchlab.overrides.subclass import as_subclass, make_wrapper_subclass
 from dispatchlab.overrides.torch_dispatch import (
     Interpreter,

@@ -20,7 +20,7 @@ from dispatchlab.call.torch_handlers import (
     special,
 )
 from dispatchlab.overrides.errors import HandlerError, NoImplementationError, name_of, name_of_function, with_handler
-from dispatchlab.overrides.function_modes import pop_function_mode
+from dispatchlab.overrides.modes import pop_function_mode
 
 PROTOCOL = FUNCTION
 

@@ -15,7 +15,6 @@ from contextlib import suppress
 from importlib import import_module
 from threading import Lock
 from time import monotonic
-from types import TracebackType
 from typing import Any, Final, ParamSpec, TypeVar
 
 from dispatchlab.errors import DispatchLabError
@@ -166,7 +165,7 @@ class ClusterExecutor(TaskExecutor):
 
     Raises:
         ClusterMissingError: `distributed` is not installed.
-        NoSchedulerError: nobody answers in time.
+        NoSchedulerError: nothing answers in time.
         NoWorkersError: there is a scheduler alone.
         OtherInstallationError: a worker has another version.
         WorkerCannotImportError: a worker has none.
@@ -193,11 +192,6 @@ class ClusterExecutor(TaskExecutor):
         except BaseException:
             self.shutdown(wait=False)
             raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.shutdown(wait=error is None)
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """Hand over a task: a function that a worker can import, and its arguments, which are pickled by value."""
@@ -369,7 +363,7 @@ class ClusterExecutor(TaskExecutor):
         except killed as error:
             kind, value = "killed", error
         except (CancelledError, asyncio.CancelledError):
-            if future in self._open:  # nobody here has cancelled it
+            if future in self._open:  # it was not cancelled here
                 self._fail(SchedulerLostError(self._address))
             return
         except Exception as error:
@@ -395,7 +389,7 @@ class ClusterExecutor(TaskExecutor):
 
 
 async def _who_answers(address: str) -> str:
-    """`Scheduler`, `Worker` or `Nanny`, as whoever answers there says."""
+    """`Scheduler`, `Worker` or `Nanny`, as what answers there says."""
     who = import_module("distributed.core").rpc(address, timeout=CONNECT_S)
     try:
         found = await asyncio.wait_for(who.identity(), CONNECT_S)

@@ -12,7 +12,7 @@ from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 from threading import current_thread, main_thread
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any, Final, Generic, TypeVar
 
 from dispatchlab.errors import DispatchLabError
@@ -23,7 +23,7 @@ from dispatchlab.errors import DispatchLabError
 # something that only this process knows. So it can be pickled by value, sent to another machine, and sent once more
 # when a worker has died; it must not matter how often it ran. A function that a task names is imported where it runs.
 #
-# Tasks end in any order. Whoever merges their results does it by the numbers of the tasks, so that one process, eight
+# Tasks end in any order. Their results are merged by the numbers of the tasks, so that one process, eight
 # and a cluster print the same.
 
 _LOOK_EVERY_S: Final = 0.1
@@ -62,6 +62,11 @@ class TaskExecutor(Executor):
 
     ahead: int
     """How many tasks are worth handing over at once."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.shutdown(wait=error is None)
 
     @abstractmethod
     def stop(self) -> None:

@@ -263,7 +263,7 @@ def _made(tag: str, parts: list[Any]) -> Any:
         raise NotPlainError(f"{tag} has other fields")
     if issubclass(kind, tuple):
         return kind(*parts)
-    value: Any = BaseException.__new__(kind) if issubclass(kind, BaseException) else object.__new__(kind)
+    value: Any = object.__new__(kind) if not issubclass(kind, BaseException) else kind.__new__(kind)
     for name, part in zip(names, parts, strict=True):
         object.__setattr__(value, name, part)
     if issubclass(kind, DispatchLabError):

@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock, Thread
 from time import monotonic
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from dispatchlab.processes.cores import most_jobs
@@ -52,11 +51,6 @@ class ProcessExecutor(TaskExecutor):
         self._woken = False
         self._wake: Connection[Any, Any] | None = None
         self._thread: Thread | None = None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.shutdown(wait=error is None)
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """Hand over a task: a function that a worker can import, and its arguments."""

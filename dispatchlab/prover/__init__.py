@@ -3,13 +3,14 @@
 - `explore`: the entry point; choose a walk by what the engine can do.
 - `protocol`: what the explorer asks of an engine.
 - `result`: verdicts, counterexamples, what a scenario expects, exit codes.
-- `checker`: the rules P0 to P4, and the observations that they are held against.
+- `checker`: the rules P0 to P4, the observations that they are held against, and what differs, as a unified diff.
 - `driver`: run a walk to its end, whatever the end is, and conclude.
 - `graph_walk`: visit every state of an engine whose state is a value; a proof.
 - `walk_log`: what a graph walk has done so far, to go on where it was ended.
 - `covering_walk`: take every edge of an engine that cannot be forked.
 - `random_walk`: sample steps where the state graph is too large.
 - `all_orders`: run every order of registration with every order of release.
+- `properties`: check what a scenario states of its states and orders, on every walk.
 - `program`: modules whose registrations run in program order, and the orders of their imports.
 - `program_walk`: explore every order in which programs make registrations, with nothing released.
 - `partition`: split registrations into independent parts, explore each, and check that they are independent.
@@ -21,7 +22,6 @@
 - `run_sequence`: run a sequence on a sandbox or on states, and replay it step by step.
 - `compare_sequences`: run two sequences from scratch and compare what they lead to, or one twice.
 - `shrink`: make a counterexample short.
-- `difference`: what differs, as a unified diff.
 - `walk_options`: which walk to take, how much of it, and its bounds.
 - `limits`: bounds on states and time, cancellation, progress.
 - `replay_proof`: after a proof, compare random sequences in fresh sandboxes with the states.

@@ -11,11 +11,10 @@ from collections.abc import Iterator, Sequence
 from itertools import permutations
 
 from dispatchlab.model.lifetimes import EVERYTHING_IS_RELEASED, Lifetimes
-from dispatchlab.prover.checker import Observations
-from dispatchlab.prover.driver import Run, Steps
+from dispatchlab.prover.driver import Run, Steps, Walk
 
 
-class AllOrders:
+class AllOrders(Walk):
     """All registration orders with all release orders of what was accepted.
 
     Args:
@@ -25,9 +24,6 @@ class AllOrders:
     """
 
     name = "orders"
-    looks_at_every_step = True
-    seed = None
-    passes = None
 
     def __init__(self, count: int, *, order: Sequence[int] = (), lifetimes: Lifetimes = EVERYTHING_IS_RELEASED) -> None:
         self.count = count
@@ -37,7 +33,7 @@ class AllOrders:
 
     def runs(self) -> Iterator[Run]:
         """One run a sequence; the first of each registration order finds out who is accepted."""
-        for registered in _keeping(self.count, self.order):
+        for registered in orders_keeping(self.count, self.order):
             accepted: list[int] = []
             yield Run(_ascending(registered, accepted, self._lifetimes))
             others = permutations(accepted)
@@ -48,10 +44,6 @@ class AllOrders:
     def ended(self, run: Run) -> None:
         """Count it."""
         self._run += 1
-
-    def sets(self, observations: Observations) -> int:
-        """All that were observed."""
-        return observations.sets
 
     def coverage(self, *, found: bool) -> list[str]:
         """How many sequences were run."""
@@ -75,7 +67,7 @@ def _fixed(registered: Sequence[int], released: Sequence[int]) -> Steps:
         yield ~index
 
 
-def _keeping(count: int, order: Sequence[int]) -> Iterator[tuple[int, ...]]:
+def orders_keeping(count: int, order: Sequence[int]) -> Iterator[tuple[int, ...]]:
     """The permutations that keep `order`, without going through those that do not."""
 
     def extend(done: tuple[int, ...], at: int) -> Iterator[tuple[int, ...]]:

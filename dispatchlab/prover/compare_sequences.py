@@ -12,8 +12,16 @@ from typing import Any, Final
 from dispatchlab.model.lifetimes import EVERYTHING_IS_RELEASED, Lifetimes
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.model.snapshot import Refusal
-from dispatchlab.prover.checker import Observation, Outcome, check_observation, check_outcome, check_release
-from dispatchlab.prover.difference import difference, outcome_difference, outcome_text
+from dispatchlab.prover.checker import (
+    Observation,
+    Outcome,
+    check_observation,
+    check_outcome,
+    check_release,
+    difference,
+    outcome_difference,
+    outcome_text,
+)
 from dispatchlab.prover.prng import SplitMix64
 from dispatchlab.prover.protocol import EngineCrashed, StateSpace, lifetimes_in
 from dispatchlab.prover.result import Counterexample, Flaw

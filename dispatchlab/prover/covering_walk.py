@@ -18,15 +18,14 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from dispatchlab.model.lifetimes import EVERYTHING_IS_RELEASED, Lifetimes
-from dispatchlab.prover.checker import Observations
-from dispatchlab.prover.driver import Run, Steps
+from dispatchlab.prover.driver import Run, Steps, Walk
 from dispatchlab.prover.limits import later_masks
 from dispatchlab.prover.prng import SplitMix64
 
 DEFAULT_PASSES: Final = 8
 
 
-class CoveringWalk:
+class CoveringWalk(Walk):
     """Take every edge that can be reached, in each of some passes.
 
     Args:
@@ -38,7 +37,8 @@ class CoveringWalk:
     """
 
     name = "covering"
-    looks_at_every_step = True
+    seed: int
+    passes: int
 
     def __init__(
         self,
@@ -69,13 +69,6 @@ class CoveringWalk:
             yield Run(self._pass(numbers, seen), is_long=True)
             while self._lifetimes.permanent and (seen.untried[0] or self._way(0, seen)):
                 yield Run(self._pass(numbers, seen), is_long=True)
-
-    def ended(self, run: Run) -> None:
-        """Passes are counted when they begin."""
-
-    def sets(self, observations: Observations) -> int:
-        """All that were observed."""
-        return observations.sets
 
     def coverage(self, *, found: bool) -> list[str]:
         """How many edges were tried in how many steps."""

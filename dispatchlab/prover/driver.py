@@ -12,6 +12,7 @@ engine, the end of memory, a bound and Ctrl-C are handled here, for these walks 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -46,42 +47,38 @@ class Run:
     is_long: bool = False
 
 
-class Walk(Protocol):
-    """A choice of steps on an engine that cannot be forked."""
+class Walk(ABC):
+    """A choice of steps on an engine that cannot be forked.
 
-    @property
-    def name(self) -> str:
-        """`orders`, `sample` or `covering`."""
+    Attributes:
+        name: `orders`, `sample` or `covering`.
+        count: how many registrations there are.
+        order: registrations that are registered in this order only.
+        seed: where something is random.
+        passes: how many passes were begun, where there are passes.
+        looks_at_every_step: otherwise only the end of each run is looked at, and compared with the runs that continue
+            it alone.
+    """
 
-    @property
-    def count(self) -> int:
-        """How many registrations there are."""
+    name: str
+    count: int
+    order: Sequence[int]
+    seed: int | None = None
+    passes: int | None = None
+    looks_at_every_step = True
 
-    @property
-    def order(self) -> Sequence[int]:
-        """Registrations that are registered in this order only."""
-
-    @property
-    def seed(self) -> int | None:
-        """The seed, where something is random."""
-
-    @property
-    def passes(self) -> int | None:
-        """How many passes were begun, where there are passes."""
-
-    @property
-    def looks_at_every_step(self) -> bool:
-        """Otherwise only the end of each run is looked at, and compared with the runs that continue it alone."""
-
+    @abstractmethod
     def runs(self) -> Iterator[Run]:
         """The runs, one after the other."""
 
-    def ended(self, run: Run) -> None:
+    def ended(self, run: Run) -> None:  # noqa: B027 - most walks count nothing then
         """A run came to its end, or to two sequences that disagree; it was not cut off."""
 
     def sets(self, observations: Observations) -> int:
-        """How many active sets it came by."""
+        """How many active sets it came by: all that were observed."""
+        return observations.sets
 
+    @abstractmethod
     def coverage(self, *, found: bool) -> list[str]:
         """How much was done, a sentence each; `found` when there is a counterexample."""
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from dispatchlab.errors import RegistrationError
@@ -101,28 +101,21 @@ def too_many(edges: int) -> str:
     return f"stopped at {edges:,} edges"
 
 
+@dataclass
 class _GraphDrive:
     """One breadth-first walk. A node is an index into `states`, `masks` (its active set) and `parents`."""
 
-    def __init__(
-        self,
-        space: StateSpace[Any],
-        count: int,
-        order: Sequence[int],
-        watch: Watch,
-        max_length: int | None,
-        max_edges: int | None,
-        numbers: Sequence[int],
-    ) -> None:
-        self.space = space
-        self.count = count
-        self.order = order
-        self.watch = watch
-        self.max_length = max_length
-        self.max_edges = max_edges
-        self.numbers = numbers
-        self.later = later_masks(count, order)
-        self.lifetimes = lifetimes_in(space)
+    space: StateSpace[Any]
+    count: int
+    order: Sequence[int]
+    watch: Watch
+    max_length: int | None
+    max_edges: int | None
+    numbers: Sequence[int]
+
+    def __post_init__(self) -> None:
+        self.later = later_masks(self.count, self.order)
+        self.lifetimes = lifetimes_in(self.space)
         self.states: list[Any] = []
         self.masks: list[int] = []
         self.parents = array("q")

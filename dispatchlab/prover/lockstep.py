@@ -17,8 +17,8 @@ from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
 from dispatchlab.model.sequence import StepSequence, format_sequence
 from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
+from dispatchlab.prover.checker import difference, outcome_difference, outcome_text
 from dispatchlab.prover.covering_walk import CoveringWalk
-from dispatchlab.prover.difference import difference, outcome_difference, outcome_text
 from dispatchlab.prover.driver import explore_walk
 from dispatchlab.prover.limits import Progress, Watch, count_edges
 from dispatchlab.prover.protocol import Engine, lifetimes_in

@@ -360,40 +360,33 @@ class _Found(NamedTuple):
     members: tuple[int, ...]
 
 
+@dataclass
 class _Proof:
-    def __init__(
-        self,
-        space: Any,
-        plan: Plan,
-        count: int,
-        operators: Sequence[OperatorName],
-        order: Sequence[int],
-        seed: int,
-        watch: Watch,
-        max_length: int | None,
-        numbers: Sequence[int],
-    ) -> None:
-        self.space = space
-        self.plan = plan
-        self.count = count
-        self.operators = operators
-        self.order = order
-        self.seed = seed
-        self.watch = watch
-        self.max_length = max_length
-        self.numbers = numbers
-        self.knowledge = Knowledge(plan)
-        self.best: _Found | None = None
-        self.strange: NotReduced | None = None  # nothing is proved; a counterexample is one all the same
-        self.short: Exploration | None = None  # looked at up to a length, beyond which nothing is asked
-        self.conflicts: dict[tuple[int, ...], Conflict] = {}
-        self.accepted: set[int] = set()
+    space: Any
+    plan: Plan
+    count: int
+    operators: Sequence[OperatorName]
+    order: Sequence[int]
+    seed: int
+    watch: Watch
+    max_length: int | None
+    numbers: Sequence[int]
+    best: _Found | None = None
+    strange: NotReduced | None = None  # nothing is proved; a counterexample is one all the same
+    short: Exploration | None = None  # looked at up to a length, beyond which nothing is asked
+    conflicts: dict[tuple[int, ...], Conflict] = field(default_factory=dict)
+    accepted: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.knowledge = Knowledge(self.plan)
+        orders, notes = count_orders(self.count, self.order), tuple[str, ...]()
+        if self.plan.largest > MOST_REGISTRATIONS:
+            notes = (
+                f"{self.plan.largest} of the {self.count} registrations act on one another, and were explored together",
+            )
         self.sum = Exploration(
-            Verdict.ORDER_INDEPENDENT, "graph", count, 0, 0, 0, count_orders(count, order), neighbourhoods=0
+            Verdict.ORDER_INDEPENDENT, "graph", self.count, 0, 0, 0, orders, notes=notes, neighbourhoods=0
         )
-        if plan.largest > MOST_REGISTRATIONS:
-            note = f"{plan.largest} of the {count} registrations act on one another, and were explored together"
-            self.sum = replace(self.sum, notes=(note,))
 
     def run(self) -> Exploration:
         """Walk the shortest sequences over everything, then explore all neighbourhoods."""

@@ -20,7 +20,7 @@ See Note [Why parts may be explored by themselves].
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 from dispatchlab.errors import RegistrationError
@@ -223,31 +223,23 @@ def classes_of(space: Footprints, registrations: Sequence[Registration], parts: 
     return list(classes.values())
 
 
+@dataclass
 class _Run:
-    def __init__(
-        self,
-        engine: Forkable,
-        registrations: Sequence[Registration],
-        operators: Sequence[OperatorName],
-        order: Sequence[int],
-        seed: int,
-        watch: Watch,
-        least: int | None,
-    ) -> None:
-        self.engine = engine
-        self.registrations = registrations
-        self.operators = operators
-        self.order = order
-        self.seed = seed
-        self.watch = watch
-        self.least = least  # edges of a part that is explored in neighbourhoods; None for none
-        self.hidden: list[OperatorName] = []  # operators with state that is never observed
-        self.conflicts: list[Conflict] = []
-        self.never: list[int] = []
-        self.notes: dict[str, None] = {}
-        self.sum = Exploration(
-            Verdict.ORDER_INDEPENDENT, "graph", len(registrations), 0, 0, 0, count_orders(len(registrations), order)
-        )
+    engine: Forkable
+    registrations: Sequence[Registration]
+    operators: Sequence[OperatorName]
+    order: Sequence[int]
+    seed: int
+    watch: Watch
+    least: int | None  # edges of a part that is explored in neighbourhoods; None for none
+    hidden: list[OperatorName] = field(default_factory=list)  # operators with state that is never observed
+    conflicts: list[Conflict] = field(default_factory=list)
+    never: list[int] = field(default_factory=list)
+    notes: dict[str, None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        count = len(self.registrations)
+        self.sum = Exploration(Verdict.ORDER_INDEPENDENT, "graph", count, 0, 0, 0, count_orders(count, self.order))
 
     def whole(self, *notes: str) -> Exploration:
         """Everything in one go."""

@@ -26,9 +26,8 @@ from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration, operators_of
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.model.snapshot import Refusal
-from dispatchlab.prover.checker import Observations, Pair
+from dispatchlab.prover.checker import Observations, Pair, outcome_difference, outcome_text
 from dispatchlab.prover.compare_sequences import compare_sequences, reasons_of
-from dispatchlab.prover.difference import outcome_difference, outcome_text
 from dispatchlab.prover.driver import Ending, finish, verified
 from dispatchlab.prover.limits import Interrupted, Progress, Watch
 from dispatchlab.prover.partition import among, parts_of, places_of, strays_of

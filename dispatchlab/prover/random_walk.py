@@ -18,7 +18,7 @@ from typing import Final
 
 from dispatchlab.model.lifetimes import EVERYTHING_IS_RELEASED, Lifetimes
 from dispatchlab.prover.checker import Observations
-from dispatchlab.prover.driver import Run, Steps
+from dispatchlab.prover.driver import Run, Steps, Walk
 from dispatchlab.prover.prng import SplitMix64
 
 DEFAULT_SAMPLES: Final = 1_000
@@ -67,7 +67,7 @@ class Covered:
     refused: bool
 
 
-class RandomWalks:
+class RandomWalks(Walk):
     """Some random walks, each compared with a direct way to where it ended.
 
     Args:
@@ -80,7 +80,7 @@ class RandomWalks:
 
     name = "sample"
     looks_at_every_step = False
-    passes = None
+    seed: int
 
     def __init__(
         self,

@@ -18,16 +18,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import permutations
 from typing import Any, Final
 
 from dispatchlab.model.lifetimes import Lifetimes
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.model.snapshot import Refusal
-from dispatchlab.prover.checker import Observations, Pair
+from dispatchlab.prover.checker import Observations, Pair, difference, outcome_difference, outcome_text
 from dispatchlab.prover.compare_sequences import full_sequence
-from dispatchlab.prover.difference import difference, outcome_difference, outcome_text
 from dispatchlab.prover.driver import conclude, crashed, verified
 from dispatchlab.prover.limits import Interrupted, Watch, later_masks
 from dispatchlab.prover.partition import renumbered
@@ -91,7 +90,7 @@ def replay_proof(
     else:
         chosen = _plans(count, order, seed, lifetimes_in(space()), 0 if orders_alone else _WALKS)
     looks = 1 if brief else _LOOKS if count <= _FEW else _FEW_LOOKS
-    replay = _Replay(space(), count, order, SplitMix64(seed), looks=looks, is_program=program is not None)
+    replay = _Replay(space(), count, later_masks(count, order), SplitMix64(seed), looks, program is not None)
     done = 0
     try:
         for plan in chosen:
@@ -176,41 +175,32 @@ def _walk(random: SplitMix64, count: int, length: int) -> _Plan:
     return _Plan(tuple(random.below(count) for _ in range(length)), toggles=True)
 
 
+@dataclass
 class _Replay:
     """Sequences that were replayed, compared with the states and with one another."""
 
-    def __init__(
-        self,
-        space: StateSpace[Any],
-        count: int,
-        order: Sequence[int],
-        random: SplitMix64,
-        *,
-        looks: int,
-        is_program: bool,
-    ) -> None:
-        self._later = later_masks(count, order)
-        self._looks_each = looks
-        self._is_program = is_program
-        self.steps: list[int] = []
-        self._space = space
-        self._count = count
-        self._random = random
-        self._observations = Observations()
-        self._imagined: dict[Any, Look] = {}
+    space: StateSpace[Any]
+    count: int
+    later: Sequence[int]
+    random: SplitMix64
+    looks: int
+    is_program: bool
+    steps: list[int] = field(default_factory=list)
+    imagined: dict[Any, Look] = field(default_factory=dict)
+    observations: Observations = field(default_factory=Observations)
 
     def run(self, session: Session, plan: _Plan) -> Pair | Counterexample | None:
         """Run a plan, without the releases of what was refused; what disagrees, if anything does."""
         steps = self.steps = []
-        states = StateSession(self._space)
+        states = StateSession(self.space)
         looks = self._looks_in(len(plan.steps))
-        lifetimes = lifetimes_in(self._space)
+        lifetimes = lifetimes_in(self.space)
         mask = 0
         for at, step in enumerate(plan.steps):
             if plan.toggles and mask >> step & 1:
                 step = ~step
             index = ~step if step < 0 else step
-            if (step < 0) is not bool(mask >> index & 1) or (step >= 0 and self._later[index] & mask):
+            if (step < 0) is not bool(mask >> index & 1) or (step >= 0 and self.later[index] & mask):
                 continue
             if step < 0 and lifetimes.is_permanent(index):
                 continue
@@ -225,10 +215,10 @@ class _Replay:
                     return tuple(steps), tuple(steps)
                 mask = lifetimes.after_release(mask, index)
             else:
-                pair = self._observations.outcome(mask, index, refusal, steps, len(steps))
+                pair = self.observations.outcome(mask, index, refusal, steps, len(steps))
                 if pair is not None:
                     return pair
-                if refusal is not None and self._is_program:
+                if refusal is not None and self.is_program:
                     break
                 mask |= 0 if refusal is not None else 1 << index
             if at in looks:
@@ -236,31 +226,31 @@ class _Replay:
                 if trouble is not None:
                     return trouble
         trouble = self._look(session, states, mask)
-        return trouble if trouble or self._is_program else self._compared_with_direct_way(session, mask)
+        return trouble if trouble or self.is_program else self._compared_with_direct_way(session, mask)
 
     def _looks_in(self, length: int) -> frozenset[int]:
-        looks = self._looks_each
+        looks = self.looks
         if length <= looks:
             return frozenset(range(length))
-        return frozenset({length // 2 - 1, *(self._random.below(length) for _ in range(looks))})
+        return frozenset({length // 2 - 1, *(self.random.below(length) for _ in range(looks))})
 
     def _look(self, session: Session, states: StateSession, mask: int) -> Pair | Counterexample | None:
         look = session.look()
-        pair = self._observations.observation(mask, look, self.steps, len(self.steps))
+        pair = self.observations.observation(mask, look, self.steps, len(self.steps))
         if pair is not None:
             return pair
-        imagined = self._imagined.get(states.state)  # of the same state, or of one that is said to be equal
+        imagined = self.imagined.get(states.state)  # of the same state, or of one that is said to be equal
         if imagined is None:
-            imagined = self._imagined[states.state] = states.look()
+            imagined = self.imagined[states.state] = states.look()
         if look == imagined:
             return None
         return self._differs(difference(imagined[0], look[0], expected_broken=imagined[1], actual_broken=look[1]))
 
     def _compared_with_direct_way(self, session: Session, mask: int) -> Pair | None:
         """Compare with the set registered from scratch, in ascending order, on states; None when that is refused."""
-        members = (index for index in range(self._count) if mask >> index & 1)
-        direct = tuple(lifetimes_in(self._space).permanent_last(members))
-        states = StateSession(self._space)
+        members = (index for index in range(self.count) if mask >> index & 1)
+        direct = tuple(lifetimes_in(self.space).permanent_last(members))
+        states = StateSession(self.space)
         for index in direct:
             if states.register(index) is not None:
                 return None

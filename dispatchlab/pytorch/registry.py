@@ -5,8 +5,13 @@ Whatever importing a package does, it does to that process: it can crash, hang, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from threading import Lock, Timer
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
+from queue import SimpleQueue
+from threading import Event, Lock, Timer
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dispatchlab.model.operator_runs import GENERATED, InputsError, Outcome, Run
@@ -27,6 +32,8 @@ _INPUTS = "dispatchlab.pytorch.introspection.readiness_inputs"
 _CAPTURES = "dispatchlab.pytorch.introspection.readiness_captures"
 _PLAIN = ("cpu", "cuda", "repeat")
 """The cells that are plain calls: when one does not come back, no other is run."""
+_BY_INDUCTOR = ("inductor", "aot_package")
+"""The cells for which Inductor is loaded, which takes long."""
 
 
 def live_registry(imports: Sequence[str] = (), *, python: bool = False) -> Registry:
@@ -110,9 +117,11 @@ def live_operator_runs(
     *,
     limit_s: float,
     generate: bool = False,
+    skipped: Mapping[str, str] = MappingProxyType({}),
+    jobs: int = 1,
     started: Callable[[str], None] = lambda _: None,
 ) -> OperatorRuns:
-    """Run operators on the inputs that there are for them, in a process of its own, and a new one when that dies.
+    """Run operators on the inputs that there are for them, in processes of their own, and new ones when these die.
 
     Args:
         imports: the packages that define them.
@@ -120,53 +129,139 @@ def live_operator_runs(
         operators: those that may be run.
         limit_s: how long one cell of an operator may take.
         generate: also make inputs from the schemas of operators that have none.
+        skipped: the columns that are not run, with what to say of them.
+        jobs: how many processes; where there are several, the first runs what Inductor compiles, and nothing else.
         started: called with each operator that is run.
 
     Raises:
         InputsError: there are no inputs under that name.
         DispatchLabError: as for `live_registry`.
     """
-    runs: dict[str, dict[str, Run]] = {}
-    notes: list[str] = []
     with LiveEngine(imports=tuple(imports)) as engine:
         given: tuple[str, ...] = engine.ask(f"{_INPUTS}:operators_with_inputs", source) if source else ()
-        unknown = sorted(set(given) - set(operators))
-        if unknown:
-            notes.append(f"inputs are given for operators that are not judged: {', '.join(unknown)}")
-        for name in operators:
-            if name not in given and not generate:
-                continue
+        names = [name for name in operators if generate or name in given]
+        unknown = ", ".join(sorted(set(given) - set(operators)))
+        notes = [f"inputs are given for operators that are not judged: {unknown}"] if unknown else []
+        runs: dict[str, dict[str, Run]] = {}
+        sources = [source if name in given else GENERATED for name in names]
+        for name, result in zip(names, _in_order(engine, imports, names, sources, jobs, limit_s, skipped), strict=True):
             started(name)
             try:
-                runs[name] = _runs_of(engine, source if name in given else GENERATED, name, limit_s)
+                runs[name] = result()
             except InputsError as error:
                 notes.append(error.why)
     return OperatorRuns(runs, tuple(notes))
 
 
-def _runs_of(engine: LiveEngine, source: str, name: str, limit_s: float) -> dict[str, Run]:
-    """The cells of one operator. One that ends the process, or hangs, costs that cell; a plain call costs all.
+def _in_order(
+    engine: LiveEngine,
+    imports: Sequence[str],
+    names: Sequence[str],
+    sources: Sequence[str],
+    jobs: int,
+    limit_s: float,
+    skipped: Mapping[str, str],
+) -> Iterator[Callable[[], dict[str, Run]]]:
+    """What waits for the runs of each operator."""
+    first = _Runner(engine, limit_s, skipped, Event())
+    if jobs == 1 or not names:
+        for name, source in zip(names, sources, strict=True):
+            yield partial(first.runs, source, name, {}, compiled=None)
+        return
+    with ExitStack() as engines:
+        free: SimpleQueue[_Runner] = SimpleQueue()
+        for _ in range(min(jobs - 1, len(names))):
+            free.put(first._replace(engine=engines.enter_context(LiveEngine(imports=tuple(imports)))))
 
-    Raises:
-        InputsError: the inputs cannot be made.
-    """
-    try:
-        columns = _within(engine, limit_s, "begin_runs", source, name)
-    except _Ended as error:
-        raise InputsError(source, f"the inputs of {name} cannot be made: {error.run.how}") from None
-    runs: dict[str, Run] = {}
-    ended = ""
-    for column in columns:
-        if ended:
-            runs[column] = Run(Outcome.NOT_DECIDED, ended)
-            continue
+        def others(source: str, name: str) -> dict[str, Run]:
+            runner = free.get()
+            try:
+                return runner.runs(source, name, {}, compiled=False)
+            finally:
+                free.put(runner)
+
+        def compiled(source: str, name: str, before: Future[dict[str, Run]]) -> dict[str, Run]:
+            return first.runs(source, name, before.result(), compiled=True)
+
+        with ThreadPoolExecutor(free.qsize()) as pool, ThreadPoolExecutor(1) as compiler:
+            plain = [pool.submit(others, *one) for one in zip(sources, names, strict=True)]
+            both = [compiler.submit(compiled, *one) for one in zip(sources, names, plain, strict=True)]
+            try:
+                for future in both:
+                    yield future.result
+            finally:  # where an interrupt ends it early
+                first.stopped.set()
+                for future in (*plain, *both):
+                    future.cancel()
+                if not both[-1].done():
+                    engines.close()
+                    engine.close()
+
+
+class _Runner(NamedTuple):
+    """Runs the cells of operators in a process, one after another."""
+
+    engine: LiveEngine
+    limit_s: float
+    skipped: Mapping[str, str]
+    stopped: Event
+
+    def runs(self, source: str, name: str, before: dict[str, Run], *, compiled: bool | None) -> dict[str, Run]:
+        """The cells of one operator. One that ends the process, or hangs, costs that cell; a plain call costs all.
+
+        Args:
+            source: where its inputs are from.
+            name: the operator.
+            before: the cells that were run already.
+            compiled: only those that Inductor compiles, or only the others; None for both.
+
+        Raises:
+            InputsError: the inputs cannot be made.
+        """
+        runs = dict(before)
         try:
-            runs[column] = _within(engine, limit_s, "run_cell", source, name, column)
+            columns: tuple[str, ...] = self._within("begin_runs", source, name)
         except _Ended as error:
-            runs[column] = error.run
-            if column in _PLAIN:
-                ended = f"a plain call does not come back: {error.run.how}"
-    return runs
+            raise InputsError(source, f"the inputs of {name} cannot be made: {error.run.how}") from None
+        for column in columns:
+            if compiled is not None and (column in _BY_INDUCTOR) is not compiled:
+                continue
+            ended = next((run.how for at, run in runs.items() if at in _PLAIN and run.how.startswith(_NO_ANSWER)), "")
+            if column in self.skipped:
+                runs[column] = Run(Outcome.NOT_DECIDED, self.skipped[column])
+            elif ended:
+                runs[column] = Run(Outcome.NOT_DECIDED, f"a plain call does not come back: {ended}")
+            else:
+                try:
+                    runs[column] = self._within("run_cell", source, name, column)
+                except _Ended as error:
+                    runs[column] = error.run
+        return runs
+
+    def _within(self, function: str, *arguments: str) -> Any:
+        """Ask for a run that has so long.
+
+        Raises:
+            _Ended: it took longer, or the process died.
+            InputsError: the inputs cannot be made.
+        """
+        if self.stopped.is_set():
+            raise CancelledError
+        limit = _TimeLimit(self.engine.worker, self.limit_s)
+        try:
+            return self.engine.ask(f"{_RUNS}:{function}", *arguments)
+        except WorkerCrashed as error:
+            if limit.passed:
+                raise _Ended(Run(Outcome.NOT_DECIDED, f"{_NO_ANSWER[0]} {self.limit_s:g} s")) from None
+            raise _Ended(Run(Outcome.FAILS, f"{_NO_ANSWER[1]} {error}")) from None
+        finally:
+            limit.cancel()
+            if limit.passed:  # it may have answered before it was killed
+                self.engine.close()
+
+
+_NO_ANSWER = ("it took longer than", "it ends the process:")
+"""How a run begins that shows that nothing came back."""
 
 
 class _Ended(Exception):
@@ -175,26 +270,6 @@ class _Ended(Exception):
     def __init__(self, run: Run) -> None:
         super().__init__(run.how)
         self.run = run
-
-
-def _within(engine: LiveEngine, limit_s: float, function: str, *arguments: str) -> Any:
-    """Ask for a run that has so long.
-
-    Raises:
-        _Ended: it took longer, or the process died.
-        InputsError: the inputs cannot be made.
-    """
-    limit = _TimeLimit(engine.worker, limit_s)
-    try:
-        return engine.ask(f"{_RUNS}:{function}", *arguments)
-    except WorkerCrashed as error:
-        if limit.passed:
-            raise _Ended(Run(Outcome.NOT_DECIDED, f"it took longer than {limit_s:g} s")) from None
-        raise _Ended(Run(Outcome.FAILS, f"it ends the process: {error}")) from None
-    finally:
-        limit.cancel()
-        if limit.passed:  # it may have answered before it was killed
-            engine.close()
 
 
 def live_capture(imports: Sequence[str], program: str) -> bytes:

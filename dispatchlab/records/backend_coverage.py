@@ -300,7 +300,8 @@ def _consequences(
             f"it overrides the {key} kernel from {shadowed.debug or '(no debug text)'}, because it is newer; "
             "in the other order it would lose"
         )
-    lost = [each for each in olds if olds[each].reason in COMPOSITE and _source(news, each) != olds[each].source]
+    sources = {each: row.source for each, row in news.items()}
+    lost = [each for each, row in olds.items() if row.reason in COMPOSITE and sources.get(each, "") != row.source]
     for source in dict.fromkeys(olds[each].source for each in lost):
         of_source = [each for each in lost if olds[each].source == source]
         direct = [each for each in of_source if each == str(key)]
@@ -321,27 +322,14 @@ def _consequences(
         yield f"{before.name} has no def, so the kernel dangles until its package is imported"
     gained = [each for each in news if each not in olds]
     if gained:
-        yield f"{_several(gained)} had no kernel and {'has' if len(gained) == 1 else 'have'} one"
+        more = f" and {len(gained) - 4} more slots" if len(gained) > 4 else ""
+        yield f"{', '.join(gained[:4])}{more} had no kernel and {'has' if len(gained) == 1 else 'have'} one"
 
 
 def _lost(key: str, source: str, old: TableRow, new: TableRow | None) -> str:
     if new is None:
         return f"{key} loses the {source} kernel and has nothing left: a call with that key raises"
     if new.reason is Provenance.FALLBACK:
-        hint = (
-            ", so nothing is recorded for gradients unless you register an autograd kernel" if _is_autograd(key) else ""
-        )
-        return f"{key} loses the {source} kernel to the {new.reason}{hint}"
+        hint = ", so nothing is recorded for gradients unless you register an autograd kernel"
+        return f"{key} loses the {source} kernel to the {new.reason}{hint if key.startswith('Autograd') else ''}"
     return f"{key} loses the {source} kernel to {new.text}"
-
-
-def _is_autograd(key: str) -> bool:
-    return key.startswith("Autograd")
-
-
-def _several(keys: Sequence[str]) -> str:
-    return ", ".join(keys) if len(keys) < 5 else f"{', '.join(keys[:4])} and {len(keys) - 4} more slots"
-
-
-def _source(rows: dict[str, TableRow], key: str) -> str:
-    return rows[key].source if key in rows else ""

@@ -71,16 +71,6 @@ class RegistryDiff:
     compared: int
     left_out: tuple[str, ...] = ()
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether the registries are equal in all that was compared."""
-        return not self.changes
-
-    @property
-    def exit_code(self) -> int:
-        """0 when they are equal, else 1; used where an exit code is asked for."""
-        return 0 if self.is_empty else 1
-
     def count(self, subject: Subject, kind: ChangeKind) -> int:
         """How many changes there are of one sort."""
         return sum(change.subject is subject and change.kind is kind for change in self.changes)
@@ -221,10 +211,5 @@ def change_lines(diff: RegistryDiff, *, located: bool = True) -> Iterator[str]:
 
 def _line(change: Change) -> str:
     key = "" if change.key is None else f" {change.key}"
-    return f"{change.subject}{key} {change.kind}: {_sides(change.before, change.after)}"
-
-
-def _sides(before: str | None, after: str | None) -> str:
-    if before is None:
-        return str(after)
-    return before if after is None else f"{before} -> {after}"
+    sides = " -> ".join(side for side in (change.before, change.after) if side is not None)
+    return f"{change.subject}{key} {change.kind}: {sides}"

@@ -192,7 +192,7 @@ def compare_python(
     counts: Counter[tuple[str, PythonChangeKind]] = Counter()
     uncompared: Counter[str] = Counter()
     changes: list[PythonChange] = []
-    for (registry, operator, key), olds, news in side_by_side(*sides, _order):
+    for (registry, operator, key), olds, news in side_by_side(*sides, lambda slot: (_PLACE[slot[0]], *slot[1:])):
         same, others = paired(olds or (), news or (), lambda entry: entry.function)
         for old, new in (*same, *others):
             if known[registry] != (Known.READ, Known.READ) or _is_unknown(old, new, absent):
@@ -238,11 +238,6 @@ def is_left_by_call(entry: PythonRegistration, called: Collection[str]) -> bool:
     if entry.function.startswith(_OF_TORCH_LIBRARY):  # `register_autocast` puts such a kernel into `py_kernels`
         return True
     return entry.registry == "custom_ops" or (entry.registry == "torch_library" and entry.key == "fake")
-
-
-def _order(slot: tuple[str, str, str]) -> tuple[int, str, str]:
-    registry, operator, key = slot
-    return _PLACE[registry], operator, key
 
 
 def _in_force(

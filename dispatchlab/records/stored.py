@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from dispatchlab.files.file_kinds import BUNDLE_MEMBER, OLD_REGISTRY_MAGIC, REGISTRY_MEMBER, is_archive
 from dispatchlab.model.keys import DispatchKey
@@ -101,7 +101,10 @@ class StoredRegistries:
         self.rows = SharedRows(archive, "cxx")
         try:
             entries = as_list(index.get("registries"), "its registries")
-            self._opened = {registry.name: registry for registry in map(self._registry, range(len(entries)), entries)}
+            if not all(isinstance(facts, dict) for facts in entries):
+                raise Damaged("wrong in a registry")
+            opened = (StoredRegistry(self, at, cast("Mapping[str, object]", facts)) for at, facts in enumerate(entries))
+            self._opened = {registry.name: registry for registry in opened}
         except Damaged as error:
             raise archive.damaged(f"{member} is {error}") from None
         names = [*self._opened]
@@ -138,11 +141,6 @@ class StoredRegistries:
         """
         return self.archive.table(_OVERLOADS) if self.archive.has(_OVERLOADS) else {}
 
-    def _registry(self, number: int, facts: object) -> StoredRegistry:
-        if not isinstance(facts, dict):
-            raise Damaged("wrong in a registry")
-        return StoredRegistry(self, number, facts)
-
 
 class StoredRegistry:
     """One registry of an archive; it is a `Recorded`.
@@ -157,7 +155,7 @@ class StoredRegistry:
     """
 
     def __init__(self, registries: StoredRegistries, number: int, facts: Mapping[str, object]) -> None:
-        self._registries, self._number = registries, number
+        self._registries, self._number, self.path = registries, number, registries.path
         self.name, self.torch, self.privateuse1 = (
             as_text(facts.get(of), of) for of in ("name", "torch", "privateuse1")
         )
@@ -176,11 +174,6 @@ class StoredRegistry:
 
     def __len__(self) -> int:
         return len(self._registries.rows.names) - len(self._absent)
-
-    @property
-    def path(self) -> str:
-        """The file, for errors."""
-        return self._registries.path
 
     @cached_property
     def names(self) -> tuple[str, ...]:

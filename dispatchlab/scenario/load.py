@@ -22,6 +22,7 @@ from dispatchlab.model.keys import DispatchKey
 from dispatchlab.prover.result import Expectation
 from dispatchlab.scenario.import_orders import IMPORTS
 from dispatchlab.scenario.modules import MODULE_BODIES, check_modules
+from dispatchlab.scenario.properties import PROPERTIES, read_properties
 from dispatchlab.scenario.python_registrations import PYTHON
 from dispatchlab.scenario.registrations import (
     INDEX,
@@ -121,7 +122,7 @@ SCENARIO_TABLE = Table(
     "a scenario",
     (
         *(CLAIM, NAMESPACE_FIELD, SEMANTICS_FIELD, REGISTRY, PACKAGES, CLASSES, OPERATORS, KEYS, ORDER),
-        *(MODULES, PYTHON, IMPORTS, EXPECT, SNAPSHOTS, REGISTRATIONS),
+        *(MODULES, PYTHON, IMPORTS, EXPECT, PROPERTIES, SNAPSHOTS, REGISTRATIONS),
     ),
 )
 
@@ -263,10 +264,15 @@ def _read(root: Node, context: Context) -> Scenario | None:
     if context.problems:
         return None
     operators = tuple(name.within(namespace) for name in entry.get(OPERATORS, ()))
+    operators = tuple(dict.fromkeys(operators)) or operators_named_by(registrations)
+    stated: tuple[Node, ...] = entry.get(PROPERTIES, ())
+    properties = read_properties(stated, registrations, operators, namespace, context)
+    if context.problems:
+        return None
     return Scenario(
         claim=entry[CLAIM],
         registrations=tuple(registrations),
-        operators=tuple(dict.fromkeys(operators)) or operators_named_by(registrations),
+        operators=operators,
         namespace=namespace,
         semantics=entry.get(SEMANTICS_FIELD, _model_of(entry.get(REGISTRY)) if PACKAGES in entry else None),
         keys=entry.get(KEYS, ()),
@@ -277,6 +283,7 @@ def _read(root: Node, context: Context) -> Scenario | None:
         python=entry.get(PYTHON, ()),
         imports=entry.get(IMPORTS),
         expect=entry.get(EXPECT, Expectation.ORDER_INDEPENDENT),
+        properties=properties,
         snapshots=entry.get(SNAPSHOTS, False),
         file=context.file,
     )

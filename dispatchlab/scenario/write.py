@@ -35,6 +35,7 @@ from dispatchlab.prover.result import Expectation
 from dispatchlab.scenario.import_orders import import_fields
 from dispatchlab.scenario.load import ScenarioError, read_scenario
 from dispatchlab.scenario.modules import module_texts
+from dispatchlab.scenario.properties import property_lines
 from dispatchlab.scenario.python_registrations import python_fields
 from dispatchlab.scenario.registrations import UNKNOWN
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
@@ -123,9 +124,23 @@ def _head(scenario: Scenario) -> Lines:
             yield f"{name}: {_value_text(value)}".rstrip()
     if scenario.expect is not Expectation.ORDER_INDEPENDENT:
         yield f"expect: {scenario.expect}"
+    if scenario.properties:
+        yield "properties:"
+        for each in scenario.properties:
+            lines = [f"{name}: {_flow_value(value)}" for name, value in property_lines(each)]
+            yield from (f"{'    ' if at else '  - '}{line}" for at, line in enumerate(lines))
     if scenario.snapshots:
         yield "snapshots: true"
     yield "registrations:" if scenario.registrations else "registrations: []"
+
+
+def _flow_value(value: object) -> str:
+    """A value of a property on one line."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{name}: {_flow_value(each)}' for name, each in value.items())}}}"
+    if isinstance(value, list):
+        return _flow(map(str, value))
+    return str(value) if isinstance(value, int) or value == "true" else _flow([str(value)])[1:-1]
 
 
 def _value_text(value: int | str | tuple[str, ...]) -> str:
@@ -317,19 +332,6 @@ def _first_difference(scenario: Scenario, again: Scenario) -> str:
             names = (field.name for field in fields(mine) if type(mine) is type(other))
             what = next((name for name in names if getattr(mine, name) != getattr(other, name, None)), "kind")
             return f"registration {at}, {describe(mine)}, would load with another {what}"
-    heads = (
-        "claim",
-        "operators",
-        "namespace",
-        "semantics",
-        "keys",
-        "registry",
-        "packages",
-        "order",
-        "modules",
-        "python",
-        "imports",
-        "expect",
-    )
+    heads = (field.name for field in fields(scenario) if field.name != "registrations")
     name = next(name for name in heads if getattr(scenario, name) != getattr(again, name))
     return f"`{name}` would load as {getattr(again, name)!r}"

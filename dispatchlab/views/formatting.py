@@ -44,6 +44,18 @@ def counted(number: int, noun: str, several: str = "") -> str:
     return f"{number:,} {noun if number == 1 else several or f'{noun}s'}"
 
 
+def first_of(names: Sequence[object], most: int, noun: str = "") -> str:
+    """`a, b and 1,200 more operators`.
+
+    Args:
+        names: at least one.
+        most: how many are shown.
+        noun: what the others are, a blank before it; empty when that needs no word.
+    """
+    more = f" and {len(names) - most:,} more{noun}" if len(names) > most else ""
+    return f"{', '.join(map(str, names[:most]))}{more}"
+
+
 def seconds(value: float) -> str:
     """A duration in the unit that suits it: `0.42 ms`, `2.8 s`, `12 min 5 s`."""
     if value < 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TYPE_CHECKING, Self, TextIO
 
 from dispatchlab.escape import printable
 from dispatchlab.prover.limits import Progress
@@ -15,28 +15,6 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 _LINE_EVERY_S = 1.0
-
-
-class Display(Protocol):
-    """Shows the progress of any number of scenarios."""
-
-    def update(self, scenario: str, progress: Progress, /) -> None:
-        """Show how far a scenario has come."""
-
-    def stage(self, scenario: str, text: str, /) -> None:
-        """Show what is being done, where nothing is counted."""
-
-    def finish(self, scenario: str, /) -> None:
-        """Take a scenario off the display."""
-
-    def clear(self) -> None:
-        """Make room for other lines; the next update shows everything again."""
-
-    def __enter__(self) -> Display:
-        """Start."""
-
-    def __exit__(self, *error: object) -> None:
-        """Leave nothing behind."""
 
 
 def progress_text(progress: Progress) -> str:
@@ -53,29 +31,29 @@ def progress_text(progress: Progress) -> str:
     return ", ".join(parts)
 
 
-class NoDisplay:
-    """Shows nothing."""
+class Display:
+    """Shows the progress of any number of scenarios; this one shows nothing."""
 
     def update(self, scenario: str, progress: Progress, /) -> None:
-        """Nothing."""
+        """Show how far a scenario has come."""
 
     def stage(self, scenario: str, text: str, /) -> None:
-        """Nothing."""
+        """Show what is being done, where nothing is counted."""
 
     def finish(self, scenario: str, /) -> None:
-        """Nothing."""
+        """Take a scenario off the display."""
 
     def clear(self) -> None:
-        """Nothing."""
+        """Make room for other lines; the next update shows everything again."""
 
-    def __enter__(self) -> NoDisplay:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        pass
+        self.clear()
 
 
-class LineDisplay(NoDisplay):
+class LineDisplay(Display):
     """Writes a line for each scenario now and then.
 
     Args:
@@ -116,7 +94,7 @@ class LineDisplay(NoDisplay):
             self._stream.flush()
 
 
-class BarDisplay(NoDisplay):
+class BarDisplay(Display):
     """Bars on a terminal; rich is imported when there is something to show, so that short runs do not wait for it.
 
     Args:
@@ -132,24 +110,18 @@ class BarDisplay(NoDisplay):
 
     def update(self, scenario: str, progress: Progress, /) -> None:
         """Draw anew."""
-        bars = self._bars or self._start()
         known = progress.total_edges is not None and progress.total_edges >= progress.edges
-        if scenario not in self._tasks:
-            self._tasks[scenario] = bars.add_task(printable(scenario), text="")
-        bars.update(
-            self._tasks[scenario],
-            total=progress.total_edges if known else None,
-            completed=progress.edges,
-            text=progress_text(progress),
-        )
-        bars.refresh()
+        self._draw(scenario, progress_text(progress), progress.total_edges if known else None, progress.edges)
 
     def stage(self, scenario: str, text: str, /) -> None:
         """Draw anew, without a length."""
+        self._draw(scenario, printable(text), None, 0)
+
+    def _draw(self, scenario: str, text: str, total: int | None, completed: int) -> None:
         bars = self._bars or self._start()
         if scenario not in self._tasks:
             self._tasks[scenario] = bars.add_task(printable(scenario), text="")
-        bars.update(self._tasks[scenario], total=None, completed=0, text=printable(text))
+        bars.update(self._tasks[scenario], total=total, completed=completed, text=text)
         bars.refresh()
 
     def finish(self, scenario: str, /) -> None:
@@ -166,9 +138,6 @@ class BarDisplay(NoDisplay):
             self._bars.stop()
             self._bars = None
             self._tasks.clear()
-
-    def __exit__(self, *error: object) -> None:
-        self.clear()
 
     def _start(self) -> Bars:
         from rich.progress import BarColumn, TextColumn

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 
 from dispatchlab.engine.dispatcher import Dispatcher
-from dispatchlab.engine.import_api_2020 import Import
+from dispatchlab.registration_2020 import Import
 from tests.engine_shorthand import each_semantics, state
 
 

@@ -6,7 +6,7 @@ import gc
 
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.kernel import boxed
-from dispatchlab.engine.register_operators import DEBUG, Options, RegisterOperators
+from dispatchlab.registration_2020 import DEBUG, Options, RegisterOperators
 from tests.engine_shorthand import K, each_semantics, state
 from tests.test_engine_register_operators import NAME, SCHEMA, one, stack
 

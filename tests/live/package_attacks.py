@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 
-from tests.live import shared_state_attacks
+from tests.live import hidden_state_attacks, shared_state_attacks
 from tests.live.import_truth import Group, Truth, groups_in, truths
 
 _SHARED_VALUES = """
@@ -3818,11 +3818,14 @@ ATTACKS: tuple[Group, ...] = tuple(
         "".join((_SHARED_VALUES, _READS, _OVERLOADS, _STATE, _CONFLICTS, _LIFETIMES, _PATCHES, _LATE))
         + shared_state_attacks.OUTSIDE
         + shared_state_attacks.SHARED
+        + hidden_state_attacks.HIDDEN
     )
 )
 """Whose results depend on the order of import."""
 
-INNOCENT: tuple[Group, ...] = tuple(groups_in(_INNOCENT + shared_state_attacks.INNOCENT))
+INNOCENT: tuple[Group, ...] = tuple(
+    groups_in(_INNOCENT + shared_state_attacks.INNOCENT + hidden_state_attacks.INNOCENT)
+)
 """Whose results do not."""
 
 

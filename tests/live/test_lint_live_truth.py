@@ -9,8 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from dispatchlab.model.keys import DispatchKey  # noqa: E402
-from dispatchlab.pytorch.introspection.called_functions import called_functions  # noqa: E402
-from dispatchlab.pytorch.introspection.registry_reader import record_operators  # noqa: E402
+from dispatchlab.pytorch.introspection.registry_reader import called_functions, record_operators  # noqa: E402
 from dispatchlab.questions.certify.certificate import pattern_of  # noqa: E402
 from dispatchlab.questions.coverage.coverage_on_lab import Fill  # noqa: E402  # behind importorskip
 from dispatchlab.questions.lint.provenance import OperatorCalls  # noqa: E402

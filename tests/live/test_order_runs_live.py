@@ -92,15 +92,15 @@ def test_orders_that_agree_in_failing_prove_nothing(module: str, reason: str) ->
 
 
 @pytest.mark.parametrize(
-    ("order", "ended"),
+    ("order", "ended", "module"),
     [
-        (("order_plain", "order_ends"), "ends its process with exit code 9"),
-        (("order_crashes", "order_plain"), "is ended by SIGSEGV"),
-        (("order_plain", "order_hangs"), "takes longer than 0.4 s"),
+        (("order_plain", "order_ends"), "ends its process with exit code 9", "order_ends"),
+        (("order_crashes", "order_plain"), "is ended by SIGSEGV", "order_crashes"),
+        (("order_plain", "order_hangs"), "takes longer than 0.4 s", "order_hangs"),
     ],
 )
-def test_the_end_of_a_process_is_told(runs: Mapping[Order, OrderRun], order: Order, ended: str) -> None:
-    assert runs[order] == OrderRun(order, None, ended)
+def test_the_end_of_a_process_is_told(runs: Mapping[Order, OrderRun], order: Order, ended: str, module: str) -> None:
+    assert runs[order] == OrderRun(order, None, ended, module, is_late=module == "order_hangs")
 
 
 def test_a_module_that_exits_ends_its_order(runs: Mapping[Order, OrderRun]) -> None:
@@ -215,6 +215,7 @@ def _texts(
         exec(compile(filled, f"{file}/{name}.py", "exec"), vars(module))
     contents = Contents(list(names), {})
     contents.read([("f", vars(sys.modules["order_mine"])["f"])])
+    contents.read_modules()
     assert not contents.is_cut
     return contents.texts
 

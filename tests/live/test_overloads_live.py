@@ -22,7 +22,7 @@ from dispatchlab.prover.explore import explore
 from dispatchlab.prover.protocol import Handle
 from dispatchlab.prover.result import Verdict
 from dispatchlab.pytorch.bridge import torch as live_torch
-from dispatchlab.pytorch.introspection.packets import fresh_overload_order, overload_order, packet_schemas
+from dispatchlab.pytorch.introspection.queries import fresh_overload_order, overload_order, packet_schemas
 from dispatchlab.pytorch.sandbox.sandbox import LocalEngine
 from dispatchlab.questions.dump.inspect_operators import inspect_operators
 from dispatchlab.questions.explain.packet_calls import TorchScriptCallError, read_call, resolve

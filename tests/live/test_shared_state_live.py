@@ -11,7 +11,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from dispatchlab.pytorch.introspection.shared_state import SharedState
+from dispatchlab.pytorch.introspection.function_content import Contents
+from dispatchlab.pytorch.introspection.shared_state import Known, SharedState
 
 _SOURCE = """
 import collections
@@ -81,17 +82,22 @@ _CHANGES: dict[str, tuple[Callable[[Any], object], list[tuple[str, bool]]]] = {
     "an attribute of an object": (lambda m: setattr(m.one, "level", 2), [(".one.level", False)]),
     "nothing": (lambda m: None, []),
     "a cache": (lambda m: setattr(m, "cached_lines", {1: 2}), []),
+    "a cache that is named": (lambda m: setattr(m, "named_cache", {1: 2}), [(".named_cache", True)]),
+    "a large key that is no address": (lambda m: m.table.update({1 << 60: 1}), [(f".table[{1 << 60}]", False)]),
     "what is kept by address": (lambda m: m.table.update({id(m): 1}), []),
 }
+
+
+_KNOWN = Known({"named_cache"}, Contents((), {}).address)
 
 
 def test_each_change_is_found_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     modules = {what: _module(f"t_shared_{at:02}", _SOURCE, monkeypatch) for at, what in enumerate(_CHANGES)}
     state = SharedState()
-    assert [change for change in state.changes() if change.path.startswith("t_shared")] == []
+    assert [change for change in state.changes(_KNOWN) if change.path.startswith("t_shared")] == []
     for what, module in modules.items():
         _CHANGES[what][0](module)
-    found = list(state.changes())
+    found = list(state.changes(_KNOWN))
     for what, module in modules.items():
         name = module.__name__
         own = [(one.path.removeprefix(name), one.is_attribute) for one in found if one.path.startswith(name)]
@@ -106,7 +112,7 @@ def test_of_modules_that_came_later_plain_values_are_digested_and_those_of_packa
 
     def read(source: str) -> dict[str, object]:
         _module("t_later", "table = {'a': 1}\nsteps = [1, 2]\n" + source, monkeypatch)
-        found = state.new_state(["t_later"], "t_shared".__eq__)
+        found = state.new_state(["t_later"], "t_shared".__eq__, _KNOWN)
         return {change.path: change.value for change in found if change.path != "t_later"}
 
     before = read("")

@@ -27,8 +27,7 @@ from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.operator_view import OperatorView, view_of
 from dispatchlab.pytorch.introspection.queries import keys_by_rule, look_at, operator_name
 from dispatchlab.pytorch.introspection.slot_memory import SlotView, entry_address, entry_addresses, memory_layout
-from dispatchlab.pytorch.tracing.key_bits import model_set
-from dispatchlab.pytorch.tracing.recorder import TorchTraceError
+from dispatchlab.pytorch.tracing.recorder import TorchTraceError, model_set
 from dispatchlab.pytorch.tracing.slot_probes import unavailable
 from dispatchlab.questions.explain.argument_specs import Described, Options
 from dispatchlab.questions.explain.hops import explain

@@ -163,11 +163,14 @@ def test_orders_of_imports_print_the_same_on_this_machine_and_on_a_cluster(clust
     pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
     for name in ("left", "right"):
         (cluster.folder / f"{name}.py").write_text(_IMPLS)
-    some = ("imports", "left", "right", "--format", "text")
+    some = ("imports", "left", "right", "--format", "text", "--no-progress")
     here = command(cluster.folder, *some)
     assert here[:2] == command(cluster.folder, *some, "--cluster", cluster.address)[:2]
     assert here[0] == 1
-    assert "differences between orders: 1\n  street::door, registered at left.py:3, right.py:3\n" in here[1]
+    assert (
+        "differences between orders: 2\n  kernel of street::door at CPU, registered at left.py:3, right.py:3\n"
+        in here[1]
+    )
 
 
 # -- workers that die

@@ -112,8 +112,8 @@ lab = Lab()
 """,
     "the data of a thread": "local = threading.local(); local.library = opened()",
     "the front ends of other years": """
-from dispatchlab.engine.import_api_2020 import Import
-from dispatchlab.engine.register_operators import RegisterOperators
+from dispatchlab.registration_2020 import Import
+from dispatchlab.registration_2020 import RegisterOperators
 old = RegisterOperators(dispatcher=dispatcher).op("old::foo(Tensor x) -> Tensor")
 older = Import("older", dispatcher=dispatcher) if SEMANTICS == "pr35061" else None
 """,

@@ -86,4 +86,4 @@ def test_imports_finds_what_inductor_copies(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 1, done.stderr
-    assert "inductor_decompositions: early_copy:mine, registered at early_copy.py:2" in done.stdout
+    assert "inductor_decompositions of aten::addmv, registered at early_copy.py:2" in done.stdout

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from dispatchlab.codegen.emit.generated_group import python_name
-from dispatchlab.codegen.read.native_function import Precomputed
+from dispatchlab.codegen.read.native_function import NativeFunction, Precomputed
+from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.schema import Argument
 from dispatchlab.model.schema_types import ListType, OptionalType, Type
 
@@ -95,6 +96,39 @@ def banner(text: str) -> Iterator[str]:
     yield f"# -- {text}"
     yield ""
     yield ""
+
+
+def register_source(
+    defs: Sequence[tuple[NativeFunction, Iterable[str]]],
+    libraries: Iterable[tuple[DispatchKey, Iterable[tuple[NativeFunction, Iterable[str]]]]],
+) -> Iterator[str]:
+    """The function `register` of a generated module.
+
+    Args:
+        defs: the functions, each with the lines of its debug text.
+        libraries: a key, and the functions with a kernel there, each with the lines of the kernel and its debug text.
+    """
+    namespace = text_literal(defs[0][0].name.namespace)
+    yield "def register(dispatcher: Dispatcher, kernels: object) -> ExitStack:"
+    yield "    linked = link(dispatcher, kernels, BY_HAND)"
+    yield "    with ExitStack() as undo:"
+    yield f'        m = undo.enter_context(Library({namespace}, "FRAGMENT", dispatcher=dispatcher))'
+    for function, debug in defs:
+        yield "        m.define("
+        yield from long_text(str(function.own_schema), indent=3, tail=",")
+        tags = [text_literal(tag) for tag in sorted(function.tags)]
+        if tags:
+            yield from bracketed("tags=(", tags, "),", indent=3, loose=True)
+        yield from debug
+        yield "        )"
+    for key, kernels in libraries:
+        yield f'        m = undo.enter_context(Library({namespace}, "IMPL", "{key}", dispatcher=dispatcher))'
+        for function, lines in kernels:
+            yield "        m.impl("
+            yield f"            {text_literal(function.short_name)},"
+            yield from lines
+            yield "        )"
+    yield "        return undo.pop_all()"
 
 
 def python_names(arguments: Iterable[Argument | Precomputed]) -> list[str]:

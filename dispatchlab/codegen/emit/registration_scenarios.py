@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from dispatchlab.codegen.emit.registrations import FunctionRegistrations, GeneratedKernel
 from dispatchlab.codegen.read.native_function import NativeFunction
 from dispatchlab.model.cpp_signature import cpp_signature, is_symint_schema
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.registration import Block, BlockKind, Def, Impl, Kernel, KernelForm
-from dispatchlab.model.schema import clone_with_name
 from dispatchlab.scenario.scenario import Scenario
 from dispatchlab.scenario.write import scenario_text
 
@@ -41,23 +40,31 @@ def registration_scenario(name: str, registrations: Iterable[FunctionRegistratio
     namespace = functions[0].function.name.namespace
     defs = tuple(
         Def(
-            clone_with_name(each.function.schema, each.function.name.without_namespace),
+            each.function.own_schema,
             tags=each.function.tags,
             debug=schema_debug(each.function, file),
         )
         for each in functions
     )
-    libraries: dict[tuple[DispatchKey, str], list[Impl]] = {}
-    for each in functions:
-        for kernel in each.kernels:
-            libraries.setdefault((kernel.key, kernel.file), []).append(_impl(kernel, file))
-    blocks = [Block(namespace, BlockKind.IMPL, tuple(impls), key=key) for (key, _), impls in sorted(libraries.items())]
+    blocks = [
+        Block(namespace, BlockKind.IMPL, tuple(_impl(kernel, file) for kernel in kernels), key=key)
+        for key, kernels in libraries_of(functions)
+    ]
     return Scenario(
         claim=f"The {len(blocks) + 1} libraries with all that is generated for {name} can be loaded in any order.",
         registrations=(Block(namespace, BlockKind.FRAGMENT, defs), *blocks),
         operators=tuple(each.function.name for each in functions),
         namespace=namespace,
     )
+
+
+def libraries_of(functions: Iterable[FunctionRegistrations]) -> Iterator[tuple[DispatchKey, list[GeneratedKernel]]]:
+    """The kernels of functions, library by library: a key and a file of the generated code have one."""
+    libraries: dict[tuple[DispatchKey, str], list[GeneratedKernel]] = {}
+    for each in functions:
+        for kernel in each.kernels:
+            libraries.setdefault((kernel.key, kernel.file), []).append(kernel)
+    return ((key, libraries[key, file]) for key, file in sorted(libraries))
 
 
 def _impl(kernel: GeneratedKernel, file: str) -> Impl:
@@ -72,17 +79,12 @@ def _impl(kernel: GeneratedKernel, file: str) -> Impl:
 
 def schema_debug(function: NativeFunction, file: str) -> str:
     """What dumps print of a def."""
-    return f"schema (RegisterSchema.cpp, {written_at(function, file)})"
+    return f"schema (RegisterSchema.cpp, {function.written_at(file)})"
 
 
 def kernel_debug(kernel: GeneratedKernel, file: str) -> str:
     """What dumps print of a kernel."""
-    return f"{kernel.name} ({kernel.file}, {written_at(kernel.function, file)})"
-
-
-def written_at(function: NativeFunction, file: str) -> str:
-    """`native_functions.yaml:558`."""
-    return f"{file}:{function.location.line}" if function.location else file
+    return f"{kernel.name} ({kernel.file}, {kernel.function.written_at(file)})"
 
 
 def first_line(file: str) -> str:

@@ -19,22 +19,22 @@ from dispatchlab.codegen.emit.python_text import (
     calls_by_hand,
     long_text,
     python_names,
+    register_source,
     text_literal,
 )
 from dispatchlab.codegen.emit.registration_scenarios import (
     by_base_name,
     first_line,
     kernel_debug,
+    libraries_of,
     registration_scenario_text,
     schema_debug,
-    written_at,
 )
 from dispatchlab.codegen.emit.registrations import Body, FunctionRegistrations, GeneratedKernel
 from dispatchlab.codegen.read.entry import DEFAULT_NAMESPACE
 from dispatchlab.codegen.read.native_function import NativeFunction
 from dispatchlab.codegen.read.schema_parts import SchemaKind
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.model.schema import clone_with_name
 
 _RUNTIME = "dispatchlab.codegen.runtime"
 
@@ -133,7 +133,7 @@ def _head(name: str, functions: Sequence[FunctionRegistrations], first_line: str
     yield f'"""All that is generated for {name}: {len(functions)} functions, {kernels} kernels.'
     yield ""
     for each in functions:
-        yield f"- {each.function.short_name}  {written_at(each.function, file)}"
+        yield f"- {each.function.short_name}  {each.function.written_at(file)}"
     yield '"""'
     yield ""
 
@@ -177,41 +177,24 @@ def _wrappers(wrapped: _Wrapped, file: str) -> Iterator[str]:
         function = kernel.function
         arguments = python_names(function.schema.arguments)
         yield from bracketed(f"def {name}(", ["kernels", *arguments], "):")
-        yield f"    # {function.short_name} at {kernel.key}, {written_at(function, file)}"
+        yield f"    # {function.short_name} at {kernel.key}, {function.written_at(file)}"
         yield from bracketed(f"return kernels.{_called(kernel)}(", arguments, ")", indent=1)
         yield ""
         yield ""
 
 
 def _register(functions: Sequence[FunctionRegistrations], wrapped: _Wrapped, file: str) -> Iterator[str]:
-    namespace = text_literal(functions[0].function.name.namespace)
-    yield "def register(dispatcher: Dispatcher, kernels: object) -> ExitStack:"
-    yield "    linked = link(dispatcher, kernels, BY_HAND)"
-    yield "    with ExitStack() as undo:"
-    yield f'        m = undo.enter_context(Library({namespace}, "FRAGMENT", dispatcher=dispatcher))'
-    for each in functions:
-        function = each.function
-        yield "        m.define("
-        text = str(clone_with_name(function.schema, function.name.without_namespace))
-        yield from long_text(text, indent=3, tail=",")
-        tags = [text_literal(tag) for tag in sorted(function.tags)]
-        if tags:
-            yield from bracketed("tags=(", tags, "),", indent=3, loose=True)
-        yield from _debug(schema_debug(function, file))
-        yield "        )"
-    libraries: dict[tuple[DispatchKey, str], list[GeneratedKernel]] = {}
-    for each in functions:
-        for kernel in each.kernels:
-            libraries.setdefault((kernel.key, kernel.file), []).append(kernel)
-    for (key, _), kernels in sorted(libraries.items(), key=lambda item: item[0]):
-        yield f'        m = undo.enter_context(Library({namespace}, "IMPL", "{key}", dispatcher=dispatcher))'
-        for kernel in kernels:
-            yield "        m.impl("
-            yield f"            {text_literal(kernel.function.short_name)},"
-            yield f"            {_kernel(kernel, wrapped)},"
-            yield from _debug(kernel_debug(kernel, file))
-            yield "        )"
-    yield "        return undo.pop_all()"
+    defs = [(each.function, _debug(schema_debug(each.function, file))) for each in functions]
+    libraries = (
+        (key, [(one.function, _kernel_lines(one, wrapped, file)) for one in kernels])
+        for key, kernels in libraries_of(functions)
+    )
+    yield from register_source(defs, libraries)
+
+
+def _kernel_lines(kernel: GeneratedKernel, wrapped: _Wrapped, file: str) -> Iterator[str]:
+    yield f"            {_kernel(kernel, wrapped)},"
+    yield from _debug(kernel_debug(kernel, file))
 
 
 def _debug(text: str) -> Iterator[str]:

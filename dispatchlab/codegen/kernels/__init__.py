@@ -4,7 +4,7 @@
 code calls.
 
 - pointwise, reductions, matrices: the functions, by family;
-- lab: `StructuredLab` registers all of them on a dispatcher, `StructuredLayers` does so under autograd and batching.
+- lab: `StructuredLayers` registers all of them on a dispatcher, under autograd and batching.
 """
 
 from __future__ import annotations

@@ -139,29 +139,6 @@ name='sin', arguments=(), pointer=False)))
     return found
 
 
-def names_in(expression: Expression) -> Iterator[str]:
-    """The variables of an expression, each as often as it stands there."""
-    match expression:
-        case Name(name):
-            yield name
-        case Number() | Text():
-            pass
-        case Call(_, _, items) | Braces(items):
-            for each in items:
-                yield from names_in(each)
-        case Method(target, _, items):
-            for each in (target, *items):
-                yield from names_in(each)
-        case Index(first, second) | Binary(_, first, second):
-            yield from names_in(first)
-            yield from names_in(second)
-        case Unary(_, value):
-            yield from names_in(value)
-        case Choice(condition, yes, no):
-            for each in (condition, yes, no):
-                yield from names_in(each)
-
-
 class _Parser:
     def __init__(self, text: str) -> None:
         self._text = text

@@ -51,7 +51,6 @@ _IMPLICIT = DispatchKey.CompositeImplicitAutograd
 _NESTED = DispatchKey.CompositeImplicitAutogradNestedTensor
 _NON_FUNCTIONAL = DispatchKey.CompositeExplicitAutogradNonFunctional
 _KERNEL = re.compile(r"(?:[^\W\d]\w*::){0,3}[^\W\d]\w*", re.ASCII)
-_SUPPORTED = frozenset(SUPPORTED_KEYS)
 _KEYS = {key.name: key for key in SUPPORTED_KEYS}
 
 

@@ -6,14 +6,14 @@ The fields are those of the file; `parts` and `kind` follow from the schema. Sou
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum, StrEnum
+from enum import Enum
 
-from dispatchlab._short_repr import member_repr
+from dispatchlab._short_repr import WordEnum, member_repr
 from dispatchlab.codegen.read.schema_parts import SchemaKind, SchemaParts
 from dispatchlab.files.source_location import SourceLocation
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.schema import FunctionSchema
+from dispatchlab.model.schema import FunctionSchema, clone_with_name
 from dispatchlab.model.schema_types import Type
 
 NATIVE_NAMESPACE = "at::native"
@@ -36,25 +36,21 @@ COMPOSITE_KEYS = (
 """The keys that support all backends."""
 
 
-class Variant(StrEnum):
+class Variant(WordEnum):
     """Where Python and C++ find an operator: as a function, as a method of tensors."""
 
     FUNCTION = "function"
     METHOD = "method"
 
-    __repr__ = member_repr
 
-
-class DeviceCheck(StrEnum):
+class DeviceCheck(WordEnum):
     """Whether kernels that are tied to a device make sure that all tensors are on one."""
 
     NO_CHECK = "NoCheck"
     EXACT_SAME = "ExactSame"
 
-    __repr__ = member_repr
 
-
-class UfuncKey(StrEnum):
+class UfuncKey(WordEnum):
     """Which inner loop of a pointwise kernel a `ufunc_inner_loop` gives."""
 
     CUDA_FUNCTOR = "CUDAFunctor"
@@ -64,8 +60,6 @@ class UfuncKey(StrEnum):
     CPU_VECTOR = "CPUVector"
     SCALAR_ONLY = "ScalarOnly"
     GENERIC = "Generic"
-
-    __repr__ = member_repr
 
 
 class ScalarKind(Enum):
@@ -196,6 +190,15 @@ class NativeFunction:
     def short_name(self) -> str:
         """`add.out`: the name as the file has it."""
         return str(self.schema.name.without_namespace)
+
+    @property
+    def own_schema(self) -> FunctionSchema:
+        """The schema as a def in a library has it, without namespace."""
+        return clone_with_name(self.schema, self.name.without_namespace)
+
+    def written_at(self, file: str) -> str:
+        """`native_functions.yaml:558`, with what the file is called."""
+        return f"{file}:{self.location.line}" if self.location else file
 
     @property
     def is_generated(self) -> bool:

@@ -245,18 +245,6 @@ def _decompositions(registry: str) -> Iterator[Table]:
             yield Table(registry, table, key=key)
 
 
-def _meta_functions(registry: str) -> Iterator[Table]:
-    yield Table(registry, _home("decompositions")["meta"])
-
-
-def _export_decompositions(registry: str) -> Iterator[Table]:
-    yield Table(registry, _home(registry)())
-
-
-def _fast_fake_rules(registry: str) -> Iterator[Table]:
-    yield Table(registry, _attribute(_FAST_RULES))
-
-
 def _fake_checks(registry: str) -> Iterator[Table]:
     """The rules for operators that have a property, each by its check."""
 
@@ -495,10 +483,6 @@ def _rule(key: str, operator: Any, rule: Any) -> Iterator[Entry]:
     yield Entry(operator_text(operator), key, given[0] if made and given and callable(given[0]) else function)
 
 
-def _dtensor_handlers(registry: str) -> Iterator[Table]:
-    yield Table(registry, _dtensor_dispatcher()._custom_op_handlers)
-
-
 def _inductor_fallbacks(registry: str) -> Iterator[Table]:
     """The operators in a set; what runs for one is its lowering."""
     lowerings = _mapping(_home("inductor_lowerings"), "inductor_lowerings")
@@ -572,30 +556,26 @@ def _onnx_functions(registry: str) -> Iterator[Table]:
     yield Table(registry, overrides, of=of)
 
 
-def _fx_side_effects(registry: str) -> Iterator[Table]:
-    yield Table(registry, {function: function for function in list(_home(registry))})
-
-
-_TABLES: Mapping[str, Callable[[str], Iterator[Table]]] = {
+_TABLES: Mapping[str, Callable[[str], Iterable[Table]]] = {
     "py_kernels": _of_overloads,
     "mode_rules": _of_overloads,
     "decompositions": _decompositions,
-    "meta_functions": _meta_functions,
-    "export_decompositions": _export_decompositions,
+    "meta_functions": lambda registry: [Table(registry, _home("decompositions")["meta"])],
+    "export_decompositions": lambda registry: [Table(registry, _home(registry)())],
     "fake_checks": _fake_checks,
-    "fast_fake_rules": _fast_fake_rules,
+    "fast_fake_rules": lambda registry: [Table(registry, _attribute(_FAST_RULES))],
     "torch_library": _objects,
     "custom_ops": _objects,
     "higher_order": _higher_order,
     "dtensor_rules": _dtensor_rules,
-    "dtensor_handlers": _dtensor_handlers,
+    "dtensor_handlers": lambda registry: [Table(registry, _dtensor_dispatcher()._custom_op_handlers)],
     "inductor_fallbacks": _inductor_fallbacks,
     "masked_tensor": _masked_tensor,
     "semi_structured": _objects,
     "sharded_tensor": _sharded_tensor,
     "privateuse1_name": _privateuse1_name,
     "onnx_functions": _onnx_functions,
-    "fx_side_effects": _fx_side_effects,
+    "fx_side_effects": lambda registry: [Table(registry, {each: each for each in list(_home(registry))})],
 }
 """The tables of each registry that is no dictionary from operators to functions where its record says."""
 

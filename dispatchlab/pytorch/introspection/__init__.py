@@ -1,24 +1,17 @@
 """What the running PyTorch shows: dumps, tables, slots in memory, and its whole registry.
 
 - `package_paths`: paths in debug texts, made independent of the machine.
-- `dispatch_keys`: its keys that the model does not know.
 - `queries`: single operators: schema, dump, table, and PyTorch's own check.
-- `packets`: which overloads a call of `torch.ops.ns.name` tries.
 - `registry_reader`: the whole registry, recorded.
 - `python_registries`: what Python registers beside the dispatch tables, with the lines that did.
 - `python_tables`: what changed in the tables of these registries.
 - `python_journal`: every write into one of them while it is on, with who made it.
-- `table_uses`: lines of a module that use one in another way than by registering; `module_uses`: those that ask for
-  another module.
-- `packets`: the overloads that a call of `torch.ops.ns.name` tries.
-- `lowering_calls`: the lines that registered lowerings which a factory made.
+- `module_uses`: lines of a module that ask for another module, or use a registry in another way than by registering.
 - `python_sites`: where the Python code that a registry keeps comes from.
 - `function_content`: what a function is apart from where it lies: its code, and the values that it reaches.
 - `shared_state`: what changed in modules that are loaded, and in what they reach.
 - `site_log`: who registers while it is on, and what is PyTorch's own in this process.
-- `called_functions`: what PyTorch remembers of calls of `torch.library` besides its registry.
 - `readiness_captures`: captured inputs: notes the arguments of operator calls while tests or programs run.
-- `readiness_generated`: inputs for an operator that none are given for, made from its schema.
 - `readiness_inputs`: the inputs that readiness runs operators on, and copies of them for each run.
 - `readiness_reader`: what the readiness of packages is judged by; `readiness_runs`: operators run on inputs for it.
 - `registry_watch`: what others than PyTorch register and remove from a moment on.

@@ -6,23 +6,27 @@ processes that read the same texts have functions that do the same, as far as Py
 
 from __future__ import annotations
 
+import abc
 import ctypes
 import dis
 import functools
 import sys
 import warnings
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from hashlib import blake2b
 from importlib.util import find_spec
-from types import BuiltinFunctionType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
+from pathlib import Path
+from types import BuiltinFunctionType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType, UnionType
 from typing import Any, Final, NamedTuple, TypeAlias
+from weakref import ReferenceType
 
 from dispatchlab.model.python_layer import PYTHON_REGISTRIES
 from dispatchlab.pytorch.bridge.torch import torch
-from dispatchlab.pytorch.introspection.packets import kept_packet
+from dispatchlab.pytorch.introspection.queries import kept_packet
 
 # Note [What a function can reach]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -37,7 +41,7 @@ from dispatchlab.pytorch.introspection.packets import kept_packet
 # `globals()` or `getattr`; where reached code names one of these, or imports what is not loaded yet, all globals of the
 # packages' modules are read.
 
-MOST_VALUES: Final = 100_000
+MOST_VALUES: Final = 250_000
 """So many values are read; the rest is not, and `Contents.is_cut` says so."""
 
 MODULE: Final = "module "
@@ -81,20 +85,23 @@ class Contents:
         self._first: dict[int, str] = {}  # the path by which each object was reached first
         self._kept: list[object] = []  # as long as it lives, nothing else has its id
         self._storages: dict[int, int] = {}
+        self._memory = _Memory()
+        self.opaque: set[str] = set()
+        """The objects of C that show nothing of what they hold, and the functions of C of the packages."""
         self.names: set[str] = set()
         """Everything that the code which is reached names."""
 
-    def read(self, roots: Iterable[tuple[str, object]], later: Iterable[tuple[str, object]] = ()) -> None:
+    def read(self, roots: Iterable[tuple[str, object]]) -> None:
         """Read values, and all that they reach.
 
         Args:
-            roots: a path for each value.
-            later: more of them, which are read when all is read that the others reach.
+            roots: a path for each value; what was read is not read again, but for texts.
         """
-        self._queue.extend(roots)
+        self._queue.extend((path, value) for path, value in roots if path not in self.texts or isinstance(value, str))
         self._drain()
-        self._queue.extend(later)
-        self._drain()
+
+    def read_modules(self) -> None:
+        """Read the globals of the modules where code that is reached may look at what it does not name."""
         if self.is_reflective:
             loaded = [name for name in sys.modules if name in self._modules]
             self._queue.append((f"{MODULE}names", loaded))
@@ -103,6 +110,11 @@ class Contents:
                 self._queue += [(f"{MODULE}{name}: global {each}", value) for each, value in own.items()]
                 self._queue.append((f"{MODULE}{name}: {ORDER_OF_KEYS}", digest(*own)))
             self._drain()
+
+    def address(self, number: int) -> str:
+        """A text for a whole number that may be the address of an object; the number itself where it is none."""
+        path = self._first.get(number)
+        return f"the address of {path}" if path is not None else self._memory.text(number)
 
     @property
     def is_reflective(self) -> bool:
@@ -129,6 +141,7 @@ class Contents:
                 edges = list(edges)
             except Exception as error:  # code of the package, which may raise anything
                 text, edges = f"{_type_name(type(value))} that raises {type(error).__name__}", []
+                self.opaque.add(f"an object of {_type_name(type(value))}")
             self.texts[path] = text
             separator = ": " if ":" not in path.rpartition("::")[2] else ", "
             self._queue.extend((f"{path}{separator}{step}", target) for step, target in edges)
@@ -168,6 +181,8 @@ class Contents:
                 order = ((ORDER_OF_KEYS, digest(*keys)),) if has_order else ()
                 return f"{_type_name(type(value))} {digest(*sorted(keys))}", order
             case BuiltinFunctionType():
+                if value.__module__ in self._modules:
+                    self.opaque.add(f"a function of {value.__module__}")
                 return f"{getattr(value, '__module__', None)}:{value.__qualname__}", _self_of(value)
             case classmethod() | staticmethod():
                 return _type_name(type(value)), (("function", value.__func__),)
@@ -224,6 +239,8 @@ class Contents:
         if value.__module__ not in self._modules:
             return name, ()
         own = {each: content for each, content in vars(value).items() if each not in _OF_EVERY_CLASS}
+        if "_abc_impl" in own:
+            own["_abc_impl"] = frozenset(reference() for reference in vars(abc)["_get_dump"](value)[0])
         bases = ((f"base {at}", base) for at, base in enumerate(value.__bases__))
         heirs: list[type[Any]] = type.__subclasses__(value)
         return name, (*_attributes(own), *bases, ("subclasses", list(map(_type_name, heirs))))
@@ -248,9 +265,11 @@ class Contents:
             edges.append(("items", dict(value)))
         elif isinstance(value, list | tuple):
             edges.append(("items", list(value)))
-        elif any(base is not object and base.__module__.partition(".")[0] in _STANDARD for base in kind.__mro__):
+        elif any(base.__module__.partition(".")[0] in _STANDARD or _is_of_c(base) for base in kind.__mro__[:-1]):
             edges += _made_of(value)
         edges += [(f"what {name} gives", getattr(value, name)()) for name in _ASKED if hasattr(kind, name)]
+        if not edges and (kind.__module__ in _HIDING or any(map(_is_of_c, kind.__mro__[:-1]))):
+            self.opaque |= {f"an object of {name}" for name in {_type_name(kind)} - _HIDES_NOTHING}
         return _type_name(kind), edges
 
     def _tensor(self, value: Any) -> Iterator[_Edge]:
@@ -267,6 +286,22 @@ class Contents:
         yield "gradient", value.grad if value.is_leaf and value.requires_grad else None
 
 
+class _Memory:
+    """The memory of the process when it was made."""
+
+    def __init__(self) -> None:
+        lines: Sequence[str] = ()
+        with suppress(OSError):
+            lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        parts = [tuple(int(each, 16) for each in line.partition(" ")[0].split("-")) for line in lines]
+        self._begins, self._ends = [part[0] for part in parts], [part[1] for part in parts]
+
+    def text(self, number: int) -> str:
+        """What stands for a number: `an address` where it lies in the memory, else itself."""
+        at = bisect_right(self._begins, number) - 1
+        return "an address" if at >= 0 and number < self._ends[at] else str(number)
+
+
 def _is_of_module(value: FunctionType, name: object) -> bool:
     """Whether the globals of a function are those of a module, though it may say that it is of another one."""
     return isinstance(name, str) and getattr(sys.modules.get(name), "__dict__", None) is value.__globals__
@@ -278,10 +313,17 @@ def _attributes(own: Mapping[str, object]) -> Iterator[_Edge]:
     yield f"attributes: {ORDER_OF_KEYS}", digest(*own)
 
 
+def _is_of_c(kind: type) -> bool:
+    """Whether the objects of a class hold something that C alone knows."""
+    return not kind.__flags__ & _HEAP_TYPE or type(kind).__name__ == "pybind11_type"
+
+
 def _made_of(value: Any) -> Iterator[_Edge]:
     """What an object of C says that it can be made of again, or shows otherwise."""
     if isinstance(value, ContextVar):
         yield "value", value.get(None)
+    elif isinstance(value, ReferenceType):
+        yield "object", value()
     elif isinstance(value, ctypes._SimpleCData | ctypes.Structure | ctypes.Array | ctypes.Union):
         yield "bytes", bytes(value)
     elif type(value).__module__ == "sqlite3" and hasattr(value, "iterdump"):
@@ -292,6 +334,17 @@ def _made_of(value: Any) -> Iterator[_Edge]:
 
 
 _STANDARD: Final = sys.stdlib_module_names - {"abc", "enum", "typing"}
+_HIDING: Final = sys.stdlib_module_names | {"builtins"}
+"""The modules of classes of C whose objects may hold something that they do not show."""
+_HIDES_NOTHING: Final = frozenset(
+    {
+        *("object", "getset_descriptor", "member_descriptor", "method_descriptor", "wrapper_descriptor"),
+        *("classmethod_descriptor", "method-wrapper", "PyCapsule", "_abc:_abc_data", "collections:_tuplegetter"),
+        *("random:SystemRandom", "typing:TypeVar", "torch:_C._ModuleInfo"),
+    }
+)
+_HEAP_TYPE: Final = 1 << 9
+"""The flag of classes that were not compiled into a library as they are."""
 _ASKED: Final = ("hexdigest", "locked", "get_state")
 """Methods that show what an object of C holds, without a change of it."""
 
@@ -330,8 +383,11 @@ def _key_text(key: object) -> str:
 
 
 def _names_in(code: CodeType) -> Iterator[str]:
+    """The names of code, and the texts in it that may be names which nothing else shows."""
     yield from code.co_names
     for each in code.co_consts:
+        if isinstance(each, str) and ("cache" in each.lower() or each.isupper()):
+            yield each
         if isinstance(each, CodeType):
             yield from _names_in(each)
 
@@ -382,9 +438,12 @@ def _shown_by(kind: type[Any]) -> Callable[[Any], str] | None:
         return _script_text
     if kind.__module__ == "numpy" and kind.__name__ == "ndarray":
         return lambda value: f"array {value.dtype} {value.shape} {digest(value.tobytes().hex())}"
-    simple = (torch().dtype, torch().device, torch().layout, torch().memory_format, c.DispatchKey, c.DispatchKeySet)
-    if issubclass(kind, simple) or kind.__module__ == "re":
+    of_torch = (torch().dtype, torch().device, torch().layout, torch().memory_format, torch().finfo, torch().iinfo)
+    simple = (*of_torch, c.DispatchKey, c.DispatchKeySet, UnionType)
+    if issubclass(kind, simple) or kind.__module__ == "re" or isinstance(getattr(kind, "__members__", None), dict):
         return repr
+    if kind.__name__ == "RLock":
+        return lambda value: f"RLock {repr(value).split()[0]}"
     if issubclass(kind, torch().library.Library):
         return lambda value: f"library {value.ns} {value.kind} {value.dispatch_key}"
     return None
@@ -404,6 +463,8 @@ def _script_text(value: Any) -> str:
 
 def _tensor_text(value: Any) -> str:
     text = f"tensor {value.dtype} {tuple(value.shape)} {value.device} {value.requires_grad} {value.layout}"
+    text += f" {value.is_conj()} {value.is_neg()} {getattr(value, 'names', '')}"
+    text += "" if value.is_inference() else f" {value._version}"
     is_fake = value.device.type != "cpu" or type(value).__module__.startswith("torch._subclasses")
     if is_fake or value.layout is not torch().strided:
         return text

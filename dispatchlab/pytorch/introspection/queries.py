@@ -1,4 +1,5 @@
-"""Queries about single operators of the running PyTorch: schema, dump, table, and what its own check finds.
+"""Queries about single operators of the running PyTorch: schema, dump, table, what its own check finds, and the
+overloads that a call of its name tries.
 
 These functions run where torch is; `LiveEngine.ask` calls them there.
 """
@@ -8,13 +9,17 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.dump_format import parse_table
+from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
+from dispatchlab.model.profile import bundled_profiles, version_of
 from dispatchlab.model.snapshot import Snapshot, Violation
 from dispatchlab.pytorch.bridge.error_parser import without_backtrace
 from dispatchlab.pytorch.bridge.reserved_namespaces import is_own
+from dispatchlab.pytorch.bridge.running_keys import running_keys
 from dispatchlab.pytorch.bridge.torch import bindings, torch
 from dispatchlab.pytorch.introspection.package_paths import package_roots, without_roots
 from dispatchlab.pytorch.introspection.site_log import log_of_imports, placed_texts
@@ -111,3 +116,132 @@ def _look_at(
     )
     found = upstream_check(text)
     return snapshot, () if found is None else (Violation(name, UPSTREAM, found),)
+
+
+# Note [Packets of torch.ops]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# PyTorch keeps a list of the overloads of a name, in the order in which they were defined, but for those that only
+# TorchScript has, which come last. An overload that is released leaves the list, and comes last when it is defined
+# again. `torch.ops.ns.name` takes the list as it is when it is first touched, and keeps it: later defs and releases
+# through the dispatcher do not change what the packet tries. `torch.library.Library.define` makes the packet anew when
+# there is one, and the end of a `Library` forgets it.
+# The list is found by the types and names of arguments and returns, without the overload. So of two overloads that
+# agree in these, the second release does not find its entry: it stays, and no packet can be made of the name any more.
+# New defs wait beside the list until anybody asks for any operator's overloads; one that is released before, leaves no
+# entry. Asking for them, as `overload_order` and every `define` of `torch.library` do, is all that it changes.
+
+
+def overload_order(name: str) -> tuple[str, ...]:
+    """What a call of `torch.ops.ns.name` tries now, in order; nothing is cached by asking.
+
+    See Note [Packets of torch.ops].
+
+    Args:
+        name: the name without an overload, `ns::name`.
+
+    Returns:
+        The overload names, of which the default's is empty text: those of the packet where it was touched, else those
+        that a new one would have. Empty when there is no such operator, or when no packet can be made of it.
+    """
+    packet = kept_packet(name)
+    return fresh_overload_order(name) if packet is None else tuple(packet._overload_names)
+
+
+def kept_packet(name: str) -> Any:
+    """The packet `ns::name` that `torch.ops` keeps; None where it was never touched. Nothing is cached by asking."""
+    namespace, _, operator = name.partition("::")
+    ops = vars(torch().ops).get(namespace)
+    packet = None if ops is None else vars(ops).get(operator)
+    return packet if isinstance(packet, torch()._ops.OpOverloadPacket) else None
+
+
+def packet_schemas(name: str) -> tuple[tuple[str, str], ...]:
+    """The overloads in that order with their schemas, those included that only TorchScript has."""
+    schemas = {each.overload_name: str(each) for each in bindings()._jit_get_schemas_for_operator(name)}
+    return tuple((overload, schemas[overload]) for overload in overload_order(name) if overload in schemas)
+
+
+def fresh_overload_order(name: str) -> tuple[str, ...]:
+    """What a packet that is made now would try, whatever the one in `torch.ops` does; as `overload_order` has it."""
+    try:
+        found = bindings()._jit_get_operation(name)[1]
+    except RuntimeError:
+        return ()
+    return () if found is None else tuple(found)
+
+
+class UnknownKeysError(DispatchLabError):
+    """Something failed on a PyTorch that has dispatch keys which this package does not know.
+
+    Args:
+        version: its version.
+        unknown: these keys.
+        error: what failed.
+    """
+
+    version: str
+    unknown: tuple[str, ...]
+    error: str
+
+    def __str__(self) -> str:
+        keys = "a dispatch key" if len(self.unknown) == 1 else f"{len(self.unknown)} dispatch keys"
+        return (
+            f"PyTorch {self.version} has {keys} that dispatchlab does not know, {_some(self.unknown)}. "
+            f"That ended in {self.error}. `dispatchlab doctor` shows what works with it"
+        )
+
+
+class OldTorchError(DispatchLabError):
+    """Something failed on a PyTorch that is older than all that this package has a model of.
+
+    Args:
+        version: its version.
+        oldest: the oldest one with a model.
+        error: what failed.
+    """
+
+    version: str
+    oldest: str
+    error: str
+
+    def __str__(self) -> str:
+        return (
+            f"PyTorch {self.version} is older than {self.oldest.removeprefix('torch-')}, the oldest that dispatchlab "
+            f"supports. That ended in {self.error}. `dispatchlab doctor` shows what works with it"
+        )
+
+
+def unknown_keys() -> tuple[str, ...]:
+    """The keys of the running PyTorch that this package does not know, in their order; of a release it knows all."""
+    return tuple(name for name in running_keys().numbers if name not in DispatchKey.__members__)
+
+
+def limits_of(unknown: tuple[str, ...]) -> str:
+    """What works with a PyTorch that has these unknown keys, and what does not, in a sentence."""
+    return (
+        f"it has {_some(unknown)}, which dispatchlab does not know: registering, releasing and reading slots work; "
+        "what is registered there cannot be recorded, written in a scenario or predicted"
+    )
+
+
+def with_cause(error: BaseException) -> BaseException:
+    """The error, or one that says that the age of PyTorch or its keys are the likely cause.
+
+    An error that explains itself is kept.
+    """
+    if isinstance(error, DispatchLabError) or not isinstance(error, Exception):
+        return error
+    try:
+        version, oldest = str(torch().__version__), bundled_profiles()[0]
+        if (version_of(version) or (99, 0)) < (version_of(oldest) or (0, 0)):
+            return OldTorchError(version, oldest, f"{type(error).__name__}: {error}")
+        unknown = unknown_keys()
+    except Exception:
+        return error
+    if not unknown:
+        return error
+    return UnknownKeysError(str(torch().__version__), unknown, f"{type(error).__name__}: {error}")
+
+
+def _some(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

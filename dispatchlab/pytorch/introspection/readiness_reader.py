@@ -12,12 +12,11 @@ from inspect import Parameter, signature
 from typing import Any, NamedTuple
 
 from dispatchlab._gc_pause import collector_paused
-from dispatchlab.model.function_parameters import FunctionParameter
+from dispatchlab.model.operator_runs import FunctionParameter
 from dispatchlab.model.registration import TorchLibraryFunction
 from dispatchlab.pytorch.bridge.registry_tables import operator_text
-from dispatchlab.pytorch.introspection.called_functions import called_functions, fake_functions
 from dispatchlab.pytorch.introspection.python_registries import read_python_layer
-from dispatchlab.pytorch.introspection.registry_reader import record_registry
+from dispatchlab.pytorch.introspection.registry_reader import called_functions, fake_functions, record_registry
 from dispatchlab.records.model import Registry
 
 

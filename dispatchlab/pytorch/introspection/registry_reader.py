@@ -1,12 +1,17 @@
-"""Read the whole registry of the running PyTorch: every operator, kernel and fallback that there is now."""
+"""Read the whole registry of the running PyTorch: every operator, kernel and fallback that there is now.
+
+Besides it: what PyTorch remembers of calls of `torch.library`.
+"""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from importlib import import_module
+from inspect import getclosurevars
 from itertools import count
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dispatchlab._gc_pause import collector_paused
 from dispatchlab.model.dump_format import DumpError
@@ -14,10 +19,8 @@ from dispatchlab.model.names import overload_of, qualified
 from dispatchlab.model.registration import TorchLibraryFunction
 from dispatchlab.pytorch.bridge.reserved_namespaces import FALLBACK_ROWS, is_own
 from dispatchlab.pytorch.bridge.torch import bindings, torch
-from dispatchlab.pytorch.introspection.called_functions import called_functions
 from dispatchlab.pytorch.introspection.package_paths import package_roots, without_root
-from dispatchlab.pytorch.introspection.packets import overload_order
-from dispatchlab.pytorch.introspection.queries import privateuse1_name
+from dispatchlab.pytorch.introspection.queries import overload_order, privateuse1_name
 from dispatchlab.pytorch.introspection.site_log import import_logged, log_of_imports, site_text
 from dispatchlab.records.model import (
     RecordedFallback,
@@ -27,6 +30,62 @@ from dispatchlab.records.model import (
     read_fallbacks,
     registry_of,
 )
+
+# Note [What custom_op was given]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# `custom_op` registers a Meta and an Autograd kernel whatever its author gives, so a dump does not tell an operator
+# with a fake kernel from one whose fake kernel raises. The definition object knows. Fake kernels and rules of torch
+# dispatch modes are in a registry of their own. Both are private; where a PyTorch has them elsewhere, nothing is known.
+
+
+def called_functions() -> dict[str, frozenset[TorchLibraryFunction]]:
+    """Operator -> the functions that were called for it; operators of which nothing is known are left out."""
+    found: dict[str, set[TorchLibraryFunction]] = {}
+    for name, entry in _entries().items():
+        if getattr(getattr(entry, "fake_impl", None), "kernel", None) is not None:
+            found.setdefault(name, set()).add(TorchLibraryFunction.REGISTER_FAKE)
+        if getattr(getattr(entry, "torch_dispatch_rules", None), "_data", None):
+            found.setdefault(name, set()).add(TorchLibraryFunction.REGISTER_TORCH_DISPATCH)
+    for name, definition in _custom_ops().items():
+        given = found.setdefault(name, set())
+        given.discard(TorchLibraryFunction.REGISTER_FAKE)  # the one that `custom_op` itself registers
+        given.add(TorchLibraryFunction.CUSTOM_OP)
+        if getattr(definition, "_abstract_fn", None) is not None:
+            given.add(TorchLibraryFunction.REGISTER_FAKE)
+        if getattr(definition, "_backward_fn", None) is not None:
+            given.add(TorchLibraryFunction.REGISTER_AUTOGRAD)
+    return {name: frozenset(functions) for name, functions in found.items() if functions}
+
+
+def fake_functions() -> dict[str, Callable[..., Any]]:
+    """Operator -> its fake implementation, as its author wrote it; those that `custom_op` makes are left out."""
+    definitions = _custom_ops()
+    found: dict[str, Callable[..., Any]] = {}
+    for name, entry in _entries().items():
+        kernel = getattr(getattr(entry, "fake_impl", None), "kernel", None)
+        function = _checked(getattr(kernel, "func", None))
+        if name in definitions:
+            function = getattr(definitions[name], "_abstract_fn", None)
+        if callable(function):
+            found[name] = function
+    return found
+
+
+def _checked(function: Any) -> Any:
+    """What a wrapper of `torch.library.register_fake` calls once it has looked where the operator was defined."""
+    if getattr(function, "__qualname__", "").startswith("_check_pystubs_once.<locals>"):
+        return getclosurevars(function).nonlocals.get("func")
+    return function
+
+
+def _custom_ops() -> dict[str, Any]:
+    known = import_module("torch._library.custom_ops")
+    return dict(getattr(known, "OPDEFS", {}))
+
+
+def _entries() -> dict[str, Any]:
+    known = import_module("torch._library.simple_registry")
+    return dict(getattr(getattr(known, "singleton", None), "_data", {}))
 
 
 def record_registry(imports: Iterable[str] = (), *, only: Collection[str] | None = None) -> Registry:

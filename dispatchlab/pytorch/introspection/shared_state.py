@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import chain
 from operator import is_
-from types import FunctionType, ModuleType
+from types import CellType, FunctionType, MappingProxyType, ModuleType
 from typing import Any, Final, NamedTuple
 
 from dispatchlab._gc_pause import collector_paused
@@ -24,9 +26,10 @@ from dispatchlab._gc_pause import collector_paused
 # somebody wrote into it. Of these all plain values and names are digested, and the values that packages made are read.
 #
 # Left out is what Python and PyTorch note for themselves: which modules are loaded, lines of sources, warnings that
-# were given, what a name calls a cache, what is kept by address. Not followed are closures of functions, slots of
-# objects, the operators of PyTorch (Note [Tables of Python]), what lies more than five steps from a module, and what C
-# keeps.
+# were given, what is kept by address, and what a name calls a cache, unless code of a package has that name. An address
+# is a number that lies in the memory of the process; that of an object which a package reaches is told apart. Not
+# followed are slots of objects, the operators of PyTorch (Note [Tables of Python]), what lies more than five steps from
+# a module, and what C keeps.
 
 
 class SharedChange(NamedTuple):
@@ -41,6 +44,26 @@ class SharedChange(NamedTuple):
     path: str
     value: object
     is_attribute: bool
+
+
+class Known(NamedTuple):
+    """What tells noise from values.
+
+    Args:
+        names: what code of the packages names.
+        address: a text for a number; of one that is no address the number itself.
+    """
+
+    names: Collection[str]
+    address: Callable[[int], str]
+
+    def is_noise(self, key: object) -> bool:
+        """Whether what is kept by a key is what Python and PyTorch note for themselves."""
+        if type(key) is int:
+            return key >= _ADDRESSES and self.address(key) != str(key)
+        if type(key) is tuple:
+            return any(map(self.is_noise, key))
+        return _is_noise(key) and key not in self.names
 
 
 class _Owner(NamedTuple):
@@ -68,11 +91,13 @@ class SharedState:
 
     >>> state = SharedState()
     >>> torch.nn.functional.relu = 3
-    >>> [change.path for change in state.changes()]
+    >>> [change.path for change in state.changes(Known((), str))]
     ['torch.nn.functional.relu']
     """
 
     def __init__(self) -> None:
+        self.caches: set[str] = set()
+        """The names of what is taken for caches and not compared."""
         self._owners: list[_Owner] = []
         self._seen: set[int] = {id(self), id(sys.modules)}
         with collector_paused():
@@ -80,18 +105,21 @@ class SharedState:
             owners = self._owners
             self._chunks = [_Chunk(owners[at : at + _SIZE]) for at in range(0, len(owners), _SIZE)]
 
-    def changes(self) -> Iterator[SharedChange]:
+    def changes(self, known: Known) -> Iterator[SharedChange]:
         """What is not as it was."""
         for chunk in self._chunks:
             for owner, keys, before in chunk.changed():
-                yield from _changes_of(owner, keys, before)
+                yield from _changes_of(owner, keys, before, known)
 
-    def new_state(self, modules: Collection[str], is_of_package: Callable[[str], bool]) -> Iterator[SharedChange]:
+    def new_state(
+        self, modules: Collection[str], is_of_package: Callable[[str], bool], known: Known
+    ) -> Iterator[SharedChange]:
         """What modules reach that came later, without what was there before.
 
         Args:
             modules: their names; none of them is of a package.
             is_of_package: whether a module is of a package, by its name.
+            known: tells noise from values.
 
         Returns:
             A digest of each object, and each value of a class or a function of a package.
@@ -101,13 +129,13 @@ class SharedState:
         for owner in self._owners:
             texts = []
             for key, value in list(owner.keys.items()) if owner.keys is not None else [("", one) for one in owner.view]:
-                if _is_noise(key) or issubclass(type(value), ModuleType):
+                if known.is_noise(key) or issubclass(type(value), ModuleType):
                     continue
                 made_by = getattr(value if type(value) is FunctionType else type(value), "__module__", None)
                 if isinstance(made_by, str) and is_of_package(made_by):
                     yield SharedChange(_step(owner.path, owner.kind, key), value, is_attribute=False)
                 else:
-                    texts.append(f"{_key_text(key)}: {_shallow(value)}")
+                    texts.append(f"{_key_text(key)}: {_shallow(value, known.address)}")
             has_order = owner.keys is None and not isinstance(owner.view, set)
             yield SharedChange(owner.path, str(texts if has_order else sorted(texts)), is_attribute=False)
 
@@ -119,7 +147,7 @@ class SharedState:
                 seen.add(id(module))
                 top = name.partition(".")[0]
                 if top != "dispatchlab" and name not in _OF_OPERATORS:
-                    self._take([] if top in _NOT_FOLLOWED else level, None, name, ModuleType, vars(module))
+                    self._take([] if {top, name} & _NOT_FOLLOWED else level, None, name, ModuleType, vars(module))
         for _ in range(_LEVELS):
             following: list[tuple[_Owner, object, Any]] = []
             for parent, key, value in level:
@@ -140,15 +168,19 @@ class SharedState:
         elif kind is dict:
             level += [(owner, key, value) for key, value in of.items() if type(value) not in _PLAIN]
         else:
-            level += [
-                (owner, key, value) for key, value in of.items() if type(value) not in _PLAIN and not _is_noise(key)
-            ]
+            for key, value in of.items():
+                if type(value) not in _PLAIN and not _is_noise(key):
+                    level.append((owner, key, value))
+                elif type(value) in _TABLES:
+                    self.caches.add(str(key))
 
     def _follow(self, level: list[tuple[_Owner, object, Any]], parent: _Owner, key: object, value: Any) -> None:
         kind = type(value)
         if kind is FunctionType:
             if "dispatchlab" not in value.__code__.co_filename:
                 self._owners.append(_Owner(parent, key, kind, _Parts(value), None))
+                if value.__closure__:
+                    self._take(level, parent, key, list, _Cells(value.__closure__))
                 if value.__kwdefaults__:
                     self._take(level, parent, key, dict, value.__kwdefaults__)
                 if value.__dict__:
@@ -162,6 +194,8 @@ class SharedState:
         elif issubclass(kind, type):
             if value.__flags__ & _HEAP_TYPE and not _is_own(value, _WEAK):
                 self._take(level, parent, key, type, vars(value))
+        elif kind is MappingProxyType:
+            self._take(level, parent, key, dict, value)
         elif kind in _WRAPPERS:
             level += [(parent, key, each) for each in _WRAPPERS[kind](value) if each is not None]
         elif not issubclass(kind, ModuleType) and not _is_own(kind, _READ_ELSEWHERE):
@@ -191,6 +225,25 @@ class _Parts:
     def __iter__(self) -> Iterator[object]:
         one = self.function
         return iter((one.__code__, one.__defaults__, one.__kwdefaults__, one.__doc__, not one.__dict__))
+
+
+class _Cells:
+    """What the cells of a function hold at any time."""
+
+    __slots__ = ("cells",)
+
+    def __init__(self, cells: tuple[CellType, ...]) -> None:
+        self.cells = cells
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    def __iter__(self) -> Iterator[object]:
+        for cell in self.cells:
+            try:
+                yield cell.cell_contents
+            except ValueError:
+                yield _GONE
 
 
 class _Chunk:
@@ -224,7 +277,9 @@ def _are_same(view: Any, before: tuple[object, ...]) -> bool:
     return len(view) == len(before) and all(map(is_, view, before))
 
 
-def _changes_of(owner: _Owner, keys: tuple[object, ...], before: tuple[object, ...]) -> Iterator[SharedChange]:
+def _changes_of(
+    owner: _Owner, keys: tuple[object, ...], before: tuple[object, ...], known: Known
+) -> Iterator[SharedChange]:
     if owner.kind is FunctionType and owner.keys is None:
         for name, old, new in zip(_PART_NAMES, before, owner.view, strict=True):
             if old is not new:
@@ -240,10 +295,11 @@ def _changes_of(owner: _Owner, keys: tuple[object, ...], before: tuple[object, .
         old_values = dict(zip(keys, before, strict=True))
         is_attribute = owner.kind in (ModuleType, type, FunctionType)
         for key, value in list(owner.keys.items()):
-            if old_values.pop(key, _GONE) is not value and not _is_noise(key):
-                yield SharedChange(_step(owner.path, owner.kind, key), value, is_attribute)
+            if old_values.pop(key, _GONE) is not value and not known.is_noise(key):
+                shown = _PROCESS if type(value) is int and value == os.getpid() else value
+                yield SharedChange(_step(owner.path, owner.kind, key), shown, is_attribute)
         for key in old_values:
-            if not _is_noise(key):
+            if not known.is_noise(key):
                 yield SharedChange(_step(owner.path, owner.kind, key), _GONE, is_attribute)
 
 
@@ -258,6 +314,8 @@ def _of_property(value: Any) -> Iterable[object]:
 _SIZE: Final = 64
 _LEVELS: Final = 4
 _GONE: Final = "taken out"
+_PROCESS: Final = "the number of the process"
+_TABLES: Final = (dict, list, set)
 _PLAIN: Final = frozenset({type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented)})
 _WRAPPERS: Final = {staticmethod: _of_static, classmethod: _of_static, property: _of_property}
 _MAPPINGS: Final = tuple((kind.__iter__, kind.values, kind.items) for kind in (dict, OrderedDict))
@@ -273,10 +331,11 @@ _NOISE: Final = frozenset(
         "__abstractmethods__",
         "__loader__",
         "_lazy_seed_tracker",
+        "NO_SERIALIZED_TYPE_NAME_FOUND",
     }
 )
 _NOT_FOLLOWED: Final = frozenset(
-    {"_frozen_importlib", "_frozen_importlib_external", "_weakrefset", "abc", "encodings", "importlib", "inspect"}
+    {"_frozen_importlib", "_frozen_importlib_external", "_weakrefset", "abc", "importlib", "inspect"}
     | {"linecache", "re", "threading", "tokenize", "traceback", "typing", "warnings", "zipimport"}
 )
 """Modules of which only the attributes are compared, and nothing that these hold."""
@@ -284,14 +343,13 @@ _OF_OPERATORS: Final = ("torch.ops", "torch.classes")
 _WEAK: Final = ("dispatchlab", "weakref", "_weakref", "functools")
 _READ_ELSEWHERE: Final = ("torch._ops", "torch._library", *_WEAK)
 """Modules whose objects are not followed."""
+_NUMBER: Final = re.compile(r"\b(?:0x[0-9a-f]{9,}|[1-9][0-9]{9,18})\b")
 _ADDRESSES: Final = 1 << 32
 """Whole numbers from here on are taken for addresses."""
 
 
 def _is_noise(key: object) -> bool:
-    if type(key) is str:
-        return key in _NOISE or "cache" in key.lower()
-    return any(map(_is_noise, key)) if type(key) is tuple else type(key) is int and key >= _ADDRESSES
+    return type(key) is str and (key in _NOISE or "cache" in key.lower())
 
 
 def _is_own(kind: type, modules: tuple[str, ...]) -> bool:
@@ -312,13 +370,18 @@ def _key_text(key: object) -> str:
     return repr(key)[:60] if type(key) in _PLAIN else str(getattr(key, "__qualname__", type(key).__qualname__))
 
 
-def _shallow(value: object) -> str:
+def _shallow(value: Any, address: Callable[[int], str]) -> str:
     """A value of PyTorch or of the standard library in a few words that no address is in."""
     kind = type(value)
+    if kind is int and value == os.getpid():
+        return _PROCESS
+    if kind is str or kind is int:
+        return _NUMBER.sub(lambda found: address(int(found[0], 0)), repr(value))
     if kind in _PLAIN:
         return repr(value)
     if kind is tuple or kind is frozenset:
-        return str(sorted(map(_shallow, value)) if kind is frozenset else list(map(_shallow, value)))  # type: ignore[call-overload]
+        texts = [_shallow(each, address) for each in value]
+        return str(sorted(texts) if kind is frozenset else texts)
     if kind is FunctionType or issubclass(kind, type):
         return f"{getattr(value, '__module__', '')}:{getattr(value, '__qualname__', '')}"
     return kind.__qualname__

@@ -20,7 +20,7 @@ from dispatchlab.model.keys import DispatchKey
 from dispatchlab.pytorch.bridge.call_mark import debug_text, file_of_libraries
 from dispatchlab.pytorch.bridge.call_sites import CallSite, CallSites, torch_folder
 from dispatchlab.pytorch.bridge.torch import bindings, import_packages, torch
-from dispatchlab.pytorch.introspection.package_paths import package_path, site_chain
+from dispatchlab.pytorch.introspection.package_paths import site_chain
 from dispatchlab.records.model import RecordedKernel, RecordedOperator, dump_text, read_dump
 from dispatchlab.records.ownership import Ownership, build_folder
 
@@ -127,17 +127,14 @@ class SiteLog:
         """The sites of all registrations for an operator that are in force."""
         return tuple(each.site for (name, _), made in self._made.items() if name == operator for each in made)
 
-    def placed(
-        self, operator: RecordedOperator, roots: tuple[str, ...] = (), *, whole: bool = True
-    ) -> RecordedOperator:
+    def placed(self, operator: RecordedOperator, roots: tuple[str, ...] = ()) -> RecordedOperator:
         """An operator whose debug texts name the call sites that are known.
 
         Args:
             operator: as its dump has it, with paths as PyTorch shows them.
             roots: the folders that paths of sites start below; see `package_roots`.
-            whole: the whole chain of lines; else only the line that made the call.
         """
-        _text = functools.partial(_placed_text, roots=roots, whole=whole)
+        _text = functools.partial(_placed_text, roots=roots)
         name = str(operator.name)
         debug = operator.debug
         if operator.schema is not None:
@@ -235,18 +232,16 @@ def _matching(left: list[LoggedRegistration], text: str) -> CallSite | None:
     return None
 
 
-def _placed_text(site: CallSite | None, debug: str, *, roots: tuple[str, ...], whole: bool) -> str:
-    return debug if site is None else site_text(site, roots, whole=whole)
+def _placed_text(site: CallSite | None, debug: str, *, roots: tuple[str, ...]) -> str:
+    return debug if site is None else site_text(site, roots)
 
 
-def site_text(site: CallSite, roots: tuple[str, ...], *, whole: bool = True) -> str:
-    """A call site as a debug text: `registered at my/ops.py:12 via my/utils.py:250`; or only the last of its lines."""
-    return f"registered at {site_chain(site, roots) if whole else package_path((str(site), *site.via)[-1], roots)}"
+def site_text(site: CallSite, roots: tuple[str, ...]) -> str:
+    """A call site as a debug text: `registered at my/ops.py:12 via my/utils.py:250`."""
+    return f"registered at {site_chain(site, roots)}"
 
 
-def placed_texts(
-    log: SiteLog, dump: str, table: str, roots: tuple[str, ...] = (), *, whole: bool = True
-) -> tuple[str, str]:
+def placed_texts(log: SiteLog, dump: str, table: str, roots: tuple[str, ...] = ()) -> tuple[str, str]:
     """A dump and a table that name the call sites that are known; as they are when they cannot be read.
 
     Args:
@@ -254,13 +249,12 @@ def placed_texts(
         dump: the dump of an operator, not empty.
         table: its computed table, or an empty text.
         roots: see `SiteLog.placed`.
-        whole: see `SiteLog.placed`.
     """
     try:
         operator, rows = read_dump(dump), parse_table(table)
     except (DispatchLabError, ValueError):
         return dump, table
-    placed = log.placed(operator, roots, whole=whole)
+    placed = log.placed(operator, roots)
     if placed == operator:
         return dump, table
     shown = {

@@ -10,5 +10,5 @@
 - `package_facts`: what every question about packages is asked of, read in one process that imports them once.
 - `end_state`: what imports leave behind; `order_runs`: other orders of imports, in processes that are forked;
   `order_check`: what is not the same after them; `outside_writes`: files that they change, programs they start.
-- `import_run`: one order of imports in a fresh process; `import_footprint`: what a package has to do with.
+- `import_run`: orders of imports, and what differs between them.
 """

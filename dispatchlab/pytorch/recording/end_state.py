@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import gc
+import linecache
 import os
 import random
 import re
 import signal
 import sys
 import threading
+import typing
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,6 +21,8 @@ from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cache
+from importlib.metadata import PackageNotFoundError, requires
 from operator import itemgetter
 from pathlib import Path
 from types import FunctionType, ModuleType, SimpleNamespace
@@ -35,10 +39,13 @@ from dispatchlab.pytorch.bridge.reserved_namespaces import IMPORT_ORDERS, is_own
 from dispatchlab.pytorch.bridge.torch import bindings, torch
 from dispatchlab.pytorch.introspection.function_content import MODULE, ORDER_OF_KEYS, Contents, digest
 from dispatchlab.pytorch.introspection.package_paths import package_roots, site_chain, without_roots
-from dispatchlab.pytorch.introspection.packets import fresh_overload_order, kept_packet, overload_order
+from dispatchlab.pytorch.introspection.python_journal import PYTORCH_FOLDERS
+from dispatchlab.pytorch.introspection.python_sites import FunctionSites
 from dispatchlab.pytorch.introspection.python_tables import PythonTables, TableChange
+from dispatchlab.pytorch.introspection.queries import fresh_overload_order, kept_packet, overload_order
 from dispatchlab.pytorch.introspection.registry_reader import all_dumps
-from dispatchlab.pytorch.introspection.shared_state import SharedState
+from dispatchlab.pytorch.introspection.shared_state import Known, SharedState
+from dispatchlab.pytorch.recording.outside_writes import OutsideWrites
 from dispatchlab.pytorch.recording.watch import RegistrationWatch, WatchedCall
 
 # Note [What imports leave behind]
@@ -94,6 +101,8 @@ class EndState:
         texts: what is found, by what it is of.
         sites: the lines that registered, by operator.
         written: files that were written, and programs that were started.
+        in_python: the operators of which a registry of Python is not as it was.
+        hidden: what may hold something that it does not show, a sentence each.
         is_cut: there are more values than were read.
     """
 
@@ -101,6 +110,8 @@ class EndState:
     texts: Mapping[str, str]
     sites: Mapping[str, tuple[str, ...]]
     written: tuple[str, ...] = ()
+    in_python: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
     is_cut: bool = False
 
 
@@ -110,7 +121,7 @@ class StateBefore:
     >>> before = StateBefore()
     >>> with RegistrationWatch() as watch:
     ...     import_packages(["my_package"])
-    >>> before.end_state({}, watch)
+    >>> before.end_state({}, watch, outside)
     """
 
     def __init__(self) -> None:
@@ -131,17 +142,28 @@ class StateBefore:
         self._settings = dict(_settings())
         self._fetched: dict[int, tuple[object, str]] = {}
         self._state = SharedState()
+        self._others = _not_of_user()
 
-    def end_state(self, failures: Mapping[str, str], watch: RegistrationWatch, written: Iterable[str] = ()) -> EndState:
+    def end_state(
+        self,
+        failures: Mapping[str, str],
+        watch: RegistrationWatch,
+        outside: OutsideWrites,
+        packages: Iterable[str] = (),
+    ) -> EndState:
         """What is not as it was.
 
         Args:
             failures: what the import of a package raised, by package.
             watch: saw the calls that registered.
-            written: files that were written, and programs that were started.
+            outside: what they left outside of the process.
+            packages: what was imported.
         """
+        self._others = _not_of_user() - {package.partition(".")[0] for package in packages}
         with collector_paused():
-            return replace(self._end_state(failures, watch), written=tuple(sorted(written)))
+            found = self._end_state(failures, watch)
+        foreign = [f"{name} is called through ctypes, and what C keeps is not compared" for name in outside.foreign]
+        return replace(found, written=tuple(outside.lasting()), hidden=(*found.hidden, *foreign))
 
     def fetched(self, original: Callable[..., Any], operator: Any, key: Any) -> object:
         """Stands in for the function that hands out kernels, so that it is known later which one an object is."""
@@ -157,6 +179,11 @@ class StateBefore:
         """Stands in for the function that registers another one for the end of the process."""
         self.exits.append((*arguments, *named.items()))
         return original(*arguments, **named)
+
+    def virtual(self, original: Callable[..., type], of: type, subclass: type) -> type:
+        """Stands in for the function that makes a class a subclass of an abstract one, which only C notes."""
+        self.searched.append((f"virtual subclass {_name_of(subclass)} of {_name_of(of)}", subclass))
+        return original(of, subclass)
 
     def hidden(self, what: str, original: Callable[..., Any], *arguments: Any, **named: Any) -> object:
         """Stands in for a function that registers another one in a list that Python does not show."""
@@ -180,15 +207,21 @@ class StateBefore:
             [
                 name
                 for name, module in list(sys.modules.items())
-                if name not in self._modules and (isinstance(module, SimpleNamespace) or _is_of_user(module))
+                if name not in self._modules and (isinstance(module, SimpleNamespace) or self._is_of_user(module))
             ],
             {key: text for key, (_, text) in self._fetched.items()},
         )
-        contents.read(
-            sorted(self._roots_of_calls(watch), key=itemgetter(0)), sorted(self._roots_of_state(), key=itemgetter(0))
-        )
+        contents.read(sorted(self._roots_of_calls(watch), key=itemgetter(0)))
+        count = -1
+        while count != len(contents.names):  # what is read now may name what was taken for noise before
+            count, known = len(contents.names), Known(contents.names, contents.address)
+            contents.read(sorted(self._roots_of_state(known), key=itemgetter(0)))
+        contents.read_modules()
         if "warn" in contents.names:
             texts[f"{Kind.PROCESS}filters of warnings"] = str([filter_[:2] for filter_ in warnings.filters])
+        for name, shown in _BY_NAME.items():
+            if name in contents.names:
+                contents.read([(f"{Kind.PROCESS}{name}", shown())])
         if "_run_exitfuncs" in contents.names:
             contents.read((f"{Kind.PROCESS}end {number}", function) for number, function in enumerate(self.exits))
         if "threading" in contents.names:
@@ -201,9 +234,22 @@ class StateBefore:
         for call in watch.calls:
             if not call.site.by_torch:
                 sites.setdefault(_subject(call), {})[site_chain(call.site, self._roots)] = None
+        places = FunctionSites(self._roots)
+        for change in self._changed:
+            site = "" if change.after is None else places.of(change.after.value).site
+            if site and not site.startswith(PYTORCH_FOLDERS):
+                sites.setdefault(change.operator, {})[site] = None
         found = {operator: tuple(lines) for operator, lines in sites.items()}
         read = {path: text for path, text in contents.texts.items() if not _is_order_of_state(path)}
-        return EndState(failures, texts | read, found, is_cut=contents.is_cut)
+        in_python = tuple(sorted({change.operator for change in self._changed}))
+        hidden = [f"{what} is reached, which does not show what it holds" for what in contents.opaque]
+        hidden += [
+            f"{name} is read, which is taken for a cache and not compared"
+            for name in contents.names & self._state.caches
+        ]
+        return EndState(
+            failures, texts | read, found, in_python=in_python, hidden=tuple(sorted(hidden)), is_cut=contents.is_cut
+        )
 
     def _names(self, watch: RegistrationWatch) -> list[str]:
         """The operators that may not be as they were."""
@@ -237,7 +283,7 @@ class StateBefore:
             yield f"{path}{f' ({number})' if number > 1 else ''}", kernel.function
         numbers = Counter[str]()
         for what, function in self.searched:
-            numbers[what] += 1
+            numbers[what] += not what.startswith("virtual")
             yield f"{what} {numbers[what]}", function
         self._changed = self._tables.changes()
         for change in self._changed:
@@ -249,16 +295,30 @@ class StateBefore:
                 if before.get(attribute, _NOTHING) is not value:
                     yield f"{Kind.REPLACED}{name}.{attribute}", value
 
-    def _roots_of_state(self) -> Iterator[tuple[str, object]]:
+    def _is_of_user(self, module: object) -> bool:
+        """Whether a module is neither of PyTorch, nor of what that needs, nor of the standard library."""
+        name = getattr(module, "__name__", None)
+        return isinstance(module, ModuleType) and isinstance(name, str) and name.partition(".")[0] not in self._others
+
+    def _is_shown(self, value: object, path: str) -> bool:
+        """Whether a value is compared that was set: of modules those of the packages, and no namespace of operators."""
+        if isinstance(value, ModuleType | SimpleNamespace):
+            is_of_user = isinstance(value, SimpleNamespace) or self._is_of_user(value)
+            return is_of_user and not path.rpartition(".")[2].startswith("_")
+        return not isinstance(value, sys.modules["torch._ops"]._OpNamespace)
+
+    def _roots_of_state(self, known: Known) -> Iterator[tuple[str, object]]:
         """What is not as it was in modules that are not of the packages."""
         paths = Counter[str]()
         new: dict[str, object] = {
             name: module for name, module in list(sys.modules.items()) if name not in self._modules
         }
-        others = [name for name, module in new.items() if isinstance(module, ModuleType) and not _is_of_user(module)]
-        later = self._state.new_state(others, (new.keys() - others).__contains__)
-        for path, value, is_attribute in (*self._state.changes(), *later):
-            if _is_shown(value, path):
+        others = [
+            name for name, module in new.items() if isinstance(module, ModuleType) and not self._is_of_user(module)
+        ]
+        later = self._state.new_state(others, (new.keys() - others).__contains__, known)
+        for path, value, is_attribute in (*self._state.changes(known), *later):
+            if self._is_shown(value, path):
                 shown = f"{Kind.REPLACED if is_attribute else Kind.STATE}{path}"
                 paths[shown] += 1
                 yield f"{shown}{f' ({paths[shown]})' if paths[shown] > 1 else ''}", value
@@ -275,13 +335,20 @@ def _subject(call: WatchedCall) -> str:
     return f"fallback at {made[0].key}" if made and isinstance(made[0], Fallback) else call.namespace
 
 
-def _is_of_user(module: object) -> bool:
-    """Whether a module is neither of PyTorch nor of the standard library."""
-    name = getattr(module, "__name__", None)
-    if not isinstance(name, str) or not isinstance(module, ModuleType):
-        return False
-    top = name.partition(".")[0]
-    return top not in sys.stdlib_module_names and top not in ("torch", "dispatchlab", "numpy", "__main__")
+@cache
+def _not_of_user() -> frozenset[str]:
+    """The modules, without what is below them, of PyTorch, of what that needs, and of the standard library."""
+    found = {"torch", "dispatchlab", "numpy", "__main__"}
+    needed = {"torch"}
+    while needed:
+        name = needed.pop()
+        with suppress(PackageNotFoundError):
+            for requirement in requires(name) or ():
+                other = re.split(r"[^\w-]", requirement)[0].lower().replace("-", "_")
+                if "extra ==" not in requirement and other not in found:
+                    found.add(other)
+                    needed.add(other)
+    return frozenset(found | sys.stdlib_module_names)
 
 
 def _shared_libraries() -> frozenset[str] | None:
@@ -334,7 +401,7 @@ def _competing(base: str, tried: Sequence[str]) -> Iterator[tuple[str, str]]:
 def _settings() -> Iterator[tuple[str, str]]:
     """What kernels read of the process beside their arguments."""
     c, module = bindings(), torch()
-    for name in _SETTINGS:
+    for name in (*_SETTINGS, *_switches()):
         function = getattr(c, name, None) or getattr(module, name, None)
         if function is not None:
             with suppress(RuntimeError, TypeError, AssertionError), warnings.catch_warnings(action="ignore"):
@@ -375,8 +442,20 @@ def _umask() -> int:
 
 
 def _handler(number: int) -> str:
-    handler = signal.getsignal(number)
-    return f"{getattr(handler, '__module__', '')}:{getattr(handler, '__qualname__', handler)}"
+    return _name_of(signal.getsignal(number))
+
+
+def _name_of(function: object) -> str:
+    return f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', function)}"
+
+
+_BY_NAME: Final[Mapping[str, Callable[[], object]]] = {
+    "onceregistry": lambda: vars(warnings)["onceregistry"],
+    "get_overloads": lambda: {name: dict(own) for name, own in vars(typing)["_overload_registry"].items()},
+    "getline": lambda: {name: lines for name, lines in linecache.cache.items() if not os.path.exists(name)},
+}
+"""What is read where code names something that it is asked through."""
+_OF_DIALECTS: Final = ("delimiter", "quotechar", "escapechar", "doublequote", "lineterminator", "quoting")
 
 
 def _loaded(module: str) -> Any:
@@ -401,6 +480,21 @@ _OF_PROCESS: Final[Mapping[str, Callable[[], object]]] = {
     "handlers of signals": lambda: [_handler(number) for number in sorted(signal.valid_signals())],
     "denormal numbers": lambda: (torch().full((8,), 1e-45) * 1).tolist(),
     "folder": os.getcwd,
+    "garbage collector": gc.isenabled,
+    "longest number": sys.get_int_max_str_digits,
+    "flags of dlopen": sys.getdlopenflags,
+    "functions of tracing": lambda: [_name_of(each) for each in (sys.gettrace(), sys.getprofile())],
+    "hooks of generators": lambda: [_name_of(each) for each in sys.get_asyncgen_hooks()],
+    "depth of coroutines": sys.get_coroutine_origin_tracking_depth,
+    "timers": lambda: [signal.getitimer(timer)[1] for timer in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL)],
+    "blocked signals": lambda: sorted(signal.pthread_sigmask(signal.SIG_BLOCK, ())),
+    "priority": lambda: os.getpriority(os.PRIO_PROCESS, 0),
+    "processors": lambda: sorted(os.sched_getaffinity(0)),
+    "dialects of csv": lambda: [
+        (name, *(getattr(_loaded("csv").get_dialect(name), each) for each in _OF_DIALECTS))
+        for name in sorted(_loaded("csv").list_dialects())
+    ],
+    "largest field of csv": lambda: _loaded("csv").field_size_limit(),
 }
 """What kernels may ask the process for."""
 
@@ -413,6 +507,19 @@ _SETTINGS: Final = (
     *("is_anomaly_enabled", "_get_warnAlways", "_get_deterministic_fill_uninitialized_memory"),
     *("_is_multithreading_enabled", "_get_linalg_preferred_backend", "is_flush_denormal"),
 )
+_SWITCH: Final = re.compile(
+    r"_get_.*(enabled|allow|_warn|mode|order|reduction|tf32|deterministic|benchmark|engine|accumulation|preferred)"
+)
+
+
+@cache
+def _switches() -> tuple[str, ...]:
+    """The functions that say how a switch of PyTorch is set, by their names."""
+    more = "_is_view_replay_enabled", "_is_fwd_grad_enabled", "_is_grad_layout_enforcement_enabled"
+    names = (name for name in dir(bindings()) if _SWITCH.match(name) and "cuda_" not in name)
+    return *names, *more, "is_anomaly_check_nan_enabled", "get_num_interop_threads"
+
+
 _CONFIGS: Final = (
     *("torch._dynamo.config", "torch._inductor.config", "torch._functorch.config", "torch.fx.experimental._config"),
     *("torch.compiler.config", "torch._export.config"),
@@ -422,14 +529,6 @@ _CONFIGS: Final = (
 def _is_order_of_state(path: str) -> bool:
     """Whether a path is to the order of keys of what only modules reach that are not of the packages."""
     return path.startswith(Kind.STATE) and path.endswith(ORDER_OF_KEYS)
-
-
-def _is_shown(value: object, path: str) -> bool:
-    """Whether a value is compared that was set: of modules those of the packages, and no namespace of operators."""
-    if isinstance(value, ModuleType | SimpleNamespace):
-        is_of_user = isinstance(value, SimpleNamespace) or _is_of_user(value)
-        return is_of_user and not path.rpartition(".")[2].startswith("_")
-    return not isinstance(value, sys.modules["torch._ops"]._OpNamespace)
 
 
 def _namespaces() -> Iterator[tuple[str, Mapping[str, object]]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from dispatchlab.prover.program import import_orders
@@ -51,6 +52,23 @@ def check_orders(
     trouble = _trouble(runs[0])
     if trouble:  # then all orders may agree in nothing but that
         return ImportOrders(len(orders), of, open=(trouble,))
+    findings, open_points = compare_runs(server, runs)
+    shown = (
+        replace(one, before=one.before[:_LONGEST], after=one.after[:_LONGEST]) for one in findings[:_MOST_FINDINGS]
+    )
+    return ImportOrders(len(orders), of, tuple(shown), open_points)
+
+
+def compare_runs(server: OrderServer, runs: Sequence[OrderRun]) -> tuple[list[OrderFinding], tuple[str, ...]]:
+    """Compare what orders of imports leave behind with what the first of them does.
+
+    Args:
+        server: runs those once more that differ. See Note [What counts as different].
+        runs: the runs.
+
+    Returns:
+        What differs, what says most first; and what could not be compared, a sentence each.
+    """
     suspects = [run for run in runs[1:] if _differing(runs[0], run)]
     open_points = tuple(_open_points(runs))
     findings: dict[str, OrderFinding] = {}
@@ -62,14 +80,13 @@ def check_orders(
             unstable |= _differing(run, second)
             different = _differing(runs[0], run) - unstable
             possible = _reordered(different, runs[0], run)
-            for what in sorted(different, key=_rank):
+            for what in sorted(_outermost(different, runs[0], run), key=_rank):
                 certain = what not in possible and not what.startswith(_POSSIBLE) and ORDER_OF_KEYS not in what
                 findings.setdefault(what, _finding(what, runs[0], run, certain=certain))
         if unstable:
             shown = ", ".join(sorted(unstable, key=_rank)[:3])
             open_points = (*open_points, f"not the same in two runs of one order: {shown}")
-    kept = sorted(findings.values(), key=lambda one: (not one.certain, _rank(one.what)))
-    return ImportOrders(len(orders), of, tuple(kept[:_MOST_FINDINGS]), open_points)
+    return sorted(findings.values(), key=lambda one: (not one.certain, _rank(one.what))), open_points
 
 
 def only_order(
@@ -109,6 +126,7 @@ def _open_points(runs: Sequence[OrderRun]) -> Iterator[str]:
     states = [run.state for run in runs if run.state is not None]
     if any(state.is_cut for state in states):
         yield "the functions that are registered reach more values than are compared"
+    yield from sorted({sentence for state in states for sentence in state.hidden})
     written = sorted({path for state in states for path in state.written})
     if written:
         more = f" and {len(written) - 1:,} more" if len(written) > 1 else ""
@@ -137,6 +155,16 @@ def _differing(one: OrderRun, other: OrderRun) -> set[str]:
     return found | {path for path in {*texts[0], *texts[1]} if texts[0].get(path) != texts[1].get(path)}
 
 
+def _outermost(different: set[str], one: OrderRun, other: OrderRun) -> set[str]:
+    """What differs, without the parts of what is there after one of the runs alone."""
+    if one.state is None or other.state is None:
+        return different
+    alone = {what for what in different if (what in one.state.texts) is not (what in other.state.texts)}
+    return {what for what in different if alone.isdisjoint(what[: each.start()] for each in _STEP.finditer(what))}
+
+
+_STEP: Final = re.compile(": |, ")
+_NOTHING: Final = "nothing"
 _PROCESS: Final = "process"
 _IMPORT: Final = "import of "
 
@@ -149,10 +177,10 @@ def _finding(what: str, expected: OrderRun, actual: OrderRun, *, certain: bool) 
 
 def _text(what: str, run: OrderRun) -> str:
     if run.state is None:
-        return run.ended
+        return f"{run.ended}{f', in the import of {run.module}' if run.module else ''}"
     if what.startswith(_IMPORT):
         return run.state.failures.get(what.removeprefix(_IMPORT), "imported")
-    return run.state.texts.get(what, "nothing")[:_LONGEST]
+    return run.state.texts.get(what, _NOTHING)
 
 
 def _sites(what: str, state: EndState | None) -> tuple[str, ...]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import abc
 import atexit
 import codecs
+import io
 import os
 import pickle
 import random
@@ -11,11 +13,14 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from importlib import invalidate_caches
+from types import FrameType
+from typing import Any, Final
 
 from dispatchlab.pytorch.bridge.torch import (
     ImportEndedError,
@@ -37,6 +42,9 @@ from dispatchlab.scenario.import_orders import Order
 # is the same for each of them. What they write goes nowhere. All of them are in the process group of the worker, which
 # is killed with whoever started it.
 
+AGAIN: Final = ""
+"""Stands in an order between modules: those that were imported so far are purged then."""
+
 _READ: Final = 2**16
 _LOOK_EVERY_S: Final = 0.2
 
@@ -49,11 +57,17 @@ class OrderRun:
         order: the order.
         state: what it left behind; None when its process ended over it.
         ended: how its process ended, after `it`; empty when it did not.
+        module: the module that was imported when it ended.
+        loaded: the modules that others of them had loaded before their turn came.
+        is_late: it was ended since it took too long.
     """
 
     order: Order
     state: EndState | None
     ended: str = ""
+    module: str = ""
+    loaded: tuple[str, ...] = ()
+    is_late: bool = False
 
 
 class OrderServer:
@@ -138,8 +152,8 @@ class OrderServer:
             for one in [one for one in running.values() if one.deadline <= time.monotonic()]:
                 del running[one.pipe]
                 os.kill(one.pid, signal.SIGKILL)
-                one.run()
-                yield one.order, OrderRun(one.order, None, f"takes longer than {self._limit_of(one.order):g} s")
+                late = f"takes longer than {self._limit_of(one.order):g} s"
+                yield one.order, OrderRun(one.order, None, late, one.run().module, is_late=True)
 
     def _limit_of(self, order: Order) -> float:
         return self._limit_s * len(order)
@@ -152,9 +166,10 @@ class OrderServer:
             return _Running(order, pid, inward, time.monotonic() + self._limit_of(order), [])
         try:
             os.close(inward)
-            content = pickle.dumps(imported(order, base))
-            with os.fdopen(outward, "wb") as file:
-                file.write(content)
+            with os.fdopen(outward, "wb", buffering=0) as file:
+                run = imported(order, base, lambda module: file.write(pickle.dumps(module)))
+                with io.BufferedWriter(file) as whole:
+                    whole.write(pickle.dumps(run))
         finally:
             os._exit(0)
 
@@ -178,29 +193,36 @@ class _Running:
         """What came of it, once its pipe has ended or it was killed."""
         os.close(self.pipe)
         _, status = os.waitpid(self.pid, 0)
-        content = b"".join(self.content)
+        content, module = io.BytesIO(b"".join(self.content)), ""
+        with suppress(EOFError, pickle.UnpicklingError):
+            while not isinstance(sent := pickle.load(content), OrderRun):
+                module = sent
+            if os.WIFEXITED(status):
+                return sent
+        ended = f"ends its process with exit code {os.waitstatus_to_exitcode(status)}"
         if os.WIFSIGNALED(status):
             number = os.WTERMSIG(status)
             name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
-            return OrderRun(self.order, None, f"is ended by {name}")
-        try:
-            run: OrderRun = pickle.loads(content)
-        except (EOFError, pickle.UnpicklingError):
-            return OrderRun(self.order, None, f"ends its process with exit code {os.WEXITSTATUS(status)}")
-        return run
+            ended = f"is ended by {name}"
+        return OrderRun(self.order, None, ended, module)
 
 
-def imported(order: Order, base: StateBefore) -> OrderRun:
+def imported(order: Order, base: StateBefore, begins: Callable[[str], object]) -> OrderRun:
     """Import modules in this order in this very process, and look.
 
     Args:
         order: the modules.
         base: what there was before.
+        begins: called with each of them before it is imported.
     """
     failures: dict[str, str] = {}
+    early: dict[str, None] = {}
     random.seed(0)  # which a fork makes new
     outside = OutsideWrites(order)
     wrapped = WrappedFunctions()
+    wrapped.wrap(random.Random, "seed", _seeded)
+    wrapped.wrap(os, "urandom", partial(_drawn, Counter()))
+    wrapped.wrap(abc.ABCMeta, "register", base.virtual)
     wrapped.wrap(codecs, "register", partial(base.hidden, "search of codecs"))
     wrapped.wrap(atexit, "register", base.ends)
     wrapped.wrap(codecs, "register_error", partial(base.hidden, "codecs of errors"))
@@ -208,15 +230,46 @@ def imported(order: Order, base: StateBefore) -> OrderRun:
     try:
         with RegistrationWatch() as watch:
             for module in order:
+                if module == AGAIN:
+                    _purge(order)
+                    continue
+                early |= {module: None} if module in sys.modules else {}
+                begins(module)
                 try:
                     import_package(module)
                 except ImportEndedError as ended:
-                    return OrderRun(order, None, ended.reason)
+                    return OrderRun(order, None, ended.reason, module)
                 except ImportFailedError as error:
                     failures[module] = error.reason.strip().partition("\n")[0]
     finally:
         wrapped.put_back()
-    return OrderRun(order, base.end_state(failures, watch, outside.lasting()))
+    return OrderRun(order, base.end_state(failures, watch, outside, order), loaded=tuple(early))
+
+
+def _drawn(counts: Counter[str], original: Callable[..., bytes], size: int) -> bytes:  # is not called
+    """Stands in for `os.urandom`: each line draws the same in every order, such as the identifier of a module."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.endswith(_DRAWING):
+        frame = frame.f_back
+    line = "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    counts[line] += 1
+    return random.Random(f"{line} {counts[line]}").randbytes(size)
+
+
+_DRAWING: Final = ("uuid.py", "wrapped_functions.py")
+
+
+def _seeded(original: Callable[..., None], generator: random.Random, seed: object = None, *more: Any) -> None:
+    """Stands in for `seed`, which a generator calls that nobody seeds: what it draws is not of the order."""
+    original(generator, 0 if seed is None else seed, *more)
+
+
+def _purge(order: Order) -> None:
+    """Forget packages; what they have imported from elsewhere stays, PyTorch first of all."""
+    for name in list(sys.modules):
+        if any(name == package or name.startswith(f"{package}.") for package in order if package):
+            del sys.modules[name]
+    invalidate_caches()
 
 
 def _leave_behind() -> None:

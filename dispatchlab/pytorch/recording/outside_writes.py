@@ -31,7 +31,11 @@ class OutsideWrites:
         self._folders = tuple(dict.fromkeys(_folders(modules)))
         self._before = dict(_listed(self._folders))
         self._written: dict[str, bool] = {}
+        files = [str(getattr(sys.modules.get(name), "__file__", "")) for name in _OF_C]
+        self._own = tuple(file.removesuffix("__init__.py") for file in files if file)
         self._started: dict[str, None] = {}
+        self.foreign: dict[str, None] = {}
+        """The functions of C that packages have looked up through ctypes."""
         sys.addaudithook(self._note)
 
     def lasting(self) -> list[str]:
@@ -43,9 +47,13 @@ class OutsideWrites:
 
     def _note(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event in _STARTS:
-            if not _asks_only(sys._getframe(1)):
+            if not _is_of(sys._getframe(1), ("os.py", "subprocess.py"), _ASKING):
                 program = arguments[0] if arguments else event
                 self._started[os.fsdecode(program) if isinstance(program, str | bytes) else event] = None
+            return
+        if event == "ctypes.dlsym":
+            if not _is_of(sys._getframe(1), _CTYPES, self._own):
+                self.foreign[str(arguments[1])] = None
             return
         if event == "open":
             mode, flags = str(arguments[1] or ""), arguments[2]
@@ -60,7 +68,9 @@ class OutsideWrites:
             return
         text = os.path.abspath(text)
         was_there = os.path.lexists(text)
-        if not (was_there and event == "os.mkdir"):  # which fails then
+        if not (was_there and event == "os.mkdir") and not (
+            event == "open" and os.path.isdir(text)
+        ):  # neither changes it
             self._written.setdefault(text, was_there)
 
 
@@ -78,14 +88,17 @@ _ASKING: Final = tuple(
     os.path.join(os.path.dirname(os.__file__), *each) for each in (("platform.py",), ("ctypes", "util.py"))
 )
 """Parts of the standard library that start programs which only answer."""
+_CTYPES: Final = (os.path.join("ctypes", "__init__.py"),)
+_OF_C: Final = ("torch", "numpy", "ctypes", "uuid", "multiprocessing")
+"""Modules that call functions of C whose state is compared, or is of no importance."""
 _MOST_FILES: Final = 20_000
 
 
-def _asks_only(frame: FrameType | None) -> bool:
-    """Whether a part of the standard library starts a program that only answers."""
-    while frame is not None and os.path.basename(frame.f_code.co_filename) in ("os.py", "subprocess.py"):
+def _is_of(frame: FrameType | None, between: tuple[str, ...], files: tuple[str, ...]) -> bool:
+    """Whether code in some files has called through some others."""
+    while frame is not None and frame.f_code.co_filename.endswith(between):
         frame = frame.f_back
-    return frame is not None and frame.f_code.co_filename in _ASKING
+    return frame is not None and frame.f_code.co_filename.startswith(files)
 
 
 def _folders(modules: Sequence[str]) -> Iterator[tuple[str, bool]]:

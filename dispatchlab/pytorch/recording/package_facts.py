@@ -9,10 +9,9 @@ from dispatchlab._gc_pause import collector_paused
 from dispatchlab.model.python_layer import EVERY_OVERLOAD
 from dispatchlab.model.registration import TorchLibraryFunction
 from dispatchlab.pytorch.bridge.torch import torch
-from dispatchlab.pytorch.introspection.called_functions import called_functions
 from dispatchlab.pytorch.introspection.python_registries import read_operators
 from dispatchlab.pytorch.introspection.readiness_reader import PackageOperators, autograd_watched, package_operators
-from dispatchlab.pytorch.introspection.registry_reader import RegistryMoments, RegistryReader
+from dispatchlab.pytorch.introspection.registry_reader import RegistryMoments, RegistryReader, called_functions
 from dispatchlab.pytorch.introspection.site_log import import_logged
 from dispatchlab.pytorch.recording.record_package import OrderBudget, PackageRecord, record_packages
 

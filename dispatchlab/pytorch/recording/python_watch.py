@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from types import ModuleType
 from typing import TypeAlias
 
 from dispatchlab.model.python_layer import ASSIGNMENT, PythonLayer, PythonRegistration, WriteEffect
 from dispatchlab.pytorch.bridge.torch import bindings, torch
 from dispatchlab.pytorch.introspection.module_uses import tables_used_in
-from dispatchlab.pytorch.introspection.package_paths import package_path, site_chain
+from dispatchlab.pytorch.introspection.package_paths import package_path
 from dispatchlab.pytorch.introspection.python_journal import PYTORCH_FOLDERS, PYTORCH_NAMESPACES, PythonJournal
-from dispatchlab.pytorch.introspection.python_registries import read_python_layer
 from dispatchlab.records.builds import bundled_for
 from dispatchlab.records.file import bundled_names, open_bundled, python_layer_of
 from dispatchlab.records.python_compare import is_left_by_call
@@ -58,7 +57,6 @@ class PythonWatch:
         packages: Collection[str] | None = None,
     ) -> None:
         self._roots, self._wrote, self._packages = roots, wrote, packages
-        self._before = frozenset[PythonRegistration]()
         self._journal: PythonJournal | None = None
         self.numbers: list[int] = []
         """The number of the write of each registration that `found` gave; of those at the end there is none."""
@@ -66,8 +64,6 @@ class PythonWatch:
         """What was refused since PyTorch itself has such an entry, once `found` was asked."""
 
     def __enter__(self) -> PythonWatch:
-        if self._wrote is None:  # else the journal has all that is asked for
-            self._before = frozenset(read_python_layer())
         self._journal = PythonJournal(self._roots, wrote=self._wrote, watched=self._packages).__enter__()
         return self
 
@@ -133,31 +129,6 @@ class PythonWatch:
                     if writers - {path}:
                         yield PythonRegistration(*slot, site=f"{path}:{line}", effect="used")
 
-    def changed(self) -> dict[Slot, tuple[PythonRegistration, ...]]:
-        """What each slot that is not as it was has now, PyTorch's own included; nothing where it is empty now."""
-        self._noted.look()
-        now: dict[Slot, list[PythonRegistration]] = {}
-        for one in read_python_layer():
-            now.setdefault(one.slot, []).append(one)
-        entries = frozenset(one for each in now.values() for one in each)
-        slots = sorted({one.slot for one in entries ^ self._before})
-        journal = self._noted
-        sites = {
-            (write.registry, write.operator, write.key): site_chain(write.site, self._roots)
-            for write in journal.writes
-            if write.site is not None and not write.site.by_torch and not write.refused and write.after is not None
-        }
-
-        def placed(one: PythonRegistration) -> PythonRegistration:
-            return one._replace(site=sites[one.slot]) if one.slot in sites and one.active else one
-
-        return {slot: tuple(map(placed, now.get(slot, ()))) for slot in slots}
-
-    def by_torch(self, changed: Mapping[Slot, Sequence[PythonRegistration]]) -> frozenset[Slot]:
-        """Those slots that have nothing but what PyTorch itself registers when a part of it is loaded."""
-        own = _own_layers(str(torch().__version__))
-        return frozenset(slot for slot, has in changed.items() if has and all(_is_own(one, own) for one in has))
-
 
 def _is_known(operator: str, known: Collection[str]) -> bool:
     """Whether an operator is there: what its library took with it, nobody has removed."""
@@ -185,14 +156,9 @@ def _registries_in(layer: PythonLayer) -> frozenset[str]:
 _registries: dict[str, frozenset[str]] = {}
 
 
-def is_in_pytorch(one: PythonRegistration) -> bool:
-    """Whether what registered this lies in PyTorch."""
-    return one.site.startswith(PYTORCH_FOLDERS)
-
-
 def _is_own(one: PythonRegistration, layers: Sequence[PythonLayer]) -> bool:
     """Whether PyTorch registers this by itself."""
-    if not is_in_pytorch(one):
+    if not one.site.startswith(PYTORCH_FOLDERS):
         return False
     if one.registry == "fake_checks":  # a rule of PyTorch's for every operator with a property
         return True

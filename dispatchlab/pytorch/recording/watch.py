@@ -99,8 +99,6 @@ class RegistrationWatch:
 
     def __init__(self, kept: Callable[[int], None] | None = None) -> None:
         self.calls: list[WatchedCall] = []
-        self.namespaces: set[str] = set()
-        """Those of the libraries that were made, but for what PyTorch made for itself."""
         self._kept = kept
         self.unreadable: list[str] = []
         self._numbers = count()
@@ -161,8 +159,6 @@ class RegistrationWatch:
         known = self._libraries[id(library)] = _WatchedLibrary(name, dispatch)
         known.alive = weakref.ref(library, functools.partial(self._gone, id(library)))
         site = self._sites.here()
-        if not site.by_torch:
-            self.namespaces.add(name)
         if kind == "DEF":
             self._keep(known, WatchedCall(site, name, claims=True))
         return library

@@ -11,7 +11,7 @@ from dispatchlab.model.printed_schema import parse_printed
 from dispatchlab.model.registration import Block, Def, Registration
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.schema_types import Type, fake_of, without_size
-from dispatchlab.pytorch.introspection.packets import fresh_overload_order
+from dispatchlab.pytorch.introspection.queries import fresh_overload_order
 
 # Note [Overloads that are not asked for]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~

@@ -4,6 +4,5 @@
 - `loaded_libraries`: the shared libraries of this process.
 - `slot_probes`: probes in the slots of the dispatch tables.
 - `registration_watch`: who registers meanwhile, so that new slots get their probes.
-- `key_bits`: key sets of the running PyTorch as those of the model.
 - `recorder`: `HopRecorder`, what was recorded, read.
 """

@@ -31,7 +31,7 @@ from dispatchlab.model.registration import Registration
 from dispatchlab.model.snapshot import Snapshot, Violation
 from dispatchlab.processes.parent import end_with_parent
 from dispatchlab.pytorch.bridge.torch import bindings, report_imports
-from dispatchlab.pytorch.introspection.dispatch_keys import with_cause
+from dispatchlab.pytorch.introspection.queries import with_cause
 from dispatchlab.pytorch.introspection.site_log import import_logged
 from dispatchlab.pytorch.sandbox.journal import Journal
 from dispatchlab.pytorch.worker.ipc import portable, receive_bytes, send

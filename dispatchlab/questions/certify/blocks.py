@@ -9,7 +9,7 @@ from dispatchlab.model.sequence import format_sequence
 from dispatchlab.questions.certify.certificate import Cause, Certification, Certified, OrderReason, Owner
 from dispatchlab.views import blocks as b
 from dispatchlab.views.as_json import as_json, fields_of
-from dispatchlab.views.formatting import counted, key_names, seconds
+from dispatchlab.views.formatting import counted, first_of, key_names, seconds
 from dispatchlab.views.view import View
 
 _SLOTS_SHOWN = 4
@@ -159,9 +159,7 @@ def _reason(reason: OrderReason) -> str:
     if reason.winner is not None:
         others = " and ".join(_debug(loser) for loser in reason.losers)
         return f"{reason.keys[0]}: the newest wins, which is {_debug(reason.winner)}; it overrides {others}"
-    shown = ", ".join(map(str, reason.keys[:_SLOTS_SHOWN]))
-    if len(reason.keys) > _SLOTS_SHOWN:
-        shown += f" and {len(reason.keys) - _SLOTS_SHOWN} more"
+    shown = first_of(reason.keys, _SLOTS_SHOWN)
     sequences = (
         f"{format_sequence(reason.expected_sequence)} and {format_sequence(reason.actual_sequence)} end differently"
     )

@@ -5,14 +5,15 @@ Format: https://docs.github.com/actions/reference/workflows-and-actions/workflow
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from dispatchlab.questions.check.blocks import SHOWN, hidden_text, summary
+from dispatchlab.questions.check.blocks import hidden_text, summary
 from dispatchlab.questions.check.findings import KINDS, name_of
 from dispatchlab.questions.check.report import CheckReport
+from dispatchlab.questions.lint.blocks import SHOWN
 from dispatchlab.questions.lint.checkout import Checkout
 from dispatchlab.questions.lint.debug_text import sites_in
-from dispatchlab.questions.lint.rule import FindingGroup, Level, LintReport
+from dispatchlab.questions.lint.rule import Finding, FindingGroup, Level, LintReport
 from dispatchlab.questions.lint.rules import RULES
 from dispatchlab.questions.lint.sarif import sarif
 
@@ -57,13 +58,14 @@ def _escaped(text: str, *, property: bool = False) -> str:
     return text.replace(":", "%3A").replace(",", "%2C") if property else text
 
 
-def check_sarif(report: CheckReport, checkout: Checkout) -> str:
-    """The findings of all questions, without those that two of them have.
+def findings_sarif(source: str, findings: Iterable[Finding], packages: Sequence[str], checkout: Checkout) -> str:
+    """The findings of questions about packages, as SARIF.
 
     Args:
-        report: what was found.
+        source: the command.
+        findings: what was found.
+        packages: what was imported.
         checkout: what paths are relative to.
     """
-    findings = tuple(finding for group in report.groups for finding in group.findings)
-    found = LintReport("check", 0, (), findings)
-    return sarif((found,), checkout, imports=report.packages, rules=(*RULES, *KINDS.values()))
+    found = LintReport(source, 0, (), tuple(findings))
+    return sarif((found,), checkout, imports=packages, rules=(*RULES, *KINDS.values()))

@@ -15,14 +15,14 @@ from dispatchlab.questions.check.findings import (
     upgrade_findings,
 )
 from dispatchlab.questions.check.report import Answer, CheckReport, Question
-from dispatchlab.questions.lint.rule import LEVELS, Identity, Level
+from dispatchlab.questions.lint.rule import Identity, level_counts
 from dispatchlab.questions.lint.rules import RULES
 from dispatchlab.questions.lint.run import lint_source
 from dispatchlab.questions.order.run_scenario import RunOptions, run_scenario
 from dispatchlab.questions.readiness.blocks import summary
 from dispatchlab.questions.readiness.package_readiness import readiness_of
-from dispatchlab.questions.record.check_record import RecordCheck, compare_with_record
-from dispatchlab.questions.upgrade.package_changes import PackageUpgrade, package_upgrade
+from dispatchlab.questions.record.check_record import compare_with_record
+from dispatchlab.questions.upgrade.package_changes import package_upgrade
 from dispatchlab.questions.upgrade.slot_models import models_of
 from dispatchlab.records.file import newest_bundled, open_bundled
 from dispatchlab.scenario.load import load_scenario, parse_scenario
@@ -168,10 +168,7 @@ def _lint(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> Check
         found = lint_source(LIVE, RULES, imports=report.packages, moments=facts.moments)
     except DispatchLabError as error:
         return _not_asked(report, Question.LINT, error)
-    levels = [(level, sum(finding.level is level for finding in found.findings)) for level in LEVELS]
-    text = ", ".join(
-        counted(count, level, level if level is Level.INFORMATION else "") for level, count in levels if count
-    )
+    text = level_counts([finding.level for finding in found.findings])
     notes = [
         f"{counted(count, 'finding')} about operators of {package} left out: check {package}"
         for package, count in found.others.items()
@@ -189,7 +186,7 @@ def _readiness(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> 
     except DispatchLabError as error:
         return _not_asked(report, Question.READINESS, error)
     text = summary(found).removeprefix(f"readiness of {', '.join(found.packages)}: ")
-    findings = tuple(readiness_findings(found, facts.operators.registry))
+    findings = tuple(readiness_findings(found))
     return replace(_answered(report, Answer(Question.READINESS, text, findings, found.notes)), readiness=found)
 
 
@@ -203,8 +200,9 @@ def _upgrade(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> Ch
         return _not_asked(report, Question.UPGRADE, f"{newest} is installed, and the newest that dispatchlab knows")
     if not scenario.registrations:
         return _not_asked(report, Question.UPGRADE, "nothing is registered with the dispatcher")
+    before, after = open_bundled(installed), open_bundled(newest)
     try:
-        found = _upgraded(installed, newest, scenario)
+        found = package_upgrade(before, after, models_of(before.torch, after.torch, None), scenario)
     except DispatchLabError as error:
         return _not_asked(report, Question.UPGRADE, error)
     findings = tuple(upgrade_findings(found, scenario, to=newest))
@@ -212,11 +210,6 @@ def _upgrade(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> Ch
     if not found.is_affected:
         text = f"{newest} accepts the same, and runs the same kernels"
     return replace(_answered(report, Answer(Question.UPGRADE, text, findings)), upgrade=found)
-
-
-def _upgraded(before: str, after: str, scenario: Scenario) -> PackageUpgrade:
-    first, second = open_bundled(before), open_bundled(after)
-    return package_upgrade(first, second, models_of(first.torch, second.torch, None), scenario)
 
 
 def _drift(report: CheckReport, facts: PackageFacts, records: dict[str, Scenario]) -> CheckReport:
@@ -233,11 +226,10 @@ def _drift(report: CheckReport, facts: PackageFacts, records: dict[str, Scenario
         )
     checks = tuple(compare_with_record(file, one, facts.record, report.packages) for file, one in fitting.items())
     findings = tuple(finding for found in checks for finding in drift_findings(found))
-    text = "; ".join(_drift_text(found) for found in checks)
+    text = "; ".join(
+        f"the same as in {found.file}"
+        if found.is_same
+        else f"{counted(len(found.changes), 'change')} since {found.file} was recorded"
+        for found in checks
+    )
     return replace(_answered(report, Answer(Question.DRIFT, text, findings, others)), drift=checks)
-
-
-def _drift_text(found: RecordCheck) -> str:
-    if found.is_same:
-        return f"the same as in {found.file}"
-    return f"{counted(len(found.changes), 'change')} since {found.file} was recorded"

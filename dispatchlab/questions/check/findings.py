@@ -13,11 +13,11 @@ from dispatchlab.questions.lint.rules import rule_named
 from dispatchlab.questions.order.report import Report
 from dispatchlab.questions.order.report_text import FLAWS, conflict_text, reasons
 from dispatchlab.questions.readiness.operator_readiness import Answer, Aspect, Cell, Readiness, Row
-from dispatchlab.questions.record.check_record import RecordChange, RecordCheck
+from dispatchlab.questions.record.check_record import RecordCheck
 from dispatchlab.questions.upgrade.package_changes import OtherKernel, PackageUpgrade
-from dispatchlab.records.model import Recorded
 from dispatchlab.scenario.import_orders import OrderFinding
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
+from dispatchlab.views.formatting import first_of
 
 _ORDER = Kind(
     str(Question.ORDER),
@@ -239,14 +239,13 @@ def upgrade_findings(found: PackageUpgrade, scenario: Scenario, *, to: str) -> I
 
 
 def _other(change: OtherKernel, to: str) -> str:
-    keys = ", ".join(map(str, change.keys[:3])) + (f" and {len(change.keys) - 3} more" if len(change.keys) > 3 else "")
     sides = [
         f"{'its kernel' if held.is_packages else 'a kernel of PyTorch'} at {owner(held.debug)}"
         if held.debug
         else "nothing"
         for held in (change.before, change.after)
     ]
-    return f"calls at {keys} run {sides[0]}; with {to} they run {sides[1]}"
+    return f"calls at {first_of(change.keys, 3)} run {sides[0]}; with {to} they run {sides[1]}"
 
 
 # -- drift and readiness
@@ -257,7 +256,8 @@ def drift_findings(found: RecordCheck) -> Iterator[Finding]:
     again = f"dispatchlab record {' '.join(found.packages)} -o {found.file}"
     for change in found.changes:
         owners = (change.debug,) if change.debug else ()
-        message = f"{change.registration} {change.kind} since {found.file} was recorded{_values(change)}"
+        values = " -> ".join(_short(value) for value in (change.before, change.after) if value)
+        message = f"{change.registration} {change.kind} since {found.file} was recorded{values and f': {values}'}"
         yield Finding(
             _DRIFT.code,
             change.operator or "",
@@ -270,17 +270,12 @@ def drift_findings(found: RecordCheck) -> Iterator[Finding]:
         )
 
 
-def _values(change: RecordChange) -> str:
-    values = [value for value in (change.before, change.after) if value]
-    return f": {' -> '.join(map(_short, values))}" if values else ""
-
-
-def readiness_findings(found: Readiness, recorded: Recorded) -> Iterator[Finding]:
-    """The gaps in the columns that are required; those that one call closes are one."""
+def readiness_findings(found: Readiness) -> Iterator[Finding]:
+    """The gaps in the columns that are required and no baseline knows; those that one call closes are one."""
     for row in found.with_gaps:
-        operator = recorded.operator(row.operator)
-        owners = (operator.debug,) if operator is not None and operator.debug else ()
-        for aspects, cell in _gaps(row, found.required):
+        owners = (row.source,) if row.source else ()
+        known = [aspect for operator, aspect in found.known or () if operator == row.operator]
+        for aspects, cell in _gaps(row, [aspect for aspect in found.required if aspect not in known]):
             yield Finding(
                 f"{Question.READINESS}-{cell.aspect}",
                 row.operator,

@@ -93,7 +93,7 @@ class Fill:
 
     def __call__(self, operator: RecordedOperator, key: DispatchKey) -> Filled:
         direct = frozenset(kernel.key for kernel in operator.kernels)
-        for candidate in self._plain(key, direct, self._fallbacks, self._fallthrough):
+        for candidate in self._plain.candidates(key, direct, self._fallbacks, self._fallthrough):
             if candidate.held_back:
                 continue
             way = _WAYS.get(candidate.reason, Way.COMPOSITE)

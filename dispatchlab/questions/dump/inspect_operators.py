@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from dispatchlab.prover.protocol import Engine, Sandbox
     from dispatchlab.scenario.scenario import Scenario
 
-_PACKETS = "dispatchlab.pytorch.introspection.packets"
+_PACKETS = "dispatchlab.pytorch.introspection.queries"
 _QUERIES = "dispatchlab.pytorch.introspection.queries"
 _PYTHON_READER = "dispatchlab.pytorch.introspection.python_registries"
 _REGISTRY_READER = "dispatchlab.pytorch.introspection.registry_reader"

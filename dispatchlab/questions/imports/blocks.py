@@ -1,39 +1,22 @@
 """Comparisons of import orders as blocks and as JSON.
 
-As JSON, one object on one line; a field is never renamed or dropped within a version:
-
-    version           see JSON_VERSION
-    packages          as they were named
-    orders            the orders that were tried, a list of packages each
-    operators         the operators that are new or changed after any of them
-    failed            {package: what its import raised}
-    ended             {package: how its import ended the process}
-    between_orders    [{what, expected_order, actual_order, owners, diff}]: differences between two orders
-    again             whether the packages were imported once more after each order
-    imported_again    the same between an order and the same order once more
-    groups            [[package]]: groups that share nothing; empty where no package was imported by itself
-    shared            [{packages, reason}]: what two packages of a group share
-    whole             how many of the orders are of all packages
-    skipped           how many orders of all packages were skipped, because groups share nothing
-    not_skipped       why none was skipped although there are groups
-    in_python         the operators for which an entry of a Python-side registry is new or changed after any of them
-    loaded            the packages that others had loaded whenever their turn came after these
+docs/json.md has the fields of the JSON; none is ever renamed or dropped within a version.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import factorial
 
-from dispatchlab.questions.imports.import_orders import EVERY, Difference, ImportComparison
+from dispatchlab.questions.imports.import_orders import Difference, ImportComparison
 from dispatchlab.views import blocks
 from dispatchlab.views.as_json import as_json
-from dispatchlab.views.blocks import Block, Frame, Inline, Line, Section, bad, quiet, source
+from dispatchlab.views.blocks import Block, Frame, Inline, Line, Mood, Section, bad, quiet, source
 from dispatchlab.views.formatting import counted
 from dispatchlab.views.view import View
 
 _FIELD = 11
-_MOST = 10  # pairs of packages that are shown
+_MOST = 12  # differences of one kind that are shown
 
 
 def import_orders_view(found: ImportComparison) -> View[ImportComparison]:
@@ -49,14 +32,17 @@ def _(value: Difference) -> dict[str, object]:
         "actual_order": value.actual,
         "owners": list(value.owners),
         "diff": value.diff,
+        "certain": value.certain,
     }
 
 
 def _facts(found: ImportComparison) -> Iterator[tuple[str, Inline]]:
     """What was tried, with what it is about."""
     yield "packages", ", ".join(found.packages)
-    yield "orders", f"{_orders(found)}, each in a process of its own"
-    yield from _groups(found)
+    yield (
+        "orders",
+        f"{len(found.orders):,} of {factorial(len(found.packages)):,}, each in a process of its own",
+    )
     if len(found.packages) == 1:
         yield "", "one package has one order: name those that are imported with it"
     if found.loaded and set(found.loaded) == set(found.packages):
@@ -76,69 +62,54 @@ def _facts(found: ImportComparison) -> Iterator[tuple[str, Inline]]:
         yield "failed", (bad(f"{package}: "), reason)
     for package, how in sorted(found.ended.items()):
         yield "failed", (bad(f"{package}: "), f"it {how}")
+    yield from (("open", sentence) for sentence in found.open)
 
 
-def _orders(found: ImportComparison) -> str:
-    """How many orders were tried, of how many."""
-    whole = f"{found.whole:,} of {factorial(len(found.packages)):,}"
-    if not found.skipped:
-        return whole
-    within = sum(1 < len(order) < len(found.packages) for order in found.orders)
-    return f"{within:,} within groups, {whole} of all packages, and each package by itself"
+def _parts(found: ImportComparison) -> Iterator[tuple[str, list[Difference]]]:
+    """The differences by what can tell them."""
+    yield "differences between orders", [one for one in found.between_orders if one.certain]
+    possible = [one for one in found.between_orders if not one.certain]
+    if possible:
+        yield "differences that only code which looks at the values of its own module can tell", possible
+    if found.again:
+        yield "differences when imported again", list(found.imported_again)
 
 
-def _groups(found: ImportComparison) -> Iterator[tuple[str, str]]:
-    """Which packages share something, which orders were skipped, and why that is sound."""
-    if len(found.groups) < 2:
-        return
-    yield "groups", " | ".join(", ".join(group) for group in found.groups)
-    for pair in found.shared[:_MOST]:
-        yield "shared", f"{' and '.join(pair.packages)}: {pair.reason}"
-    if len(found.shared) > _MOST:
-        yield "shared", f"and {len(found.shared) - _MOST:,} more; --format json has them all"
-    largest = max(map(len, found.groups))
-    sampled = f"; of a group of {largest}, orders are sampled" if largest > EVERY else ""
-    if found.not_skipped:
-        yield "skipped", f"none, though groups share nothing: {found.not_skipped}"
-    elif found.skipped:
-        yield (
-            "skipped",
-            f"{found.skipped:,} orders of all packages. Packages of two groups share no operator, library or "
-            f"fallback, and none imports or names the other{sampled}",
-        )
-        yield (
-            "checked",
-            f"{found.whole:,} orders of all packages, with every two groups both ways round; each registers "
-            "what the groups predict. --all-orders takes every order",
-        )
+def _more(differences: Sequence[Difference]) -> Iterator[Block]:
+    if len(differences) > _MOST:
+        yield Line(f"and {len(differences) - _MOST:,} more; --format json has them all", indent=2)
 
 
 def _lines(found: ImportComparison) -> Iterator[Block]:
     """The counts, then every difference with its owners and its diff."""
     for title, content in _facts(found):
         yield Line((f"{title}: " if title else "", content))
-    parts = [("differences between orders", found.between_orders)]
-    parts += [("differences when imported again", found.imported_again)] * found.again
-    for title, differences in parts:
+    for title, differences in _parts(found):
         yield Line(f"{title}: {len(differences) or 'none'}")
-        for one in differences:
+        for one in differences[:_MOST]:
             yield Line(f"{one.what}{', registered at ' if one.owners else ''}{', '.join(one.owners)}", indent=2)
             yield from (Line(row, indent=4) for row in one.diff.splitlines())
+        yield from _more(differences)
 
 
 def _screen(found: ImportComparison) -> Iterator[Block]:
     """Whether an order of imports matters, what was tried, and each difference with its owners."""
-    number = len(found.between_orders)
+    number, possible = found.certain, len(found.between_orders) - found.certain
     verdict = f"{counted(number, 'difference') if number else 'no differences'} between orders of imports"
     facts = list(_facts(found))
+    if possible:
+        facts.append(("possible", f"{counted(possible, 'difference')} that only code which looks at values can tell"))
     if found.again:
         facts.append(("again", f"{len(found.imported_again) or 'no'} differences"))
     fields = (
         Line(content, label=bad(title) if title == "failed" else quiet(title), width=_FIELD) for title, content in facts
     )
     is_bad = bool(number or found.failed or found.ended)
-    yield Frame((Line(verdict, "bad" if number else "good"), *fields), "bad" if is_bad else "good")
-    for title, differences in (("", found.between_orders), ("when imported again: ", found.imported_again)):
-        for one in differences:
+    mood: Mood = "bad" if is_bad else "" if possible or found.open else "good"
+    yield Frame((Line(verdict, "bad" if number else mood), *fields), mood)
+    for title, differences in _parts(found):
+        prefix = "" if title == "differences between orders" else f"{title.removeprefix('differences ')}: "
+        for one in differences[:_MOST]:
             owners = (Line(source(owner), label=quiet("registered"), width=12, indent=2) for owner in one.owners)
-            yield Section(f"{title}{one.what}", (*owners, blocks.Difference(one.diff)))
+            yield Section(f"{prefix}{one.what}", (*owners, blocks.Difference(one.diff)))
+        yield from _more(differences)

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from dispatchlab.questions.lint.debug_text import sites_in
-from dispatchlab.questions.lint.rule import LEVELS, Finding, FindingGroup, Identity, Level, LintReport
+from dispatchlab.questions.lint.rule import (
+    LEVELS,
+    Finding,
+    FindingGroup,
+    Identity,
+    Kind,
+    Level,
+    LintReport,
+    level_counts,
+)
 from dispatchlab.questions.lint.rules import rule_named
 from dispatchlab.sources.find_sources import LIVE
 from dispatchlab.views import blocks as b
@@ -19,9 +28,11 @@ from dispatchlab.views.view import View
 SHOWN = 20
 """How many findings of a source are shown, findings of one cause counted once, unless all are requested."""
 
-_OTHERS = 3
+OTHERS = 3
+"""How many findings of one cause are named, unless all are requested."""
+
 _FEW = 50
-_MOODS: dict[Level, b.Mood] = {Level.ERROR: "bad", Level.WARNING: "warn", Level.INFORMATION: ""}
+LEVEL_MOODS: dict[Level, b.Mood] = {Level.ERROR: "bad", Level.WARNING: "warn", Level.INFORMATION: ""}
 _TITLES = {Level.ERROR: "errors", Level.WARNING: "warnings", Level.INFORMATION: "information"}
 
 _Reports = Mapping[str, Sequence[LintReport]]
@@ -50,8 +61,12 @@ def _(value: Identity) -> str:
 
 @as_json.register
 def _(value: LintReport) -> dict[str, object]:
-    rules = {code: _rule_fields(code) for code in sorted({finding.code for finding in value.findings})}
+    codes = sorted({finding.code for finding in value.findings})
+    rules = {code: {part: getattr(rule_named(code), part) for part in _PARTS} for code in codes}
     return fields_of(value, groups=value.groups, rules=rules)
+
+
+_PARTS = ("name", "what", "why", "mend", "unknown")
 
 
 @as_json.register
@@ -64,11 +79,6 @@ def _(value: FindingGroup) -> dict[str, object]:
         "mend": value.first.mend,
         "operators": [finding.operator for finding in value.findings],
     }
-
-
-def _rule_fields(code: str) -> dict[str, str]:
-    rule = rule_named(code)
-    return {"name": rule.name, "what": rule.what, "why": rule.why, "mend": rule.mend, "unknown": rule.unknown}
 
 
 # -- lines and a terminal: by cause, and how many there are of each rule and what was left out
@@ -94,13 +104,23 @@ def _screen(found: _Reports, *, complete: bool) -> Iterator[b.Block]:
         first, *rest = _summary(report, complete=complete)
         yield b.Frame((b.Line(first.content, "strong"), *rest), "bad" if report.exit_code else "good")
         for group in _groups(report, complete=complete):
-            finding = group.first
-            key = "" if finding.key is None else f" {finding.key}"
-            level = b.Span(f"{group.level} {group.code} {rule_named(group.code).name}", _MOODS[group.level] or "strong")
-            yield b.Line()
-            yield b.Line((level, b.strong(f" {finding.operator}{key}")), hang=4)
-            yield b.Line(finding.message, indent=2)
+            yield from group_screen(group, f"{group.code} {rule_named(group.code).name}")
             yield from _details(group, complete=complete)
+
+
+def group_screen(group: FindingGroup, name: str) -> Iterator[b.Line]:
+    """What was found, on a terminal.
+
+    Args:
+        group: findings of one cause.
+        name: the code and the name of their kind.
+    """
+    finding = group.first
+    key = "" if finding.key is None else f" {finding.key}"
+    level = b.Span(f"{group.level} {name}", LEVEL_MOODS[group.level] or "strong")
+    yield b.Line()
+    yield b.Line((level, b.strong(f" {finding.operator}{key}")), hang=4)
+    yield b.Line(finding.message, indent=2)
 
 
 def _groups(report: LintReport, *, complete: bool) -> tuple[FindingGroup, ...]:
@@ -109,12 +129,25 @@ def _groups(report: LintReport, *, complete: bool) -> tuple[FindingGroup, ...]:
 
 def _details(group: FindingGroup, *, complete: bool) -> Iterator[b.Line]:
     """The operators with the same cause, and what fixes it."""
+    shared = Counter(site for finding in group.findings for site in set(_sites(finding)))
+    yield from same_and_fix(group, lambda finding: _site(finding, shared), complete=complete)
+
+
+def same_and_fix(
+    group: FindingGroup, site: Callable[[Finding], str] = lambda _: "", *, complete: bool
+) -> Iterator[b.Line]:
+    """The operators with the same cause, and what fixes it.
+
+    Args:
+        group: findings of one cause.
+        site: what is said behind an operator.
+        complete: show every operator.
+    """
     others = group.findings[1:]
     if others:
-        shown = others if complete else others[:_OTHERS]
+        shown = others if complete else others[:OTHERS]
         more = f", and {len(others) - len(shown):,} more" if len(others) > len(shown) else ""
-        shared = Counter(site for finding in group.findings for site in set(_sites(finding)))
-        names = ", ".join(f"{finding.operator}{_site(finding, shared)}" for finding in shown)
+        names = ", ".join(f"{finding.operator}{site(finding)}" for finding in shown)
         yield b.Line(f"{names}{more}", indent=2, label=b.quiet("the same: "))
     if group.first.mend:
         yield b.Line(group.first.mend, indent=2, label=b.quiet("to fix it: "))
@@ -134,10 +167,7 @@ def _sites(finding: Finding) -> tuple[tuple[str, int], ...]:
 
 def summary(report: LintReport) -> str:
     """How many findings there are, in one line."""
-    levels = [(level, sum(finding.level is level for finding in report.findings)) for level in LEVELS]
-    by_level = ", ".join(
-        counted(count, level, level if level is Level.INFORMATION else "") for level, count in levels if count
-    )
+    by_level = level_counts([finding.level for finding in report.findings])
     what = f"{counted(len(report.findings), 'finding')} in {counted(report.operators, 'operator')}"
     return f"{report.source}: {what}{f' ({by_level})' if by_level else ''}"
 
@@ -209,7 +239,7 @@ def _group(group: FindingGroup) -> b.Row:
     return (
         b.Cell(first.operator, "name"),
         len(group.findings),
-        b.Cell(b.mark(str(group.level), _MOODS[group.level]), "name", LEVELS.index(group.level)),
+        b.Cell(b.mark(str(group.level), LEVEL_MOODS[group.level]), "name", LEVELS.index(group.level)),
         b.Cell(f"{group.code} {rule_named(group.code).name}", "name"),
         b.Cell(b.Stack(found), "prose"),
     )
@@ -227,17 +257,14 @@ def _finding(finding: Finding) -> b.Row:
 
 
 def _rules(findings: Sequence[Finding]) -> Iterator[b.Section]:
-    rules = [(code, rule_named(code)) for code in sorted({finding.code for finding in findings})]
-    if rules:
-        folded = (
-            b.Folded(
-                f"{code} {rule.name}",
-                (
-                    b.Line(rule.what),
-                    b.Line((b.strong("Why: "), rule.why)),
-                    b.Line((b.strong("To fix it: "), rule.mend)),
-                ),
-            )
-            for code, rule in rules
+    codes = sorted({finding.code for finding in findings})
+    if codes:
+        yield b.Section(
+            "Rules", tuple(about(rule_named(code), f"{code} {rule_named(code).name}") for code in codes), "rules"
         )
-        yield b.Section("Rules", tuple(folded), "rules")
+
+
+def about(kind: Kind, title: str) -> b.Folded:
+    """What findings of a kind are about, for a page."""
+    lines = (b.Line(kind.what), b.Line((b.strong("Why: "), kind.why)), b.Line((b.strong("To fix it: "), kind.mend)))
+    return b.Folded(title, lines)

@@ -11,6 +11,7 @@ from dispatchlab.questions.lint.debug_text import Packages, owner, sites_in
 from dispatchlab.questions.lint.rule import Found, Level, Subject, rule
 from dispatchlab.records.model import RecordedOperator
 from dispatchlab.records.replay import schema_of
+from dispatchlab.views.formatting import first_of
 
 _NEAR = 2
 
@@ -46,9 +47,7 @@ def _without_def(
 
 
 def _kernels(operator: RecordedOperator) -> str:
-    kernels = operator.kernels
-    more = f" and {len(kernels) - _NEAR} more" if len(kernels) > _NEAR else ""
-    return ", ".join(f"{kernel.key} from {owner(kernel.debug)}" for kernel in kernels[:_NEAR]) + more
+    return first_of([f"{kernel.key} from {owner(kernel.debug)}" for kernel in operator.kernels], _NEAR)
 
 
 def near_misses(operator: RecordedOperator, names: Sequence[str]) -> tuple[str, ...]:

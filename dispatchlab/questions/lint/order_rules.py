@@ -8,12 +8,14 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from dispatchlab.errors import ParseError
+from dispatchlab.model.names import qualified
 from dispatchlab.model.overloads import example_call
 from dispatchlab.questions.certify.certificate import Cause, OrderReason, is_of_custom_op, overrides_of
 from dispatchlab.questions.lint.debug_text import Packages, file_in, owner
 from dispatchlab.questions.lint.rule import Found, Level, Subject, rule
 from dispatchlab.records.model import RecordedOperator
 from dispatchlab.records.replay import schema_of
+from dispatchlab.views.formatting import first_of
 
 if TYPE_CHECKING:
     from dispatchlab.model.python_layer import PythonRegistration
@@ -90,8 +92,6 @@ def _order(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[
 
 
 def _stale(operator: RecordedOperator, reason: OrderReason, packages: Packages) -> Found:
-    keys = ", ".join(map(str, reason.keys[:_KEYS_SHOWN]))
-    more = f" and {len(reason.keys) - _KEYS_SHOWN} more" if len(reason.keys) > _KEYS_SHOWN else ""
     kernels = [one for one in reason.registrations if one.key is not None]
     them = " and ".join(f"{one.key} from {owner(one.debug)}" for one in kernels)
     debugs = tuple(one.debug for one in kernels)
@@ -100,7 +100,8 @@ def _stale(operator: RecordedOperator, reason: OrderReason, packages: Packages) 
     return Found(
         str(operator.name),
         reason.keys[0],
-        f"what calls use at {keys}{more} depends on which of {them} came first{when}; no dump shows it",
+        f"what calls use at {first_of(reason.keys, _KEYS_SHOWN)} depends on which of {them} came first{when}; "
+        "no dump shows it",
         debugs,
         Level.INFORMATION if fixed else Level.WARNING,
         cause=" and ".join(str(one.key) for one in kernels),
@@ -114,9 +115,8 @@ def _competing(subject: Subject, operators: Iterable[RecordedOperator]) -> Itera
     names = {operator.name.qualified for operator in chosen.values()}
     overloads: dict[str, list[str]] = {}
     for text in subject.recorded.names:
-        qualified = text.partition("::")[0] + "::" + text.partition("::")[2].partition(".")[0]
-        if qualified in names:
-            overloads.setdefault(qualified, []).append(text)
+        if qualified(text) in names:
+            overloads.setdefault(qualified(text), []).append(text)
     packages = Packages(subject.recorded)
     for operator in chosen.values():
         for text in overloads[operator.name.qualified]:

@@ -16,6 +16,7 @@ from dispatchlab.questions.coverage.coverage_on_lab import Fill
 from dispatchlab.questions.lint.debug_text import imported_packages, package_among
 from dispatchlab.questions.lint.provenance import OperatorCalls, calls_in
 from dispatchlab.questions.lint.rule import Finding, Identity, LintReport, Rule, Subject
+from dispatchlab.records.file import python_layer_of
 from dispatchlab.records.model import Recorded, RecordedOperator, registry_of
 from dispatchlab.records.overlay import Overlay
 from dispatchlab.records.ownership import ownership_of
@@ -31,7 +32,6 @@ from dispatchlab.sources.find_sources import (
 from dispatchlab.sources.replay_on_lab import for_registry
 
 if TYPE_CHECKING:
-    from dispatchlab.model.python_layer import PythonLayer, PythonRegistration
     from dispatchlab.pytorch.introspection.registry_reader import RegistryMoments
 
 
@@ -83,7 +83,8 @@ def lint(
         raise NothingToLintError(source, "it has no operator")
     looked_at = chosen
     if base is not None and _same_fallbacks(subject.recorded, base.recorded):
-        looked_at = _changed(chosen, base.recorded)
+        before = {str(operator.name): operator for operator in _of(base.recorded, [str(one.name) for one in chosen])}
+        looked_at = [operator for operator in chosen if before.get(str(operator.name)) != operator]
     own: list[RecordedOperator] = []
     if without_own:
         ownership = ownership_of(subject.recorded)
@@ -107,10 +108,10 @@ def lint(
         )
     known = 0
     if base is not None and found:
-        concerned = {finding.operator for finding in found}
-        before = _of(base.recorded, concerned)
-        old = _owned(_run(base, [rule for rule in runnable if rule.can_run(base)], before, None))
-        fresh = [finding for finding in found if _owner_of(finding) not in old]
+        concerned = _of(base.recorded, {finding.operator for finding in found})
+        earlier = _run(base, [rule for rule in runnable if rule.can_run(base)], concerned, None)
+        old = {(finding.identity, finding.owners) for finding in earlier}
+        fresh = [finding for finding in found if (finding.identity, finding.owners) not in old]
         known, found = len(found) - len(fresh), fresh
     others: Counter[str] = Counter()
     if imports:
@@ -160,12 +161,6 @@ def _without_others(
     return kept, others
 
 
-def _changed(operators: Sequence[RecordedOperator], base: Recorded) -> list[RecordedOperator]:
-    """The operators that are not the same in `base`."""
-    before = {str(operator.name): operator for operator in _of(base, [str(one.name) for one in operators])}
-    return [operator for operator in operators if before.get(str(operator.name)) != operator]
-
-
 _FEW = 100
 
 
@@ -179,17 +174,6 @@ def _of(recorded: Recorded, names: Collection[str]) -> list[RecordedOperator]:
 
 def _same_fallbacks(one: Recorded, other: Recorded) -> bool:
     return {fallback.key for fallback in one.fallbacks} == {fallback.key for fallback in other.fallbacks}
-
-
-_Owned = tuple[Identity, tuple[str, ...]]
-
-
-def _owner_of(finding: Finding) -> _Owned:
-    return finding.identity, finding.owners
-
-
-def _owned(findings: Sequence[Finding]) -> set[_Owned]:
-    return {_owner_of(finding) for finding in findings}
 
 
 def lint_source(
@@ -219,6 +203,9 @@ def lint_source(
         DispatchLabError: the source or an operator cannot be used.
     """
     base, recorded, earlier, calls = _moments(source, imports, against, report, moments)
+    scenario = load_scenario(source) if is_scenario_source(source) else None
+    if scenario is not None:
+        calls = calls_in(scenario.registrations)
     looked_at: tuple[RecordedOperator, ...] | None = tuple(chosen(recorded, operators)) if operators else None
     if isinstance(recorded, Overlay):
         if base is None:  # what the registry beneath has is not of the packages
@@ -227,9 +214,11 @@ def lint_source(
         looked_at = looked_at or tuple(recorded.over)
         imports = recorded.over.imports  # the packages of the record, which may have imported others
     asked = {str(operator.name) for operator in looked_at} if looked_at is not None and operators else None
-    python = tuple(one for one in _python(source) if asked is None or one.operator in asked)
+    listed = () if scenario is None else scenario.python
+    python = tuple(one for one in listed if asked is None or one.operator in asked)
+    beneath = python_layer_of(recorded.beneath) if python and isinstance(recorded, Overlay) else None
     return lint(
-        replace(_subject(recorded, earlier, calls), python=python, beneath=_beneath(recorded) if python else None),
+        replace(_subject(recorded, earlier, calls), python=python, beneath=beneath),
         rules,
         source=source,
         base=None if base is None else _subject(base, None),
@@ -254,7 +243,7 @@ def _moments(
     """
     base = None if against is None else recorded_from(against, report=report)
     if source != LIVE:
-        return base, recorded_from(source, imports=imports, report=report), base, _calls(source)
+        return base, recorded_from(source, imports=imports, report=report), base, {}
     if found is None:
         from dispatchlab.pytorch.registry import live_moments
 
@@ -269,23 +258,6 @@ def _moments(
 def _subject(recorded: Recorded, earlier: Recorded | None, calls: Mapping[str, OperatorCalls] | None = None) -> Subject:
     fill = Fill(for_registry(model_for(recorded.torch)), recorded.fallbacks)
     return Subject(recorded, fill, _Order(recorded), earlier, calls or {})
-
-
-def _calls(source: str) -> Mapping[str, OperatorCalls]:
-    """The calls that a scenario is made of; a registry does not have them."""
-    return calls_in(load_scenario(source).registrations) if is_scenario_source(source) else {}
-
-
-def _python(source: str) -> tuple[PythonRegistration, ...]:
-    """What a record lists of what its packages register in Python."""
-    return load_scenario(source).python if is_scenario_source(source) else ()
-
-
-def _beneath(recorded: Recorded) -> PythonLayer | None:
-    """What Python has registered in the PyTorch that a record is laid over."""
-    from dispatchlab.records.file import python_layer_of  # costs start-up, and few records have any of it
-
-    return python_layer_of(recorded.beneath) if isinstance(recorded, Overlay) else None
 
 
 class _Order:

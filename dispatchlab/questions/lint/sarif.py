@@ -16,6 +16,7 @@ from dispatchlab.questions.lint.debug_text import is_absolute, sites_in
 from dispatchlab.questions.lint.rule import Finding, Kind, Level, LintReport
 from dispatchlab.questions.lint.rules import RULES
 from dispatchlab.views.as_json import plain_json_text
+from dispatchlab.views.formatting import first_of
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LEVELS = {Level.ERROR: "error", Level.WARNING: "warning", Level.INFORMATION: "note"}
@@ -57,7 +58,7 @@ def _run(report: LintReport, checkout: Checkout, imports: Sequence[str], rules: 
     driver = {"name": "dispatchlab", "version": __version__, "rules": [_rule(rule) for rule in rules]}
     indices = {rule.code: at for at, rule in enumerate(rules)}
     otherwise = _otherwise(report, checkout, imports)
-    name = "/".join(("dispatchlab", _name_of(report.source, checkout), *imports))
+    name = "/".join(("dispatchlab", checkout.find(report.source) or Path(report.source).name, *imports))
     return {
         "tool": {"driver": driver},
         "automationDetails": {"id": f"{name}/"},
@@ -68,10 +69,6 @@ def _run(report: LintReport, checkout: Checkout, imports: Sequence[str], rules: 
         },
         "results": [_result(group, otherwise, checkout, indices) for group in _by_line(report)],
     }
-
-
-def _name_of(source: str, checkout: Checkout) -> str:
-    return checkout.find(source) or Path(source).name
 
 
 def _rule(rule: Kind) -> dict[str, object]:
@@ -113,13 +110,16 @@ def _result(
     if physical or otherwise is not None:
         location["physicalLocation"] = physical[0] if physical else otherwise
     mend = f"\n\nTo fix it: {first.mend}" if first.mend else ""
+    identity = first.identity  # what stays the same when lines move
     result: dict[str, object] = {
         "ruleId": first.code,
         "ruleIndex": indices[first.code],
         "level": _LEVELS[first.level],
         "message": {"text": f"{about}{first.message}{_others(findings)}{mend}"},
         "locations": [location],
-        "partialFingerprints": {"dispatchlab/v2": _fingerprint(first)},
+        "partialFingerprints": {
+            "dispatchlab/v2": "/".join((identity.code, identity.operator, identity.key, *identity.files))
+        },
     }
     if physical[1:]:
         result["relatedLocations"] = [
@@ -134,16 +134,7 @@ def _name(finding: Finding) -> str:
 
 def _others(findings: Sequence[Finding]) -> str:
     others = [finding.operator for finding in findings[1:]]
-    if not others:
-        return ""
-    more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
-    return f". The same line does so to {', '.join(others[:_SHOWN])}{more}"
-
-
-def _fingerprint(finding: Finding) -> str:
-    """What stays the same when lines move."""
-    identity = finding.identity
-    return "/".join((identity.code, identity.operator, identity.key, *identity.files))
+    return f". The same line does so to {first_of(others, _SHOWN)}" if others else ""
 
 
 def _place(path: str, line: int, checkout: Checkout) -> dict[str, object]:

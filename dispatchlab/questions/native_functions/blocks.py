@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from dispatchlab.codegen.emit.registrations import FunctionRegistrations, GeneratedKernel
 from dispatchlab.escape import printable
-from dispatchlab.model.names import OperatorName
-from dispatchlab.questions.native_functions.cpp_frames import Entry, Frame, Layer
+from dispatchlab.questions.native_functions.cpp_frames import Entry, Layer
 from dispatchlab.questions.native_functions.generated_registrations import Comparison, RegistrationReport
 from dispatchlab.questions.native_functions.walk_calls import Walk
 from dispatchlab.views.as_json import as_json, fields_of
 from dispatchlab.views.blocks import Block, Line, Mood, Span, quiet
-from dispatchlab.views.formatting import counted
+from dispatchlab.views.formatting import counted, first_of
 from dispatchlab.views.view import View
 
 # -- the frames of a call, one a line, the innermost first
@@ -48,17 +47,13 @@ def _walk_lines(walk: Walk) -> Iterator[Block]:
     layers = max((len(str(frame.layer)) for frame in walk.frames), default=0)
     for number, frame in walk.numbered:
         mood: Mood = "quiet" if frame.inlined else _MOODS.get(frame.layer, "kernel")
+        lab = f" (lab: {frame.lab})" if frame.lab else ""
+        place = f"{' [inlined]' if frame.inlined else ''}  at {frame.file}{lab}"
         label = (quiet(f"#{number:<{numbers}}  "), Span(f"{frame.layer!s:<{layers}}  ", mood))
-        yield Line((Span(frame.function, mood), quiet(_place(frame))), label=label, width=numbers + layers + 5)
+        yield Line((Span(frame.function, mood), quiet(place)), label=label, width=numbers + layers + 5)
     yield Line()
     end = f"{explained.no_answer or explanation.end} ({explained.inspection.source})"
     yield Line(end, "emphasis" if explanation.known else "warn")
-
-
-def _place(frame: Frame) -> str:
-    """Where a frame is: the file of PyTorch, and the line of the lab."""
-    lab = f" (lab: {frame.lab})" if frame.lab else ""
-    return f"{' [inlined]' if frame.inlined else ''}  at {frame.file}{lab}"
 
 
 @as_json.register
@@ -97,7 +92,8 @@ def _registration_lines(report: RegistrationReport) -> Iterator[Block]:
             yield Line(f"{number:>6,}", indent=2, label=part, width=width + 2)
     yield Line(f"autograd: {report.derivatives or 'no derivatives.yaml'}")
     for left in report.left_out:
-        yield Line(f"not generated: {left.why}: {_some(left.functions)}")
+        names = [name.without_namespace for name in left.functions]
+        yield Line(f"not generated: {left.why}: {counted(len(left.functions), 'function')}: {first_of(names, _NAMED)}")
     yield Line("not in the file: what C++ and Python register by hand, such as batching rules and autocast")
     if report.comparison is not None:
         yield from _compared(report.comparison)
@@ -126,12 +122,6 @@ def _kernel_text(kernel: GeneratedKernel) -> str:
 
 
 _NAMED = 8
-
-
-def _some(names: Sequence[OperatorName]) -> str:
-    shown = ", ".join(str(name.without_namespace) for name in names[:_NAMED])
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return f"{counted(len(names), 'function')}: {shown}{more}"
 
 
 def _compared(comparison: Comparison) -> Iterator[Line]:

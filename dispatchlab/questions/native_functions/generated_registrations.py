@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -419,11 +419,26 @@ _VMAP = frozenset(
         *(DispatchKey.FuncTorchDynamicLayerBackMode, DispatchKey.FuncTorchDynamicLayerFrontMode),
     )
 )
-_BITS = {
-    "aten/src/ATen/ConjugateFallback.cpp": DispatchKey.Conjugate,
-    "aten/src/ATen/native/NegateFallback.cpp": DispatchKey.Negative,
-    "aten/src/ATen/ZeroTensorFallback.cpp": DispatchKey.ZeroTensor,
+_BY_HAND_IN: Mapping[str, tuple[Rule, Collection[DispatchKey]]] = {
+    "aten/src/ATen/LegacyBatchingRegistrations.cpp": (Rule.BATCHING, _VMAP),
+    "aten/src/ATen/VmapModeRegistrations.cpp": (Rule.BATCHING, _VMAP),
+    "aten/src/ATen/functorch/": (Rule.BATCHING, _VMAP),
+    "aten/src/ATen/autocast_mode.cpp": (Rule.AUTOCAST, AUTOCAST_KEYS),
+    "aten/src/ATen/cudnn/AutocastRNN.cpp": (Rule.AUTOCAST, AUTOCAST_KEYS),
+    "aten/src/ATen/ConjugateFallback.cpp": (Rule.VIEW_BITS, (DispatchKey.Conjugate,)),
+    "aten/src/ATen/native/NegateFallback.cpp": (Rule.VIEW_BITS, (DispatchKey.Negative,)),
+    "aten/src/ATen/ZeroTensorFallback.cpp": (Rule.VIEW_BITS, (DispatchKey.ZeroTensor,)),
+    "torch/csrc/autograd/VariableTypeManual.cpp": (
+        Rule.AUTOGRAD,
+        (DispatchKey.Autograd, DispatchKey.ADInplaceOrView),
+    ),
+    "torch/csrc/autograd/TraceTypeManual.cpp": (Rule.TRACER, (DispatchKey.Tracer,)),
+    "aten/src/ATen/FunctionalizeFallbackKernel.cpp": (Rule.FUNCTIONALIZATION, (DispatchKey.Functionalize,)),
+    "aten/src/ATen/native/": (Rule.BACKEND, frozenset(DispatchKey)),
 }
+"""The files and folders in which C++ registers by hand, with the keys that each may have; the first that fits."""
+
+_IN_PLACE_OF_GENERATED = (Rule.AUTOGRAD, Rule.TRACER, Rule.FUNCTIONALIZATION, Rule.BACKEND)
 
 _SOURCES = ("aten/src/ATen/", "torch/csrc/")
 
@@ -431,30 +446,15 @@ _SOURCES = ("aten/src/ATen/", "torch/csrc/")
 def _rule(registered: FunctionRegistrations, kernel: RecordedKernel) -> Rule:
     """The rule by which a kernel is registered by hand: its file, its key and what is generated have to agree."""
     path, key = _source(kernel.debug), kernel.key
-    generated = {made.key for made in registered.kernels}
-    by_hand = registered.function.short_name.partition(".")[0] in BY_HAND
-    match path:
-        case "aten/src/ATen/LegacyBatchingRegistrations.cpp" | "aten/src/ATen/VmapModeRegistrations.cpp":
-            return Rule.BATCHING if key in _VMAP else Rule.NONE
-        case "aten/src/ATen/autocast_mode.cpp" | "aten/src/ATen/cudnn/AutocastRNN.cpp":
-            return Rule.AUTOCAST if key in AUTOCAST_KEYS else Rule.NONE
-        case "torch/csrc/autograd/VariableTypeManual.cpp":
-            keys = (DispatchKey.Autograd, DispatchKey.ADInplaceOrView)
-            return Rule.AUTOGRAD if by_hand and key in keys and key not in generated else Rule.NONE
-        case "torch/csrc/autograd/TraceTypeManual.cpp":
-            return Rule.TRACER if by_hand and key is DispatchKey.Tracer and key not in generated else Rule.NONE
-        case "aten/src/ATen/FunctionalizeFallbackKernel.cpp":
-            return Rule.FUNCTIONALIZATION if key is DispatchKey.Functionalize and key not in generated else Rule.NONE
-        case _ if path in _BITS:
-            return Rule.VIEW_BITS if key is _BITS[path] else Rule.NONE
-        case _ if path.startswith("aten/src/ATen/functorch/"):
-            return Rule.BATCHING if key in _VMAP else Rule.NONE
-        case _ if path.startswith("aten/src/ATen/native/"):
-            return Rule.BACKEND if key not in generated else Rule.NONE
-        case _ if path.startswith("torch/") and path.endswith(".py"):
-            return Rule.PYTHON
-        case _:
-            return Rule.NONE
+    if path.startswith("torch/") and path.endswith(".py"):
+        return Rule.PYTHON
+    rule, keys = next((found for start, found in _BY_HAND_IN.items() if path.startswith(start)), (Rule.NONE, ()))
+    fits = key in keys
+    if rule in _IN_PLACE_OF_GENERATED:
+        fits = fits and key not in {made.key for made in registered.kernels}
+    if rule in (Rule.AUTOGRAD, Rule.TRACER):
+        fits = fits and registered.function.short_name.partition(".")[0] in BY_HAND
+    return rule if fits else Rule.NONE
 
 
 def _source(debug: str) -> str:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TypeAlias
 
 from dispatchlab.model.operator_view import NO_KERNEL, OperatorView
+from dispatchlab.model.sequence import format_sequence
 from dispatchlab.model.snapshot import TABLES
 from dispatchlab.prover.result import Counterexample, Exploration, Verdict
 from dispatchlab.questions.dump.operator_blocks import operator_screen
@@ -19,10 +20,12 @@ from dispatchlab.questions.order.report_text import (
     counts,
     import_lines,
     never_accepted_text,
+    property_text,
     reasons,
     reductions_text,
     replayed_text,
     report_lines,
+    step_text,
 )
 from dispatchlab.questions.order.snapshots import Snapshots
 from dispatchlab.questions.order.snapshots_blocks import snapshot_lines, snapshot_screen
@@ -34,6 +37,7 @@ from dispatchlab.views.blocks import (
     Line,
     Mood,
     Section,
+    Span,
     bad,
     good,
     quiet,
@@ -85,6 +89,8 @@ def _screen(report: Report, *, snapshots: Views) -> Iterator[Block]:
     else:
         yield Frame(verdict, VERDICT_MOODS[found.verdict])
         yield from _counterexample(counterexample, report.registrations)
+    if report.properties:
+        yield Section("properties", tuple(_properties(report)))
     if imports:
         yield Section("Orders of imports", tuple(imports))
     if counterexample is not None:
@@ -100,7 +106,7 @@ def _screen(report: Report, *, snapshots: Views) -> Iterator[Block]:
 
 def _verdict(report: Report) -> Iterator[Block]:
     as_expected = good("as expected") if report.as_expected else bad("NOT as expected")
-    expected = "" if report.as_expected else f" ({report.expected} is expected)"
+    expected = f" ({report.not_expected})" if report.not_expected else ""
     yield b.Verdict(report.verdict_text, VERDICT_MOODS[report.exploration.verdict], (", ", as_expected, expected))
     if report.claim:
         yield Line(report.claim, "emphasis")
@@ -134,6 +140,16 @@ def _fields(report: Report, found: Exploration) -> Iterator[tuple[str, str, Mood
     yield "engine", f"{report.engine}, {report.semantics}", ""
     reductions = f", reductions: {reductions_text(found)}" if found.walk == "graph" else ""
     yield "walk", f"{found.walk}{reductions}, {seconds(found.elapsed_s)}", ""
+
+
+def _properties(report: Report) -> Iterator[Block]:
+    width = max(len(one.standing) for one in report.properties) + 2
+    for one in report.properties:
+        label = (good if one.holds else bad)(str(one.standing))
+        yield Line((one.text, quiet(f" ({property_text(one)})")), indent=2, label=label, width=width)
+        if one.sequence is not None:
+            steps = tuple(Span(step_text(step, report.registrations)) for step in one.sequence)
+            yield b.Sides((b.Side(f"violated by {format_sequence(one.sequence)}", "bad", steps),))
 
 
 # -- the counterexample

@@ -27,6 +27,8 @@ A report (`permute --format json`, one object on one line for each scenario):
     imports           of a record null or {ran, of, findings: [{what, expected, actual, before, after, sites, certain}],
                       open}: the orders of imports that were run; of is 0 where they are too many to count
     standing          what the verdict stands on, sentences
+    properties        [{text, standing, tested, sequence, note}]: holds | no violation found | violated | never tested
+                      | incomplete; sequence is null or one that violates it
     counterexample    null, or {kind, expected_sequence, actual_sequence, diff, why}; sequences as "+0 +1 -0"
     notes             sentences
     replayed          how many random sequences ran in fresh sandboxes after a proof, and showed what its states show
@@ -70,6 +72,7 @@ from dispatchlab.model.sequence import StepSequence, format_sequence
 from dispatchlab.model.snapshot import Snapshot, Violation
 from dispatchlab.prover.result import Counterexample
 from dispatchlab.questions.dump.operator_text import only_rows
+from dispatchlab.questions.order.properties import PropertyResult
 from dispatchlab.questions.order.report import Report
 from dispatchlab.questions.order.snapshots import Moment, Passed, Snapshots, Way
 from dispatchlab.views.as_json import as_json, fields_of, json_text
@@ -96,6 +99,7 @@ def _(report: Report) -> dict[str, object]:
         "overwritten": report.overwritten,
         "imports": report.imports,
         "standing": report.standing,
+        "properties": report.properties,
     }
     values = {name: as_json(value) for name, value in head.items()}
     return values | fields_of(found, without=head, orders=digits(found.orders))
@@ -114,6 +118,11 @@ def _(value: ReportWithSnapshots) -> dict[str, object]:
     report = as_json(value.report)
     assert isinstance(report, dict)
     return {**report, "snapshots": fields_of(value.snapshots, without=("registrations",))}
+
+
+@as_json.register
+def _(value: PropertyResult) -> dict[str, object]:
+    return fields_of(value, sequence=None if value.sequence is None else format_sequence(value.sequence))
 
 
 @as_json.register

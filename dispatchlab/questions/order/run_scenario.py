@@ -35,6 +35,7 @@ from dispatchlab.prover.walk_log import WalkLog
 from dispatchlab.prover.walk_options import WalkOptions
 from dispatchlab.questions.order.conformance import conform, sentence
 from dispatchlab.questions.order.counterexamples import explained, kept_text, model_of, program_of, replayed
+from dispatchlab.questions.order.properties import INTERRUPTED, PropertyResult, check_properties, not_checked
 from dispatchlab.questions.order.report import Report, report_of
 from dispatchlab.questions.order.stand_ins import class_note, stand_in_note, with_known_classes, with_stand_ins
 from dispatchlab.questions.order.state_graph import NotDrawnError, PartOfGraph, StateGraph, state_graph
@@ -293,6 +294,10 @@ def run_scenario(
         run, stand_in_notes = _as_engine_takes_it(subject, options)
         exploration, interrupted = _found(engine, run, bounded, subject.saved, limit, progress, cancelled, shares)
         report = report_of(subject.scenario, engine, exploration, require_proof=options.require_proof)
+        if run.properties:
+            checked = _properties(engine, run, bounded, exploration, interrupted=interrupted, cancelled=cancelled)
+            report = report.with_properties(checked, require_proof=options.require_proof)
+            interrupted |= any(each.note == INTERRUPTED for each in checked)
         if bounded.timeout_s != options.timeout_s and exploration.verdict is Verdict.INCOMPLETE and not interrupted:
             report = _noted(report, "that is the default bound with --engine torch; --timeout SECONDS sets another")
         for note in stand_in_notes:
@@ -452,16 +457,37 @@ def _found(
             return error.exploration, True
         others = (note for note in error.exploration.notes if note != "interrupted")
         return replace(error.exploration, notes=(_bound_text(options), *others)), False
-    except KeyboardInterrupt:  # a worker passes a deadline on as Ctrl-C
-        if not limit.passed:
-            raise
+    except KeyboardInterrupt:  # while it was planned; and a worker passes a deadline on as Ctrl-C
         if found is None:
             count = len(scenario.registrations)
             orders = count_orders(count, scenario.order)
-            notes = (_bound_text(options),)
+            notes = (_bound_text(options) if limit.passed else "interrupted",)
             took = perf_counter() - started
             found = Exploration(Verdict.INCOMPLETE, options.walk, count, 0, 0, 0, orders, notes=notes, elapsed_s=took)
+        return found, not limit.passed
     return found, False
+
+
+def _properties(
+    engine: Engine,
+    scenario: Scenario,
+    options: RunOptions,
+    found: Exploration,
+    *,
+    interrupted: bool,
+    cancelled: Callable[[], bool] | None,
+) -> tuple[PropertyResult, ...]:
+    """What was found about the properties of a scenario, in the time that its exploration has left."""
+    if interrupted or options.replay is not None:
+        return not_checked(scenario, INTERRUPTED if interrupted else "not checked: --replay runs two sequences alone")
+    walk = options.walk_options
+    if walk.timeout_s is not None:
+        walk = replace(walk, timeout_s=max(0.1, walk.timeout_s - found.elapsed_s))
+    program = None if options.free else scenario.program
+    try:
+        return check_properties(engine, scenario, walk, program=program, found=found, cancelled=cancelled)
+    except KeyboardInterrupt:
+        return not_checked(scenario, INTERRUPTED)
 
 
 def _bound_text(options: RunOptions) -> str:
@@ -490,7 +516,9 @@ def _explored(
     take = partial(explore, engine, *about, options.walk_options, order=order, cancelled=cancelled, progress=progress)
     if options.checkpoint is not None and options.walk in ("auto", "graph"):
         with Journal(options.checkpoint, run_of(scenario.file, options, engine.semantics)) as journal:
-            return take(log=WalkLog(journal))
+            log = WalkLog(journal)
+            found = take(log=log)
+        return found if log.trouble is None else replace(found, notes=(*found.notes, f"no checkpoint: {log.trouble}"))
     return take(shares=shares)
 
 

@@ -19,9 +19,9 @@ from dispatchlab.model.sequence import Step, StepSequence, parse_sequence
 from dispatchlab.model.short_names import short_names
 from dispatchlab.model.snapshot import NOTHING_REGISTERED, TABLES, Refusal, Snapshot
 from dispatchlab.prover.limits import count_orders
-from dispatchlab.prover.protocol import Engine, Forkable
+from dispatchlab.prover.protocol import Engine, Forkable, lifetimes_in
 from dispatchlab.prover.run_sequence import Look, replay
-from dispatchlab.prover.states import ReachableStates
+from dispatchlab.prover.states import FreeSteps, ReachableStates
 from dispatchlab.scenario.explored import explored
 from dispatchlab.scenario.load import load_scenario
 from dispatchlab.scenario.scenario import Scenario
@@ -224,7 +224,8 @@ def _all(engine: Forkable, scenario: Scenario) -> Snapshots:
     count = len(registrations)
     space = engine.space(registrations, scenario.operators)
     stop = lambda states, _: "too many" if states > MOST_STATES else None  # noqa: E731
-    found = ReachableStates(space, count, order=scenario.order, stop=stop)
+    free = FreeSteps(range(count), scenario.order, lifetimes_in(space))
+    found = ReachableStates(space, free, stop=stop)
     edges = list(found.edges())
     if found.stopped is not None:
         raise TooManySnapshotsError(count)
@@ -239,7 +240,7 @@ def _all(engine: Forkable, scenario: Scenario) -> Snapshots:
         back = step < 0 and steps.get((target, ~step)) == source
         if not back:
             collected.take(way, of_node[target])
-    for node, orders in enumerate(_orders(found, steps)):
+    for node, orders in enumerate(_orders(found, count, steps)):
         collected.orders[of_node[node]] += orders
     whole = (each for each in _passes(steps, range(count), [0], of_node) if len(each[0].sequence) == count)
     registering = list(islice(whole, MOST_ORDERS + 1))
@@ -255,12 +256,12 @@ def _all(engine: Forkable, scenario: Scenario) -> Snapshots:
     )
 
 
-def _orders(found: ReachableStates, steps: Mapping[tuple[int, Step], int]) -> list[int]:
+def _orders(found: ReachableStates, count: int, steps: Mapping[tuple[int, Step], int]) -> list[int]:
     """How many orders of registration lead to each state."""
     orders = [0] * len(found.states)
     orders[0] = 1
     for node in sorted(range(len(orders)), key=lambda node: found.masks[node].bit_count()):
-        for index in range(found.count):
+        for index in range(count):
             target = steps.get((node, index))
             if target is not None and found.masks[target] != found.masks[node]:
                 orders[target] += orders[node]

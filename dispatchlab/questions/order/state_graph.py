@@ -13,9 +13,9 @@ from dispatchlab.model.dump_format import DumpError, parse_table
 from dispatchlab.model.keys import SLOT_OF_KEY
 from dispatchlab.model.sequence import Step, StepSequence
 from dispatchlab.model.snapshot import Snapshot
-from dispatchlab.prover.protocol import StateSpace
+from dispatchlab.prover.protocol import StateSpace, lifetimes_in
 from dispatchlab.prover.result import Counterexample
-from dispatchlab.prover.states import ReachableStates
+from dispatchlab.prover.states import FreeSteps, ReachableStates
 
 MAX_NODES = 512
 """More states with different tables are not drawn: nobody could read them."""
@@ -303,9 +303,7 @@ class _Drawing:
         of_set: dict[int, int] = {}
         found = ReachableStates(
             part.space,
-            len(part.indices),
-            members=members,
-            order=part.order,
+            FreeSteps(members, part.order, lifetimes_in(part.space)),
             stop=lambda states, _: "too many" if states > max_nodes else None,
         )
         for source, step, target, refusal in found.edges():

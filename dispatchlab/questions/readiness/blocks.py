@@ -9,32 +9,17 @@ from dispatchlab.questions.readiness.operator_readiness import (
     RUN_ONLY,
     Answer,
     Aspect,
+    Cell,
     Failure,
     Readiness,
     Row,
 )
-from dispatchlab.questions.readiness.operator_readiness import Cell as Known
+from dispatchlab.views import blocks as b
 from dispatchlab.views.as_json import as_json
-from dispatchlab.views.blocks import (
-    Block,
-    Cell,
-    Facts,
-    Folded,
-    Line,
-    Matrix,
-    Mood,
-    Page,
-    Section,
-    Span,
-    Stack,
-    Table,
-    Verdict,
-    code,
-    mark,
-)
+from dispatchlab.views.formatting import first_of
 from dispatchlab.views.view import View
 
-_ANSWERS: dict[Answer, tuple[str, Mood]] = {
+_ANSWERS: dict[Answer, tuple[str, b.Mood]] = {
     Answer.NO: ("NO", "bad"),
     Answer.UNKNOWN: ("?", "warn"),
     Answer.NOT_NEEDED: ("-", "quiet"),
@@ -43,19 +28,17 @@ _ANSWERS: dict[Answer, tuple[str, Mood]] = {
 }
 """How an answer is shown in a table, the most harmful first."""
 _HEADS = {
-    Aspect.CPU: "cpu",
-    Aspect.CUDA: "cuda",
     Aspect.BACKENDS: "more",
-    Aspect.FAKE: "fake",
     Aspect.DYNAMIC_SHAPES: "dyn",
     Aspect.AUTOGRAD: "grad",
     Aspect.SECOND_ORDER: "grd2",
     Aspect.FUNCTIONALIZE: "func",
-    Aspect.VMAP: "vmap",
     Aspect.AUTOCAST: "cast",
     Aspect.DTENSOR: "dten",
     Aspect.EXPORT: "expt",
+    Aspect.EXPORT_DYNAMIC: "expd",
     Aspect.INDUCTOR: "indc",
+    Aspect.AOT_PACKAGE: "aotp",
     Aspect.REPEAT: "rept",
     Aspect.STRIDES: "strd",
     Aspect.EMPTY: "zero",
@@ -63,7 +46,6 @@ _HEADS = {
     Aspect.TEST_AUTOGRAD_REGISTRATION: "areg",
     Aspect.TEST_FAKETENSOR: "ftns",
     Aspect.TEST_AOT_DISPATCH_DYNAMIC: "aotd",
-    Aspect.TAGS: "tags",
 }
 _EXAMPLES = 3
 _FEW = 3
@@ -119,7 +101,7 @@ def _failure_json(failure: Failure) -> dict[str, object]:
     return {"operator": failure[0], "column": failure[1]}
 
 
-def _cell_json(cell: Known) -> dict[str, object]:
+def _cell_json(cell: Cell) -> dict[str, object]:
     return {
         "answer": cell.answer,
         "reason": cell.reason,
@@ -132,24 +114,24 @@ def _cell_json(cell: Known) -> dict[str, object]:
 # -- lines: the summary, the table, and the gaps with the call that closes each
 
 
-def _lines(found: Readiness, *, complete: bool) -> Iterator[Block]:
-    yield Line(summary(found), "strong")
-    yield Line(f"PyTorch {found.torch}; looked at: {', '.join(found.required) or 'nothing'}")
+def _lines(found: Readiness, *, complete: bool) -> Iterator[b.Block]:
+    yield b.Line(summary(found), "strong")
+    yield b.Line(f"PyTorch {found.torch}; looked at: {', '.join(found.required) or 'nothing'}")
     yield from _baseline_lines(found)
-    yield Line()
+    yield b.Line()
     yield _matrix(found)
-    yield Line()
-    yield Line(_LEGEND)
-    heads = {aspect: head for aspect, head in _HEADS.items() if aspect in _shown(found) and head != str(aspect)}
-    yield Line("; ".join(f"{head}: {aspect}" for aspect, head in heads.items()))
+    yield b.Line()
+    yield b.Line(_LEGEND)
+    heads = {aspect: head for aspect, head in _HEADS.items() if aspect in _shown(found)}
+    yield b.Line("; ".join(f"{head}: {aspect}" for aspect, head in heads.items()))
     if complete or len(found.rows) <= _FEW:
         for row in found.rows:
-            yield Line()
-            yield Line(f"{row.operator}:")
+            yield b.Line()
+            yield b.Line(f"{row.operator}:")
             for cell in row.cells:
                 why = "through" if cell.answer in (Answer.YES, Answer.REGISTERED) else "because"
                 label = f"{cell.aspect:<26} "
-                yield Line(f"{cell.answer}, {why} {cell.reason}", indent=2, label=label, width=len(label))
+                yield b.Line(f"{cell.answer}, {why} {cell.reason}", indent=2, label=label, width=len(label))
                 yield from _closing(cell, indent=29)
     else:
         yield from _gap_lines(found)
@@ -167,37 +149,37 @@ def _shown(found: Readiness) -> tuple[Aspect, ...]:
     return tuple(Aspect) if any(cell.by_run for row in found.rows for cell in row.cells) else tuple(columns)
 
 
-def _matrix(found: Readiness) -> Matrix:
-    return Matrix(
+def _matrix(found: Readiness) -> b.Matrix:
+    return b.Matrix(
         "Operators by what they have",
         "operator",
-        tuple((_HEADS[aspect], str(aspect)) for aspect in _shown(found)),
+        tuple((_HEADS.get(aspect, str(aspect)), str(aspect)) for aspect in _shown(found)),
         tuple(
-            (row.operator, tuple(mark(*_ANSWERS[row.cell(aspect).answer]) for aspect in _shown(found)))
+            (row.operator, tuple(b.mark(*_ANSWERS[row.cell(aspect).answer]) for aspect in _shown(found)))
             for row in found.rows
         ),
-        tuple(mark(*answer) for answer in _ANSWERS.values()),
+        tuple(b.mark(*answer) for answer in _ANSWERS.values()),
         frozenset(at for at, row in enumerate(found.rows) if row in found.with_gaps),
     )
 
 
-def _baseline_lines(found: Readiness) -> Iterator[Line]:
+def _baseline_lines(found: Readiness) -> Iterator[b.Line]:
     if found.known is None:
         return
     for failures, text in ((found.new_failures, "new failures"), (found.fixed, "known failures that fail no more")):
         names = ", ".join(f"{operator} {column}" for operator, column in failures)
-        yield Line(f"{text}: {names or 'none'}")
+        yield b.Line(f"{text}: {names or 'none'}")
 
 
-def _closing(cell: Known, *, indent: int) -> Iterator[Line]:
+def _closing(cell: Cell, *, indent: int) -> Iterator[b.Line]:
     if cell.closes:
-        yield Line(cell.closes, indent=indent)
-        yield Line(cell.link, indent=indent)
+        yield b.Line(cell.closes, indent=indent)
+        yield b.Line(cell.link, indent=indent)
 
 
-def _gaps(found: Readiness) -> list[tuple[tuple[Aspect, str], list[tuple[str, Known]]]]:
+def _gaps(found: Readiness) -> list[tuple[tuple[Aspect, str], list[tuple[str, Cell]]]]:
     """Each gap once, with the operators that have it; those of the columns that count first."""
-    groups: dict[tuple[Aspect, str], list[tuple[str, Known]]] = {}
+    groups: dict[tuple[Aspect, str], list[tuple[str, Cell]]] = {}
     for row in found.rows:
         for cell in row.cells:
             if cell.answer is Answer.NO:
@@ -206,28 +188,26 @@ def _gaps(found: Readiness) -> list[tuple[tuple[Aspect, str], list[tuple[str, Kn
     return sorted(groups.items(), key=lambda item: order.index(item[0][0]))
 
 
-def _gap_lines(found: Readiness) -> Iterator[Line]:
+def _gap_lines(found: Readiness) -> Iterator[b.Line]:
     groups = _gaps(found)
     for (aspect, reason), members in groups:
-        names = ", ".join(name for name, _ in members[:_EXAMPLES])
-        more = len(members) - _EXAMPLES
-        yield Line()
-        yield Line(f"{aspect} ({len(members)}): {reason}")
-        yield Line(f"{names}{f' and {more} more' if more > 0 else ''}", indent=2)
+        yield b.Line()
+        yield b.Line(f"{aspect} ({len(members)}): {reason}")
+        yield b.Line(first_of([name for name, _ in members], _EXAMPLES), indent=2)
         yield from _closing(members[0][1], indent=2)
     if not groups:
-        yield Line()
-        yield Line("nothing is lacking")
+        yield b.Line()
+        yield b.Line("nothing is lacking")
 
 
 # -- a page: the same with every reason
 
 
-def _page(found: Readiness) -> Page:
+def _page(found: Readiness) -> b.Page:
     is_bad = bool(found.with_gaps)
     is_open = bool(found.undecided or found.registered)
     text = "gaps in what is looked at" if is_bad else "not decided without a run" if is_open else "ready"
-    facts = Facts(
+    facts = b.Facts(
         (
             ("operators", len(found.rows)),
             ("ready", found.ready),
@@ -237,58 +217,58 @@ def _page(found: Readiness) -> Page:
             ("PyTorch", found.torch),
         )
     )
-    lead: tuple[Block, ...] = (
-        Verdict(text, "bad" if is_bad else "warn" if is_open else "good"),
+    lead: tuple[b.Block, ...] = (
+        b.Verdict(text, "bad" if is_bad else "warn" if is_open else "good"),
         facts,
-        Line(summary(found)),
-        Line(f"Looked at: {', '.join(found.required) or 'nothing'}.", "quiet"),
+        b.Line(summary(found)),
+        b.Line(f"Looked at: {', '.join(found.required) or 'nothing'}.", "quiet"),
         *_baseline_lines(found),
     )
     legend = f"{_LEGEND}. Each operator's reasons are below."
-    notes = (Section("Notes", tuple(map(Line, found.notes)), "notes"),) if found.notes else ()
+    notes = (b.Section("Notes", tuple(map(b.Line, found.notes)), "notes"),) if found.notes else ()
     sections = (
-        Section("Operators", (_matrix(found), Line(legend, "quiet")), "operators"),
-        Section("Gaps", (_gap_table(found),), "gaps"),
-        Section("Reasons", tuple(map(_reasons, found.rows)), "reasons"),
+        b.Section("Operators", (_matrix(found), b.Line(legend, "quiet")), "operators"),
+        b.Section("Gaps", (_gap_table(found),), "gaps"),
+        b.Section("Reasons", tuple(map(_reasons, found.rows)), "reasons"),
         *notes,
     )
-    return Page("readiness", ", ".join(found.packages), lead, sections)
+    return b.Page("readiness", ", ".join(found.packages), lead, sections)
 
 
-def _gap_table(found: Readiness) -> Table:
+def _gap_table(found: Readiness) -> b.Table:
     gaps = _gaps(found)
     rows = tuple(
         (
-            Cell(str(aspect), "name"),
+            b.Cell(str(aspect), "name"),
             len(members),
-            Cell(reason, "prose"),
-            Cell(_call(members[0][1]), "prose"),
-            Cell(Stack(tuple(name for name, _ in members)), "code"),
+            b.Cell(reason, "prose"),
+            b.Cell(_call(members[0][1]), "prose"),
+            b.Cell(b.Stack(tuple(name for name, _ in members)), "code"),
         )
         for (aspect, reason), members in gaps
     )
     required = frozenset(at for at, ((aspect, _), _members) in enumerate(gaps) if aspect in found.required)
     heads = ("column", "operators", "what is lacking", "what closes it, for the first", "operators that lack it")
-    return Table("Gaps, those that are looked at first", heads, rows, required)
+    return b.Table("Gaps, those that are looked at first", heads, rows, required)
 
 
-def _call(cell: Known) -> Stack:
+def _call(cell: Cell) -> b.Stack:
     if not cell.closes:
-        return Stack(())
-    documentation = (Span("its documentation", href=cell.link),) if cell.link else ()
-    return Stack((code(cell.closes), *documentation))
+        return b.Stack(())
+    documentation = (b.Span("its documentation", href=cell.link),) if cell.link else ()
+    return b.Stack((b.code(cell.closes), *documentation))
 
 
-def _reasons(row: Row) -> Folded:
+def _reasons(row: Row) -> b.Folded:
     cells = tuple(
         (
-            Cell(str(cell.aspect), "name"),
-            Cell(mark(str(cell.answer), _ANSWERS[cell.answer][1]), "", list(_ANSWERS).index(cell.answer)),
+            b.Cell(str(cell.aspect), "name"),
+            b.Cell(b.mark(str(cell.answer), _ANSWERS[cell.answer][1]), "", list(_ANSWERS).index(cell.answer)),
             "a run" if cell.by_run else "what is registered",
-            Cell(cell.reason, "prose"),
-            Cell(_call(cell), "prose"),
+            b.Cell(cell.reason, "prose"),
+            b.Cell(_call(cell), "prose"),
         )
         for cell in row.cells
     )
     heads = ("column", "answer", "decided by", "through what, or why", "what closes it")
-    return Folded(row.operator, (Table(f"What {row.operator} has", heads, cells),))
+    return b.Folded(row.operator, (b.Table(f"What {row.operator} has", heads, cells),))

@@ -11,8 +11,8 @@ from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from dispatchlab._short_repr import WordEnum
-from dispatchlab.model.function_parameters import FunctionParameter, refuses_all, refuses_defaults
 from dispatchlab.model.keys import AUTOCAST_KEYS, BACKENDS, DispatchKey
+from dispatchlab.model.operator_runs import FunctionParameter, refuses_all, refuses_defaults
 from dispatchlab.model.python_layer import EVERY_OVERLOAD, PythonLayer, PythonRegistration
 from dispatchlab.model.registration import TorchLibraryFunction
 from dispatchlab.model.schema import Argument, FunctionSchema
@@ -54,7 +54,9 @@ class Aspect(WordEnum):
     AUTOCAST = "autocast"
     DTENSOR = "dtensor"
     EXPORT = "export"
+    EXPORT_DYNAMIC = "export_dynamic"
     INDUCTOR = "inductor"
+    AOT_PACKAGE = "aot_package"
     REPEAT = "repeat"
     STRIDES = "strides"
     EMPTY = "empty"
@@ -71,6 +73,8 @@ COMPILED = (Aspect.FAKE, Aspect.FUNCTIONALIZE, Aspect.EXPORT, Aspect.INDUCTOR)
 RUN_ONLY = {
     Aspect.DYNAMIC_SHAPES: "its fake with symbols for the sizes",
     Aspect.SECOND_ORDER: "the derivative of its gradient",
+    Aspect.EXPORT_DYNAMIC: "an export with symbols for the sizes",
+    Aspect.AOT_PACKAGE: "compiled code that is saved as a package",
     Aspect.REPEAT: "whether two calls give the same",
     Aspect.STRIDES: "whether it reads tensors that are not contiguous by their strides",
     Aspect.EMPTY: "tensors without elements",
@@ -110,10 +114,17 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One operator with its cells, in the order of `Aspect`."""
+    """One operator.
+
+    Args:
+        operator: its name.
+        cells: in the order of `Aspect`.
+        source: where it is defined; empty when that is not known.
+    """
 
     operator: str
     cells: tuple[Cell, ...]
+    source: str = ""
 
     def cell(self, aspect: Aspect) -> Cell:
         """The cell of a column."""
@@ -168,22 +179,26 @@ class Readiness:
             if operator in rows and rows[operator].cell(aspect).answer not in (Answer.NO, Answer.UNKNOWN)
         )
 
+    def worst(self, answer: Answer) -> tuple[Row, ...]:
+        """The operators of whose answers in the columns that are required this is the most harmful."""
+        order = (Answer.NO, Answer.UNKNOWN, Answer.REGISTERED)
+        answers = ((row, row.answers(self.required)) for row in self.rows)
+        return tuple(row for row, given in answers if next((one for one in order if one in given), None) is answer)
+
     @property
     def with_gaps(self) -> tuple[Row, ...]:
         """The operators with a "no" in a column that is required."""
-        return tuple(row for row in self.rows if Answer.NO in row.answers(self.required))
+        return self.worst(Answer.NO)
 
     @property
     def undecided(self) -> tuple[Row, ...]:
         """Those without, that have an "unknown" there."""
-        gaps = self.with_gaps
-        return tuple(row for row in self.rows if row not in gaps and Answer.UNKNOWN in row.answers(self.required))
+        return self.worst(Answer.UNKNOWN)
 
     @property
     def registered(self) -> tuple[Row, ...]:
         """Those with neither, where no run has shown that what is registered works."""
-        others = (*self.with_gaps, *self.undecided)
-        return tuple(row for row in self.rows if row not in others and Answer.REGISTERED in row.answers(self.required))
+        return self.worst(Answer.REGISTERED)
 
     @property
     def ready(self) -> int:
@@ -292,7 +307,7 @@ def python_for(layer: PythonLayer | None, operator: str) -> tuple[PythonRegistra
 
 def row_of(facts: OperatorFacts) -> Row:
     """All cells of one operator."""
-    return Row(facts.name, tuple(cell_of(facts, aspect) for aspect in Aspect))
+    return Row(facts.name, tuple(cell_of(facts, aspect) for aspect in Aspect), facts.operator.debug or "")
 
 
 def cell_of(facts: OperatorFacts, aspect: Aspect) -> Cell:
@@ -540,22 +555,15 @@ def _autograd(facts: OperatorFacts) -> _Judgement:
         return _not_needed("no gradient on purpose: its backward raises, whatever it is given")
     if TorchLibraryFunction.REGISTER_AUTOGRAD in facts.functions:
         return _yes("torch.library.register_autograd")
-    call = "torch.library.register_autograd(OP, backward, ...)"
-    if facts.is_custom_op:
-        if facts.writes:
-            return _no("custom_op got no backward")
-        return _gap(facts, "custom_op got no backward, and one through a floating-point result raises", call)
     keys = (DispatchKey.AutogradCPU, DispatchKey.AutogradCUDA, *_AUTOGRAD_OTHERS)
     with_kernel = [key for key in keys if facts.fill(key).way in (Way.DIRECT, Way.COMPOSITE)]
-    if not with_kernel:
+    if facts.is_custom_op or not with_kernel:
+        what = "custom_op got no backward" if facts.is_custom_op else "nothing is registered for Autograd"
+        reason = f"{what}, which is a gap where a result has a floating-point type: a run shows it"
         if facts.writes:
-            return _unknown("nothing is registered for Autograd, and what its kernel calls may be recorded")
-        return _gap(
-            facts,
-            "nothing is registered for Autograd: a backward through a result of a floating-point type warns that the "
-            "gradient may be wrong",
-            call,
-        )
+            return _unknown(f"{what}, and what its kernel calls may be recorded: a run shows it")
+        gap = _gap(facts, reason, "torch.library.register_autograd(OP, backward, ...)")
+        return gap._replace(answer=Answer.UNKNOWN)
     filled = facts.fill(with_kernel[0])
     if filled.fallthrough:
         return _not_needed("no gradient on purpose: its kernel at Autograd falls through")

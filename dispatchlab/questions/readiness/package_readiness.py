@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 RUN_LIMIT_S = 120.0
 """How long one cell of an operator may take by default; a compile takes seconds."""
 
+_SKIPPED = "a C++ compiler takes long for it: it is run where it is asked for, with --fail-on aot_package"
 _REFUSING = "MetaFallbackKernel.cpp"
 """The file of PyTorch's backend fallback for Meta, which raises for every operator."""
 
@@ -47,6 +48,7 @@ def package_readiness(
     inputs: str | None = None,
     generate: bool = False,
     limit_s: float = RUN_LIMIT_S,
+    jobs: int = 1,
     started: Callable[[str], None] = lambda _: None,
 ) -> Readiness:
     """Import packages in a process of its own, and judge the operators that they define.
@@ -60,6 +62,7 @@ def package_readiness(
             decides more cells.
         generate: also run the others, on inputs that are made from their schemas.
         limit_s: how long one cell of an operator may take.
+        jobs: in how many processes operators are run.
         started: called with each operator that is run.
 
     Raises:
@@ -74,7 +77,17 @@ def package_readiness(
     if inputs is None and not generate:
         return result
     names = [row.operator for row in result.rows]
-    done = live_operator_runs(packages, inputs or "", names, limit_s=limit_s, generate=generate, started=started)
+    skipped = {} if Aspect.AOT_PACKAGE in required else {str(Aspect.AOT_PACKAGE): _SKIPPED}
+    done = live_operator_runs(
+        packages,
+        inputs or "",
+        names,
+        limit_s=limit_s,
+        generate=generate,
+        skipped=skipped,
+        jobs=jobs,
+        started=started,
+    )
     return with_runs(replace(result, notes=(*result.notes, *done.notes)), done.runs)
 
 
@@ -138,7 +151,7 @@ def with_runs(found: Readiness, runs: Runs) -> Readiness:
 
 
 def _row(row: Row, runs: Mapping[str, Run]) -> Row:
-    return Row(row.operator, tuple(decided(cell, runs.get(str(cell.aspect))) for cell in row.cells))
+    return replace(row, cells=tuple(decided(cell, runs.get(str(cell.aspect))) for cell in row.cells))
 
 
 def decided(cell: Cell, run: Run | None) -> Cell:
@@ -164,5 +177,5 @@ def decided(cell: Cell, run: Run | None) -> Cell:
             return replace(cell, by_run=True)
         case Outcome.FAILS:
             before = f"; it has {cell.reason}" if cell.answer is Answer.REGISTERED else ""
-            return Cell(cell.aspect, Answer.NO, f"{run.how}{before}", by_run=True)
+            return replace(cell, answer=Answer.NO, reason=f"{run.how}{before}", by_run=True)
     assert_never(run.outcome)

@@ -12,7 +12,7 @@ from dispatchlab.questions.explain.blocks import functionalities_text, set_text
 from dispatchlab.questions.trace.summary import KernelUse, Trace, TraceSummary
 from dispatchlab.views.as_json import as_json, fields_of, plain_json_text
 from dispatchlab.views.blocks import REASON_MOODS, Block, Line, Mood, Span, Table, quiet
-from dispatchlab.views.formatting import counted
+from dispatchlab.views.formatting import counted, first_of
 from dispatchlab.views.view import View
 
 # -- the calls
@@ -154,7 +154,9 @@ def _summary_head(summary: TraceSummary) -> Iterator[Line]:
         uses = summary.of(reason)
         if uses:
             names = sorted({use.operator for use in uses})
-            yield Line(f"{sum(use.count for use in uses):,} through {what}: {_some(names)}")
+            yield Line(
+                f"{sum(use.count for use in uses):,} through {what}: {first_of(names, _MOST_NAMES, ' operators')}"
+            )
 
 
 def _summary_lines(summary: TraceSummary) -> Iterator[Block]:
@@ -190,11 +192,6 @@ def _use_text(use: KernelUse) -> str:
 
 
 _MOST_NAMES = 12
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMES} more operators" if len(names) > _MOST_NAMES else ""
-    return ", ".join(names[:_MOST_NAMES]) + more
 
 
 _PROCESS = 1

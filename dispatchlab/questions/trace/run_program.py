@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from traceback import FrameSummary, StackSummary, TracebackException
+from traceback import StackSummary, TracebackException
 from types import ModuleType
 
 from dispatchlab.errors import DispatchLabError
@@ -118,11 +118,8 @@ def error_text(error: BaseException) -> str:
 
 
 def _shorten(shown: TracebackException) -> None:
-    shown.stack = StackSummary.from_list([frame for frame in shown.stack if not _is_ours(frame)])
+    kept = [frame for frame in shown.stack if not frame.filename.startswith((_OURS, _GENERATED))]
+    shown.stack = StackSummary.from_list(kept)
     for cause in (shown.__cause__, shown.__context__, *(shown.exceptions or ())):
         if cause is not None:
             _shorten(cause)
-
-
-def _is_ours(frame: FrameSummary) -> bool:
-    return frame.filename.startswith((_OURS, _GENERATED))

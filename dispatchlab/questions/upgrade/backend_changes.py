@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from dispatchlab.model.keys import AUTOCAST_KEY_OF_BACKEND, SLOT_OF_KEY, DispatchKey
@@ -11,7 +11,6 @@ from dispatchlab.questions.upgrade.operator_changes import (
     Find,
     OperatorChange,
     SharedChange,
-    SlotChange,
     schema_change,
     shared_changes,
 )
@@ -48,10 +47,6 @@ class BackendUpgrade:
     def is_empty(self) -> bool:
         """Whether nothing changes for the backend."""
         return not (self.changes or self.removed or self.added or self.schemas)
-
-    def to(self, *ways: Way) -> tuple[SharedChange, ...]:
-        """The changes after which calls find something in one of these ways."""
-        return tuple(change for change in self.changes if change.after.way in ways)
 
 
 def keys_of_backend(key: DispatchKey) -> tuple[DispatchKey, ...]:
@@ -90,31 +85,35 @@ def backend_upgrade(
     slots = SlotDifference(models, (before.fallbacks, after.fallbacks))
     sides = [operators_of(side, operators) for side in (before, after)]
     both = sorted(sides[0].keys() & sides[1].keys())
-    own = (
-        OperatorChange(name, slots=tuple(_at(slots(sides[0][name], sides[1][name]), frozenset(keys)))) for name in both
-    )
+    own = [
+        OperatorChange(name, slots=tuple(replace(slot, keys=held) for slot, held in changes if held))
+        for name in both
+        for changes in [
+            [(slot, tuple(key for key in slot.keys if key in keys)) for slot in slots(sides[0][name], sides[1][name])]
+        ]
+    ]
     return BackendUpgrade(
         found,
         keys,
-        tuple(sorted(shared_changes(own, tuple(Cause)), key=_rank)),
+        tuple(
+            sorted(
+                shared_changes(own, tuple(Cause)),
+                key=lambda change: (_WORST_FIRST.index(change.after.way), -len(change.operators), change.keys[0]),
+            )
+        ),
         _held(sides[0], sides[1], slots.first, found),
         _held(sides[1], sides[0], slots.second, found),
-        tuple(name for name in both if _breaks(sides[0][name], sides[1][name])),
+        tuple(
+            name
+            for name in both
+            if (old := sides[0][name].schema) != (new := sides[1][name].schema)
+            and not schema_change(old, new).is_compatible
+        ),
         tuple(_notes((before, after), found)),
     )
 
 
-def _at(changes: Iterable[SlotChange], keys: frozenset[DispatchKey]) -> Iterator[SlotChange]:
-    for change in changes:
-        if kept := tuple(key for key in change.keys if key in keys):
-            yield replace(change, keys=kept)
-
-
 _WORST_FIRST = (Way.MISSING, Way.AMBIGUOUS, Way.FALLBACK, Way.COMPOSITE, Way.DIRECT)
-
-
-def _rank(change: SharedChange) -> tuple[int, int, DispatchKey]:
-    return _WORST_FIRST.index(change.after.way), -len(change.operators), change.keys[0]
 
 
 def _held(
@@ -122,10 +121,6 @@ def _held(
 ) -> tuple[tuple[str, Find], ...]:
     """What calls find in operators of one side alone."""
     return tuple((name, slots.find(kernel_bits(side[name]), key)) for name in sorted(side.keys() - other.keys()))
-
-
-def _breaks(old: RecordedOperator, new: RecordedOperator) -> bool:
-    return old.schema != new.schema and not schema_change(old.schema, new.schema).is_compatible
 
 
 def _notes(sides: Sequence[Recorded], key: DispatchKey) -> list[str]:

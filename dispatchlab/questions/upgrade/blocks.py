@@ -1,37 +1,6 @@
 """Upgrades as blocks and as JSON: a summary first, details by operator below it; in a page every detail.
 
-As JSON, one object on one line; a field is never renamed or dropped within a version:
-
-    version           see JSON_VERSION
-    before, after     {source, torch, operators, model}: model is the dispatcher that slots are computed by
-    compared          how many operators either has
-    left_out          the operators of which some or all is left out: what PyTorch registers when it is first used
-    removed, added    [{operator, schema, debug, keys, is_overload, of_build}]
-    changed           [{operator, schema, alias, tags_gained, tags_lost, gained, lost, replaced, composite, slots,
-                      lines, foreign}]
-                      schema: {before, after, backward, forward, changes}; backward: why callers of the old schema
-                      break, null when they do not
-                      replaced: [{key, reason, before, after}]; slots: [{cause, keys, before, after}]
-                      lines: [{key, before, after}], with --lines
-    fallbacks         [{key, before, after, debug}]
-    shared            [{keys, cause, before, after, operators}]: slots that differ for no operator's own reason
-    keys_gone, keys_new, builds, new_tags, gone_tags, moved
-                      how many operators, kernels and lines it is that are counted and not listed
-    backend           with --key: {key, keys, changes, removed, added, schemas, notes}
-    package           with --for: {source, registrations, operators, refused, dangling, schemas, kernels, others}
-    layer             cxx | python | all: what was compared; with `python` nothing of C++ was
-    python            null without --layer python or all; else {before, after, registries, changes, notes}; before,
-                      after: whether a source has a record of what Python registers
-                      registries: [{registry, before, after, removed, added, changed, moved, not_compared}]; before,
-                      after: read | not in this recording | not found | not imported
-                      changes: [{kind, registry, operator, key, before: {function, site}, after}]; kind: removed |
-                      added | changed | moved, the last with --lines alone
-    tables            null
-    namespaces        {namespace: counts of `changes`}
-    changes           [{subject, kind, operator, key, before, after, debug}], the same in a flat list, without slots;
-                      subject: operator | schema | def | alias kind | tags | kernel | fallback; kind: came | went |
-                      changed; null where there is nothing to say; debug: where an operator that came or went was
-                      registered; with --lines also what was only moved
+docs/json.md has the fields of the JSON; none is ever renamed or dropped within a version.
 """
 
 from __future__ import annotations

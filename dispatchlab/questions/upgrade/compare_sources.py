@@ -158,6 +158,16 @@ def upgrade_sources(
     in_python: PythonDiff | None = None
     if python:
         in_python, chosen = _of_python((before, first), (after, second), layer, operators, lines=lines)
+    backend: BackendUpgrade | None = None
+    if key is not None:
+        from dispatchlab.questions.upgrade.backend_changes import backend_upgrade
+
+        backend = backend_upgrade(first, second, models, key, operators=chosen)
+    of_package: PackageUpgrade | None = None
+    if package is not None:
+        from dispatchlab.questions.upgrade.package_changes import package_upgrade  # which replays, and reads YAML
+
+        of_package = package_upgrade(first, second, models, package)
     with collector_paused():
         found = compare_registries(
             first, second, models, operators=chosen, lines=lines, reduced=None if everything else reduced
@@ -166,8 +176,8 @@ def upgrade_sources(
         Side(before, first.torch, len(first.names), models[0]),
         Side(after, second.torch, len(second.names), models[1]),
         found,
-        _of_backend(first, second, models, key, chosen) if key is not None else None,
-        _of_package(first, second, models, package) if package is not None else None,
+        backend,
+        of_package,
         compare(first, second, locations=lines, operators=chosen, reduced=None if everything else reduced)
         if flat
         else None,
@@ -199,20 +209,6 @@ def _of_python(
     if layer == "python":
         return found, frozenset()
     return found, None if chosen is None else chosen & in_cxx
-
-
-def _of_backend(
-    before: Recorded, after: Recorded, models: tuple[Model, Model], key: str, operators: Collection[str] | None
-) -> BackendUpgrade:
-    from dispatchlab.questions.upgrade.backend_changes import backend_upgrade
-
-    return backend_upgrade(before, after, models, key, operators=operators)
-
-
-def _of_package(before: Recorded, after: Recorded, models: tuple[Model, Model], source: str) -> PackageUpgrade:
-    from dispatchlab.questions.upgrade.package_changes import package_upgrade  # which replays, and reads YAML
-
-    return package_upgrade(before, after, models, source)
 
 
 def compare_registries(

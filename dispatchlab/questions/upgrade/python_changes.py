@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dispatchlab.errors import DispatchLabError
@@ -101,7 +100,11 @@ def python_upgrade(
         operators: compare these alone; all when left out.
         lines: list the entries that only moved.
     """
-    notes = [_without(source) for source, side in (before, after) if side is None]
+    notes = [
+        f"{source} has no record of what Python registers, so nothing of it is compared"
+        for source, side in (before, after)
+        if side is None
+    ]
     first, second = before[1], after[1]
     if first is None or second is None:
         return PythonDiff(before=first is not None, after=second is not None, notes=tuple(dict.fromkeys(notes)))
@@ -117,13 +120,9 @@ def python_upgrade(
     return PythonDiff(found.before, found.after, found.registries, found.changes, tuple(dict.fromkeys(notes)))
 
 
-def _without(source: str) -> str:
-    return f"{source} has no record of what Python registers, so nothing of it is compared"
-
-
 def _called(registrations: Iterable[Registration]) -> Iterator[str]:
     """The operators for which a record has calls of functions of torch.library."""
     for one in registrations:
         if isinstance(one, Block) and one.made_by is not None:
             for call in (one.made_by, *one.made_by.parts):
-                yield str(replace(call.operator, namespace=call.operator.namespace or one.namespace or ""))
+                yield str(call.operator.within(one.namespace or ""))

@@ -4,6 +4,5 @@ A report needs nothing but itself: no network, no font, no library; it can be re
 and answer to the mouse. See Note [One place that escapes] in elements.py.
 
 - `backend`: blocks as HTML: a report as a document of its own, or a fragment of one.
-- `document`: a report as one document: its frame, its looks and its behaviour, all in the file.
 - `elements`: elements of HTML. Every text is escaped here, and markup is a type of its own.
 """

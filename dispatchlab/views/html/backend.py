@@ -2,14 +2,79 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterable, Iterator
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
 from typing import assert_never
 
+from dispatchlab._version import __version__
 from dispatchlab.views import blocks as b
-from dispatchlab.views.html.document import Section, page
 from dispatchlab.views.html.elements import Child, Html, breakable, element, joined, trusted
 from dispatchlab.views.source_locations import short_debug
 from dispatchlab.views.text import plain, rows_of, table_of
+
+_HERE = Path(__file__).parent
+
+
+def html_page(report: b.Page) -> str:
+    """A report to keep, as a document of its own."""
+    css, script = _file("page.css"), _file("page.js")
+    policy = (
+        f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(css)}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=policy),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="generator", content=f"dispatchlab {__version__}"),
+        element("link", rel="icon", href="data:,"),
+        element("title", f"{report.title} \u2013 dispatchlab {report.command}"),
+        element("style", trusted(css)),
+    )
+    body = element(
+        "body",
+        element("a", "Skip to the findings", class_="skip", href="#findings"),
+        element(
+            "header",
+            element("p", f"dispatchlab {report.command}", class_="command"),
+            element("h1", report.title),
+            html_of(report.lead),
+        ),
+        element(
+            "nav",
+            element(
+                "ul", (element("li", element("a", each.title, href=f"#{each.anchor}")) for each in report.sections)
+            ),
+            aria_label="Parts of this report",
+        )
+        if len(report.sections) > 1
+        else None,
+        element("main", map(_section, report.sections), id="findings"),
+        element("footer", element("p", f"Written by dispatchlab {__version__}.")),
+        element("script", trusted(script)),
+    )
+    return f"<!DOCTYPE html>\n{element('html', chr(10), head, chr(10), body, lang='en')}\n"
+
+
+def _section(section: b.Section) -> Html:
+    return joined(("\n", element("section", element("h2", section.title), html_of(section.blocks), id=section.anchor)))
+
+
+@cache
+def _file(name: str) -> str:
+    text = (_HERE / name).read_text(encoding="utf-8")
+    assert "</" not in text
+    return text
+
+
+def _digest(text: str) -> str:
+    """How a policy names a text that it allows."""
+    return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
+
 
 _CLASSES: dict[b.Mood, str] = {
     "good": "good",
@@ -20,12 +85,6 @@ _CLASSES: dict[b.Mood, str] = {
 }
 _DIFF_KINDS = {"-": "removed", "+": "added", "@": "place"}
 _LONG = 44  # characters
-
-
-def html_page(report: b.Page) -> str:
-    """A report to keep."""
-    sections = [Section(one.anchor, one.title, html_of(one.blocks)) for one in report.sections]
-    return page(report.command, report.title, html_of(report.lead), sections)
 
 
 def html_of(blocks: Iterable[b.Block], *, most: int | None = None) -> Html:
