@@ -316,7 +316,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_any_work(
     (folder / "mine.html").write_text("mine\n")
     for path, message in (
         ("mine.html", "mine.html exists, and dispatchlab did not write it: write a report to keep to another file"),
-        ("nowhere/page.html", "nowhere/page.html could not be written: No such file or directory"),
+        ("nowhere/page.html", "nowhere/page.html could not be written: there is no folder nowhere; make it"),
         (".", "expected a file that ends in .html; --format json prints a report for programs"),
         ("page.json", "--report page.json: expected a file that ends in .html"),
     ):

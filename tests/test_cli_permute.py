@@ -260,7 +260,10 @@ def test_a_replay_that_is_older_than_its_scenario_is_explained(folder: Path) -> 
 def test_a_file_that_cannot_be_saved_is_refused_before_anything_runs(folder: Path) -> None:
     bad = permute("twice.yaml", "--save", "nowhere/found.replay")
     assert bad.stdout == ""
-    assert bad.stderr == "nowhere/found.replay could not be written: No such file or directory\n"
+    assert (
+        bad.stderr
+        == "nowhere/found.replay could not be written: there is no folder nowhere; make it, or name another one\n"
+    )
     assert bad.exit_code == 2
 
 
