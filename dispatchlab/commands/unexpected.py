@@ -1,4 +1,4 @@
-"""The last resort: an error that nobody expected, as one sentence and a file with the details."""
+"""The last resort: an unexpected error, as one sentence and a file with the details."""
 
 from __future__ import annotations
 

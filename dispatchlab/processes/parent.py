@@ -46,7 +46,7 @@ def end_with_parent(lifeline: int) -> None:
     See Note [Ending with the parent].
 
     Args:
-        lifeline: the reading end of a pipe that nobody writes to.
+        lifeline: the reading end of a pipe that nothing writes to.
     """
     with suppress(ImportError, OSError, AttributeError):
         _signal_at_end(lifeline)

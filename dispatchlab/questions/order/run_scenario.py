@@ -485,7 +485,7 @@ def _properties(
         walk = replace(walk, timeout_s=max(0.1, walk.timeout_s - found.elapsed_s))
     program = None if options.free else scenario.program
     try:
-        return check_properties(engine, scenario, walk, program=program, cancelled=cancelled)
+        return check_properties(engine, scenario, walk, program=program, found=found, cancelled=cancelled)
     except KeyboardInterrupt:
         return not_checked(scenario, INTERRUPTED)
 
