@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import os
 import random
@@ -196,7 +197,7 @@ def _register_until(
 
 
 def _one(chance: random.Random, library: Library, handles: list[RegistrationHandle], number: int) -> None:
-    match chance.randrange(7):
+    match chance.randrange(10):
         case 0:
             library.define(f"op{number}(int x) -> int", unboxed(kernel))
         case 1:
@@ -212,6 +213,19 @@ def _one(chance: random.Random, library: Library, handles: list[RegistrationHand
             forgotten = Library("other", "FRAGMENT", dispatcher=library._dispatcher)
             forgotten.impl("test_of_forgetting", kernel, "CPU")
             del forgotten
+        case 6:
+            with Library("_", "IMPL", "Meta", dispatcher=library._dispatcher) as fallbacks, suppress(RegistrationError):
+                fallbacks.fallback(kernel)
+        case 7:
+            with Library("another", "DEF", dispatcher=library._dispatcher) as block, suppress(RegistrationError):
+                block.define(f"op{number}(int x) -> int")
+                block.impl(f"op{number}", kernel, "CPU")
+        case 8:
+            for owner in (library, *handles[:1]):
+                with suppress(TypeError):  # it is refused
+                    copy.copy(owner)
+                with suppress(TypeError):
+                    copy.deepcopy(owner)
         case _:
             with suppress(RegistrationError):
                 library.define(f"refused{number}(int x) -> str", unboxed(kernel)).release()

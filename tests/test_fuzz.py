@@ -244,6 +244,16 @@ def test_a_word_that_names_nothing_is_bad_input(arguments: tuple[str, ...], word
     assert "Traceback" not in result.output
 
 
+def test_a_key_of_very_many_parts_is_refused_before_it_is_parsed(tmp_path: Path) -> None:
+    path = tmp_path / "pyproject.toml"
+    for text in ("a." * 5_000 + "a = 1", "[" + "a . " * 5_000 + "a]", "x = {" + '"a".' * 5_000 + "a = 1}"):
+        path.write_text(text)
+        with pytest.raises(ReadError, match="a key has more than 1,000 parts: shorten it"):
+            bounded_read.read_configuration(path)
+    path.write_text("[a.b.c]\nd = '" + "1.2, " * 5_000 + "'\n")
+    assert bounded_read.read_configuration(path).startswith(b"[a.b.c]")
+
+
 def test_json_that_is_no_text_has_a_line() -> None:
     assert json_value(b'\xef\xbb\xbf{"a": [1]}', "a.json") == {"a": [1]}
     with pytest.raises(ReadError, match=r"a\.json:2:3: found the byte 0xe9"):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from dispatchlab.commands.interrupts import INTERRUPTED, interrupt_code
 from dispatchlab.commands.options import OPERATOR, ROW, engine_option, refuse, view_format_option
 from dispatchlab.commands.output import (
     Format,
@@ -144,7 +145,7 @@ def trace(
         raise OutputClosed
     for text in notes:
         warn(f"note: {text}")
-    exit_with(code)
+    exit_with(interrupt_code() if code == INTERRUPTED else code)
 
 
 def _trace_lab(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import stat
 import time
 from collections.abc import Iterator, Mapping
@@ -149,14 +150,21 @@ MAX_CONFIGURATION = 4 * 2**20
 """The most bytes of a configuration file, which a user writes by hand."""
 
 
+_MOST_PARTS = 1_000
+
+
 def read_configuration(path: str | os.PathLike[str]) -> bytes:
     """The content of a user's configuration file, such as pyproject.toml.
 
     Raises:
         OSError: the system cannot open or read it.
-        ReadError: as for `read_file`.
+        ReadError: as for `read_file`; also for a key of very many parts, for which `tomllib` takes their square in
+            memory.
     """
-    return read_file(path, limit=MAX_CONFIGURATION, what="configuration files")
+    data = read_file(path, limit=MAX_CONFIGURATION, what="configuration files")
+    if any(part.count(b".") > _MOST_PARTS for part in re.split(rb"[=,{\[\n]", data)):
+        raise ReadError(os.fspath(path), f"a key has more than {_MOST_PARTS:,} parts: shorten it")
+    return data
 
 
 def decoded(data: bytes, path: str) -> str:

@@ -11,6 +11,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from copy import deepcopy
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -272,7 +273,7 @@ def _with_a_forged_record(whole: bytes, rng: random.Random) -> bytes:
     for _ in range(rng.choice((1, 1, 2, 5))):
         node = rng.choice([nodes, *(node for node in nodes if isinstance(node, list))])
         if node:
-            node[rng.randrange(len(node))] = rng.choice(_NODES)
+            node[rng.randrange(len(node))] = deepcopy(rng.choice(_NODES))
     data = zlib.compress(json.dumps(nodes).encode())
     return whole + len(data).to_bytes(4, "little") + sha256(last + data).digest() + data
 

@@ -287,9 +287,9 @@ def test_a_process_that_has_ended_is_not_alive() -> None:
 def test_a_share_of_the_random_moments_ends_as_documented(name: str, tmp_path: Path) -> None:
     if COMMANDS[name].needs_torch:
         pytest.importorskip("torch")
-    result = run(name, 0, range(3), tmp_path, within_s=WITHIN_S)
+    result = run(name, 0, range(4), tmp_path, within_s=WITHIN_S)
     assert result.findings == []
-    assert result.outcomes.total() == 3
+    assert result.outcomes.total() == 4
 
 
 def test_many_registrations_stop_at_the_bound_of_memory(tmp_path: Path) -> None:

@@ -23,10 +23,11 @@ from dispatchlab.scenario.load import load_scenario
 from tests.scenario_texts import many
 
 ROOT: Final = Path(__file__).parents[2]
-SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL, signal.SIGHUP)
 MARK: Final = "DISPATCHLAB_SIGNAL_CASE"
 """The environment variable by which the processes of a case are found again."""
 
+_SUDDEN: Final = (signal.SIGKILL, signal.SIGHUP)  # which nothing of ours handles
 _CODES: Final = {signal.SIGINT: (130, -signal.SIGINT), signal.SIGTERM: (143, -signal.SIGTERM)}
 
 _PACKAGE: Final = """\
@@ -88,6 +89,11 @@ COMMANDS: Final = {
     "imports": Command(("imports", "pack_a", "pack_b"), 12),
     "lint live": Command(("lint", "live", "--import", "pack_a"), 10),
     "diff live": Command(("diff", "torch-2.13", "live"), 10),
+    "readiness": Command(("readiness", "pack_a"), 14),
+    "check": Command(("check", "pack_a", "pack_b"), 20),
+    "profile": Command(("profile", "-o", "out.json"), 10),
+    "trace": Command(("trace", "program.py"), 6, needs_torch=False),
+    "explore --browser": Command(("explore", "a.yaml", "--browser"), 6, needs_torch=False),
     "codegen": Command(("codegen", "natives.yaml", "-o", "generated"), 3, needs_torch=False, written=_is_code),
 }
 """The long commands."""
@@ -137,9 +143,20 @@ def prepare(folder: Path) -> None:
         (folder / scenario).write_text(many(18))
     for package in ("pack_a", "pack_b"):
         (folder / f"{package}.py").write_text(_PACKAGE.format(name=package))
+    (folder / "program.py").write_text(_PROGRAM)
     groups = "".join(_GROUP.format(name=f"op{number}") for number in range(60))
     (folder / "natives.yaml").write_text(groups)
 
+
+_PROGRAM: Final = """\
+from dispatchlab import Dispatcher, Library, operator
+
+dispatcher = Dispatcher()
+library = Library("test", "DEF", dispatcher=dispatcher)
+library.define("foo(int x) -> int", lambda x: x)
+for number in range(100_000):
+    operator(dispatcher, "test::foo")(number)
+"""
 
 _GROUP: Final = """\
 - func: {name}.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)
@@ -156,7 +173,7 @@ _GROUP: Final = """\
 def _case(result: Result, name: str, case: str, how: signal.Signals, folder: Path, within_s: float) -> None:
     command = COMMANDS[name]
     chosen = random.Random(case)
-    for left in ("out.yaml", "generated"):
+    for left in ("out.yaml", "out.json", "generated"):
         path = folder / left
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     before = set(_entries(folder))
@@ -205,21 +222,23 @@ def _case(result: Result, name: str, case: str, how: signal.Signals, folder: Pat
     result.outcomes["over before" if is_over else f"{how.name} exit {code}{when}"] += 1
     if is_over or too_early:
         return
-    if how is signal.SIGKILL:
+    if how in _SUDDEN:
         if code != -how:
             trouble(f"{case}: {how.name}: exit code {code}")
     elif code not in _CODES[how] and not _is_complete(code, printed):
         trouble(f"{case}: {how.name}: exit code {code}, {errors[-300:]!r}")
     if "Traceback" in errors and code >= 0:  # Python itself ends so before the first line of ours runs
         trouble(f"{case}: {how.name}: a traceback: {errors[-600:]!r}")
-    if command.covered and "edges/s" in errors and how is not signal.SIGKILL and not covered:
+    if command.covered and "edges/s" in errors and how not in _SUDDEN and not covered:
         trouble(f"{case}: {how.name}: exit code {code}, and nothing printed of what was covered")
     try:
         command.written(folder)
     except Exception as error:
         trouble(f"{case}: {how.name}: half-written: {error}")
-    left_files = sorted(set(_entries(folder)) - before - {"out", "err", "out.yaml", "generated", "__pycache__"})
-    if left_files and how is not signal.SIGKILL:
+    left_files = sorted(
+        set(_entries(folder)) - before - {"out", "err", "out.yaml", "out.json", "generated", "__pycache__"}
+    )
+    if left_files and how not in _SUDDEN:
         trouble(f"{case}: {how.name}: left {left_files}")
     for each in left_files:
         path = folder / each
