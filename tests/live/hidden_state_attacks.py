@@ -35,7 +35,6 @@ lib.impl("bar", lambda x: x * torch.nn.__annotations__["t_scale"], "CPU")
 ops.t.bar(x)
 === hidden/large_key: both write an entry of a table of PyTorch by a number that looks like an address
 --- left
-import torch.utils._pytree as pytree
 torch.nn.modules.module._global_forward_hooks[2**45] = 2
 --- right
 torch.nn.modules.module._global_forward_hooks[2**45] = 3
@@ -457,12 +456,17 @@ ops.t.bar(x)
 import numbers
 class Mine: pass
 numbers.Number.register(Mine)
+lib.define("foo(Tensor x) -> Tensor")
+lib.impl("foo", lambda x: x + isinstance(Mine(), numbers.Number), "CPU")
 --- right
 import numbers
 class Own: pass
 numbers.Number.register(Own)
+lib.define("bar(Tensor x) -> Tensor")
+lib.impl("bar", lambda x: x * isinstance(Own(), numbers.Number), "CPU")
 --- probes
-len(ops.t.__name__)
+ops.t.foo(x)
+ops.t.bar(x)
 === innocent/weak_tables: kernels keep locks, weak references and memory of their own
 --- left
 import threading, weakref
