@@ -31,7 +31,8 @@ The packages, from the bottom; each has a map of its own:
 - `questions`: a room for each question of a user, with what it finds, its result and its views;
 - `adopt`: the first steps of a new user: the example, what works here, the files for a package's checkout;
 - `explorer_app`: the application of `dispatchlab explore`; `commands`, `cli`: the command line;
-- `api`, `ask`: the public functions that tie packages together; `pytest_plugin`: scenarios as tests.
+- `api`, `ask`: the public functions that tie packages together; `pytest_plugin`: scenarios as tests; `strategies`:
+  generated scenarios for tests with hypothesis.
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ from dispatchlab.questions.order.properties import check_properties, statement_o
 from dispatchlab.scenario import Scenario, ScenarioError, parse_scenario, scenario_text
 from dispatchlab.scenario.properties import FALLTHROUGH, NOTHING, CallDoes, IsRefused, KernelIsActive, Property, RowRuns
 from tests.command_line import run
+from tests.coupled_engines import CoupledEngine, Coupling, coupled_engine
 from tests.effort import share
 from tests.random_scenarios import random_scenario
 
@@ -367,6 +368,37 @@ def test_parts_show_what_the_whole_shows(seed: int) -> None:
     assert list(map(_brief, whole)) == list(map(_brief, parts))
     for full, some in zip(whole, parts, strict=True):
         assert full.standing is some.standing
+
+
+@pytest.mark.parametrize("seed", range(share(400)))
+def test_parts_that_meet_in_secret_are_walked_together(seed: int) -> None:
+    """Engines with a coupling that they do not declare: a property of parts that meet is checked on the whole."""
+    engine: Any = coupled_engine(seed)
+    engine.sandbox = LabEngine(engine.semantics).sandbox  # which has no coupling: what is found need not show there
+    scenario = Scenario("A sentence.", engine.registrations, engine.operators)
+    random = SplitMix64(seed)
+    statements = [statement_of(random_property(random, scenario), "torch-2.13") for _ in range(6)]
+    about = engine.registrations, engine.operators, statements
+    whole = check_statements(engine, *about, WalkOptions(walk="graph"))
+    parts = check_statements(engine, *about)
+    assert list(map(_brief, whole)) == list(map(_brief, parts))
+    assert [one.standing for one in whole] == [one.standing for one in parts]
+
+
+def test_a_part_that_writes_into_another_one_is_not_left_out() -> None:
+    """The kernel of bar empties a slot of foo, which a walk of the part of foo alone never sees."""
+    scenario = parse_scenario(
+        "claim: A sentence.\nproperties:\n- {always: {row: CPU, runs: fn_foo, of: foo}, while: 0}\nregistrations:\n"
+        "- {impl: foo, dispatch: CPU, debug: fn_foo}\n- {impl: bar, dispatch: CPU, debug: fn_bar}"
+    )
+    (statement,) = [statement_of(one, "torch-2.13") for one in scenario.properties]
+    coupling = Coupling("operators", "empties", 1, 0, "test::foo", 1 << DispatchKey.CPU.slot)
+    about = scenario.registrations, scenario.operators
+    engine: Any = CoupledEngine("torch-2.13", *about, (), coupling)
+    engine.sandbox = LabEngine("torch-2.13").sandbox
+    for walk in ("graph", "auto"):
+        (found,) = check_statements(engine, *about, [statement], WalkOptions(walk=walk))
+        assert (found.standing, found.sequence) == (Standing.VIOLATED, (0, 1)), walk
 
 
 def _named(one: Registration) -> tuple[OperatorName, ...]:

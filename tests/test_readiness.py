@@ -13,6 +13,7 @@ from typing import ClassVar
 import pytest
 from rich.console import Console
 
+from dispatchlab.files.baseline import BaselineError
 from dispatchlab.files.file_kinds import FileContent, FileKind, content_of
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.operator_runs import Outcome, Run
@@ -26,7 +27,6 @@ from dispatchlab.pytorch.worker.process import WorkerCrashed
 from dispatchlab.questions.check.findings import readiness_findings
 from dispatchlab.questions.readiness.blocks import readiness_view, summary
 from dispatchlab.questions.readiness.known_failures import (
-    KnownFailuresError,
     known_failures_text,
     load_known_failures,
 )
@@ -412,7 +412,7 @@ def test_a_baseline_knows_failures_and_lists_those_that_are_gone(tmp_path: Path)
 def test_a_file_that_is_no_baseline_is_one_sentence(content: str, tmp_path: Path) -> None:
     file = tmp_path / "known.json"
     file.write_text(content)
-    with pytest.raises(KnownFailuresError, match="write it with"):
+    with pytest.raises(BaselineError, match="write it with"):
         load_known_failures(str(file))
 
 

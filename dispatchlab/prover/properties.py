@@ -13,9 +13,11 @@ See Note [What a property is checked on].
 # violation is one of least length. Of the prover's reductions only the partition is used, and only as far as this goes:
 # a property is about the parts that have its operators and its registrations, walked together. What happens in parts
 # does not depend on the rest, so each sequence of the whole shows in these parts what its steps there show alone, and
-# each sequence of these parts is one of the whole. That is checked: every variable that is touched on the way has to
-# lie in these parts, or else the whole is walked. Neighbourhoods and patterns are not used: they prove that states
-# agree, from states that are not all visited, and say nothing of what the others show.
+# each sequence of these parts is one of the whole. That stands on the independence of all parts, also of those that the
+# property is not about: one of these could write what it looks at. It is taken from a proof of `explore` in parts,
+# which has walked them all, or else each part is walked here. If a variable that is touched lies outside of its part,
+# or if the parts are too large for that, the whole is walked. Neighbourhoods and patterns are not used for states: they
+# prove that states agree, from states that are not all visited, and say nothing of what the others show.
 #
 # An engine that cannot be forked is walked as `explore` walks it. What is found is run again from scratch, and made
 # short: every shorter sequence is tried while these are few, else steps are left out as long as it shows.
@@ -37,8 +39,8 @@ from dispatchlab.model.sequence import StepSequence
 from dispatchlab.model.snapshot import Refusal
 from dispatchlab.prover.all_orders import AllOrders, orders_keeping
 from dispatchlab.prover.covering_walk import DEFAULT_PASSES, CoveringWalk
-from dispatchlab.prover.limits import Watch
-from dispatchlab.prover.partition import among, parts_of, places_of, renumbered, strays_of
+from dispatchlab.prover.limits import Watch, count_edges
+from dispatchlab.prover.partition import Part, among, parts_of, places_of, renumbered, strays_of
 from dispatchlab.prover.prng import SplitMix64
 from dispatchlab.prover.program import Program
 from dispatchlab.prover.protocol import Engine, EngineCrashed, Forkable, StateSpace, lifetimes_in
@@ -50,6 +52,9 @@ from dispatchlab.prover.walk_options import DEFAULT_WALK, WalkOptions
 
 MOST_ORDERS: Final = 720
 """How many orders are run on an engine that cannot be forked; of more, as many random ones."""
+
+_MOST_EDGES: Final = 1_000_000
+"""Parts with more edges are not walked to see whether they are independent."""
 
 _MOST_TRIED: Final = 2_000
 """How many shorter sequences are tried to find the shortest on an engine that cannot be forked."""
@@ -148,6 +153,7 @@ def check_statements(
     *,
     order: Sequence[int] = (),
     program: Program | None = None,
+    independent: bool = False,
     cancelled: Callable[[], bool] | None = None,
 ) -> tuple[Checked, ...]:
     """Check properties on the walk that `explore` takes with these options. See Note [What a property is checked on].
@@ -160,6 +166,7 @@ def check_statements(
         options: which walk to take, and its bounds.
         order: registrations that are registered in this order only; releases are free.
         program: the modules that make the registrations; then the orders are those of their imports.
+        independent: a walk of the parts has shown that they are independent of one another.
         cancelled: called about ten times a second to ask whether to stop.
 
     Returns:
@@ -167,7 +174,7 @@ def check_statements(
     """
     registrations = distinguished(registrations)
     watch = Watch(options, cancelled=cancelled)
-    check = _Check(engine, registrations, operators, options, order, program, watch)
+    check = _Check(engine, registrations, operators, options, order, program, watch, independent or None)
     return tuple(check.one(statement) for statement in statements)
 
 
@@ -180,6 +187,7 @@ class _Check:
     order: Sequence[int]
     program: Program | None
     watch: Watch
+    independent: bool | None  # None where that is not known
 
     def one(self, statement: Statement) -> Checked:
         if isinstance(self.engine, Forkable) and self.options.walk != "sample":
@@ -209,15 +217,36 @@ class _Check:
         return found if is_independent else self._walked(engine, statement, everything)[0]
 
     def _parts(self, engine: Forkable, statement: Statement) -> tuple[int, ...]:
-        """The registrations of the parts that a property is about."""
+        """The registrations of the parts that a property is about; all of them unless parts are independent."""
         whole = engine.space(self.registrations, self.operators)
+        parts = list(parts_of(whole, self.registrations, self.operators, self.order))
+        if self.independent is None:
+            self.independent = self._are_independent(engine, parts)
+        if not self.independent:
+            return tuple(range(len(self.registrations)))
         named = statement.members
         members: set[int] = set()
-        for part in parts_of(whole, self.registrations, self.operators, self.order):
+        for part in parts:
             is_named = any(named >> index & 1 for index in part.indices)
             if is_named or not statement.operators.isdisjoint(part.operators):
                 members.update(part.indices)
         return tuple(sorted(members))
+
+    def _are_independent(self, engine: Forkable, parts: Sequence[Part]) -> bool:
+        """Walk each part, and see whether it touches nothing outside of it."""
+        if sum(count_edges(len(part.indices), part.order) for part in parts) > _MOST_EDGES:
+            return False
+        for part in parts if len(parts) > 1 else ():
+            space = engine.space([self.registrations[index] for index in part.indices], part.operators)
+            free = FreeSteps(range(len(part.indices)), part.order, lifetimes_in(space))
+            walk = ReachableStates(space, free, stop=self._stop)
+            for _ in walk.edges():
+                pass
+            for state in walk.states:
+                space.observe(state)
+            if walk.stopped is not None or strays_of(space, len(part.indices), part.operators):
+                return False
+        return True
 
     def _walked(self, engine: Forkable, statement: Statement, members: tuple[int, ...]) -> tuple[Checked, bool]:
         """What the states of some registrations show, and whether they are independent of the others."""

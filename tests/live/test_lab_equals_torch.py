@@ -16,11 +16,12 @@ from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.model.registration import Fallback, Registration
 from dispatchlab.pytorch.introspection.builtin_fallbacks import builtin_fallbacks
 from dispatchlab.pytorch.sandbox.sandbox import LocalEngine
+from dispatchlab.strategies import OPERATORS, registrations
 from tests import effort
 from tests.effort import examples
 from tests.engine_shorthand import BOXED, FALLTHROUGH, define
 from tests.live.engine_side import Side
-from tests.live.generated_scenarios import OPERATORS, REPLACEABLE, registrations, with_replacing
+from tests.live.replacing_scenarios import REPLACEABLE, with_replacing
 
 SEEN: Counter[str] = Counter()
 

@@ -21,8 +21,8 @@ from dispatchlab.pytorch.bridge.torch import semantics
 from dispatchlab.pytorch.sandbox.sandbox import LocalEngine
 from dispatchlab.questions.order.properties import check_properties, statement_of
 from dispatchlab.scenario import Scenario
+from dispatchlab.strategies import OPERATORS, registrations
 from tests.effort import examples
-from tests.live.generated_scenarios import OPERATORS, registrations
 from tests.test_properties import HOLDING, VIOLATED, random_property, scenario_of
 
 SEEN: Counter[str] = Counter()

@@ -19,8 +19,8 @@ from dispatchlab.model.registration import Registration
 from dispatchlab.prover.lockstep import lockstep
 from dispatchlab.prover.result import Verdict
 from dispatchlab.pytorch.sandbox.sandbox import LocalEngine
+from dispatchlab.strategies import OPERATORS, registrations
 from tests.effort import examples
-from tests.live.generated_scenarios import OPERATORS, registrations
 from tests.live.packages import ROOT, dispatchlab
 from tests.scenario_texts import COMPOSITES, FIVE
 

@@ -35,7 +35,9 @@ def golden(scenario: Scenario) -> tuple[Report, str]:
             found = explore_program(engine, *about, program)
         report, operators = report_of(scenario, engine, found), _all_in_force(engine, scenario)
         if scenario.properties:
-            report = report.with_properties(check_properties(engine, scenario, DEFAULT_WALK, program=program))
+            report = report.with_properties(
+                check_properties(engine, scenario, DEFAULT_WALK, program=program, found=found)
+            )
     text = golden_text(report, operators, keys=[str(key) for key in scenario.keys])
     if scenario.snapshots:
         text = f"{text.rstrip()}\n{text_of((Line(), *snapshot_lines(snapshots_of(engine, scenario))))}"

@@ -17,7 +17,7 @@ from dispatchlab.model.snapshot import Refusal, Snapshot
 from dispatchlab.prover.program import Program
 from dispatchlab.prover.properties import Checked, Statement, check_statements
 from dispatchlab.prover.protocol import Engine
-from dispatchlab.prover.result import Standing
+from dispatchlab.prover.result import Exploration, Standing, Verdict
 from dispatchlab.prover.run_sequence import Look
 from dispatchlab.prover.walk_options import WalkOptions
 from dispatchlab.scenario.properties import (
@@ -65,6 +65,7 @@ def check_properties(
     options: WalkOptions,
     *,
     program: Program | None = None,
+    found: Exploration | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> tuple[PropertyResult, ...]:
     """Check the properties of a scenario.
@@ -74,12 +75,16 @@ def check_properties(
         scenario: what is registered, as the engine takes it.
         options: which walk to take, and its bounds.
         program: the modules that make the registrations, where the orders are those of their imports.
+        found: what an exploration of the same has found; the parts of a proof are independent.
         cancelled: called about ten times a second to ask whether to stop.
 
     Raises:
         DispatchLabError: the arguments of a call cannot be read.
     """
-    found = check_statements(
+    # Of parts that are alike, an exploration walks one: that is no walk of the others.
+    walked = found is not None and found.verdict is Verdict.ORDER_INDEPENDENT and found.classes == found.components
+    in_parts = walked and found is not None and found.components > 1
+    checked = check_statements(
         engine,
         scenario.registrations,
         scenario.operators,
@@ -87,9 +92,10 @@ def check_properties(
         options,
         order=scenario.order,
         program=program,
+        independent=in_parts,
         cancelled=cancelled,
     )
-    return tuple(map(_result, scenario.properties, found))
+    return tuple(map(_result, scenario.properties, checked))
 
 
 def not_checked(scenario: Scenario, why: str) -> tuple[PropertyResult, ...]:

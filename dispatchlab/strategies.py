@@ -1,4 +1,14 @@
-"""Random scenarios, drawn from keys, kernels and schemas that have something to do with one another."""
+"""Strategies of hypothesis: registrations, scenarios and sequences of steps, for tests of one's own.
+
+Keys, kernels and schemas are drawn from those that have something to do with one another. Needs hypothesis.
+
+>>> from hypothesis import given
+>>> from dispatchlab import check_order
+>>> from dispatchlab.strategies import scenarios
+>>> @given(scenarios(max_size=3))
+... def test_a_generated_scenario_has_a_verdict(scenario):
+...     assert check_order(scenario.registrations, semantics="torch-2.13").verdict
+"""
 
 from __future__ import annotations
 
@@ -11,6 +21,10 @@ from dispatchlab.model.keys import ALIAS_KEYS, FORMER_KEYS, PARSED_BY_TORCH, Dis
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import AliasKind, Block, BlockKind, Def, Fallback, Impl, Kernel, KernelForm
 from dispatchlab.model.schema_parser import parse_inferred, parse_schema
+from dispatchlab.model.sequence import Step, StepSequence
+from dispatchlab.scenario.scenario import Scenario
+
+__all__ = ["OPERATORS", "registrations", "scenarios", "sequences"]
 
 OPERATORS = (OperatorName("test", "foo"), OperatorName("test", "foo", "out"))
 _ONE = parse_inferred("(Tensor _0) -> Tensor _0")
@@ -37,7 +51,6 @@ KEYS = st.one_of(
     st.sampled_from(sorted(PARSED_BY_TORCH - {DispatchKey.Undefined})),
 )
 FREE_FALLBACKS = [DispatchKey[name] for name in ("CPU", "FPGA", "NestedTensorCPU", "AutogradNestedTensor", "Fake")]
-REPLACEABLE = DispatchKey.AutogradPrivateUse1
 DEBUGS = st.sampled_from(["here", "there", ""])
 
 
@@ -75,20 +88,6 @@ FREE_UNPARSED = [DispatchKey[name] for name in ("QuantizedHIP", "SparseLazy", "N
 fallbacks = st.builds(
     Fallback, st.sampled_from([*FREE_FALLBACKS, *FREE_UNPARSED]), st.sampled_from(KERNELS[:2]), DEBUGS
 )
-replacing = st.builds(Fallback, st.just(REPLACEABLE), st.sampled_from(KERNELS[:2]), DEBUGS)
-fallback_blocks = st.builds(
-    lambda inner: Block(None, BlockKind.IMPL, tuple(inner), debug="a block"),
-    st.lists(replacing | fallbacks, min_size=1, max_size=3),
-)
-own_kernels = st.builds(
-    Impl,
-    st.just(OPERATORS[0]),
-    st.sampled_from([REPLACEABLE, DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd]),
-    st.sampled_from(KERNELS[:2]),
-    DEBUGS,
-)
-with_replacing = st.one_of(replacing, replacing, replacing, fallback_blocks, own_kernels, fallbacks)
-"""Registrations around the key where fallbacks replace each other."""
 
 
 @st.composite
@@ -102,3 +101,36 @@ def blocks(draw: st.DrawFn) -> Block:
 
 
 registrations = st.one_of(defs(), defs_by_name, impls, impls, impls, unparsed_impls, fallbacks, blocks())
+"""Registrations of two overloads of one name: defs, kernels of every form, fallbacks and library blocks."""
+
+
+@st.composite
+def scenarios(draw: st.DrawFn, *, min_size: int = 2, max_size: int = 4) -> Scenario:
+    """Scenarios of some registrations, observed on both operators.
+
+    Args:
+        draw: given by hypothesis.
+        min_size: at least so many registrations.
+        max_size: at most so many.
+    """
+    some = draw(st.lists(registrations, min_size=min_size, max_size=max_size))
+    return Scenario("Generated.", tuple(some), OPERATORS)
+
+
+@st.composite
+def sequences(draw: st.DrawFn, count: int, *, max_size: int = 8) -> StepSequence:
+    """Sequences of registrations and releases: what is not in force is registered, and what is may be released.
+
+    Where an engine refuses a registration, its release cannot be run.
+
+    Args:
+        draw: given by hypothesis.
+        count: how many registrations there are.
+        max_size: at most so many steps.
+    """
+    steps: list[Step] = []
+    active: set[int] = set()
+    for index in draw(st.lists(st.integers(0, count - 1), max_size=max_size)) if count else ():
+        steps.append(~index if index in active else index)
+        active ^= {index}
+    return tuple(steps)
