@@ -669,6 +669,20 @@ op(
     key="CompositeImplicitAutograd",
 )
 op(
+    "composite_quantize(Tensor x, Tensor s) -> Tensor",
+    lambda x, s: torch.clamp(torch.round(x / s), min=-8, max=7).to(torch.int8),
+    None,
+    lambda: (r(3, 4), torch.tensor(0.5)),
+    key="CompositeImplicitAutograd",
+)
+op(
+    "tensor_for_number(Tensor x, float s) -> Tensor",
+    lambda x, s: x * s,
+    lambda x, s: torch.empty_like(x),
+    lambda: (r(3, 4), torch.tensor(0.5)),
+    lambda ctx, g: (g * 0.5, None),
+)
+op(
     "composite_view(Tensor(a) x) -> Tensor(a)",
     lambda x: x.view(-1),
     None,
