@@ -24,7 +24,7 @@ from dispatchlab.views.blocks import (
     source,
     strong,
 )
-from dispatchlab.views.formatting import counted, key_names, readable
+from dispatchlab.views.formatting import counted, key_names
 
 _MOODS: dict[str, Mood] = {"+": "good", "-": "bad", " ": "quiet"}
 
@@ -160,7 +160,7 @@ def _summary(found: Snapshots) -> str:
     shown = counted(len(found.moments), "snapshot")
     if found.chosen:
         return f"{shown}, after every step of {counted(len(found.chosen), 'sequence')}"
-    return f"{shown}, after every step of {readable(found.sequences)} orders of registration and release"
+    return f"{shown}, after every step of {counted(found.sequences, 'order')} of registration and release"
 
 
 def _how_to_read(found: Snapshots) -> Iterator[Line]:
