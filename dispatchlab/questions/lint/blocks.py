@@ -17,7 +17,7 @@ from dispatchlab.questions.lint.rule import (
     LintReport,
     level_counts,
 )
-from dispatchlab.questions.lint.rules import rule_named
+from dispatchlab.questions.lint.rules import RULES, rule_named
 from dispatchlab.sources.find_sources import LIVE
 from dispatchlab.views import blocks as b
 from dispatchlab.views.as_json import as_json, fields_of
@@ -51,7 +51,9 @@ def lint_view(reports: Sequence[LintReport], *, complete: bool = False) -> View[
 
 @as_json.register
 def _(value: Finding) -> dict[str, object]:
-    return {"code": value.code, "rule": rule_named(value.code).name, **fields_of(value, without=("code",))}
+    lint = any(rule.code == value.code for rule in RULES)  # else another question's
+    rule = rule_named(value.code).name if lint else value.code
+    return {"code": value.code, "rule": rule, **fields_of(value, without=("code",))}
 
 
 @as_json.register
