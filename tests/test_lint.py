@@ -223,7 +223,7 @@ def test_the_text_ends_with_the_counts() -> None:
 def test_a_baseline_that_cannot_be_written_ends_the_command_with_2(tmp_path: Path) -> None:
     source = str(scenario("DL002", "found"))
     result = run("lint", source, "--write-baseline", str(tmp_path / "no" / "folder"))
-    assert (result.exit_code, "folder could not be written: No such file" in result.stderr) == (2, True)
+    assert (result.exit_code, "folder could not be written: there is no folder" in result.stderr) == (2, True)
 
 
 def test_the_command_ends_with_1_when_it_finds_something() -> None:
