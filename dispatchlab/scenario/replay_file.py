@@ -132,7 +132,7 @@ def make_replay(
     >>> from dispatchlab.scenario import load_scenario, make_replay, replay_text
     >>> scenario = load_scenario("scenarios/basics/a_second_def.yaml")
     >>> replay = make_replay(scenario, (0, 1), (1, 0), engine="lab", semantics="strict")
-    >>> replay_text(replay).splitlines()[-1]
+    >>> replay_text(replay).splitlines()[-2]
     'actual_sequence: "+1 +0"'
     """
     return Replay(
