@@ -160,7 +160,8 @@ def _summary(found: Snapshots) -> str:
     shown = counted(len(found.moments), "snapshot")
     if found.chosen:
         return f"{shown}, after every step of {counted(len(found.chosen), 'sequence')}"
-    return f"{shown}, after every step of {readable(found.sequences)} orders of registration and release"
+    orders = "1 order" if found.sequences == 1 else f"{readable(found.sequences)} orders"
+    return f"{shown}, after every step of {orders} of registration and release"
 
 
 def _how_to_read(found: Snapshots) -> Iterator[Line]:
