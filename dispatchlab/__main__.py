@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 
 _INTERRUPTED = 130
 
@@ -18,6 +19,10 @@ def run() -> None:
         os._exit(_INTERRUPTED)
     finally:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+        if "multiprocessing.resource_tracker" in sys.modules:
+            from dispatchlab.processes.parent import end_resource_tracker
+
+            end_resource_tracker()
 
 
 if __name__ == "__main__":

@@ -461,7 +461,7 @@ def dump(operator: str, *, of: Dispatcher | str | None = None, after: str | None
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SourceDiff:
-    """What the second of two registries means for whoever used the first; the whole report as `str`.
+    """What the second of two registries means for users of the first; the whole report as `str`.
 
     >>> from dispatchlab import diff
     >>> found = diff("torch-2.12", "torch-2.13")
@@ -504,7 +504,7 @@ def diff(
     key: str | None = None,
     package: str | os.PathLike[str] | None = None,
 ) -> SourceDiff:
-    """Compare two registries, scenarios or PyTorches, for everybody, for one backend or for one package.
+    """Compare two registries, scenarios or PyTorches, as a whole, for one backend or for one package.
 
     >>> from dispatchlab import diff
     >>> print(diff("torch-2.12", "torch-2.13", operators=["aten::relu"]))  # doctest: +ELLIPSIS

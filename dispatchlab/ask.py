@@ -190,28 +190,16 @@ def certify(
     Raises:
         DispatchLabError: the registry cannot be used, or there is no such operator.
     """
-    from dispatchlab.model.profile import model_for, version_of
     from dispatchlab.questions.certify.blocks import certification_view
     from dispatchlab.questions.certify.certificate import Certified
-    from dispatchlab.questions.certify.certify_registry import certification_of, without_known
+    from dispatchlab.questions.certify.certify_registry import certification_of_own
     from dispatchlab.records.builds import default_registry
-    from dispatchlab.sources.find_sources import Difference, chosen, own_operators, recorded_from
+    from dispatchlab.sources.find_sources import recorded_from
     from dispatchlab.views.formatting import counted
 
     name = os.fspath(registry) if registry is not None else LIVE if package else default_registry().name
     recorded = recorded_from(name, imports=_imports(package))
-    named = tuple(operators)
-    asked = Difference(tuple(chosen(recorded, named))) if named else own_operators(recorded, name)
-    model = model_for(recorded.torch) if version_of(recorded.torch) is not None else "strict"
-    certification = certification_of(
-        recorded,
-        name=name,
-        semantics=semantics or model,
-        operators=asked.operators,
-        jobs=jobs,
-        against=asked.against,
-    )
-    found = without_known(certification, asked)
+    found = certification_of_own(recorded, name, operators=tuple(operators), semantics=semantics, jobs=jobs)
     proved = sum(one.verdict is Certified.ORDER_INDEPENDENT for one in found.certificates)
     summary = f"{name}: {proved:,} of {counted(len(found.certificates), 'operator')} order-independent"
     return Result(found, summary, lambda: certification_view(found, torch=recorded.torch))

@@ -63,7 +63,7 @@ class _Group(click.Group):
     def main(self, *arguments: Any, **more: Any) -> Any:
         """Run the command line, also where standard streams are closed.
 
-        An error that nobody expected is exit 70, or 74 where the system refused something, and never the exit code of
+        An unexpected error is exit 70, or 74 where the system refused something, and never the exit code of
         a verdict.
         """
         from dispatchlab.commands.output import OutputClosed, OutputFailed, open_streams, tolerate_encodings, warn

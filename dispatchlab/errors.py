@@ -325,6 +325,8 @@ def _readings(asked: str) -> list[tuple[str, str]]:
         if base.startswith(("at::", "torch::", "c10::")):
             found.append(("aten::" + base.rpartition("::")[2], asked[len(base) + 1 :]))
         return found
+    if ":" in asked:
+        return _readings(asked.replace(":", "::", 1))
     parts = [part for part in asked.split(".") if part]
     if parts[:2] == ["torch", "ops"]:
         parts = parts[2:]

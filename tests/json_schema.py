@@ -1,4 +1,4 @@
-"""JSON Schema, draft 4, as far as the schema of SARIF needs it; a keyword that is not known here is an error."""
+"""JSON Schema, as far as the schemas of SARIF and of commands need it; a keyword that is not known is an error."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-_IGNORED = frozenset(("$schema", "id", "title", "description", "default", "definitions"))
+_IGNORED = frozenset(("$schema", "$defs", "id", "title", "description", "default", "definitions"))
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "object": (dict,),
     "array": (list,),
@@ -15,6 +15,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "boolean": (bool,),
     "integer": (int,),
     "number": (int, float),
+    "null": (type(None),),
 }
 
 
@@ -30,8 +31,9 @@ def _errors(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any], path
     for keyword, wanted in schema.items():
         match keyword:
             case "type":
-                is_boolean = isinstance(value, bool) and wanted != "boolean"
-                if not isinstance(value, _TYPES[wanted]) or is_boolean:
+                types = [wanted] if isinstance(wanted, str) else wanted
+                is_boolean = isinstance(value, bool) and "boolean" not in types
+                if not any(isinstance(value, _TYPES[each]) for each in types) or is_boolean:
                     yield f"{path}: expected {wanted} but found {value!r}"
                     return
             case "enum" if value not in wanted:
@@ -48,6 +50,10 @@ def _errors(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any], path
                 yield f"{path}: {value} is less than {wanted}"
             case "maximum" if isinstance(value, int | float) and value > wanted:
                 yield f"{path}: {value} is more than {wanted}"
+            case "required" | "properties" | "additionalProperties" if not isinstance(value, dict):
+                pass  # which is for objects
+            case "items" if not isinstance(value, list):
+                pass
             case "required":
                 yield from (f"{path}: {name} is missing" for name in wanted if name not in value)
             case "properties":

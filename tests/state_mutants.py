@@ -23,6 +23,7 @@ from dispatchlab.engine.primitives import ClaimNamespace, RegisterName
 from dispatchlab.engine.python_state import PythonKey, PythonState
 from dispatchlab.engine.semantics import Semantics, SignatureLife, semantics_named
 from dispatchlab.engine.state import FALLBACKS, NamespaceVariable, PythonVariable, State
+from dispatchlab.engine.torch_library import TorchLibraryPrimitive
 from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
@@ -265,8 +266,16 @@ def _other_slots(entry: OperatorEntry) -> Iterator[dict[TableEntry, int]]:
         yield {**rest, held.registered.because(reason): bits}
 
 
-def _is_history(what: str, before: State, after: State, semantics: Semantics) -> bool:
-    """Whether the change is of something that nothing in force has; see the module's docstring."""
+def _is_history(what: str, before: State, after: State, semantics: Semantics, *, calls: bool) -> bool:
+    """Whether the change is of something that nothing in force has; see the module's docstring.
+
+    Args:
+        what: was changed.
+        before: the state.
+        after: the state with the change.
+        semantics: whose rules count.
+        calls: Python keeps something, or a call of torch.library is in force, which decides when it runs what it makes.
+    """
     changed = [key for key in before if before[key] is not after.get(key)]
     entries = [(before[key], after.get(key)) for key in changed]
     (old, new) = entries[0] if entries else (None, None)
@@ -282,8 +291,7 @@ def _is_history(what: str, before: State, after: State, semantics: Semantics) ->
         return what == "earlier" and new.earlier < old.earlier
     if isinstance(old, Fallbacks) and what in ("fallback lost", "fallback"):
         return bool(semantics.replaceable_fallbacks)
-    # A call of torch.library decides when it runs what it makes.
-    return what == "lost" and any(isinstance(key, PythonVariable) for key in before)
+    return what == "lost" and calls
 
 
 def run(most_states: int, share: float, seed: int = 1) -> tuple[Counter[str], list[str]]:
@@ -299,6 +307,11 @@ def run(most_states: int, share: float, seed: int = 1) -> tuple[Counter[str], li
             wrong = {rule for rule, _ in known} - {"stale slot", "entry of nothing"}
             if wrong:
                 unseen.append(f"{subject.name} {reached.active}: a state that is right breaks {sorted(wrong)}")
+            calls = any(isinstance(variable, PythonVariable) for variable in state) or any(
+                isinstance(each, TorchLibraryPrimitive)
+                for index in reached.active
+                for each in subject.space.lowered[index].primitives
+            )
             for what, mutant in mutants(state):
                 if rng.random() >= share:
                     continue
@@ -307,7 +320,7 @@ def run(most_states: int, share: float, seed: int = 1) -> tuple[Counter[str], li
                     ends["seen"] += 1
                 elif LabState(mutant) == reached.state:
                     ends["the same state"] += 1
-                elif _is_history(what, state, mutant, subject.semantics):
+                elif _is_history(what, state, mutant, subject.semantics, calls=calls):
                     ends["history"] += 1
                 else:
                     ends["unseen"] += 1

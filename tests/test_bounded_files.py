@@ -22,6 +22,7 @@ OPENED_ELSEWHERE = {
     "files/bounded_read.py": "with a limit",
     "codegen/emit/generate.py": "one line, with a limit",
     "codegen/kernels/lab.py": "a file of the package",
+    "commands/schema.py": "a file of the package",
     "commands/output.py": "the standard streams",
     "files/file_kinds.py": "the first bytes",
     "files/journal.py": "a record at a time, with a limit",

@@ -255,7 +255,7 @@ def test_a_descriptor_is_never_refused_even_when_a_regular_file_with_something_i
         stream.write("printed\n")
         stream.flush()
         assert run("permute", "twice.yaml", "--save", f"/dev/fd/{stream.fileno()}").exit_code == 0
-    assert (folder / "output").read_text().startswith("printed\nreplay: 2\n")
+    assert (folder / "output").read_text().startswith("printed\nreplay: 3\n")
 
 
 def test_a_marked_file_is_recognised_until_its_mark_is_removed(folder: Path) -> None:

@@ -16,13 +16,14 @@ import pytest
 from dispatchlab.cli import main
 from dispatchlab.errors import DispatchLabError, ParseError
 from dispatchlab.files import bounded_read, yaml_tree
+from dispatchlab.files.baseline import BaselineError
 from dispatchlab.files.bounded_read import ReadError, json_value, read_file
 from dispatchlab.files.file_kinds import REGISTRY_MEMBER
 from dispatchlab.files.yaml_tree import MOST_PROBLEMS, MOST_SHOWN
 from dispatchlab.model import schema_parser
 from dispatchlab.model.printed_schema import parse_printed
 from dispatchlab.model.schema_parser import LONGEST_NAME, parse_schema, parse_schema_or_name
-from dispatchlab.questions.lint.baseline import BaselineError, load_baseline
+from dispatchlab.questions.lint.baseline import load_baseline
 from dispatchlab.records.file import is_registry_file, registry_bytes
 from dispatchlab.scenario import ScenarioError, parse_scenario
 from tests.command_line import run
@@ -31,7 +32,7 @@ from tests.fuzz.targets import TARGETS
 from tests.registry_cases import SMALL, outcome, split
 from tests.registry_cases import joined as archive_of
 
-_SHARES = {"command_lines": 8, "scenarios": 20}
+_SHARES = {"command_lines": 8, "scenarios": 20, "profiles": 8}
 
 
 @pytest.mark.parametrize("target", TARGETS)

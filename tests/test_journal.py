@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Mapping
 from hashlib import sha256
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dispatchlab.errors import ErrorKind
+from dispatchlab.files.atomic_write import WriteError
 from dispatchlab.files.file_kinds import JOURNAL_MAGIC, OLD_JOURNAL_MAGIC, OtherFileError, OverwriteError
 from dispatchlab.files.journal import Journal, JournalInUseError, OtherRunError
 from dispatchlab.model.snapshot import Refusal
@@ -174,3 +176,12 @@ def test_the_checkpoint_of_an_older_version_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OtherRunError, match="the format of checkpoints was 1 and is 2; name another file, or remove"):
         Journal(file, RUN)
     assert file.read_bytes() == OLD_JOURNAL_MAGIC + b"abc"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no full disk")
+def test_a_full_disk_is_said_once_and_closing_says_no_more(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "run.ck", RUN)
+    with open("/dev/full", "wb") as full, journal:
+        os.dup2(full.fileno(), journal._file.fileno())
+        with pytest.raises(WriteError, match="could not be written: No space left on device"):
+            journal.add("a", 1)

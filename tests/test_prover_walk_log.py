@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dispatchlab.engine.lab_engine import LabEngine
+from dispatchlab.files.atomic_write import WriteError
 from dispatchlab.model.registration import Claim, Registration
 from dispatchlab.prover import walk_log
 from dispatchlab.prover.explore import explore
@@ -119,3 +120,20 @@ def test_a_short_walk_writes_nothing() -> None:
     explored(SCENARIOS["a proof"], kept)
     assert kept.values == []
     assert walk_log._EVERY_S > 1
+
+
+class Full(Kept):
+    def add(self, name: str, value: Any) -> bool:
+        super().add(name, value)
+        raise WriteError("run.ck", "No space left on device")
+
+
+def test_a_walk_whose_records_cannot_be_written_goes_on_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walk_log, "_EVERY_S", 0.0)
+    kept = Full()
+    log = WalkLog(kept)
+    semantics, registrations = SCENARIOS["two parts"]
+    found = explore(LabEngine(semantics), registrations, [FOO, BAR], log=log)
+    assert found.verdict is explored(SCENARIOS["two parts"], None).verdict
+    assert len(kept.values) == 1
+    assert str(log.trouble) == "run.ck could not be written: No space left on device"

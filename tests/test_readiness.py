@@ -13,6 +13,7 @@ from typing import ClassVar
 import pytest
 from rich.console import Console
 
+from dispatchlab.files.baseline import BaselineError
 from dispatchlab.files.file_kinds import FileContent, FileKind, content_of
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.operator_runs import Outcome, Run
@@ -23,9 +24,9 @@ from dispatchlab.pytorch.introspection.readiness_reader import parameters_of
 from dispatchlab.pytorch.introspection.readiness_runs import summed
 from dispatchlab.pytorch.registry import live_operator_runs
 from dispatchlab.pytorch.worker.process import WorkerCrashed
+from dispatchlab.questions.check.findings import readiness_findings
 from dispatchlab.questions.readiness.blocks import readiness_view, summary
 from dispatchlab.questions.readiness.known_failures import (
-    KnownFailuresError,
     known_failures_text,
     load_known_failures,
 )
@@ -411,7 +412,7 @@ def test_a_baseline_knows_failures_and_lists_those_that_are_gone(tmp_path: Path)
 def test_a_file_that_is_no_baseline_is_one_sentence(content: str, tmp_path: Path) -> None:
     file = tmp_path / "known.json"
     file.write_text(content)
-    with pytest.raises(KnownFailuresError, match="write it with"):
+    with pytest.raises(BaselineError, match="write it with"):
         load_known_failures(str(file))
 
 
@@ -423,3 +424,23 @@ def test_a_column_goes_by_the_worst_of_its_inputs() -> None:
     assert summed([works], 1) == works
     assert summed([open_, not_needed], 2) == not_needed
     assert summed([open_], 1) == open_
+
+
+def test_findings_are_the_gaps_that_no_baseline_knows() -> None:
+    required = [Aspect.FAKE, Aspect.EXPORT, Aspect.DTENSOR]
+    found = readiness(["my"], "2.13.0", [facts(_UNARY, "CPU")], required=required)
+    findings = tuple(readiness_findings(found))
+    assert [one.code for one in findings] == ["readiness-fake", "readiness-dtensor"]
+    assert findings[0].message.startswith("it is not ready for fake, export: ")
+    assert findings[0].owners == ((found.rows[0].source,) if found.rows[0].source else ())
+    known = replace(found, known=frozenset({("my::op", Aspect.FAKE), ("my::op", Aspect.EXPORT)}))
+    assert [one.code for one in readiness_findings(known)] == ["readiness-dtensor"]
+    assert "my::op" in readiness_view(found).markdown()
+
+
+def test_a_failing_run_keeps_the_call_that_closes_the_gap() -> None:
+    cell = row_of(facts(_UNARY, "CPU")).cell(Aspect.AUTOGRAD)
+    assert (cell.answer, cell.closes.partition("(")[0]) == (Answer.UNKNOWN, "torch.library.register_autograd")
+    failed = decided(cell, Run(Outcome.FAILS, "the result has no gradient"))
+    assert (failed.answer, failed.closes, failed.by_run) == (Answer.NO, cell.closes, True)
+    assert decided(cell, Run(Outcome.NOT_NEEDED, "integers")).answer is Answer.NOT_NEEDED

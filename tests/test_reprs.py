@@ -29,6 +29,7 @@ from dispatchlab import (
     tensor,
     trace,
 )
+from dispatchlab._short_repr import WordEnum
 from dispatchlab.call import AutoDispatchBelowAutograd, ForceDispatchKeyGuard, Generator, InferenceMode
 from dispatchlab.codegen import read_native_functions
 from dispatchlab.files.source_location import SourceLocation
@@ -116,7 +117,7 @@ def enums() -> list[type[Enum]]:
     for module in walk_packages(dispatchlab.__path__, "dispatchlab."):
         if not module.name.startswith(tuple(needs)):
             import_module(module.name)
-    found = [*StrEnum.__subclasses__(), *IntEnum.__subclasses__(), *Enum.__subclasses__()]
+    found = [*StrEnum.__subclasses__(), *WordEnum.__subclasses__(), *IntEnum.__subclasses__(), *Enum.__subclasses__()]
     return [one for one in found if one.__module__.startswith("dispatchlab.")]
 
 

@@ -35,7 +35,8 @@ def test_what_a_module_does_to_its_process_is_an_error_of_the_file(folder: Path,
     (folder / "ends_here.py").write_text(f"import os\n{statement}\ndef f(x): ...\n")
     with pytest.raises(ScenarioError) as raised:
         parse_scenario(TEXT.replace("MODULE", "ends_here"), file="a.yaml", allow_import=True)
-    assert str(raised.value) == f"a.yaml:4:38: importing ends_here {ENDS[statement]}"
+    what_to_do = "run `python -c 'import ends_here'` to see what it does"
+    assert str(raised.value) == f"a.yaml:4:38: importing ends_here {ENDS[statement]}; {what_to_do}"
     assert "ends_here" not in sys.modules
 
 
@@ -53,7 +54,10 @@ def test_functions_are_looked_up_after_a_module_that_ended_the_process(folder: P
     named = NamedFunctions()
     try:
         assert named.find("plain:f") == NamedFunction(schema="(Tensor _0) -> Tensor _0")
-        assert named.find("ended:f").wrong == "importing ended ended its process with exit code 1"
+        assert (
+            named.find("ended:f").wrong
+            == "importing ended ended its process with exit code 1; run `python -c 'import ended'` to see what it does"
+        )
         assert named.find("plain:C.n").wrong == "expected a function but plain:C.n is of type int"
         assert named.find("plain:g") == NamedFunction("plain has no g", "", 6)
     finally:

@@ -42,7 +42,7 @@ BEFORE = _scenario(DEF, A, B)
 REPLAY = make_replay(BEFORE, (1, 2), (2, 0, 1, ~0), engine="lab", semantics="torch-2.13", seed=7)
 
 TEXT = f"""\
-replay: 2
+replay: 3
 scenario: two.yaml
 digest: {digest_of(BEFORE)}
 engine: lab
@@ -54,6 +54,7 @@ registrations:
   - impl test::foo CPU (2)  # 2
 expected_sequence: "+1 +2"
 actual_sequence: "+2 +0 +1 -0"
+check: {replay_text(REPLAY).splitlines()[-1].removeprefix("check: ")}
 """
 
 
@@ -119,9 +120,9 @@ def test_a_replay_without_its_registrations_is_explained() -> None:
     ("old", "new", "message"),
     [
         (
+            "replay: 3",
             "replay: 2",
-            "replay: 1",
-            "a.yaml:1:9: expected the version 2 but found '1'; another release of dispatchlab reads other versions",
+            "a.yaml:1:9: expected the version 3 but found '2'; another release of dispatchlab reads other versions",
         ),
         ("seed: 7", "sead: 7", "a.yaml:6:1: 'sead' is not a field of a replay; did you mean seed?"),
         ("seed: 7", "seed: x", "a.yaml:6:7: expected a number but found 'x'"),
@@ -147,6 +148,25 @@ def test_a_broken_replay_is_refused_with_its_source_location(old: str, new: str,
         parse_replay(TEXT.replace(old, new), file="a.yaml")
     (problem,) = caught.value.problems
     assert str(problem).startswith(message)
+
+
+def test_a_replay_that_was_changed_is_refused_whatever_was_changed() -> None:
+    assert parse_replay(TEXT.replace("  # 1", "  # one")) == REPLAY
+    for old, new in (
+        ('"+1 +2"', '"+2 +1"'),
+        ("+0 +1 -0", "+0 +1"),
+        ("engine: lab", "engine: torch"),
+        ("semantics: torch-2.13", "semantics: strict"),
+        ("seed: 7", "seed: 8"),
+        ("seed: 7\n", ""),
+        ("two.yaml", "three.yaml"),
+        ("scenario:", "path: a\nscenario:"),
+        ("  - def test::foo  # 0", "  - def test::bar  # 0"),
+        (digest_of(BEFORE), digest_of(BEFORE)[::-1]),
+        ("check: ", "check: 0000000000000000  # "),
+    ):
+        with pytest.raises(ScenarioError, match=r"the replay was changed after it was saved|32 hexadecimal digits"):
+            parse_replay(TEXT.replace(old, new))
 
 
 def test_both_sequences_are_checked_at_once() -> None:

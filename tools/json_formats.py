@@ -8,12 +8,13 @@ an error. A test compares.
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, is_dataclass
 from enum import Enum
@@ -31,6 +32,7 @@ from dispatchlab.cli import main  # noqa: E402  # of this checkout
 from dispatchlab.views import as_json  # noqa: E402
 
 PAGE = ROOT / "docs" / "json.md"
+SCHEMAS = ROOT / "dispatchlab" / "commands" / "json_schemas.json"
 
 _PROGRAM = """\
 from dispatchlab import Lab, tensor
@@ -90,6 +92,7 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
     "doctor": (("doctor",),),
     "imports": (("imports", "json", "math"),),
     "readiness": (("readiness", "cellar"),),
+    "record --check": (("record", "--check", "{record}", "cellar"),),
     "trace": (("trace", "{program}"),),
     "trace --summary": (("trace", "--summary", "{program}"),),
     "diff": (("diff", "torch-2.12", "torch-2.15"),),
@@ -99,7 +102,7 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 """What is shown -> the commands whose outputs are looked at."""
 
-NEED_PYTORCH = ("check", "doctor", "imports", "readiness")
+NEED_PYTORCH = ("check", "doctor", "imports", "readiness", "record --check")
 _MORE_THAN = {"permute --snapshots": "permute", "diff --layer": "diff", "diff --for": "diff", "diff --key": "diff"}
 _INTRO = {
     "permute": "One object for each scenario, on a line of its own.",
@@ -137,7 +140,7 @@ _MAPS = {
 """Objects whose names are no fields: a command -> the path of each -> what the names are."""
 
 MEANINGS = {
-    "version": "the version of the fields, 2",
+    "version": "the version of the fields, 3",
     "permute: scenario": "the path of the file, as it was given",
     "properties": "what the scenario states besides, each with what was found",
     "properties[].text": "the property",
@@ -376,6 +379,15 @@ MEANINGS = {
     "slots[].after": "what they hold",
     "backend": "what `--key` found; null without it",
     "package": "what `--for` found; null without it",
+    "record --check: file": "the record",
+    "record --check: packages": "the packages that were imported",
+    "record --check: torch": "the PyTorch that they were imported into",
+    "same": "whether they register what the record has",
+    "record --check: registrations": "how many registrations there are",
+    "registrations.then": "how many the record has",
+    "registrations.now": "how many there are now",
+    "record --check: changes": "what differs",
+    "unreadable": "what could not be read, a sentence each",
     "tables": "tables that differ, in a comparison of two recordings of one PyTorch; null otherwise",
     "namespaces": "how many changes of each kind each namespace has",
     "changes": "every change by itself",
@@ -388,12 +400,16 @@ class Field:
     """A field, or the elements of a list.
 
     Args:
-        types: what it was in the outputs.
+        types: what it was in the outputs, and what the class that it comes from says that it may be.
         meaning: what it means.
+        items: what its elements were that are no objects.
+        seen: in how many objects it was.
     """
 
     types: set[str] = field(default_factory=set)
     meaning: str = ""
+    items: set[str] = field(default_factory=set)
+    seen: int = 0
 
 
 def outputs(arguments: Sequence[str]) -> list[tuple[dict[str, Any], Callable[[Mapping[str, Any]], list[type]]]]:
@@ -465,18 +481,27 @@ def meanings_of(cls: type) -> Mapping[str, str]:
 # -- fields
 
 
-def fields_of_command(title: str) -> dict[str, Field]:
-    """The path of each field of a command's JSON -> what it is."""
+@cache
+def fields_of_command(title: str) -> tuple[dict[str, Field], dict[str, int]]:
+    """The path of each field of a command's JSON -> what it is, and the path of each object -> how many there were."""
     found: dict[str, Field] = {}
+    objects: dict[str, int] = {}
     with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ):
         os.environ["PYTHONPATH"] = os.pathsep.join((folder, os.environ.get("PYTHONPATH", "")))
         (Path(folder) / "cellar.py").write_text(_PACKAGE, encoding="utf-8")
         program = Path(folder) / "program.py"
         program.write_text(_PROGRAM, encoding="utf-8")
         for example in EXAMPLES[title]:
-            for value, classes in outputs([each.format(program=program) for each in example]):
-                _Walk(title, classes, found).look(value, "")
-    return found
+            record = Path(folder) / "cellar.yaml"
+            if title == "record --check":
+                CliRunner().invoke(main, ["record", "--once", "-o", str(record), "cellar"])
+                (Path(folder) / "cellar.py").write_text(_PACKAGE.replace("CPU", "Meta"), encoding="utf-8")
+            for value, classes in outputs([each.format(program=program, record=record) for each in example]):
+                _Walk(title, classes, found, objects).look(value, "")
+    for each in found.values():
+        if re.search(r"\b(?:None|null)\b", each.meaning):
+            each.types.add("null")
+    return found, objects
 
 
 _MOST = 40
@@ -488,6 +513,7 @@ class _Walk:
     title: str
     classes: Callable[[Mapping[str, Any]], list[type]]
     found: dict[str, Field]
+    objects: dict[str, int]
 
     def look(self, value: Any, path: str) -> None:
         match value:
@@ -498,6 +524,8 @@ class _Walk:
             case list() | tuple():
                 seen: dict[object, int] = {}
                 for each in value:
+                    if not isinstance(each, dict) and path in self.found:
+                        self.found[path].items.add(_type(each))
                     kind = tuple(each) if isinstance(each, dict) else type(each)
                     seen[kind] = seen.get(kind, 0) + 1
                     if seen[kind] <= _MOST and not _is_nested(path):
@@ -508,12 +536,15 @@ class _Walk:
     def _object(self, value: dict[str, Any], path: str) -> None:
         names = _MAPS.get(self.title.split()[0], {}).get(path)
         classes = [] if names else self.classes(value)
+        self.objects[path] = self.objects.get(path, 0) + 1
         for name, each in value.items():
             here = f"{path}.{name}" if path else name
             if names is not None:
                 here = f"{path}.{names.upper()}"
             field = self.found.setdefault(here, Field())
-            field.types |= {_type(each)} if each is not None else {"null", *_hinted(name, classes)}
+            hinted = {*_hinted(name, classes)}
+            field.types |= {_type(each), *(hinted if each is None else hinted & {"null"})}
+            field.seen += 1
             field.meaning = field.meaning or (
                 f"for each {names}" if names is not None else _meaning(self.title, here, name, classes)
             )
@@ -541,7 +572,9 @@ def _hinted(name: str, classes: Sequence[type]) -> Iterator[str]:
                 yield _TYPES[plain.__name__]
             elif plain in (tuple, list):
                 yield "list"
-            elif isinstance(plain, type) and plain is not type(None):
+            elif plain is type(None):
+                yield "null"
+            elif isinstance(plain, type):
                 yield "object" if is_dataclass(plain) and as_json.as_json.dispatch(plain) is _PLAIN else "text"
 
 
@@ -604,7 +637,8 @@ Written by `python tools/json_formats.py`, which runs each command; a test compa
 - The exit code is the same as without it. Sequences are texts such as `+0 +1 -0`.
 - Orders, which can be more than a number of JSON holds, are strings of digits.
 - Keys, operators and source locations are their texts: `AutogradCPU`, `aten::add.Tensor`, `my_package/ops.py:12`.
-- A *key set* is an object with `raw`, its bits, and `keys`, its keys from the highest to the lowest.
+- `dispatchlab schema COMMAND` prints the JSON Schema of what a command prints.
+- A *key set* is an object with `raw`, its bits as a string of digits, and `keys`, its keys, the highest first.
 - `a.b` is the field `b` of the object `a`, and `a[].b` the field `b` of each element of the list `a`. Names in capitals
   stand for many: `counts.WAY`.
 """
@@ -612,8 +646,8 @@ Written by `python tools/json_formats.py`, which runs each command; a test compa
 
 def section(title: str) -> str:
     """The section of a command."""
-    found = fields_of_command(title)
-    base = fields_of_command(_MORE_THAN[title]) if title in _MORE_THAN else {}
+    found, _ = fields_of_command(title)
+    base = fields_of_command(_MORE_THAN[title])[0] if title in _MORE_THAN else {}
     missing = [path for path, each in found.items() if not each.meaning and path not in base]
     if missing:
         raise ValueError(f"{title}: nothing explains {', '.join(missing)}; say it in MEANINGS")
@@ -626,8 +660,64 @@ def section(title: str) -> str:
     return head + "\n".join(rows) + "\n"
 
 
-def section_by_itself(title: str) -> str:
-    """The section of a command, from a process of its own: what is watched depends on what ran before."""
+# -- JSON Schema
+
+_SCHEMA_TYPES = {"text": "string", "number": "number", "true or false": "boolean", "null": "null", "list": "array"}
+_SCHEMA_TYPES["object"] = "object"
+_KEY_SET: dict[str, Any] = {
+    "type": "object",
+    "required": ["raw", "keys"],
+    "properties": {"raw": {"type": "string"}, "keys": {"type": "array", "items": {"type": "string"}}},
+}
+
+
+def schema(title: str) -> dict[str, Any]:
+    """The JSON Schema of a command's JSON, which has the fields and the types of its page."""
+    found, objects = fields_of_command(title)
+    nodes: dict[str, dict[str, Any]] = {"": {"type": "object"}}
+    for path, each in found.items():
+        before, _, name = path.rpartition(".")
+        parent = nodes.setdefault(before, {})
+        node = nodes[path.removesuffix("[]")] = _schema_of(each.types)
+        if "array" in node.get("type", ()):
+            nodes[f"{path}[]"] = node["items"] = _schema_of(
+                each.items | ({"object"} if objects.get(f"{path}[]") else set())
+            )
+        if before and not objects.get(before):
+            continue  # nothing but what a class says
+        if name.isupper():
+            parent["additionalProperties"] = node
+            continue
+        parent.setdefault("properties", {})[name] = node
+        if each.seen == objects[before]:
+            parent.setdefault("required", []).append(name)
+    return nodes[""]
+
+
+def _schema_of(types: Collection[str]) -> dict[str, Any]:
+    plain = sorted({_SCHEMA_TYPES[each] for each in types if each in _SCHEMA_TYPES})
+    others: list[dict[str, Any]] = [{"$ref": "#/$defs/key_set"}] * ("key set" in types)
+    others += [{"enum": re.findall("`([^`]*)`", each)} for each in sorted(types) if each[:1] == "`"]
+    if not others or "string" in plain:
+        return {"type": plain[0] if len(plain) == 1 else plain} if plain else {}
+    return {"anyOf": [*others, *({"type": each} for each in plain)]} if plain or len(others) > 1 else others[0]
+
+
+def schemas(made: Mapping[str, dict[str, Any]]) -> str:
+    """The file with the JSON Schema of each command: of one that prints several things, any of theirs."""
+    names = dict.fromkeys(title.split()[0] for title in made)
+    found = {
+        name: {
+            "anyOf": [one for title, one in made.items() if title.split()[0] == name],
+            "$defs": {"key_set": _KEY_SET},
+        }
+        for name in names
+    }
+    return json.dumps(found, separators=(",", ":")) + "\n"
+
+
+def section_by_itself(title: str) -> tuple[str, dict[str, Any]]:
+    """The section of a command and its JSON Schema, from a process of its own: what ran before changes what is seen."""
     done = subprocess.run(
         [sys.executable, "-m", "tools.json_formats", title],
         cwd=ROOT,
@@ -638,7 +728,8 @@ def section_by_itself(title: str) -> str:
     )
     if done.returncode:
         raise ValueError(done.stderr)
-    return done.stdout
+    section, _, schema = done.stdout.partition("\0")
+    return section, json.loads(schema)
 
 
 def _plain(meaning: str) -> str:
@@ -651,33 +742,16 @@ def _types(found: Field) -> str:
     return ", ".join(sorted(found.types - {"null"})) + (" or null" if {"null"} < found.types else "") or "null"
 
 
-RECORD = """
-## `record --check` {#record-check}
-
-One object.
-
-| field | is | meaning |
-|---|---|---|
-| `version` | number | the version of the fields, 2 |
-| `file` | text | the record |
-| `packages` | list | the packages that were imported |
-| `torch` | text | the PyTorch that they were imported into |
-| `same` | true or false | whether they register what the record has |
-| `registrations.then` | number | how many registrations the record has |
-| `registrations.now` | number | how many there are now |
-| `changes` | list | what differs, with the kind of change, the registration, and what it was and is |
-| `unreadable` | list | what could not be read, in a sentence each |
-"""
-
-
-def page() -> str:
-    """The whole page."""
-    sections = [section_by_itself(title) for title in EXAMPLES]
-    return "".join((_HEAD.format(version=as_json.JSON_VERSION), *sections, RECORD))
+def pages() -> tuple[str, str]:
+    """The whole page, and the file with the schemas."""
+    made = {title: section_by_itself(title) for title in EXAMPLES}
+    text = "".join((_HEAD.format(version=as_json.JSON_VERSION), *(section for section, _ in made.values())))
+    return text, schemas({title: schema for title, (_, schema) in made.items()})
 
 
 if __name__ == "__main__":
     if sys.argv[1:]:
-        sys.stdout.write(section(sys.argv[1]))
+        sys.stdout.write(f"{section(sys.argv[1])}\0{json.dumps(schema(sys.argv[1]))}")
     else:
-        PAGE.write_text(page(), encoding="utf-8", newline="\n")
+        for path, text in zip((PAGE, SCHEMAS), pages(), strict=True):
+            path.write_text(text, encoding="utf-8", newline="\n")

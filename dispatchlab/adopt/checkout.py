@@ -43,7 +43,11 @@ def find_checkout(start: Path) -> Checkout:
     """The checkout around a folder: the nearest folder upwards with a project's file, else the folder itself."""
     root = _root(start)
     source = _source(root)
-    named = [name for name in _names_of(_distribution(root)) if _is_module(source, name)]
+    named = []
+    for name in _names_of(_distribution(root)):
+        path = source.joinpath(*name.split("."))
+        if (path / "__init__.py").is_file() or path.with_name(f"{path.name}.py").is_file():
+            named.append(name)
     modules = tuple(dict.fromkeys([*named, *_packages(source)]))
     return Checkout(root, modules, bool(named) or len(modules) == 1, source)
 
@@ -115,8 +119,3 @@ def _names_of(distribution: str) -> list[str]:
     """How the module of a distribution may be called: `a-b` is `a_b`, or `b` in the namespace `a`."""
     plain = re.sub(r"[-.]+", "_", distribution)
     return list(dict.fromkeys([plain, plain.lower(), re.sub(r"[-_]+", ".", distribution)]))
-
-
-def _is_module(source: Path, name: str) -> bool:
-    path = source.joinpath(*name.split("."))
-    return (path / "__init__.py").is_file() or path.with_name(f"{path.name}.py").is_file()

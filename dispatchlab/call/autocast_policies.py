@@ -6,14 +6,12 @@ which. Source: aten/src/ATen/autocast_mode.h, autocast_mode.cpp, cudnn/AutocastR
 
 from __future__ import annotations
 
-from enum import StrEnum
-
-from dispatchlab._short_repr import member_repr
+from dispatchlab._short_repr import WordEnum
 from dispatchlab.model.keys import AUTOCAST_KEY_OF_BACKEND, DispatchKey
 from dispatchlab.model.keys import AUTOCAST_KEYS as AUTOCAST_KEYS
 
 
-class CastPolicy(StrEnum):
+class CastPolicy(WordEnum):
     """What an operator wants of the dtypes of its arguments."""
 
     LOWER_PRECISION = "lower_precision_fp"
@@ -22,8 +20,6 @@ class CastPolicy(StrEnum):
     FLOAT32_APPENDED = "fp32_append_dtype"
     PROMOTE = "promote"
     BANNED = "banned"
-
-    __repr__ = member_repr
 
 
 LOWER_PRECISION_OF: dict[DispatchKey, str] = {

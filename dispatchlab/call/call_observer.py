@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Protocol
 
-from dispatchlab._short_repr import member_repr
+from dispatchlab._short_repr import WordEnum
 from dispatchlab.engine.kernel import TableEntry
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.names import OperatorName
 
 
-class CallKind(StrEnum):
+class CallKind(WordEnum):
     """The ways into an operator, as upstream's trace prints them."""
 
     CALL = "[call]"
     REDISPATCH = "[redispatch]"
     CALL_BOXED = "[callBoxed]"
     REDISPATCH_BOXED = "[redispatchBoxed]"
-
-    __repr__ = member_repr
 
 
 @dataclass(frozen=True, slots=True)

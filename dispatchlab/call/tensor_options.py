@@ -10,12 +10,12 @@ import builtins
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import IntEnum, StrEnum
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
 
-from dispatchlab._short_repr import member_repr
+from dispatchlab._short_repr import WordEnum, member_repr
 from dispatchlab.errors import CallError, ErrorKind, did_you_mean
 
 
@@ -189,7 +189,7 @@ class MemoryFormat(IntEnum):
         return self.name
 
 
-class DeviceType(StrEnum):
+class DeviceType(WordEnum):
     """The kinds of devices; only labels, every kernel runs on numpy."""
 
     CPU = "cpu"
@@ -209,8 +209,6 @@ class DeviceType(StrEnum):
     FPGA = "fpga"
     VULKAN = "vulkan"
     METAL = "metal"
-
-    __repr__ = member_repr
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,12 +113,11 @@ def certify(
       dispatchlab certify today.registry --report certificates.html
       dispatchlab certify --cluster tcp://10.0.0.1:8786
     """
-    from dispatchlab.model.profile import model_for, version_of
     from dispatchlab.processes.cores import most_jobs
     from dispatchlab.questions.certify.blocks import certification_view
-    from dispatchlab.questions.certify.certify_registry import certification_of, without_known
+    from dispatchlab.questions.certify.certify_registry import certification_of_own
     from dispatchlab.records.builds import default_registry
-    from dispatchlab.sources.find_sources import Difference, chosen, is_scenario_source, own_operators, recorded_from
+    from dispatchlab.sources.find_sources import is_scenario_source, recorded_from
 
     check_page(context, page, force=force)
     if cluster is not None:
@@ -133,26 +132,21 @@ def certify(
         recorded = recorded_from(registry, imports=imports, report=note)
         if reason:
             note(f"note: {reason}")
-        asked = (
-            Difference(tuple(chosen(recorded, operators)))
-            if operators or everything
-            else own_operators(recorded, registry)
-        )
-        found = certification_of(
+        found = certification_of_own(
             recorded,
-            name=registry,
-            semantics=semantics or (model_for(recorded.torch) if version_of(recorded.torch) is not None else "strict"),
-            operators=asked.operators,
+            registry,
+            operators=operators,
+            everything=everything,
+            semantics=semantics,
             jobs=min(jobs or os.cpu_count() or 1, most_jobs()),
             cluster=cluster,
             progress=lambda done: display.update(registry, done),
             partial=True,
-            against=asked.against,
             checkpoint=checkpoint,
             walk=walk,
         )
         display.finish(registry)
-    found, differs = without_known(found, asked), False
+    differs = False
     if is_scenario_source(registry):
         from dispatchlab.scenario.load import load_scenario
 

@@ -8,13 +8,15 @@ import click
 
 from dispatchlab.commands.options import (
     FORMAT_HELP,
-    check_page,
+    baseline_option,
+    check_baseline,
     force_option,
     import_timeout_option,
     quiet_option,
     refuse,
     report_option,
     root_option,
+    write_baseline_option,
 )
 from dispatchlab.commands.output import exit_with, note, out, progress_display, save, save_page, show_view
 
@@ -44,13 +46,8 @@ _QUESTIONS = ("order", "lint", "upgrade", "drift", "readiness")
     multiple=True,
     help="Compare with the record in FILE; may be repeated. Default: the records of the project.",
 )
-@click.option("--baseline", metavar="FILE", type=click.Path(), help="Leave out the findings that FILE accepts.")
-@click.option(
-    "--write-baseline",
-    metavar="FILE",
-    type=click.Path(),
-    help="Write the findings to FILE, as accepted ones for --baseline.",
-)
+@baseline_option
+@write_baseline_option
 @click.option(
     "--orders",
     metavar="N",
@@ -109,7 +106,7 @@ def check(
     from pathlib import Path
 
     from dispatchlab.adopt.checkout import find_checkout
-    from dispatchlab.files.file_kinds import FileKind, check_output
+    from dispatchlab.files.file_kinds import FileKind
     from dispatchlab.questions.check.annotations import findings_sarif, github_annotations
     from dispatchlab.questions.check.blocks import check_view
     from dispatchlab.questions.check.check_packages import check_packages
@@ -119,13 +116,7 @@ def check(
     from dispatchlab.questions.lint.checkout import Checkout as Places
     from dispatchlab.questions.lint.checkout import checkout_of
 
-    if write_baseline is None and page is None:
-        refuse(
-            context, ("force",), "is for the files of --write-baseline and --report, and none is written: leave it out"
-        )
-    check_page(context, page, force=force, others=True)
-    if write_baseline is not None:
-        check_output(write_baseline, FileKind.BASELINE, force=force)
+    check_baseline(context, write_baseline, page, force=force)
     if format not in ("sarif", "github"):
         refuse(context, ("root",), "is for the paths of --format sarif and github: leave it out")
     if format in ("json", "markdown", "sarif", "github"):

@@ -120,7 +120,7 @@ def diff(
 
     if key is not None or package is not None:
         refuse(context, ("lines",), "lists what moved in all operators: leave out --key and --for, or it")
-        refuse(context, ("layer",), "compares for everybody: leave out --key and --for, or it")
+        refuse(context, ("layer",), "compares whole registries: leave out --key and --for, or it")
     if (named := packages_named(context).get("before")) and after == LIVE:
         raise click.UsageError(f"{named[0]} is imported into B, the second: write `diff live {named[0]}`", context)
     check_page(context, page, force=force)

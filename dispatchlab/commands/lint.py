@@ -10,7 +10,8 @@ from dispatchlab.commands.options import (
     FORMAT_HELP,
     IMPORT_HELP,
     SOURCE,
-    check_page,
+    baseline_option,
+    check_baseline,
     force_option,
     import_option,
     operators_option,
@@ -18,6 +19,7 @@ from dispatchlab.commands.options import (
     refuse,
     report_option,
     root_option,
+    write_baseline_option,
 )
 from dispatchlab.commands.output import exit_with, note, out, reading, save, save_page, show_view
 
@@ -37,13 +39,8 @@ from dispatchlab.commands.output import exit_with, note, out, reading, save, sav
     help="Leave out the findings that SOURCE has, too. Report the operators that SOURCE defines and that "
     "have no def any more.",
 )
-@click.option("--baseline", metavar="FILE", type=click.Path(), help="Leave out the findings that FILE accepts.")
-@click.option(
-    "--write-baseline",
-    metavar="FILE",
-    type=click.Path(),
-    help="Write the findings to FILE, as accepted ones for --baseline.",
-)
+@baseline_option
+@write_baseline_option
 @report_option(" of all findings")
 @force_option
 @click.option("--explain", metavar="RULE", help="Print the page of a rule: what it reports, why, and how to fix it.")
@@ -88,7 +85,7 @@ def lint(
       dispatchlab lint my_package --report findings.html
       dispatchlab lint --explain DL004
     """
-    from dispatchlab.files.file_kinds import FileKind, check_output
+    from dispatchlab.files.file_kinds import FileKind
     from dispatchlab.questions.lint.baseline import load_baseline, renewed_baseline
     from dispatchlab.questions.lint.blocks import lint_view
     from dispatchlab.questions.lint.checkout import Checkout, checkout_of
@@ -106,13 +103,7 @@ def lint(
             raise click.UsageError(f"--explain prints the page of a rule, and checks nothing: leave {sources[0]} out")
         out(rule_named(explain).page)
         return
-    if write_baseline is None and page is None:
-        refuse(
-            context, ("force",), "is for the files of --write-baseline and --report, and none is written: leave it out"
-        )
-    check_page(context, page, force=force, others=True)
-    if write_baseline is not None:
-        check_output(write_baseline, FileKind.BASELINE, force=force)
+    check_baseline(context, write_baseline, page, force=force)
     if format != "sarif":
         refuse(context, ("root",), "is for the paths of --format sarif: leave it out")
     if format in ("json", "markdown", "sarif"):

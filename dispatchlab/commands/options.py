@@ -326,6 +326,39 @@ force_option = click.option(
 """`--force`, of a command that writes files."""
 
 
+baseline_option = click.option(
+    "--baseline", metavar="FILE", type=click.Path(), help="Leave out the findings that FILE accepts."
+)
+"""`--baseline`, of a command that has findings."""
+
+write_baseline_option = click.option(
+    "--write-baseline",
+    metavar="FILE",
+    type=click.Path(),
+    help="Write the findings to FILE, as accepted ones for --baseline.",
+)
+"""`--write-baseline`, likewise."""
+
+
+def check_baseline(context: click.Context, path: str | None, page: str | None, *, force: bool) -> None:
+    """Refuse, before work is done for them, a baseline or a report that cannot be written, and --force for neither.
+
+    Args:
+        context: the context of the command.
+        path: the value of `--write-baseline`.
+        page: the value of `--report`.
+        force: the value of `--force`.
+    """
+    from dispatchlab.files.file_kinds import FileKind, check_output
+
+    if path is None and page is None:
+        reason = "is for the files of --write-baseline and --report, and none is written: leave it out"
+        refuse(context, ("force",), reason)
+    check_page(context, page, force=force, others=True)
+    if path is not None:
+        check_output(path, FileKind.BASELINE, force=force)
+
+
 root_option = click.option(
     "--root",
     metavar="DIR",

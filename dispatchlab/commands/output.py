@@ -50,7 +50,7 @@ _display: Display | None = None  # what shows progress, and is cleared before an
 
 
 class OutputClosed(Exception):
-    """Nobody reads standard output any more."""
+    """Standard output has no reader any more."""
 
 
 class OutputFailed(DispatchLabError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -251,8 +252,7 @@ def permute(
         from dataclasses import replace
 
         asked = replace(asked, pictures="all" if len(files) == 1 else "violations")
-    verbose |= len(files) == 1
-    printer = _Printer(files, asked, shown, force=force, verbose=verbose, moments=moments, page=page, steps=snapshots)
+    printer = _Printer(files, asked, shown, force, verbose or len(files) == 1, moments, page, snapshots)
     interrupted = closed = False
     try:
         with (
@@ -322,68 +322,61 @@ def _check(asked: RunOptions, files: Sequence[str], *, force: bool) -> None:
             check_output(asked.graph, FileKind.STATE_GRAPH, force=force)
 
 
+@dataclass
 class _Printer:
     """Prints each outcome as soon as it is there, writes the requested files, and keeps the exit code."""
 
-    def __init__(
-        self,
-        files: Sequence[str],
-        asked: RunOptions,
-        format: Format,
-        *,
-        force: bool,
-        verbose: bool,
-        moments: tuple[str, ...] = (),
-        page: str | None = None,
-        steps: bool = False,
-    ) -> None:
-        self.code = 0
-        self._moments = moments
-        self._steps = steps
-        self._snapshots: Snapshots | None = None  # after each step, of the one scenario
-        self._page = page
-        self._outcomes: list[Outcome | DispatchLabError] = []
-        self._verbose = verbose
-        self._wrote_report = False
-        self._force = force
-        self._files, self._asked, self._format = files, asked, format
-        self._reports = self._as_expected = self._unreadable = 0
+    files: Sequence[str]
+    asked: RunOptions
+    format: Format
+    force: bool
+    verbose: bool
+    moments: tuple[str, ...]
+    page: str | None
+    steps: bool
+    code: int = 0
+    snapshots: Snapshots | None = None  # after each step, of the one scenario
+    outcomes: list[Outcome | DispatchLabError] = field(default_factory=list)
+    wrote_report: bool = False
+    reports: int = 0
+    as_expected: int = 0
+    unreadable: int = 0
 
     def print(self, outcome: Outcome | DispatchLabError) -> bool:
         """Print the outcome of one scenario; whether it was interrupted."""
-        if self._page is not None:
-            self._outcomes.append(outcome)
+        if self.page is not None:
+            self.outcomes.append(outcome)
         if isinstance(outcome, DispatchLabError):
             warn(str(outcome))
-            self._unreadable += 1
+            self.unreadable += 1
             self.code = max(self.code, outcome.exit_code)
             return False
         for text in outcome.notes:
             note(f"note: {text}")
         report = outcome.report
         self.code = max(self.code, report.exit_code)
-        if self._steps and not outcome.interrupted:
-            self._snapshots = self._at_every_step()
+        if self.steps and not outcome.interrupted:
+            self.snapshots = self._at_every_step()
         try:
             text = self._shown(report)
-            if outcome.program is not None and len(self._files) == 1 and self._format != "json":
-                about = "A program that shows it to whoever has PyTorch; --save FILE.py keeps it."
+            if outcome.program is not None and len(self.files) == 1 and self.format != "json":
+                about = "A program that shows it wherever PyTorch is installed; --save FILE.py keeps it."
                 program = f"\n# {about}\n{outcome.program}"
-                if self._format == "markdown":
+                if self.format == "markdown":
                     program = f"\n{about}\n\n```python\n{outcome.program}```\n"
                 text = Drawn(text + printable(program)) if isinstance(text, Drawn) else text + program
-            deliver = out_paged if len(self._files) == 1 and self._format != "json" else out
+            deliver = out_paged if len(self.files) == 1 and self.format != "json" else out
             deliver(text)
         finally:
             self._save(outcome)
-        self._reports += 1
-        self._as_expected += report.as_expected
+        self.reports += 1
+        self.as_expected += report.as_expected
         return outcome.interrupted
 
     def print_summary(self) -> bool:
-        """Print the line that ends several reports; whether nobody reads it."""
+        """Print the line that ends several reports; whether it has no reader."""
         text = self._summary()
-        if self._format == "json":
+        if self.format == "json":
             note(text)
             return False
         try:
@@ -394,13 +387,13 @@ class _Printer:
 
     def save_page(self, *, interrupted: bool) -> None:
         """Write the report to keep, if one was asked for."""
-        if self._page is None:
+        if self.page is None:
             return
         from dispatchlab.files.file_kinds import FileKind
         from dispatchlab.questions.order.page import Explored, permute_page
         from dispatchlab.views.html.backend import html_page
 
-        outcomes = [outcome for outcome in self._outcomes if not isinstance(outcome, DispatchLabError)]
+        outcomes = [outcome for outcome in self.outcomes if not isinstance(outcome, DispatchLabError)]
         page = permute_page(
             [
                 Explored(
@@ -410,34 +403,34 @@ class _Printer:
                     each.operators,
                     each.names,
                     each.notes,
-                    self._snapshots,
+                    self.snapshots,
                 )
                 for each in outcomes
             ],
-            failed=[str(each) for each in self._outcomes if isinstance(each, DispatchLabError)],
+            failed=[str(each) for each in self.outcomes if isinstance(each, DispatchLabError)],
             summary=self._summary(),
             interrupted=interrupted,
         )
-        self._write(self._page, html_page(page), FileKind.PAGE)
+        self._write(self.page, html_page(page), FileKind.PAGE)
 
     def _summary(self) -> str:
         from dispatchlab.questions.order.report_text import summary
 
         return summary(
-            self._reports,
-            as_expected=self._as_expected,
-            unreadable=self._unreadable,
-            not_explored=len(self._files) - self._reports - self._unreadable,
+            self.reports,
+            as_expected=self.as_expected,
+            unreadable=self.unreadable,
+            not_explored=len(self.files) - self.reports - self.unreadable,
         )
 
     def _shown(self, report: Report) -> str:
-        if self._format != "json" and not report.exit_code and not self._verbose:
+        if self.format != "json" and not report.exit_code and not self.verbose:
             from dispatchlab.questions.order.report_text import line_of
 
-            gap = "\n" if self._wrote_report else ""
-            self._wrote_report = False
+            gap = "\n" if self.wrote_report else ""
+            self.wrote_report = False
             line = f"{line_of(report)}\n"
-            if self._format == "markdown":
+            if self.format == "markdown":
                 from dispatchlab.views.blocks import Items
                 from dispatchlab.views.markdown import markdown_of
 
@@ -445,19 +438,19 @@ class _Printer:
             return "" if is_quiet() else f"{gap}{line}"
         from dispatchlab.questions.order.blocks import report_view
 
-        self._wrote_report = True
-        gap = "\n" if self._reports else ""
-        steps = self._snapshots
-        match self._format:
+        self.wrote_report = True
+        gap = "\n" if self.reports else ""
+        steps = self.snapshots
+        match self.format:
             case "json":
                 return report_view(report, steps=steps).json()
             case "markdown":
                 return gap + report_view(report, steps=steps).markdown()
             case "text":
-                moments = () if self._steps else self._seen()
+                moments = () if self.steps else self._seen()
                 return gap + report_view(report, steps=steps).text() + "".join(map(_moment_text, moments))
             case "rich":
-                shown = [*self._seen(full=True)] if len(self._files) == 1 and not self._steps else []
+                shown = [*self._seen(full=True)] if len(self.files) == 1 and not self.steps else []
                 snapshots = [
                     (title, [found.view(each.operator) for each in found.snapshots if each.exists])
                     for title, found in shown
@@ -471,12 +464,12 @@ class _Printer:
 
         try:
             return snapshots_of_file(
-                self._files[0],
-                [_steps_of(moment) for moment in self._moments],
-                engine=self._asked.engine or "lab",
-                semantics=self._asked.semantics,
-                imports=self._asked.imports,
-                allow_import=self._asked.allow_import,
+                self.files[0],
+                [_steps_of(moment) for moment in self.moments],
+                engine=self.asked.engine or "lab",
+                semantics=self.asked.semantics,
+                imports=self.asked.imports,
+                allow_import=self.asked.allow_import,
             )
         except DispatchLabError as error:
             self._fail(str(error))
@@ -484,26 +477,26 @@ class _Printer:
 
     def _seen(self, *, full: bool = False) -> Iterator[tuple[str, Inspection]]:
         """The operators at the moments that were asked for; before them with everything registered, if `full`."""
-        if full and self._asked.engine in (None, "lab"):
+        if full and self.asked.engine in (None, "lab"):
             try:
                 title, found = self._at(None)
                 if any(each.exists for each in found.snapshots):  # a scenario of Python alone makes no operator
                     yield title, found
             except DispatchLabError as error:  # the verdict stands, and so does its exit code
                 note(f"note: the operators cannot be shown: {error}")
-        for moment in self._moments:
+        for moment in self.moments:
             yield self._at(moment)
 
     def _at(self, moment: str | None) -> tuple[str, Inspection]:
         from dispatchlab.questions.dump.inspect_operators import inspect_scenario
 
         found = inspect_scenario(
-            self._files[0],
+            self.files[0],
             after=None if moment is None else _steps_of(moment),
-            engine=self._asked.engine or "lab",
-            semantics=self._asked.semantics,
-            imports=self._asked.imports,
-            allow_import=self._asked.allow_import,
+            engine=self.asked.engine or "lab",
+            semantics=self.asked.semantics,
+            imports=self.asked.imports,
+            allow_import=self.asked.allow_import,
             most=_MOST_OPERATORS,
         )
         what = "all registrations, in the order of the file" if moment is None else moment
@@ -515,25 +508,25 @@ class _Printer:
         from dispatchlab.files.file_kinds import FileKind
         from dispatchlab.questions.order.counterexamples import kept_kind
 
-        if self._asked.save is not None:
+        if self.asked.save is not None:
             if outcome.not_saved is not None:
                 self._fail(outcome.not_saved)
             elif outcome.saved is None:
-                note(f"note: there is no counterexample, so {self._asked.save} was not written")
+                note(f"note: there is no counterexample, so {self.asked.save} was not written")
             else:
-                self._write(self._asked.save, outcome.saved, kept_kind(self._asked.save))
-        if self._asked.graph is not None:
+                self._write(self.asked.save, outcome.saved, kept_kind(self.asked.save))
+        if self.asked.graph is not None:
             if outcome.graph is None:
                 self._fail(outcome.not_drawn or "the graph was not drawn: the exploration was interrupted")
             else:
                 from dispatchlab.questions.order.state_picture import dot, svg
 
-                picture = (svg if self._asked.graph.endswith(".svg") else dot)(outcome.graph)
-                self._write(self._asked.graph, picture, FileKind.STATE_GRAPH)
+                picture = (svg if self.asked.graph.endswith(".svg") else dot)(outcome.graph)
+                self._write(self.asked.graph, picture, FileKind.STATE_GRAPH)
 
     def _write(self, path: str, text: str, kind: FileKind) -> None:
         try:
-            save(path, text, kind, force=self._force)
+            save(path, text, kind, force=self.force)
         except DispatchLabError as error:
             self._fail(str(error))
 

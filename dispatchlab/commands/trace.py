@@ -206,7 +206,7 @@ def _stdout_on_stderr() -> Iterator[None]:
 
 
 class _Lines:
-    """Writes lines as they come, until nobody reads them: the program must not hear of that."""
+    """Writes lines as they come, until they have no reader: the program must not hear of that."""
 
     def __init__(self, stream: TextIO) -> None:
         self.closed = False

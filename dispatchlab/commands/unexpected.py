@@ -1,4 +1,4 @@
-"""The last resort: an error that nobody expected, as one sentence and a file with the details."""
+"""The last resort: an unexpected error, as one sentence and a file with the details."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ UNEXPECTED: Final = 70
 
 _BAD_INPUT: Final = 2
 _REFUSED: Final = 74
-_REFUSALS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOMEM)
+_REFUSALS: Final = (
+    *(errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.ENOMEM, errno.EAGAIN),
+)
+_NO_FOLDER: Final = "No usable temporary directory found"  # of `tempfile`
 _LONGEST = 200
 _MOST_DETAILS = 2**20
 
@@ -57,7 +60,7 @@ def _of_the_system(error: BaseException) -> tuple[str, int]:
             os.getcwd()
         except OSError:
             return "the current folder is gone: change into one that is there", _BAD_INPUT
-    if error.errno not in _REFUSALS:
+    if error.errno not in _REFUSALS and not str(error.strerror).startswith(_NO_FOLDER):
         return "", UNEXPECTED
     about = f" ({one_line(os.fsdecode(error.filename))})" if isinstance(error.filename, str | bytes) else ""
     return f"the system refused what this command needs: {error.strerror}{about}; nothing was decided", _REFUSED

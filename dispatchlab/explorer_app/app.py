@@ -7,7 +7,7 @@ import signal
 from asyncio import get_running_loop
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import ClassVar, Literal, TypeAlias
@@ -54,7 +54,6 @@ from dispatchlab.questions.order.report import Report
 from dispatchlab.questions.order.run_scenario import RunOptions, run_scenario
 from dispatchlab.questions.session.session import Around, InteractiveSession, Runner, SessionError, StoppedError
 from dispatchlab.questions.session.session_subject import Catalogue, Subject, saved_scenario
-from dispatchlab.sources.engines import EngineName
 from dispatchlab.views.console import plain
 from dispatchlab.views.styles import BAD, WARNING
 
@@ -78,18 +77,14 @@ class Setting:
     Args:
         runner: makes the registrations of a subject run on the engine.
         catalogue: opens the registry that is searched.
-        engine: the engine, for the check of every order.
-        semantics: the semantics that were asked for, for the check.
-        imports: what the live engine has imported, for the check.
+        options: of the check of every order.
         engine_title: the engine, for a reader; the lab's is the name of its semantics.
         save_below: the folder that files are saved in or below; None for anywhere.
     """
 
     runner: Callable[[Subject], Runner]
     catalogue: Callable[[], Catalogue]
-    engine: EngineName = "lab"
-    semantics: str | None = None
-    imports: tuple[str, ...] = ()
+    options: RunOptions
     engine_title: str = ""
     save_below: str | None = None
 
@@ -128,14 +123,13 @@ class ExplorerApp(App[None]):
     def __init__(self, setting: Setting, subject: Subject | None, *, query: str = "") -> None:
         super().__init__()
         self._setting, self._first, self._query = setting, subject, query
-        self._catalogue: Catalogue | None = None
         self._subject: Subject | None = None
         self._session: InteractiveSession | None = None
         self._runner: Runner | None = None
         self._operator = 0
         self._shows_dump = False
         self._around: Around | None = None
-        self._report: Report | None = None
+        self.report: Report | None = None  # what the check of every order found
         self._check_state = ""
         self._step = 0
         self.failure: Exception | None = None
@@ -207,11 +201,6 @@ class ExplorerApp(App[None]):
         """The operator that is shown."""
         return self.subject.operators[self._operator]
 
-    @property
-    def report(self) -> Report | None:
-        """What the check of every order found."""
-        return self._report
-
     def open_subject(self, subject: Subject) -> None:
         """Begin a session about another subject; when it cannot be opened, the one before stays."""
         if self._runner is not None:
@@ -233,7 +222,7 @@ class ExplorerApp(App[None]):
             self._complain(error)
             return
         self._subject, self._runner, self._session = subject, runner, session
-        self._operator, self._around, self._report, self._step = 0, None, None, 0
+        self._operator, self._around, self.report, self._step = 0, None, None, 0
         self.workers.cancel_group(self, "check")
         self._check_state = ""
         for note in subject.notes:
@@ -241,7 +230,7 @@ class ExplorerApp(App[None]):
         self._draw()
         self.query_one("#sequence", SequenceList).show_end()
         self.query_one("#registrations").focus()
-        if self._setting.engine == "lab" and len(subject.registrations) <= CHECKED_AT_ONCE:
+        if self._setting.options.engine in (None, "lab") and len(subject.registrations) <= CHECKED_AT_ONCE:
             self._check()
 
     def _draw(self) -> None:
@@ -269,8 +258,8 @@ class ExplorerApp(App[None]):
         title = Text().append_text(plain(subject.title, "bold"))
         if subject.origin:
             title.append_text(plain(f" of {subject.origin}"))
-        if self._report is not None:
-            title.append("  ").append_text(verdict_text(self._report).split("  ")[0])
+        if self.report is not None:
+            title.append("  ").append_text(verdict_text(self.report).split("  ")[0])
         title.append_text(plain(f"  {engine}", "dim"))
         title.append_text(plain(f"  {format_sequence(self.session.sequence)}"))
         self.query_one("#title", Static).update(drawn(self.query_one("#title"), title))
@@ -332,12 +321,10 @@ class ExplorerApp(App[None]):
     def action_search(self) -> None:
         """Search the registry, and open what is chosen."""
         try:
-            if self._catalogue is None:
-                self._catalogue = self._setting.catalogue()
+            catalogue, query = self._setting.catalogue(), self._query
         except DispatchLabError as error:
             self._complain(error)
             return
-        catalogue, query = self._catalogue, self._query
         self._query = ""
 
         def chosen(name: str | None) -> None:
@@ -475,7 +462,7 @@ class ExplorerApp(App[None]):
     def _asked(self, event: CheckPane.Asked) -> None:
         if self._session is None:
             return
-        counterexample = None if self._report is None else self._report.exploration.counterexample
+        counterexample = None if self.report is None else self.report.exploration.counterexample
         match event.what:
             case "check" if self._check_state:
                 self.workers.cancel_group(self, "check")
@@ -494,53 +481,48 @@ class ExplorerApp(App[None]):
         self._draw_check()
 
     def _check(self) -> None:
-        self._report, self._step, self._check_state = None, 0, "checking every order"
+        self.report, self._step, self._check_state = None, 0, "checking every order"
         self._draw_check()
         self.run_worker(partial(self._checked, self.subject), thread=True, exclusive=True, group="check")
 
     def _checked(self, subject: Subject) -> None:
         worker, setting = get_current_worker(), self._setting
-        options = RunOptions(
-            engine=setting.engine, semantics=setting.semantics, imports=setting.imports, timeout_s=_CHECK_TIMEOUT_S
-        )
+        options = replace(setting.options, timeout_s=_CHECK_TIMEOUT_S)
 
         def progress(value: Progress) -> None:
             if not worker.is_cancelled:
-                self.call_from_thread(self._check_progress, subject, value)
+                self.call_from_thread(self._check_came_to, subject, f"checking every order: {value.states:,} states")
 
         try:
             outcome = run_scenario(subject.scenario, options, progress=progress, cancelled=lambda: worker.is_cancelled)
         except DispatchLabError as error:
             if not worker.is_cancelled:
-                self.call_from_thread(self._check_failed, subject, error)
+                self.call_from_thread(self._check_came_to, subject, "", error=error)
             return
         except KeyboardInterrupt:  # how a walk in another process is stopped
             return
         if not worker.is_cancelled:
-            self.call_from_thread(self._check_done, subject, outcome.report)
+            self.call_from_thread(self._check_came_to, subject, "", outcome.report)
 
-    def _check_progress(self, subject: Subject, value: Progress) -> None:
-        if subject is self._subject:
-            self._check_state = f"checking every order: {value.states:,} states"
-            self._draw_check()
-
-    def _check_failed(self, subject: Subject, error: DispatchLabError) -> None:
-        if subject is self._subject:
-            self._check_state = ""
+    def _check_came_to(
+        self, subject: Subject, state: str, report: Report | None = None, error: DispatchLabError | None = None
+    ) -> None:
+        """Draw how far the check of a subject is, if that is still open."""
+        if subject is not self._subject:
+            return
+        self._check_state = state
+        if error is not None:
             self._complain(error)
-            self._draw_check()
-
-    def _check_done(self, subject: Subject, report: Report) -> None:
-        if subject is self._subject:
-            self._check_state, self._report, self._step = "", report, 0
-            self._draw_check()
+        if report is not None:
+            self.report, self._step = report, 0
             self._draw_title()
+        self._draw_check()
 
     def _draw_check(self) -> None:
         if self._session is None:
             return
         pane = self.query_one(CheckPane)
-        report = self._report
+        report = self.report
         if report is None:
             text = Text(self._check_state or "space checks every order of the registrations, as `permute` does", "dim")
             pane.show_text(text, stepping=False, running=bool(self._check_state))

@@ -12,6 +12,7 @@ from dispatchlab.adopt.demo import demo_scenario
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.explorer_app.app import ExplorerApp, Setting
 from dispatchlab.model.sequence import format_sequence, parse_sequence
+from dispatchlab.questions.order.run_scenario import RunOptions
 from dispatchlab.questions.session.session import Runner, SessionError
 from dispatchlab.questions.session.session_subject import (
     Catalogue,
@@ -106,9 +107,7 @@ def make_app(asked: Asked, resources: ExitStack, *, report: Callable[[str], None
         Setting(
             runner=runner,
             catalogue=catalogue,
-            engine=asked.engine,
-            semantics=asked.semantics,
-            imports=asked.imports if live else (),
+            options=RunOptions(engine=asked.engine, semantics=asked.semantics, imports=asked.imports if live else ()),
             engine_title=f"PyTorch, {engine.semantics}" if engine is not None else "",
             save_below=os.getcwd() if asked.is_page else None,
         ),

@@ -6,6 +6,7 @@ A pane draws what it is handed and posts a message when its user wants something
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from rich.text import Text
@@ -68,19 +69,18 @@ class SequenceList(Lines):
         Binding("delete,backspace,x", "remove", "Remove", show=False),
     ]
 
+    @dataclass
     class Moved(Message):
         """A step was moved to another place."""
 
-        def __init__(self, at: int, to: int) -> None:
-            super().__init__()
-            self.at, self.to = at, to
+        at: int
+        to: int
 
+    @dataclass
     class Removed(Message):
         """A step was taken out."""
 
-        def __init__(self, at: int) -> None:
-            super().__init__()
-            self.at = at
+        at: int
 
     def __init__(self, *, id: str, title: str) -> None:
         super().__init__(id=id, title=title)
@@ -157,12 +157,11 @@ class AroundPane(Vertical):
 class ExplainPane(Vertical):
     """A call that is typed, and how it finds its kernel."""
 
+    @dataclass
     class Typed(Message):
         """The call has changed."""
 
-        def __init__(self, call: str) -> None:
-            super().__init__()
-            self.call = call
+        call: str
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "app.leave", "Leave")]
 
@@ -189,12 +188,11 @@ class ExplainPane(Vertical):
 class CheckPane(Vertical):
     """The check of every order, and the steps of a counterexample."""
 
+    @dataclass
     class Asked(Message):
         """A button was pressed: `check`, `back`, `forward` or `load`."""
 
-        def __init__(self, what: str) -> None:
-            super().__init__()
-            self.what = what
+        what: str
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left", "ask('back')", "Step back", show=False),

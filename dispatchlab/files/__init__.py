@@ -1,6 +1,7 @@
 """Files that a user names: read within bounds, written as a whole or not at all, recognised by how they begin.
 
 - `atomic_write`: write files as a whole or not at all: one file, or several in a folder.
+- `baseline`: what a project accepts for now, a row of JSON each.
 - `bounded_read`: read files: every input goes through here, with a limit on its size and on the wait for a pipe.
 - `file_kinds`: the kinds of files that dispatchlab reads and writes, each recognised by how its content begins.
 - `journal`: journal: a file to which results are appended as they come, and from which the same command goes on.

@@ -11,7 +11,7 @@ import stat
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from errno import EEXIST, EISDIR, ENOENT
+from errno import EEXIST, EISDIR
 from typing import TYPE_CHECKING
 
 from dispatchlab.errors import DispatchLabError
@@ -64,7 +64,7 @@ def check_target(path: str | os.PathLike[str]) -> None:
         raise WriteError(os.fspath(path), "embedded null byte")
     folder = os.path.dirname(os.path.realpath(path))
     if not os.path.isdir(folder):
-        raise WriteError(os.fspath(path), os.strerror(ENOENT))
+        raise WriteError(os.fspath(path), f"there is no folder {os.path.dirname(path)}; make it, or name another one")
 
 
 def write_file(path: str | os.PathLike[str], content: str | bytes) -> None:

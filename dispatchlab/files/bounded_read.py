@@ -51,7 +51,7 @@ def read_file(path: str | os.PathLike[str], *, limit: int, what: str) -> bytes:
 
     Raises:
         OSError: the system cannot open or read it.
-        ReadError: it is larger, is a device, or is a pipe into which nobody writes.
+        ReadError: it is larger, is a device, or is a pipe into which nothing is written.
     """
     name = os.fspath(path)
     if name in _given:
@@ -146,11 +146,11 @@ def _too_large(name: str, limit: int, what: str) -> ReadError:
 
 
 MAX_CONFIGURATION = 4 * 2**20
-"""The most bytes of a configuration file, which somebody writes by hand."""
+"""The most bytes of a configuration file, which a user writes by hand."""
 
 
 def read_configuration(path: str | os.PathLike[str]) -> bytes:
-    """The content of somebody's configuration file, such as pyproject.toml.
+    """The content of a user's configuration file, such as pyproject.toml.
 
     Raises:
         OSError: the system cannot open or read it.

@@ -143,11 +143,12 @@ class Journal:
 
     def close(self) -> None:
         """Close the file; it stays."""
-        self._file.close()
+        with suppress(OSError):  # what was kept is on the disk, and what could not be written was said
+            self._file.close()
 
     def remove(self) -> None:
         """Close the file and remove it."""
-        self._file.close()
+        self.close()
         with suppress(OSError):
             os.unlink(self.path)
 

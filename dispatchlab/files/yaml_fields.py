@@ -61,7 +61,7 @@ class Context:
         """Keep a problem and go on.
 
         Raises:
-            YamlError: there are so many problems that reading on helps nobody.
+            YamlError: there are so many problems that reading on is of no use.
         """
         where = SourceLocation(self.file, wrong.node.line, wrong.column or wrong.node.column)
         self.problems.append(Problem(where, wrong.message, wrong.hint, wrong.rule))
@@ -81,7 +81,7 @@ class FieldRule(WordEnum):
 
 
 class Wrong(DispatchLabError):
-    """A node is not what was expected; whoever reads the file makes a `Problem` of it."""
+    """A node is not what was expected; the reader of the file makes a `Problem` of it."""
 
     node: Node
     message: str
@@ -230,7 +230,7 @@ TEXT = Shape("text", lambda node, context: scalar(node, "text").text, {"type": [
 """Any text."""
 
 NODE: Shape[Node] = Shape("a value", lambda node, context: node, {})
-"""Anything; whoever asks for the value reads it."""
+"""Anything; what asks for the value reads it."""
 
 
 def text_node(wanted: str) -> Shape[Scalar]:
@@ -313,7 +313,9 @@ class Entry:
             Wrong: it is no mapping.
         """
         if not isinstance(node, Mapping):
-            wrong = expected(table.title, node, f"write a mapping with {_and(table)}")
+            needed = " and ".join(f"`{field.name}`" for field in table.fields if field.required)
+            needed = needed or f"any of {', '.join(field.name for field in table.fields)}"
+            wrong = expected(table.title, node, f"write a mapping with {needed}")
             wrong.rule = FieldRule.NOT_A_MAPPING
             raise wrong
         before = len(context.problems)
@@ -377,8 +379,3 @@ def _value(field: Field[T], key: Node, child: Node, context: Context) -> T:
         message = f"expected {field.shape.wanted} but found nothing after `{field.name}:`"
         raise Wrong(key, message, rule=FieldRule.NO_VALUE)
     return field.shape.read(child, context)
-
-
-def _and(table: Table) -> str:
-    names = [f"`{field.name}`" for field in table.fields if field.required]
-    return " and ".join(names) or f"any of {', '.join(field.name for field in table.fields)}"

@@ -159,10 +159,14 @@ def compose(data: bytes | str, file: str) -> Node:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = SourceLocation(file, mark.line + 1, mark.column + 1) if mark else file
+        line = text.splitlines()[mark.line : mark.line + 1] if mark else []
+        hint = "indent with blanks, not with tabs" if any("\t" in each for each in line) else ""
+        if "mapping values" in (error.problem or ""):
+            hint = "put a text with a colon in quotes"
         context = f" {error.context}" if error.context else ""
         if mark and error.context_mark and error.context_mark.line != mark.line:
             context += f" from line {error.context_mark.line + 1} on"
-        raise YamlError((Problem(where, f"this is not YAML: {error.problem}{context}"),)) from None
+        raise YamlError((Problem(where, f"this is not YAML: {error.problem}{context}", hint),)) from None
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         raise YamlError((Problem(file, f"this is not YAML: {' '.join(str(error).split())}"),)) from None
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from enum import StrEnum
 
-from dispatchlab._short_repr import member_repr
+from dispatchlab._short_repr import WordEnum
 from dispatchlab.call.operators import Operator
 from dispatchlab.call.tensor import Tensor
 from dispatchlab.layers.autograd_graph import Gradients, Node, register_hook
@@ -29,13 +28,11 @@ from dispatchlab.model.schema_types import OPTIONAL_TENSORS
 # version. So it is here.
 
 
-class AutogradFallbackMode(StrEnum):
+class AutogradFallbackMode(WordEnum):
     """What the fallback does besides calling on: nothing, or record that nothing is known of the gradient."""
 
     NOTHING = "nothing"
     WARN = "warn"
-
-    __repr__ = member_repr
 
 
 _mode = AutogradFallbackMode.WARN

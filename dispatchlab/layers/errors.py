@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-
-from dispatchlab._short_repr import member_repr
+from dispatchlab._short_repr import WordEnum
 from dispatchlab.errors import DispatchLabError
 
 
-class AutogradErrorKind(StrEnum):
+class AutogradErrorKind(WordEnum):
     """Why a gradient cannot be had."""
 
     SAVED_VALUE_MODIFIED = "saved_value_modified"
@@ -18,8 +16,6 @@ class AutogradErrorKind(StrEnum):
     WRONG_GRADIENT = "wrong_gradient"
     NOT_DIFFERENTIABLE = "not_differentiable"
     INFERENCE_TENSOR = "inference_tensor"
-
-    __repr__ = member_repr
 
 
 class AutogradError(DispatchLabError):
@@ -44,7 +40,7 @@ class AutogradError(DispatchLabError):
     template = "{kind}: {message}"
 
 
-class TransformErrorKind(StrEnum):
+class TransformErrorKind(WordEnum):
     """Why a transform cannot go on."""
 
     WRONG_DIMS = "wrong_dims"
@@ -55,8 +51,6 @@ class TransformErrorKind(StrEnum):
     RANDOMNESS = "randomness"
     ESCAPED_TENSOR = "escaped_tensor"
     WRONG_ARGUMENT = "wrong_argument"
-
-    __repr__ = member_repr
 
 
 class TransformError(DispatchLabError):

@@ -22,17 +22,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
-from dispatchlab._short_repr import member_repr
+from dispatchlab._short_repr import WordEnum
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.keys import MOVED_KEYS, SLOT_OF_KEY, DispatchKey
 from dispatchlab.model.registration import AliasKind, KernelFlags
 
 
-class Provenance(StrEnum):
+class Provenance(WordEnum):
     """Where the kernel in a slot comes from, in the words of upstream's `dumpComputedTable`."""
 
     KERNEL = "kernel"
@@ -44,8 +43,6 @@ class Provenance(StrEnum):
     BATCHED = "batched kernel"
     FALLBACK = "backend fallback"
     CATCH_ALL = "catchall kernel"
-
-    __repr__ = member_repr
 
 
 COMPOSITE = frozenset((Provenance.DEFAULT_BACKEND, Provenance.NESTED, Provenance.MATH, Provenance.BATCHED))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from inspect import Parameter, Signature
 
-from dispatchlab._short_repr import member_repr
+from dispatchlab._short_repr import WordEnum
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.schema import Argument, FunctionSchema
 
@@ -26,15 +25,13 @@ class InputsError(DispatchLabError):
     )
 
 
-class Outcome(StrEnum):
+class Outcome(WordEnum):
     """What a run shows of the thing that was tried."""
 
     WORKS = "works"
     FAILS = "fails"
     NOT_NEEDED = "not needed"
     NOT_DECIDED = "not decided"
-
-    __repr__ = member_repr
 
 
 @dataclass(frozen=True, slots=True)

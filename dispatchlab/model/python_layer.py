@@ -7,10 +7,9 @@ by `pytorch/introspection/python_registries.py`, a recording by `records/stored.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from enum import StrEnum
 from typing import Literal, NamedTuple, Protocol, TypeAlias, get_args
 
-from dispatchlab._short_repr import member_repr
+from dispatchlab._short_repr import WordEnum
 
 Mode: TypeAlias = Literal[
     "fake", "make_fx", "compile", "export", "dtensor", "functionalize", "grad", "vmap", "autocast"
@@ -47,14 +46,12 @@ DECOMPOSITIONS: tuple[Decompositions, ...] = get_args(Decompositions)
 # it is one value, which goes by the name of the operator.
 
 
-class Second(StrEnum):
+class Second(WordEnum):
     """What a second registration of one slot does."""
 
     REPLACES = "replaces"
     REFUSED = "refused"
     SAME = "same"
-
-    __repr__ = member_repr
 
 
 class PythonRule(NamedTuple):

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
-from dispatchlab._short_repr import member_repr, short_repr
+from dispatchlab._short_repr import WordEnum, short_repr
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from dispatchlab.model.schema import FunctionSchema
 
 
-class AliasKind(StrEnum):
+class AliasKind(WordEnum):
     """What a def promises about aliasing (`AliasAnalysisKind`); no value at all is upstream's default.
 
     >>> from dispatchlab import AliasKind, Def, parse_schema
@@ -35,10 +34,8 @@ class AliasKind(StrEnum):
     PURE_FUNCTION = "PURE_FUNCTION"
     INTERNAL_SPECIAL_CASE = "INTERNAL_SPECIAL_CASE"
 
-    __repr__ = member_repr
 
-
-class BlockKind(StrEnum):
+class BlockKind(WordEnum):
     """What a library block may hold: `TORCH_LIBRARY`, `_FRAGMENT`, `_IMPL`, or the `import` of PR #35061.
 
     >>> from dispatchlab import BlockKind
@@ -51,10 +48,8 @@ class BlockKind(StrEnum):
     IMPL = "IMPL"
     IMPORT = "IMPORT"
 
-    __repr__ = member_repr
 
-
-class KernelForm(StrEnum):
+class KernelForm(WordEnum):
     """How a kernel can be called: with typed arguments, with a stack, or not at all because calls skip it.
 
     >>> from dispatchlab import KernelForm, fallthrough
@@ -66,10 +61,8 @@ class KernelForm(StrEnum):
     BOXED = "boxed"
     FALLTHROUGH = "fallthrough"
 
-    __repr__ = member_repr
 
-
-class KernelFlags(StrEnum):
+class KernelFlags(WordEnum):
     """How a kernel can be called, in the words that a dump prints in brackets.
 
     `BOXED` together with an inferred schema is a typed kernel that takes symbolic integers.
@@ -78,8 +71,6 @@ class KernelFlags(StrEnum):
     UNBOXED = "boxed unboxed"
     BOXED = "boxed"
     FALLTHROUGH = "fallthrough boxed"
-
-    __repr__ = member_repr
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -238,7 +229,7 @@ class Claim:
     __repr__ = short_repr
 
 
-class TorchLibraryFunction(StrEnum):
+class TorchLibraryFunction(WordEnum):
     """A function of `torch.library` that registers; these have order rules of their own."""
 
     DEFINE = "define"
@@ -250,8 +241,6 @@ class TorchLibraryFunction(StrEnum):
     REGISTER_VMAP = "register_vmap"
     REGISTER_AUTOCAST = "register_autocast"
     REGISTER_TORCH_DISPATCH = "register_torch_dispatch"
-
-    __repr__ = member_repr
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from enum import StrEnum
 from typing import NamedTuple
 
-from dispatchlab._short_repr import member_repr
+from dispatchlab._short_repr import WordEnum
 from dispatchlab.model.schema import Argument, FunctionSchema
 from dispatchlab.model.schema_types import (
     DictType,
@@ -30,15 +29,13 @@ from dispatchlab.model.schema_types import (
 )
 
 
-class DifferenceKind(StrEnum):
+class DifferenceKind(WordEnum):
     """What differs; in the order in which the check asks."""
 
     ARGUMENT_COUNT = "argument_count"
     RETURN_COUNT = "return_count"
     ARGUMENT_TYPE = "argument_type"
     RETURN_TYPE = "return_type"
-
-    __repr__ = member_repr
 
 
 class Difference(NamedTuple):

@@ -165,7 +165,7 @@ class ClusterExecutor(TaskExecutor):
 
     Raises:
         ClusterMissingError: `distributed` is not installed.
-        NoSchedulerError: nobody answers in time.
+        NoSchedulerError: nothing answers in time.
         NoWorkersError: there is a scheduler alone.
         OtherInstallationError: a worker has another version.
         WorkerCannotImportError: a worker has none.
@@ -363,7 +363,7 @@ class ClusterExecutor(TaskExecutor):
         except killed as error:
             kind, value = "killed", error
         except (CancelledError, asyncio.CancelledError):
-            if future in self._open:  # nobody here has cancelled it
+            if future in self._open:  # it was not cancelled here
                 self._fail(SchedulerLostError(self._address))
             return
         except Exception as error:
@@ -389,7 +389,7 @@ class ClusterExecutor(TaskExecutor):
 
 
 async def _who_answers(address: str) -> str:
-    """`Scheduler`, `Worker` or `Nanny`, as whoever answers there says."""
+    """`Scheduler`, `Worker` or `Nanny`, as what answers there says."""
     who = import_module("distributed.core").rpc(address, timeout=CONNECT_S)
     try:
         found = await asyncio.wait_for(who.identity(), CONNECT_S)

@@ -33,7 +33,7 @@ _idle: list[TaskProcess] = []
 
 
 class _Cancelled(Exception):
-    """Nobody wants the result any more."""
+    """The result is not wanted any more."""
 
 
 def run_task(task: bytes, describe: Callable[[], Installation], expected: Installation) -> bytes:

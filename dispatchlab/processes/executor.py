@@ -23,7 +23,7 @@ from dispatchlab.errors import DispatchLabError
 # something that only this process knows. So it can be pickled by value, sent to another machine, and sent once more
 # when a worker has died; it must not matter how often it ran. A function that a task names is imported where it runs.
 #
-# Tasks end in any order. Whoever merges their results does it by the numbers of the tasks, so that one process, eight
+# Tasks end in any order. Their results are merged by the numbers of the tasks, so that one process, eight
 # and a cluster print the same.
 
 _LOOK_EVERY_S: Final = 0.1

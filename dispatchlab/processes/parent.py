@@ -8,6 +8,7 @@ import signal
 import sys
 from contextlib import suppress
 from threading import Thread
+from time import monotonic, sleep
 from typing import Final
 
 # Note [Ending with the parent]
@@ -18,6 +19,7 @@ from typing import Final
 # and the kernel itself kills the worker, with all that it started, since it leads a process group of its own.
 # PR_SET_PDEATHSIG would kill the worker alone, and as soon as the thread that started it ends.
 
+_TRACKER_S: Final = 0.5
 _F_SETSIG: Final = 10  # of Linux; `fcntl` has it from Python 3.13 on
 
 
@@ -44,7 +46,7 @@ def end_with_parent(lifeline: int) -> None:
     See Note [Ending with the parent].
 
     Args:
-        lifeline: the reading end of a pipe that nobody writes to.
+        lifeline: the reading end of a pipe that nothing writes to.
     """
     with suppress(ImportError, OSError, AttributeError):
         _signal_at_end(lifeline)
@@ -57,6 +59,18 @@ def kill_group(pid: int) -> None:
         return
     with suppress(OSError):
         os.killpg(pid, signal.SIGKILL)
+
+
+def end_resource_tracker() -> None:
+    """End the process with which `multiprocessing` looks after semaphores, which would outlive this one by a moment."""
+    tracker = getattr(sys.modules.get("multiprocessing.resource_tracker"), "_resource_tracker", None)
+    with suppress(AttributeError, OSError, TypeError):  # there is none, or another version of Python keeps it otherwise
+        os.close(tracker._fd)  # type: ignore[union-attr]
+        tracker._fd, pid = None, tracker._pid  # type: ignore[union-attr]
+        tracker._pid = None  # type: ignore[union-attr]
+        until = monotonic() + _TRACKER_S  # a worker that is killed has its pipe for a moment more
+        while os.waitpid(pid, os.WNOHANG)[0] == 0 and monotonic() < until:
+            sleep(0.005)
 
 
 def is_alive(pid: int) -> bool:

@@ -90,7 +90,7 @@ class TaskProcess:
         self.process.join()
 
     def _send(self, message: object) -> None:
-        """Send a message; when nobody reads it any more, the next `receive` finds that out."""
+        """Send a message; when it has no reader any more, the next `receive` finds that out."""
         with suppress(BrokenPipeError, ConnectionError):
             self.connection.send(message)
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import assert_never
 
-from dispatchlab._short_repr import member_repr, short_repr
+from dispatchlab._short_repr import WordEnum, short_repr
 from dispatchlab.model.sequence import StepSequence
 
 
-class Verdict(StrEnum):
+class Verdict(WordEnum):
     """What is known after an exploration.
 
     >>> from dispatchlab import Claim, Verdict, check_order
@@ -25,10 +24,8 @@ class Verdict(StrEnum):
     NONDETERMINISTIC = "nondeterministic"
     CRASHED = "engine crashed"
 
-    __repr__ = member_repr
 
-
-class Expectation(StrEnum):
+class Expectation(WordEnum):
     """What a scenario says will be found.
 
     >>> from dispatchlab import Expectation
@@ -40,20 +37,16 @@ class Expectation(StrEnum):
     ORDER_DEPENDENT = "order-dependent"
     REFUSED = "refused"
 
-    __repr__ = member_repr
 
-
-class Mode(StrEnum):
+class Mode(WordEnum):
     """When a property of a scenario holds."""
 
     ALWAYS = "always"
     NEVER = "never"
     EVENTUALLY = "eventually"
 
-    __repr__ = member_repr
 
-
-class Standing(StrEnum):
+class Standing(WordEnum):
     """What is known of a property."""
 
     HOLDS = "holds"
@@ -62,10 +55,8 @@ class Standing(StrEnum):
     NEVER_TESTED = "never tested"
     INCOMPLETE = "incomplete"
 
-    __repr__ = member_repr
 
-
-class Flaw(StrEnum):
+class Flaw(WordEnum):
     """How two sequences that should agree disagree."""
 
     NON_COMMUTING = "non-commuting"  # two orders of the same registrations
@@ -77,8 +68,6 @@ class Flaw(StrEnum):
     RELEASE = "release"  # a release failed
     CRASH = "crash"  # the engine crashed
     NONDETERMINISTIC = "nondeterministic"  # the same sequence gave two results
-
-    __repr__ = member_repr
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from time import perf_counter
 from typing import Any, Final, NamedTuple, Protocol
 
 from dispatchlab.errors import DispatchLabError
+from dispatchlab.files.atomic_write import WriteError
 from dispatchlab.model.snapshot import Refusal
 
 _EVERY_S: Final = 2.0
@@ -79,6 +80,9 @@ class WalkLog:
 
     Args:
         records: where they are kept.
+
+    Attributes:
+        trouble: why no more records are kept, when they cannot be written.
     """
 
     def __init__(self, records: Records) -> None:
@@ -86,13 +90,14 @@ class WalkLog:
         self._walks = 0
         self._name = ""
         self._is_open = True
+        self.trouble: WriteError | None = None
         self._next = perf_counter() + _EVERY_S
 
     def begin(self) -> list[WalkRecord]:
         """Begin with the next walk; what is known of it."""
         self._name = f"walk {self._walks}"
         self._walks += 1
-        self._is_open = True
+        self._is_open = self.trouble is None
         return self._records.records(self._name, WalkRecord)
 
     def is_due(self) -> bool:
@@ -104,6 +109,9 @@ class WalkLog:
         if not self._is_open:
             return
         started = perf_counter()
-        self._is_open = self._records.add(self._name, record)
+        try:
+            self._is_open = self._records.add(self._name, record)
+        except WriteError as error:  # the walk goes on all the same
+            self._is_open, self.trouble = False, error
         now = perf_counter()
         self._next = now + max(_EVERY_S, _SHARE * (now - started))

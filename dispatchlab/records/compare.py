@@ -71,16 +71,6 @@ class RegistryDiff:
     compared: int
     left_out: tuple[str, ...] = ()
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether the registries are equal in all that was compared."""
-        return not self.changes
-
-    @property
-    def exit_code(self) -> int:
-        """0 when they are equal, else 1; used where an exit code is asked for."""
-        return 0 if self.is_empty else 1
-
     def count(self, subject: Subject, kind: ChangeKind) -> int:
         """How many changes there are of one sort."""
         return sum(change.subject is subject and change.kind is kind for change in self.changes)

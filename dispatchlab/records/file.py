@@ -81,6 +81,8 @@ class UnknownRegistryError(DispatchLabError):
         known = bundled_names()
         is_other = version_of(self.text) not in (None, *map(version_of, known))
         near = f"; the newest is {known[-1]}" if is_other else did_you_mean(self.text, known)
+        if not near and self.text.isidentifier():
+            near = "; install a package in its checkout with `pip install -e .`"
         return (
             f"there is no registry {self.text!r}: expected a file, an installed package, or the name of one that comes "
             f"with dispatchlab, {known[0]} to {known[-1]}{near}"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from dispatchlab.model.names import OperatorName
-from dispatchlab.records.model import Recorded, RecordedFallback, RecordedOperator, Registry
+from dispatchlab.records.model import Recorded, RecordedOperator, Registry
 from dispatchlab.records.stored import StoredRegistry
 
 
@@ -40,32 +40,14 @@ class Overlay:
 
     def __init__(self, beneath: Recorded, over: Registry, *, name: str) -> None:
         self.beneath, self.over, self.name = beneath, over, name
+        self.torch, self.imports = beneath.torch, (*beneath.imports, *over.imports)
+        self.privateuse1, self.fallbacks = over.privateuse1 or beneath.privateuse1, over.fallbacks
 
     def __repr__(self) -> str:
         return f"<Overlay: {len(self.over):,} operators over {self.name}>"
 
     def __len__(self) -> int:
         return len(self.names)
-
-    @property
-    def torch(self) -> str:
-        """The version of the PyTorch that was recorded."""
-        return self.beneath.torch
-
-    @property
-    def imports(self) -> tuple[str, ...]:
-        """The packages that were imported besides torch."""
-        return (*self.beneath.imports, *self.over.imports)
-
-    @property
-    def privateuse1(self) -> str:
-        """The name that a package gave the PrivateUse1 backend; empty when none did."""
-        return self.over.privateuse1 or self.beneath.privateuse1
-
-    @property
-    def fallbacks(self) -> tuple[RecordedFallback, ...]:
-        """The backend fallbacks, by key."""
-        return self.over.fallbacks
 
     @cached_property
     def names(self) -> tuple[str, ...]:

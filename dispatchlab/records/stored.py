@@ -155,7 +155,7 @@ class StoredRegistry:
     """
 
     def __init__(self, registries: StoredRegistries, number: int, facts: Mapping[str, object]) -> None:
-        self._registries, self._number = registries, number
+        self._registries, self._number, self.path = registries, number, registries.path
         self.name, self.torch, self.privateuse1 = (
             as_text(facts.get(of), of) for of in ("name", "torch", "privateuse1")
         )
@@ -174,11 +174,6 @@ class StoredRegistry:
 
     def __len__(self) -> int:
         return len(self._registries.rows.names) - len(self._absent)
-
-    @property
-    def path(self) -> str:
-        """The file, for errors."""
-        return self._registries.path
 
     @cached_property
     def names(self) -> tuple[str, ...]:

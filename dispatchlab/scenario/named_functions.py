@@ -78,7 +78,10 @@ class NamedFunctions:
         code = self._process.wait()
         self.close()
         how = f"with exit code {code}" if code >= 0 else f"by {signal.Signals(-code).name}"
-        return NamedFunction(f"importing {reference.partition(':')[0]} ended its process {how}")
+        module = reference.partition(":")[0]
+        return NamedFunction(
+            f"importing {module} ended its process {how}; run `python -c 'import {module}'` to see what it does"
+        )
 
     def close(self) -> None:
         """End the process, with what it started."""

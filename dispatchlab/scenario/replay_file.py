@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from hashlib import sha256
 
 from dispatchlab.errors import DispatchLabError, ParseError
 from dispatchlab.files.file_kinds import FileKind
@@ -227,9 +228,9 @@ _DIGEST = re.compile("[0-9a-f]{32}")
 
 
 def _version(node: Node, context: Context) -> int:
-    if scalar(node, "the version of the format").text != "2":
-        raise expected("the version 2", node, "another release of dispatchlab reads other versions")
-    return 2
+    if scalar(node, "the version of the format").text != "3":
+        raise expected("the version 3", node, "another release of dispatchlab reads other versions")
+    return 3
 
 
 def _digest(node: Node, context: Context) -> str:
@@ -251,7 +252,7 @@ def _any_sequence(node: Node, context: Context) -> Node:
     return node
 
 
-VERSION = Field("replay", Shape("a version", _version, {"const": 2}), "The version of the format.", required=True)
+VERSION = Field("replay", Shape("a version", _version, {"const": 3}), "The version of the format.", required=True)
 SCENARIO = Field("scenario", TEXT, "The name of the scenario file.", required=True)
 DIGEST = Field(
     "digest", Shape("32 hexadecimal digits", _digest, {"type": "string"}), "The digest of the scenario.", required=True
@@ -272,8 +273,15 @@ _SEQUENCE = Shape("a sequence", _any_sequence, {"type": "string"})
 EXPECTED = Field("expected_sequence", _SEQUENCE, "The sequence that sets what is expected.", required=True)
 ACTUAL = Field("actual_sequence", _SEQUENCE, "The sequence that leads elsewhere.", required=True)
 
+CHECK = Field(
+    "check",
+    Shape("32 hexadecimal digits", _digest, {"type": "string"}),
+    "The digest of all that is said above.",
+    required=True,
+)
+
 REPLAY_TABLE = Table(
-    "a replay", (VERSION, SCENARIO, PATH, DIGEST, ENGINE, SEMANTICS, SEED, REGISTRATIONS, EXPECTED, ACTUAL)
+    "a replay", (VERSION, SCENARIO, PATH, DIGEST, ENGINE, SEMANTICS, SEED, REGISTRATIONS, EXPECTED, ACTUAL, CHECK)
 )
 
 
@@ -281,7 +289,7 @@ def replay_text(replay: Replay) -> str:
     """The replay as the text of a file, which `parse_replay` reads."""
 
     def lines() -> Iterable[str]:
-        yield "replay: 2"
+        yield "replay: 3"
         yield f"scenario: {scalar_text(replay.scenario)}"
         if replay.path:
             yield f"path: {scalar_text(replay.path)}"
@@ -296,7 +304,8 @@ def replay_text(replay: Replay) -> str:
         yield f"expected_sequence: {scalar_text(format_sequence(replay.expected_sequence))}"
         yield f"actual_sequence: {scalar_text(format_sequence(replay.actual_sequence))}"
 
-    return "\n".join((*lines(), ""))
+    text = "\n".join((*lines(), ""))
+    return f"{text}check: {scalar_text(sha256(text.encode('utf-8', 'backslashreplace')).hexdigest()[:32])}\n"
 
 
 def load_replay(path: str | os.PathLike[str]) -> Replay:
@@ -336,7 +345,7 @@ def _read(root: Node, context: Context) -> Replay | None:
             context.report(wrong)
     if context.problems:
         return None
-    return Replay(
+    replay = Replay(
         scenario=entry[SCENARIO],
         digest=entry[DIGEST],
         registrations=names,
@@ -347,6 +356,15 @@ def _read(root: Node, context: Context) -> Replay | None:
         seed=entry.get(SEED),
         path=entry.get(PATH, ""),
     )
+    check = replay_text(replay).splitlines()[-1].removeprefix("check: ").strip('"')
+    if entry[CHECK] != check:
+        node = entry.node_of(CHECK)
+        context.report(expected("the digest of what is said above", node, _CHANGED))
+        return None
+    return replay
+
+
+_CHANGED = "the replay was changed after it was saved: search again with `dispatchlab permute`"
 
 
 def _sequence(node: Node, count: int) -> StepSequence:

@@ -16,7 +16,7 @@ from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 
-JSON_VERSION = 2
+JSON_VERSION = 3
 """The version of all JSON that commands print. Within a version a field is never renamed or dropped."""
 
 
@@ -81,5 +81,6 @@ def _(value: SourceLocation) -> str:
 
 @as_json.register
 def _(value: DispatchKeySet) -> dict[str, object]:
-    # As bits, as upstream's `raw_repr()` has them, and as runtime keys, highest priority first.
-    return {"raw": value.bits, "keys": [key.name for key in reversed(list(value))]}
+    # As bits, as upstream's `raw_repr()` has them, in digits as JSON's numbers are too small; and as runtime keys,
+    # highest priority first.
+    return {"raw": str(value.bits), "keys": [key.name for key in reversed(list(value))]}

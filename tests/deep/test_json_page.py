@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 from importlib.util import find_spec
 
@@ -17,9 +18,11 @@ from tools import json_formats
 def test_the_page_has_the_fields_that_a_command_prints(title: str) -> None:
     if title in json_formats.NEED_PYTORCH and find_spec("torch") is None:
         pytest.skip("the command imports PyTorch, and there is none")
-    section = json_formats.section_by_itself(title)
+    section, schema = json_formats.section_by_itself(title)
     assert section.count("\n| `") > 5
-    assert section in json_formats.PAGE.read_text(encoding="utf-8"), "write it again with python tools/json_formats.py"
+    again = "write it again with python tools/json_formats.py"
+    assert section in json_formats.PAGE.read_text(encoding="utf-8"), again
+    assert schema in json.loads(json_formats.SCHEMAS.read_text(encoding="utf-8"))[title.split()[0]]["anyOf"], again
 
 
 def test_every_command_with_json_has_a_section() -> None:

@@ -1,4 +1,4 @@
-"""PyTorch's own `test/test_dispatch.py`, unmodified, on the lab: for whoever has PyTorch's source."""
+"""PyTorch's own `test/test_dispatch.py`, unmodified, on the lab: for wherever PyTorch is installed's source."""
 
 from __future__ import annotations
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+import json
 import os
 import random
 import re
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -19,10 +23,18 @@ from click.testing import CliRunner
 from dispatchlab.cli import COMMANDS, main
 from dispatchlab.codegen.emit.generate import generated_files
 from dispatchlab.codegen.read.native_functions import read_native_functions
-from dispatchlab.errors import DispatchLabError
+from dispatchlab.engine.semantics import semantics_named
+from dispatchlab.errors import DispatchLabError, ErrorKind
+from dispatchlab.files.file_kinds import JOURNAL_MAGIC
+from dispatchlab.files.journal import Journal
 from dispatchlab.model.printed_schema import parse_printed
 from dispatchlab.model.schema_parser import parse_schema_or_name
+from dispatchlab.model.snapshot import Refusal
+from dispatchlab.processes.plain_data import plain_bytes
+from dispatchlab.prover.walk_log import WalkRecord
+from dispatchlab.questions.check.configuration import settings_of
 from dispatchlab.questions.lint.baseline import load_baseline
+from dispatchlab.questions.readiness.known_failures import load_known_failures
 from dispatchlab.records.file import registry_bytes
 from dispatchlab.records.stored import registry_in
 from dispatchlab.scenario.load import load_scenario, parse_scenario
@@ -103,15 +115,166 @@ def bundles(rng: random.Random) -> str:
 
 
 def replays(rng: random.Random) -> str:
-    """A replay is read; a few that can be read are run."""
+    """A replay with changes is what it was or is refused; one that says other things from the start is run."""
+    from dispatchlab.scenario.replay_file import replay_text
+
     replay = rng.choice(_replays())
-    data = mutated_bytes(replay.text, rng)
-    outcome = _outcome(lambda: parse_replay(data, file="a.replay"))
-    if outcome == "read" and rng.random() < _SHARE_OF_COMMANDS * 5:
-        files = {"a.replay": data, replay.scenario_name: replay.scenario}
-        named = (replay.scenario_name,) if rng.random() < 0.5 else ()
-        return _command_on(files, "permute", *named, "--replay", "a.replay")
+    if rng.random() < 0.8:
+        data = mutated_bytes(replay.text, rng)
+        outcome = _outcome(lambda: parse_replay(data, file="a.replay"))
+        if outcome == "read" and parse_replay(data) != parse_replay(replay.text):
+            raise Finding("another replay was read")
+        return outcome
+    of = parse_replay(replay.text)
+    some = list(of.expected_sequence)
+    rng.shuffle(some)
+    steps = tuple(some[: rng.randrange(len(some) + 1)])
+    other = dataclasses.replace(of, actual_sequence=steps, engine="lab", digest=rng.choice((of.digest, "0" * 32)))
+    names = [mutated_text(name, rng) if rng.random() < 0.02 else name for name in of.registrations]
+    if rng.random() < 0.3:
+        rng.shuffle(names)
+    text = replay_text(dataclasses.replace(other, registrations=tuple(names)))
+    files = {"a.replay": text.encode("utf-8", "surrogatepass"), replay.scenario_name: replay.scenario}
+    return _command_on(files, "permute", *rng.choice(((), (replay.scenario_name,))), "--replay", "a.replay")
+
+
+def checkpoints(rng: random.Random) -> str:
+    """A checkpoint with changes has records of the one that it was, from the first on, or is refused."""
+    whole, values, run = _checkpoint()
+    if rng.random() < 0.5:
+        data = damaged(whole, rng)
+        known = values
+    else:
+        data, known = _with_a_forged_record(whole, rng), ()
+    with _folder() as folder:
+        (folder / "run.ck").write_bytes(data)
+
+        def read() -> None:
+            with Journal("run.ck", run) as journal:
+                found = journal.records("walk 0", WalkRecord)
+                if known and found != list(known[: len(found)]):
+                    raise Finding("another record was read")
+
+        return _outcome(read)
+
+
+_NODES: Sequence[object] = (
+    *(
+        None,
+        True,
+        0,
+        1,
+        -1,
+        2,
+        5,
+        9,
+        30,
+        2**40,
+        2**80,
+        0.5,
+        "",
+        "a",
+        "tuple",
+        "frozenset",
+        "dict",
+        "int",
+        "bytes",
+        [],
+        {},
+    ),
+    *(["tuple"], ["tuple", 0, 1], ["list", 0], ["dict", 0, 0], ["int", "-0x1"], ["bytes", "AA=="], ["os:system", 0]),
+    *("dispatchlab.model.snapshot:Refusal", "dispatchlab.errors:ErrorKind", "dispatchlab.files.journal:Journal"),
+)
+
+
+def profiles(rng: random.Random) -> str:
+    """A profile is loaded; a few that can be read are what a scenario is explored with."""
+    data = mutated_bytes((ROOT / "dispatchlab/model/profiles/torch-2.13.json").read_bytes(), rng)
+    with _folder() as folder:
+        (folder / "p.json").write_bytes(data)
+        outcome = _outcome(lambda: semantics_named("p.json"))
+    if outcome == "read" and rng.random() < _SHARE_OF_COMMANDS:
+        return _command_on(
+            {"p.json": data, "a.yaml": _scenario_files()[0]}, "permute", "a.yaml", "--semantics", "p.json"
+        )
     return outcome
+
+
+def known_failures(rng: random.Random) -> str:
+    """A baseline of readiness is loaded."""
+    data = mutated_bytes(_KNOWN, rng)
+    with _folder() as folder:
+        (folder / "b.json").write_bytes(data)
+        return _outcome(lambda: load_known_failures("b.json"))
+
+
+def captured_inputs(rng: random.Random) -> str:
+    """A file of captured inputs is read as a whole; of one with a change nothing else is read."""
+    from dispatchlab.pytorch.introspection.readiness_captures import CapturedCalls, captures_bytes, read_captures
+
+    calls: object = json.loads(_CALLS)
+    whole = captures_bytes(CapturedCalls(json.loads(_CALLS), [b"ab"], {}))
+    changed = rng.random() < 0.5
+    if not changed:
+        with suppress(ValueError, RecursionError):
+            calls = json.loads(mutated_text(_CALLS, rng))
+        whole = captures_bytes(CapturedCalls(calls, [b"ab"], {})) if isinstance(calls, dict) else whole
+    data = damaged(whole, rng) if changed else whole
+    with _folder() as folder:
+        (folder / "i.safetensors").write_bytes(data)
+        outcome = _outcome(lambda: read_captures("i.safetensors"))
+    if changed and data != whole and outcome == "read":
+        raise Finding("other calls were read")
+    return outcome
+
+
+def settings(rng: random.Random) -> str:
+    """What a project says about its check is read, and a few times what comes before it."""
+    data = mutated_bytes(rng.choice(_SETTINGS), rng)
+    if rng.random() < _SHARE_OF_COMMANDS:
+        return _command_on({"pyproject.toml": data}, "init")
+    with _folder() as folder:
+        (folder / rng.choice(("pyproject.toml", "dispatchlab.toml"))).write_bytes(data)
+        return _outcome(lambda: settings_of(folder))
+
+
+_CALLS = """{"a::b": [{"tensors": [], "positional": {"list": [1, "a", {"float": "0x1p0"},
+{"complex": ["0x0p0", "0x1p0"]}, {"list": [null, true]}]}, "named": [["x", 1]]}], "a::c": []}"""
+_SETTINGS = (
+    b'[tool.dispatchlab]\npackages = ["json", "csv"]\nfail = ["order"]\nbaseline = "b.json"\nrecord = ["a.yaml"]\n',
+    b'packages = ["json"]\nfail = []\n',
+    b'[project]\nname = "json"\n[tool.pytest.ini_options]\ndispatchlab_scenarios = ["scenarios"]\n',
+)
+_KNOWN = b"""{"version": 1, "failures": [{"operator": "a::b", "column": "fake", "reason": "x"}]}\n"""
+
+
+@cache
+def _checkpoint() -> tuple[bytes, tuple[WalkRecord, ...], Mapping[str, str]]:
+    """The bytes of a checkpoint of a walk, its records, and what run it is of."""
+    refusal = Refusal(ErrorKind.DUPLICATE_DEF, (("operator", "test::foo"),), "twice")
+    first = WalkRecord(b"\0" * 16, b"\1" * 16, (1,), ((3, 1, refusal),), (), 2, 2, 5, 9, None, frozenset({"test::foo"}))
+    records = (first, *(first._replace(head=head, refused_steps=tuple(range(head))) for head in (5, 9)))
+    run = {"the command": "permute", "a.yaml": "0" * 64}
+    with _folder() as folder:
+        with Journal("run.ck", run) as journal:
+            for record in records:
+                assert journal.add("walk 0", record)
+        return (folder / "run.ck").read_bytes(), records, run
+
+
+def _with_a_forged_record(whole: bytes, rng: random.Random) -> bytes:
+    """The checkpoint with one more record, which has the right digest and nodes that were changed."""
+    last, at = b"", len(JOURNAL_MAGIC)
+    while at < len(whole):
+        size = int.from_bytes(whole[at : at + 4], "little")
+        last, at = whole[at + 4 : at + 36], at + 36 + size
+    nodes = json.loads(zlib.decompress(plain_bytes(("walk 0", rng.choice(_checkpoint()[1])))))
+    for _ in range(rng.choice((1, 1, 2, 5))):
+        node = rng.choice([nodes, *(node for node in nodes if isinstance(node, list))])
+        if node:
+            node[rng.randrange(len(node))] = rng.choice(_NODES)
+    data = zlib.compress(json.dumps(nodes).encode())
+    return whole + len(data).to_bytes(4, "little") + sha256(last + data).digest() + data
 
 
 def baselines(rng: random.Random) -> str:
@@ -178,6 +341,11 @@ TARGETS: dict[str, tuple[Target, int]] = {
     "registries": (registries, 100_000),
     "bundles": (bundles, 100_000),
     "replays": (replays, 20_000),
+    "checkpoints": (checkpoints, 100_000),
+    "profiles": (profiles, 20_000),
+    "known_failures": (known_failures, 20_000),
+    "captured_inputs": (captured_inputs, 100_000),
+    "settings": (settings, 20_000),
     "baselines": (baselines, 20_000),
     "native_functions": (native_functions, 20_000),
     "command_lines": (command_lines, 20_000),

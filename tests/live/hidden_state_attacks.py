@@ -262,6 +262,41 @@ lib.define("bar(Tensor x) -> Tensor")
 lib.impl("bar", lambda x: x + (torch.t_type == torch.profiler.ProfilerActivity.CPU), "CPU")
 --- probes
 ops.t.bar(x)
+=== hidden/many_values: the list is longer than what is compared
+--- common
+numbers = list(range(300_000))
+--- left
+import common
+common.numbers[-1] = 2
+--- right
+import common
+common.numbers[-1] = 3
+lib.define("bar(Tensor x) -> Tensor")
+lib.impl("bar", lambda x, numbers=common.numbers: x * numbers[-1], "CPU")
+--- probes
+ops.t.bar(x)
+=== hidden/named_cache: both leave a table in PyTorch that is called a cache
+--- left
+import torch.utils._pytree as pytree
+pytree._t_cache = {"scale": 2}
+--- right
+import torch.utils._pytree as pytree
+pytree._t_cache = {"scale": 3}
+lib.define("bar(Tensor x) -> Tensor")
+lib.impl("bar", lambda x: x * pytree._t_cache["scale"], "CPU")
+--- probes
+ops.t.bar(x)
+=== hidden/entry_of_cache: both write an entry of a table of the standard library that is called a cache
+--- left
+import copyreg
+copyreg._extension_cache["t"] = 2
+--- right
+import copyreg
+copyreg._extension_cache["t"] = 3
+lib.define("bar(Tensor x) -> Tensor")
+lib.impl("bar", lambda x: x * copyreg._extension_cache["t"], "CPU")
+--- probes
+ops.t.bar(x)
 === hidden/overloads_of_typing: both note an overload of one function, by the same name and line
 --- common
 import typing

@@ -260,6 +260,46 @@ op(
     backward=lambda ctx, g: g * 3,
 )
 op(
+    "fake_device(Tensor x) -> Tensor",
+    lambda x: x * 2,
+    *FAKES,
+    fake=lambda x: torch.empty(x.shape, device="meta"),
+)
+op(
+    "fake_second(Tensor x) -> Tensor[]",
+    lambda x: [x * 2, x.sum(0)],
+    *FAKES,
+    fake=lambda x: [torch.empty_like(x), x.new_empty(x.shape[0])],
+)
+op(
+    "gradient_conjugate(Tensor x) -> Tensor",
+    lambda x: x * x,
+    "autograd",
+    backward=lambda ctx, g: g * 2 * ctx.saved_tensors[0],
+    setup=save,
+    inputs=lambda: (torch.complex(x(grad=False), x(grad=False, seed=1)).requires_grad_(),),
+)
+op(
+    "gradient_list(Tensor x) -> Tensor[]",
+    lambda x: [x * 2, x * 3],
+    "autograd",
+    fake=lambda x: [torch.empty_like(x), torch.empty_like(x)],
+    backward=lambda ctx, gs: gs[0] * 2 + gs[1],
+)
+op(
+    "empty_fake(Tensor x) -> Tensor",
+    lambda x: x * 2,
+    "empty",
+    fake=lambda x: torch.empty_like(x) if x.shape[0] else x.new_empty(1),
+)
+op(
+    "alias_part(Tensor x) -> Tensor",
+    lambda x: x[1:],
+    "test_schema",
+    fake=lambda x: x.new_empty((x.shape[0] - 1, *x.shape[1:])),
+    inputs=lambda: (x(grad=False),),
+)
+op(
     "reads_value(Tensor x) -> Tensor",
     lambda x: x * 2 if float(x.detach().sum()) > 0 else x,
     "fake",
@@ -760,7 +800,7 @@ from importlib import import_module
 
 from dispatchlab.pytorch.introspection.readiness_runs import begin_runs, run_cell
 
-SLOW = {"export", "inductor", "dtensor", "functionalize", "autocast"}
+SLOW = {"export", "export_dynamic", "inductor", "aot_package", "dtensor", "functionalize", "autocast"}
 
 module = import_module(sys.argv[1])
 slow = set(sys.argv[2:])

@@ -181,7 +181,7 @@ def test_what_is_to_be_saved_is_saved_when_nobody_reads(folder: Path) -> None:
     code = subprocess.run(command, cwd=folder, env=environment(), stdout=write, check=False).returncode
     os.close(write)
     assert code == 141
-    assert (folder / "found.replay").read_text().startswith("replay: 2\n")
+    assert (folder / "found.replay").read_text().startswith("replay: 3\n")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full disk to write to")

@@ -16,6 +16,7 @@ import pytest
 
 from tests.live.packages import ROOT
 from tests.scenario_texts import many
+from tests.signals.run import MARK, running
 
 COMMAND = [sys.executable, "-m", "dispatchlab"]
 OF_PACKAGES = ("record", "imports", "readiness")
@@ -126,3 +127,49 @@ def test_no_bar_stays_on_the_screen(tmp_path: Path) -> None:
     last = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode().rpartition("interrupted: ")[2])
     assert stop
     assert "edges/s" not in last
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the time of a process is found in /proc")
+def test_a_long_plan_that_is_ended_is_reported_as_what_it_is(tmp_path: Path) -> None:
+    keys = ("CPU", "CUDA", "XLA", "Meta", "Autograd")
+    rows = "".join(f"  - {{impl: foo, dispatch: {keys[at % 5]}, debug: fn_{at}}}\n" for at in range(2_000))
+    (tmp_path / "a.yaml").write_text(f"claim: Many kernels at a few keys.\nregistrations:\n{rows}")
+    with subprocess.Popen(
+        [*COMMAND, "permute", "a.yaml", "--format", "text"],
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        ticks = 0
+        while ticks < 6 * os.sysconf("SC_CLK_TCK"):  # of its own time: it has begun, and is far from the end
+            time.sleep(0.05)
+            ticks = int(Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[11])
+        process.terminate()
+        out, err = process.communicate(timeout=120)
+    assert (process.returncode, "Traceback" in err) == (143, False)
+    assert "verdict: incomplete" in out
+    assert "note: interrupted" in out
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
+@pytest.mark.parametrize("how", [None, signal.SIGINT, signal.SIGTERM])
+def test_no_process_outlives_a_command_with_workers(tmp_path: Path, how: signal.Signals | None) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.yaml").write_text(many(4 if how is None else 18))
+    case = f"outlives {tmp_path}"
+    with subprocess.Popen(
+        [*COMMAND, "permute", "a.yaml", "b.yaml", "--jobs", "2", "--progress"],
+        cwd=tmp_path,
+        env={**environment(), MARK: case},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        if how is not None:
+            assert any("edges" in line for line in process.stderr)
+            process.send_signal(how)
+        process.wait(120)
+        assert running(case) == {}

@@ -11,9 +11,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
-from dispatchlab._short_repr import member_repr
+from dispatchlab._short_repr import WordEnum
 from dispatchlab.codegen.emit.generated_group import generated_group, plain_wrapper_name
 from dispatchlab.codegen.emit.python_source import annotated_types
 from dispatchlab.codegen.read.derivatives import Derivatives
@@ -28,7 +27,7 @@ from dispatchlab.model.schema import Argument, FunctionSchema
 from dispatchlab.model.schema_types import ListType, OptionalType, SimpleType, Type
 
 
-class Part(StrEnum):
+class Part(WordEnum):
     """The part of the generated code that a kernel is in: the name of its file, without the number."""
 
     BACKEND = "Register"
@@ -39,10 +38,8 @@ class Part(StrEnum):
     VIEWS_AND_WRITES = "ADInplaceOrViewType"
     TRACER = "TraceType"
 
-    __repr__ = member_repr
 
-
-class Body(StrEnum):
+class Body(WordEnum):
     """What a generated kernel does."""
 
     CALLS_NATIVE = "calls a function written by hand"
@@ -59,8 +56,6 @@ class Body(StrEnum):
     VIEW = "redispatches, and makes the result a view"
     WRITE = "redispatches, and raises the version of what was written"
     RECORDS = "records the call in the graph of the tracer"
-
-    __repr__ = member_repr
 
 
 SHARDS: Mapping[Part, int] = {Part.FUNCTIONALIZATION: 4, Part.AUTOGRAD: 10, Part.VIEWS_AND_WRITES: 2, Part.TRACER: 10}

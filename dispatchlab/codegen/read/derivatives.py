@@ -14,12 +14,12 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum, auto
+from enum import auto
 from functools import cached_property
 from pathlib import Path
 
 from dispatchlab._gc_pause import collector_paused
-from dispatchlab._short_repr import member_repr
+from dispatchlab._short_repr import WordEnum
 from dispatchlab.codegen.read.native_function import NativeFunction
 from dispatchlab.codegen.read.native_functions import NativeFunctions
 from dispatchlab.codegen.read.schema_parts import signature_of
@@ -34,7 +34,7 @@ from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.schema_parser import parse_schema
 
 
-class DerivativeRule(StrEnum):
+class DerivativeRule(WordEnum):
     """Each rule that a file of derivatives can break."""
 
     NOT_YAML = auto()
@@ -54,8 +54,6 @@ class DerivativeRule(StrEnum):
     NO_SUCH_GRADIENT = auto()
     MIXED_GRADIENTS = auto()
     ONLY_FIRST_GRADIENT = auto()
-
-    __repr__ = member_repr
 
 
 class DerivativesError(YamlError):

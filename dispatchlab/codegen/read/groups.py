@@ -10,9 +10,8 @@ from __future__ import annotations
 import string
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
-from dispatchlab._short_repr import member_repr
+from dispatchlab._short_repr import WordEnum
 from dispatchlab.codegen.read.kernel_fields import native_name
 from dispatchlab.codegen.read.native_function import BackendKernel, DeviceCheck, NativeFunction, shares_memory
 from dispatchlab.codegen.read.problems import Rule
@@ -276,13 +275,11 @@ def _autogen(group: FunctionGroup) -> Iterator[Problem]:
     yield _problem(Rule.AUTOGEN_DIFFERS, lister, message, hint)
 
 
-class ViewKind(StrEnum):
+class ViewKind(WordEnum):
     """How a function is a view."""
 
     ALIASING = "aliasing"
     ALIASING_INPLACE = "aliasing_inplace"
-
-    __repr__ = member_repr
 
 
 _COMPOSITES = (

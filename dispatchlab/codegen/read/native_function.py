@@ -6,9 +6,9 @@ The fields are those of the file; `parts` and `kind` follow from the schema. Sou
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum, StrEnum
+from enum import Enum
 
-from dispatchlab._short_repr import member_repr
+from dispatchlab._short_repr import WordEnum, member_repr
 from dispatchlab.codegen.read.schema_parts import SchemaKind, SchemaParts
 from dispatchlab.files.source_location import SourceLocation
 from dispatchlab.model.keys import DispatchKey
@@ -36,25 +36,21 @@ COMPOSITE_KEYS = (
 """The keys that support all backends."""
 
 
-class Variant(StrEnum):
+class Variant(WordEnum):
     """Where Python and C++ find an operator: as a function, as a method of tensors."""
 
     FUNCTION = "function"
     METHOD = "method"
 
-    __repr__ = member_repr
 
-
-class DeviceCheck(StrEnum):
+class DeviceCheck(WordEnum):
     """Whether kernels that are tied to a device make sure that all tensors are on one."""
 
     NO_CHECK = "NoCheck"
     EXACT_SAME = "ExactSame"
 
-    __repr__ = member_repr
 
-
-class UfuncKey(StrEnum):
+class UfuncKey(WordEnum):
     """Which inner loop of a pointwise kernel a `ufunc_inner_loop` gives."""
 
     CUDA_FUNCTOR = "CUDAFunctor"
@@ -64,8 +60,6 @@ class UfuncKey(StrEnum):
     CPU_VECTOR = "CPUVector"
     SCALAR_ONLY = "ScalarOnly"
     GENERIC = "Generic"
-
-    __repr__ = member_repr
 
 
 class ScalarKind(Enum):

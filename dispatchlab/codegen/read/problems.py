@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from enum import StrEnum, auto
+from enum import auto
 
-from dispatchlab._short_repr import member_repr
+from dispatchlab._short_repr import WordEnum
 from dispatchlab.files.yaml_tree import YamlError
 
 
-class Rule(StrEnum):
+class Rule(WordEnum):
     """Each rule that a file can break; the name is what tests and people call it."""
 
     # the shape of the file
@@ -106,8 +106,6 @@ class Rule(StrEnum):
     VIEW_COPY_NAME = auto()
     VIEW_COPY_TAG = auto()
     VIEW_COMPOSITE = auto()
-
-    __repr__ = member_repr
 
 
 class NativeYamlError(YamlError):

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import NamedTuple
 
-from dispatchlab._short_repr import member_repr
+from dispatchlab._short_repr import WordEnum
 from dispatchlab.model.schema import AliasInfo, Argument, Default, FunctionSchema
 from dispatchlab.model.schema_types import TENSOR, ListType, OptionalType, SimpleType, Type
 
@@ -23,7 +22,7 @@ from dispatchlab.model.schema_types import TENSOR, ListType, OptionalType, Simpl
 # options, and the types that come back, where an argument that is written and not returned counts as a return.
 
 
-class SchemaKind(StrEnum):
+class SchemaKind(WordEnum):
     """Which variant of an operator a schema is."""
 
     FUNCTIONAL = "functional"
@@ -31,8 +30,6 @@ class SchemaKind(StrEnum):
     OUT = "out"
     MUTABLE = "mutable"
     SCRATCH = "scratch"
-
-    __repr__ = member_repr
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -66,7 +67,7 @@ class ImportEndedError(ImportFailedError):
 
     exit_code = 5
 
-    template = "{module} cannot be imported: it {reason}"
+    template = "{module} cannot be imported: it {reason}; run `python -c 'import {module}'` to see what it does"
 
 
 class ImportTimeoutError(ImportFailedError):
@@ -189,6 +190,10 @@ def _what_to_do(name: str, error: Exception) -> str:
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
     top = name.partition(".")[0]
     at = _raised_at(error)
+    if missing == top and not at and not top.isidentifier():
+        return f"; name the module that is imported, such as {re.sub(r'[^0-9A-Za-z]', '_', top)}"
+    if missing == top and name == f"{top}.py":
+        return f"; name the module, {top}, without .py"
     if missing == top and not at:
         return "; install it, in its checkout with `pip install -e .`, or leave it out"
     if missing is not None and not at and f"{name}.".startswith(f"{missing}."):

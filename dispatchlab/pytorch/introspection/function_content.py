@@ -87,7 +87,7 @@ class Contents:
         self._storages: dict[int, int] = {}
         self._memory = _Memory()
         self.opaque: set[str] = set()
-        """The classes of objects of C that show nothing of what they hold."""
+        """The objects of C that show nothing of what they hold, and the functions of C of the packages."""
         self.names: set[str] = set()
         """Everything that the code which is reached names."""
 
@@ -95,9 +95,9 @@ class Contents:
         """Read values, and all that they reach.
 
         Args:
-            roots: a path for each value; what was read is not read again.
+            roots: a path for each value; what was read is not read again, but for texts.
         """
-        self._queue.extend((path, value) for path, value in roots if path not in self.texts)
+        self._queue.extend((path, value) for path, value in roots if path not in self.texts or isinstance(value, str))
         self._drain()
 
     def read_modules(self) -> None:
@@ -141,7 +141,7 @@ class Contents:
                 edges = list(edges)
             except Exception as error:  # code of the package, which may raise anything
                 text, edges = f"{_type_name(type(value))} that raises {type(error).__name__}", []
-                self.opaque.add(_type_name(type(value)))
+                self.opaque.add(f"an object of {_type_name(type(value))}")
             self.texts[path] = text
             separator = ": " if ":" not in path.rpartition("::")[2] else ", "
             self._queue.extend((f"{path}{separator}{step}", target) for step, target in edges)
@@ -181,6 +181,8 @@ class Contents:
                 order = ((ORDER_OF_KEYS, digest(*keys)),) if has_order else ()
                 return f"{_type_name(type(value))} {digest(*sorted(keys))}", order
             case BuiltinFunctionType():
+                if value.__module__ in self._modules:
+                    self.opaque.add(f"a function of {value.__module__}")
                 return f"{getattr(value, '__module__', None)}:{value.__qualname__}", _self_of(value)
             case classmethod() | staticmethod():
                 return _type_name(type(value)), (("function", value.__func__),)
@@ -267,7 +269,7 @@ class Contents:
             edges += _made_of(value)
         edges += [(f"what {name} gives", getattr(value, name)()) for name in _ASKED if hasattr(kind, name)]
         if not edges and (kind.__module__ in _HIDING or any(map(_is_of_c, kind.__mro__[:-1]))):
-            self.opaque |= {_type_name(kind)} - _HIDES_NOTHING
+            self.opaque |= {f"an object of {name}" for name in {_type_name(kind)} - _HIDES_NOTHING}
         return _type_name(kind), edges
 
     def _tensor(self, value: Any) -> Iterator[_Edge]:
@@ -384,7 +386,7 @@ def _names_in(code: CodeType) -> Iterator[str]:
     """The names of code, and the texts in it that may be names which nothing else shows."""
     yield from code.co_names
     for each in code.co_consts:
-        if isinstance(each, str) and "cache" in each.lower():
+        if isinstance(each, str) and ("cache" in each.lower() or each.isupper()):
             yield each
         if isinstance(each, CodeType):
             yield from _names_in(each)

@@ -422,7 +422,7 @@ def read_captures(path: str) -> dict[str, list[tuple[tuple[Any, ...], dict[str, 
         return {name: [_Decoding(call, memory).call() for call in made] for name, made in calls.items()}
     except OSError as error:
         raise CaptureError(path, error.strerror or str(error)) from None
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError, struct.error, RuntimeError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, struct.error, RuntimeError) as error:
         lines = str(error).splitlines() or [type(error).__name__]
         raise CaptureError(path, f"the file is damaged ({lines[0][:200]})") from None
 

@@ -62,7 +62,7 @@ def inputs_of(source: str, operator: str) -> tuple[Inputs, ...]:
     try:
         given = made() if callable(made) else made
         calls = given if isinstance(given, list) and given and all(map(_is_call, given)) else [given]
-        return tuple(map(_inputs_of, calls))
+        return tuple(_as_kernels_see(operator, _inputs_of(call)) for call in calls)
     except Exception as error:
         raise InputsError(source, f"the inputs of {operator} cannot be made: {first_line(error)}") from None
 
@@ -112,6 +112,26 @@ def _inputs_of(given: object) -> Inputs:
     return Inputs((given,), {})
 
 
+_NUMBERS = ("int", "SymInt", "float", "bool", "number")
+
+
+def _as_kernels_see(operator: str, given: Inputs) -> Inputs:
+    """The same with numbers where a schema says so: PyTorch takes a tensor of one element for one, which has data."""
+    try:
+        arguments = overload(operator)._schema.arguments
+    except AttributeError:  # it is not there, as its runs will say
+        return given
+    numbers = {one.name for one in arguments if str(one.real_type).removeprefix("Optional[").rstrip("]") in _NUMBERS}
+
+    def seen(name: str, value: Any) -> Any:
+        return value.item() if name in numbers and is_tensor(value) and value.numel() == 1 else value
+
+    names = [one.name for one in arguments if not one.kwarg_only]
+    positional = (seen(name, value) for name, value in zip(names, given.positional, strict=False))
+    rest = given.positional[len(names) :]
+    return Inputs((*positional, *rest), {name: seen(name, value) for name, value in given.named.items()})
+
+
 def seed(value: int = _SEED) -> None:
     """Seed what a kernel can draw from."""
     random.seed(value)
@@ -121,9 +141,9 @@ def seed(value: int = _SEED) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """What an exception says, on one line."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__)[:_LONGEST]
+    """What an exception says, on one line; a line that ends with a colon says nothing without the next."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return " ".join(lines[: 2 if lines[0].endswith(":") else 1])[:_LONGEST]
 
 
 def overload(name: str) -> Any:

@@ -296,7 +296,8 @@ def _changes_of(
         is_attribute = owner.kind in (ModuleType, type, FunctionType)
         for key, value in list(owner.keys.items()):
             if old_values.pop(key, _GONE) is not value and not known.is_noise(key):
-                yield SharedChange(_step(owner.path, owner.kind, key), value, is_attribute)
+                shown = _PROCESS if type(value) is int and value == os.getpid() else value
+                yield SharedChange(_step(owner.path, owner.kind, key), shown, is_attribute)
         for key in old_values:
             if not known.is_noise(key):
                 yield SharedChange(_step(owner.path, owner.kind, key), _GONE, is_attribute)
@@ -313,6 +314,7 @@ def _of_property(value: Any) -> Iterable[object]:
 _SIZE: Final = 64
 _LEVELS: Final = 4
 _GONE: Final = "taken out"
+_PROCESS: Final = "the number of the process"
 _TABLES: Final = (dict, list, set)
 _PLAIN: Final = frozenset({type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented)})
 _WRAPPERS: Final = {staticmethod: _of_static, classmethod: _of_static, property: _of_property}
@@ -329,6 +331,7 @@ _NOISE: Final = frozenset(
         "__abstractmethods__",
         "__loader__",
         "_lazy_seed_tracker",
+        "NO_SERIALIZED_TYPE_NAME_FOUND",
     }
 )
 _NOT_FOLLOWED: Final = frozenset(
@@ -371,7 +374,7 @@ def _shallow(value: Any, address: Callable[[int], str]) -> str:
     """A value of PyTorch or of the standard library in a few words that no address is in."""
     kind = type(value)
     if kind is int and value == os.getpid():
-        return "the number of the process"
+        return _PROCESS
     if kind is str or kind is int:
         return _NUMBER.sub(lambda found: address(int(found[0], 0)), repr(value))
     if kind in _PLAIN:

@@ -242,7 +242,7 @@ class StateBefore:
         found = {operator: tuple(lines) for operator, lines in sites.items()}
         read = {path: text for path, text in contents.texts.items() if not _is_order_of_state(path)}
         in_python = tuple(sorted({change.operator for change in self._changed}))
-        hidden = [f"an object of {kind} is reached, which does not show what it holds" for kind in contents.opaque]
+        hidden = [f"{what} is reached, which does not show what it holds" for what in contents.opaque]
         hidden += [
             f"{name} is read, which is taken for a cache and not compared"
             for name in contents.names & self._state.caches

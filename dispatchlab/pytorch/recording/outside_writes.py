@@ -68,7 +68,9 @@ class OutsideWrites:
             return
         text = os.path.abspath(text)
         was_there = os.path.lexists(text)
-        if not (was_there and event == "os.mkdir"):  # which fails then
+        if not (was_there and event == "os.mkdir") and not (
+            event == "open" and os.path.isdir(text)
+        ):  # neither changes it
             self._written.setdefault(text, was_there)
 
 

@@ -7,14 +7,14 @@ docs/proof.md, Note [Kernels that play the same part] and Note [What a certifica
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import sha256
 from operator import attrgetter
 from time import perf_counter
-from typing import Literal, NamedTuple, TypeAlias, TypeVar, get_type_hints
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, get_type_hints
 
 from dispatchlab._version import __version__
 from dispatchlab.engine.footprint import Footprint
@@ -24,6 +24,7 @@ from dispatchlab.engine.semantics import Semantics
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.files.journal import Journal
 from dispatchlab.model.keys import SLOT_KEYS, DispatchKey
+from dispatchlab.model.profile import model_for, version_of
 from dispatchlab.model.registration import Def, Impl, Registration
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.processes.executor import TaskDied, TaskExecutor, completed
@@ -59,7 +60,7 @@ from dispatchlab.records.file import registry_bytes
 from dispatchlab.records.model import Recorded, RecordedFallback, RecordedOperator
 from dispatchlab.records.replay import fallback_registration, operator_registrations
 from dispatchlab.sources.executors import executor_for
-from dispatchlab.sources.find_sources import Difference
+from dispatchlab.sources.find_sources import Difference, chosen, own_operators
 from dispatchlab.sources.replay_on_lab import for_registry
 
 _OPERATORS_A_TASK = 32
@@ -189,13 +190,44 @@ def certification_of(
     )
 
 
-def without_known(certification: Certification, difference: Difference) -> Certification:
-    """A certification of what a recording adds to a registry, without what is found in that registry already.
+def certification_of_own(
+    recorded: Recorded,
+    name: str,
+    *,
+    operators: Sequence[str] = (),
+    everything: bool = False,
+    semantics: str | None = None,
+    **options: Any,
+) -> Certification:
+    """The certificates of what a recording adds to the registry of its PyTorch.
 
     Args:
-        certification: the certification of the operators that differ.
-        difference: these, and what they differ from.
+        recorded: the registry.
+        name: what to call it.
+        operators: names and globs of operators, which are certified whatever that registry has.
+        everything: certify every operator.
+        semantics: the dispatcher; that of the PyTorch of the registry when left out.
+        options: as for `certification_of`.
+
+    Raises:
+        DispatchLabError: as for `certification_of`, or there is no such operator.
     """
+    whole = bool(operators) or everything
+    difference = Difference(tuple(chosen(recorded, operators))) if whole else own_operators(recorded, name)
+    model = model_for(recorded.torch) if version_of(recorded.torch) is not None else "strict"
+    found = certification_of(
+        recorded,
+        name=name,
+        semantics=semantics or model,
+        operators=difference.operators,
+        against=difference.against,
+        **options,
+    )
+    return _without_known(found, difference)
+
+
+def _without_known(certification: Certification, difference: Difference) -> Certification:
+    """A certification of operators that differ from a registry, without what is found in that registry already."""
     own = {str(operator.name): operator for operator in difference.operators}
     kept: list[Certificate] = []
     known: list[str] = []
@@ -302,10 +334,7 @@ class _Proof:
         self.known |= _explore(list(self.plans.values()), run, meter)
 
     def _by_slots(self, dispatcher: Semantics, plan: SlotPlan, run: _Run, meter: _Meter) -> set[Pattern]:
-        meter.expect(sum(map(_cost, plan.explored)))
-        for task, done in run(_explore_some, _batches(plan.explored)):
-            self.known.update(zip(task, done, strict=True))
-            meter.add(sum(map(_cost, task)), sum(explored.sets for explored in done), is_known=run.is_known)
+        self.known |= _explored(plan.explored, run, meter)
         for looked_at, looks in run(_look_at_some, _batches(plan.alike, most=_LOOKS_A_TASK)):
             self.alike.update(zip(looked_at, looks, strict=True))
         return plan.unproved(dispatcher, self.known, self.alike)
@@ -319,16 +348,22 @@ class _Proof:
         return trouble, () if trouble else plan.stale_of(self.known)
 
 
+def _explored(wanted: Collection[Neighbourhood], run: _Run, meter: _Meter) -> dict[Neighbourhood, Explored]:
+    known: dict[Neighbourhood, Explored] = {}
+    meter.expect(sum(map(_cost, wanted)))
+    for task, done in run(_explore_some, _batches(wanted)):
+        known.update(zip(task, done, strict=True))
+        meter.add(sum(map(_cost, task)), sum(explored.sets for explored in done), is_known=run.is_known)
+    return known
+
+
 def _explore(plans: Sequence[Plan], run: _Run, meter: _Meter) -> dict[Neighbourhood, Explored]:
     """Explore until no footprint leaves its neighbourhood; what is not needed in the end is left out."""
     known: dict[Neighbourhood, Explored] = {}
     open_plans = list(plans)
     while open_plans:
         wanted = frozenset().union(*(plan.to_explore() for plan in open_plans)) - known.keys()
-        meter.expect(sum(map(_cost, wanted)))
-        for task, done in run(_explore_some, _batches(wanted)):
-            known.update(zip(task, done, strict=True))
-            meter.add(sum(map(_cost, task)), sum(explored.sets for explored in done), is_known=run.is_known)
+        known |= _explored(wanted, run, meter)
         open_plans = [plan for plan in open_plans if plan.grow(known)]
     needed = frozenset().union(*(plan.to_explore() for plan in plans))
     return {neighbourhood: known[neighbourhood] for neighbourhood in sorted(needed, key=attrgetter("rank"))}

@@ -245,7 +245,9 @@ def explore_neighbourhood(semantics: Semantics, neighbourhood: Neighbourhood) ->
     found = explore_graph(space, len(registrations), order=order)
     fresh = on_sandboxes(LabEngine(plain), registrations, [NAME])
     found = replay_proof(found, lambda: space, fresh, order=order, watch=Watch(), brief=True)
-    strays = frozenset({*footprint.strays, *_strange_variables(space)})
+    strange = space.touched() - space.shared_variables() - {str(NAME)}
+    touched = (f"a registration touched {variable}, which is not its operator" for variable in strange)
+    strays = frozenset({*footprint.strays, *touched})
     trouble, stale = "", frozenset[int]()
     sequences: tuple[KeySequence, ...] = ()
     if found.conflicts or found.never_accepted:
@@ -289,11 +291,6 @@ def scenario_of(
             order += range(len(registrations), len(registrations) + count)
         registrations += [Impl(NAME, key, Kernel(), f"{key} {number}") for number in range(count)]
     return replace(semantics, fallbacks=in_force), (*registrations, *coming), tuple(order)
-
-
-def _strange_variables(space: LabSpace) -> Iterable[str]:
-    for variable in space.touched() - space.shared_variables() - {str(NAME)}:
-        yield f"a registration touched {variable}, which is not its operator"
 
 
 def _in_keys(sequence: StepSequence, registrations: Sequence[Registration]) -> KeySequence:

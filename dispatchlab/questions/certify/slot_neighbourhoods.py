@@ -17,7 +17,6 @@ from dispatchlab.engine.primitives import RegisterImpl
 from dispatchlab.engine.reference_precedence import winner
 from dispatchlab.engine.semantics import Semantics
 from dispatchlab.model.dependence import Dependence
-from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.keys import SLOT_OF_KEY, DispatchKey
 from dispatchlab.model.registration import Def, Impl, Kernel, Registration
 from dispatchlab.model.slot_set import KEY_OF_BIT, each_slot
@@ -84,14 +83,15 @@ class SlotPlan:
             known: what the exploration of each has shown.
             looks: what a sequence over each of the others has shown, a sentence; empty when nothing.
         """
-        wrong = {each for each in self.explored if not _is_proved(semantics, known[each])}
+        wrong = {
+            each
+            for each in self.explored
+            if (found := known[each]).verdict is not Verdict.ORDER_INDEPENDENT
+            or (found.trouble or found.strays or found.stale)
+            or reads_more(semantics, found.reads)
+        }
         wrong |= {each for each, like in self.alike.items() if looks[each] or like in wrong}
         return {pattern for pattern, wanted in self.wanted.items() if wanted & wrong}
-
-
-def _is_proved(semantics: Semantics, found: Explored) -> bool:
-    is_proved = found.verdict is Verdict.ORDER_INDEPENDENT and not (found.trouble or found.strays or found.stale)
-    return is_proved and not reads_more(semantics, found.reads)
 
 
 def slot_plan(semantics: Semantics, patterns: Sequence[Pattern]) -> SlotPlan:
@@ -211,7 +211,7 @@ def undeclared(semantics: Semantics, keys: Iterable[DispatchKey]) -> str:
         for chosen, with_fallback in product(_combinations(masks, present & grouped), (False, True)):
             for seen in (chosen, chosen | besides):
                 won = winner(plain, key, seen, slot if with_fallback else 0, 0)
-                value = None if won is None else _in_groups(won, slot)
+                value: Hashable = None if won is None else ("own" if won[0] == slot else won[0], won[1])
                 known = winners.setdefault((names, combination(masks, chosen), with_fallback), value)
                 if known != value:
                     return f"the kernel of {key} depends on more than its groups"
@@ -231,11 +231,6 @@ def _combinations(groups: Sequence[int], present: int) -> Iterator[int]:
         for at, members in enumerate(mine):
             rest = sum(other[0] for number, other in enumerate(mine) if number != at)
             yield from (rest | member for member in members[1:])
-
-
-def _in_groups(won: tuple[int, Provenance], slot: int) -> Hashable:
-    source, reason = won
-    return "own" if source == slot else source, reason
 
 
 def reads_more(semantics: Semantics, reads: Mapping[int, int]) -> bool:

@@ -3,31 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import asdict
 
-from dispatchlab.errors import DispatchLabError
-from dispatchlab.escape import json_document
-from dispatchlab.files.bounded_read import ReadError, json_value, read_file
-from dispatchlab.files.file_kinds import FileKind, OtherFileError, content_of
+from dispatchlab.files.baseline import load_rows, rows_text
+from dispatchlab.files.file_kinds import FileKind
 from dispatchlab.questions.lint.rule import Finding, Identity, LintReport
 
 VERSION = 2
-
-MAX_BYTES = 16 * 2**20
-"""Larger files are refused unread; a baseline of 10,000 findings has two."""
-
-
-class BaselineError(DispatchLabError):
-    """A file is not a baseline.
-
-    Args:
-        path: the file.
-        reason: a clause that says what was found and what to do.
-    """
-
-    path: str
-    reason: str
-
-    template = "{path}: {reason}"
 
 
 def load_baseline(path: str) -> frozenset[Identity]:
@@ -37,31 +19,16 @@ def load_baseline(path: str) -> frozenset[Identity]:
         BaselineError: it cannot be read, or is none.
         OtherFileError: it is another file of dispatchlab.
     """
-    found = content_of(path)
-    if found is not None and found.kind is not FileKind.BASELINE:
-        raise OtherFileError(path, found, (FileKind.BASELINE,))
-    try:
-        value = json_value(read_file(path, limit=MAX_BYTES, what="baselines"), path)
-    except OSError as error:
-        raise BaselineError(
-            path, f"it cannot be read: {error.strerror or error}; write it with --write-baseline"
-        ) from None
-    except ReadError as error:
-        where = f" on line {error.line}, column {error.column}" if error.line else ""
-        raise BaselineError(path, f"{error.reason}{where}; write it again with --write-baseline") from None
-    if not isinstance(value, dict) or value.get("version") != VERSION or not isinstance(value.get("findings"), list):
-        raise BaselineError(
-            path, f"expected version {VERSION} and a list of findings; write it again with --write-baseline"
-        )
-    return frozenset(_identity(path, one) for one in value["findings"])
+    write, again = "write it with --write-baseline", "write it again with --write-baseline"
+    return load_rows(path, FileKind.BASELINE, VERSION, "findings", _identity, write=write, again=again)
 
 
-def _identity(path: str, one: object) -> Identity:
-    if isinstance(one, dict):
-        texts, files = [one.get(name) for name in ("code", "operator", "key")], one.get("files")
+def _identity(row: object) -> Identity:
+    if isinstance(row, dict):
+        texts, files = [row.get(name) for name in ("code", "operator", "key")], row.get("files")
         if isinstance(files, list) and all(isinstance(text, str) for text in (*texts, *files)):
             return Identity(str(texts[0]), str(texts[1]), str(texts[2]), tuple(files))
-    raise BaselineError(path, f"expected a code, an operator, a key and files but found {one!r:.80}")
+    raise ValueError(f"expected a code, an operator, a key and files but found {row!r:.80}")
 
 
 def renewed_baseline(reports: Sequence[LintReport], accepted: Collection[Identity]) -> tuple[str, int]:
@@ -79,9 +46,5 @@ def renewed_baseline(reports: Sequence[LintReport], accepted: Collection[Identit
 
 def baseline_text(findings: Iterable[Finding], kept: Collection[Identity] = ()) -> str:
     """The file that accepts these findings: one to a line, sorted, the same for equal findings."""
-    rows = [
-        json_document({"code": one.code, "operator": one.operator, "key": one.key, "files": one.files})
-        for one in sorted({finding.identity for finding in findings} | set(kept))
-    ]
-    inside = "".join(f"\n  {row}{',' if at < len(rows) - 1 else ''}" for at, row in enumerate(rows))
-    return f'{{"version": {VERSION}, "findings": [{inside}\n]}}\n'
+    identities = sorted({finding.identity for finding in findings} | set(kept))
+    return rows_text(VERSION, "findings", [asdict(identity) for identity in identities])

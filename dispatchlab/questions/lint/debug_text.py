@@ -35,15 +35,19 @@ def sites_in(debug: str) -> Iterator[tuple[str, int]]:
             yield found["path"], int(found["line"])
 
 
+def _path_in(debug: str) -> str | None:
+    """The path of the call that registered, with slashes; None when the text names none."""
+    return next((path.replace("\\", "/") for path, _ in sites_in(debug)), None)
+
+
 def file_in(debug: str) -> str:
     """The file of a registration, without what moves: the line, and the folder in which it was built.
 
     A debug text that is no path stays as it is.
     """
-    path = next((path for path, _ in sites_in(debug)), None)
+    path = _path_in(debug)
     if path is None:
         return debug
-    path = path.replace("\\", "/")
     return "/".join(path.split("/")[-_KEPT_OF_A_BUILD_PATH:]) if is_absolute(path) else path
 
 
@@ -93,16 +97,15 @@ class Packages:
         """
         if self.is_torch(operator, key, debug):
             return self.TORCH
-        path = next((path for path, _ in sites_in(debug)), None)
+        path = _path_in(debug)
         if path is None or is_absolute(path):
             return None
-        path = path.replace("\\", "/")
         first, slash, _ = path.partition("/")
         return first if slash and path.endswith(".py") and first != self.TORCH else None
 
     def is_torch(self, operator: RecordedOperator, key: DispatchKey | None, debug: str) -> bool:
         """Whether a registration is PyTorch's own."""
-        named = any(True for _ in sites_in(debug)) and not debug.startswith(_AT)  # as scenarios may write it
+        named = _path_in(debug) is not None and not debug.startswith(_AT)  # as scenarios may write it
         return self._ownership.is_own(str(operator.name), key, f"{_AT}{debug}" if named else debug)
 
     def are_one(self, operator: RecordedOperator, kernels: Iterable[tuple[DispatchKey | None, str]]) -> bool:
@@ -114,7 +117,7 @@ class Packages:
         by_torch = [self.is_torch(operator, key, debug) for key, debug in chosen]
         if any(by_torch):
             return all(by_torch)
-        paths = [next((path.replace("\\", "/") for path, _ in sites_in(debug)), None) for _, debug in chosen]
+        paths = [_path_in(debug) for _, debug in chosen]
         known = [path for path in paths if path is not None]
         built = {tuple(path.split("/")[:_BUILD_FOLDER]) for path in known if is_absolute(path)}
         python = {path.partition("/")[0] for path in known if not is_absolute(path)}

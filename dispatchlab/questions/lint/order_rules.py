@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from dispatchlab.errors import ParseError
+from dispatchlab.model.names import qualified
 from dispatchlab.model.overloads import example_call
 from dispatchlab.questions.certify.certificate import Cause, OrderReason, is_of_custom_op, overrides_of
 from dispatchlab.questions.lint.debug_text import Packages, file_in, owner
@@ -114,9 +115,8 @@ def _competing(subject: Subject, operators: Iterable[RecordedOperator]) -> Itera
     names = {operator.name.qualified for operator in chosen.values()}
     overloads: dict[str, list[str]] = {}
     for text in subject.recorded.names:
-        qualified = text.partition("::")[0] + "::" + text.partition("::")[2].partition(".")[0]
-        if qualified in names:
-            overloads.setdefault(qualified, []).append(text)
+        if qualified(text) in names:
+            overloads.setdefault(qualified(text), []).append(text)
     packages = Packages(subject.recorded)
     for operator in chosen.values():
         for text in overloads[operator.name.qualified]:

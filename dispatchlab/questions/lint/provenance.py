@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from dispatchlab.model.names import OperatorName
-from dispatchlab.model.registration import (
-    Block,
-    Claim,
-    Def,
-    Fallback,
-    Impl,
-    NameOnly,
-    PythonImpl,
-    Registration,
-    TorchLibraryCall,
-    TorchLibraryFunction,
-)
+from dispatchlab.model.registration import Block, Impl, Registration, TorchLibraryFunction
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,35 +44,22 @@ NOTHING_KNOWN = OperatorCalls()
 
 def calls_in(registrations: Iterable[Registration]) -> Mapping[str, OperatorCalls]:
     """The calls behind the registrations of a scenario, by operator."""
-    functions: dict[str, set[TorchLibraryFunction]] = {}
-    without_key: dict[str, list[str]] = {}
+    functions: defaultdict[str, set[TorchLibraryFunction]] = defaultdict(set)
+    without_key: defaultdict[str, list[str]] = defaultdict(list)
 
-    def call(made_by: TorchLibraryCall, namespace: str) -> None:
-        functions.setdefault(_qualified(made_by.operator, namespace), set()).add(made_by.function)
-        for part in made_by.parts:
-            functions.setdefault(_qualified(made_by.operator, namespace), set()).add(part.function)
-
-    def one(registration: Registration, namespace: str = "", debug: str = "", *, keyed: bool = False) -> None:
-        match registration:
-            case Impl():
-                if registration.key is None and not keyed:
-                    name = _qualified(registration.operator, namespace)
-                    without_key.setdefault(name, []).append(registration.debug or debug)
-            case Block():
-                if registration.made_by is not None:
-                    call(registration.made_by, registration.namespace or "")
-                for inner in registration.registrations:
-                    one(inner, registration.namespace or "", registration.debug, keyed=registration.key is not None)
-            case Def() | Fallback() | Claim() | NameOnly() | PythonImpl():
-                pass
+    def add(registration: Registration, namespace: str = "", debug: str = "", *, keyed: bool = False) -> None:
+        if isinstance(registration, Impl) and registration.key is None and not keyed:
+            without_key[str(registration.operator.within(namespace))].append(registration.debug or debug)
+        if isinstance(registration, Block):
+            namespace, call = registration.namespace or "", registration.made_by
+            if call is not None:
+                names = functions[str(call.operator.within(namespace))]
+                names.update(made.function for made in (call, *call.parts))
+            for inner in registration.registrations:
+                add(inner, namespace, registration.debug, keyed=registration.key is not None)
 
     for registration in registrations:
-        one(registration)
+        add(registration)
     return {
-        name: OperatorCalls(frozenset(functions.get(name, ())), tuple(without_key.get(name, ())))
-        for name in {*functions, *without_key}
+        name: OperatorCalls(frozenset(functions[name]), tuple(without_key[name])) for name in {*functions, *without_key}
     }
-
-
-def _qualified(name: OperatorName, namespace: str) -> str:
-    return str(name if name.namespace or not namespace else replace(name, namespace=namespace))

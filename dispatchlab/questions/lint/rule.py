@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 from dispatchlab._short_repr import WordEnum
 from dispatchlab.model.keys import DispatchKey
@@ -182,11 +182,8 @@ class LintReport:
         return counts
 
 
-class OrderOf(Protocol):
-    """Finds out for which operators the order of registrations matters."""
-
-    def __call__(self, operators: Sequence[RecordedOperator], /) -> Mapping[str, tuple[OrderReason, ...]]:
-        """The reasons, by operator; an operator without any may be left out."""
+OrderOf: TypeAlias = Callable[[Sequence[RecordedOperator]], Mapping[str, tuple[OrderReason, ...]]]
+"""Finds why the order of registrations matters, by operator; one without a reason may be left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,11 +217,8 @@ class Subject:
         return self.fill(operator, key)
 
 
-class Check(Protocol):
-    """The function of a rule."""
-
-    def __call__(self, subject: Subject, operators: Iterable[RecordedOperator], /) -> Iterator[Found]:
-        """What is wrong with some operators of a registry."""
+Check: TypeAlias = "Callable[[Subject, Iterable[RecordedOperator]], Iterator[Found]]"
+"""The function of a rule: what is wrong with some operators of a registry."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,7 @@ def with_lab_frames(frames: Sequence[Frame], lab: Sequence[LabFrame]) -> tuple[F
     placed = []
     for frame in frames:
         for number, same in enumerate(waiting):
-            if same.layer is frame.layer and _is_same(frame, same):
+            if same.layer is frame.layer and frame.function.endswith(_COUNTERPARTS.get(same.function, "")):
                 frame = replace(frame, lab=f"{same.file}:{same.line}")
                 del waiting[: number + 1]
                 break
@@ -86,12 +86,7 @@ def with_lab_frames(frames: Sequence[Frame], lab: Sequence[LabFrame]) -> tuple[F
     return tuple(placed)
 
 
-def _is_same(frame: Frame, lab: LabFrame) -> bool:
-    """Whether two frames of one layer do the same; the API and the loops have several in C++."""
-    ending = _COUNTERPARTS.get(lab.function)
-    return ending is None or frame.function.endswith(ending)
-
-
+# The API and the loops have several frames of one layer in C++.
 _COUNTERPARTS = {
     "call": "::call",
     "redispatch_boxed": "::redispatch",

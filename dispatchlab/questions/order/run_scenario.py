@@ -457,15 +457,14 @@ def _found(
             return error.exploration, True
         others = (note for note in error.exploration.notes if note != "interrupted")
         return replace(error.exploration, notes=(_bound_text(options), *others)), False
-    except KeyboardInterrupt:  # a worker passes a deadline on as Ctrl-C
-        if not limit.passed:
-            raise
+    except KeyboardInterrupt:  # while it was planned; and a worker passes a deadline on as Ctrl-C
         if found is None:
             count = len(scenario.registrations)
             orders = count_orders(count, scenario.order)
-            notes = (_bound_text(options),)
+            notes = (_bound_text(options) if limit.passed else "interrupted",)
             took = perf_counter() - started
             found = Exploration(Verdict.INCOMPLETE, options.walk, count, 0, 0, 0, orders, notes=notes, elapsed_s=took)
+        return found, not limit.passed
     return found, False
 
 
@@ -517,7 +516,9 @@ def _explored(
     take = partial(explore, engine, *about, options.walk_options, order=order, cancelled=cancelled, progress=progress)
     if options.checkpoint is not None and options.walk in ("auto", "graph"):
         with Journal(options.checkpoint, run_of(scenario.file, options, engine.semantics)) as journal:
-            return take(log=WalkLog(journal))
+            log = WalkLog(journal)
+            found = take(log=log)
+        return found if log.trouble is None else replace(found, notes=(*found.notes, f"no checkpoint: {log.trouble}"))
     return take(shares=shares)
 
 

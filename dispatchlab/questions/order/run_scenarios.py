@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from dispatchlab.errors import DispatchLabError
+from dispatchlab.files.atomic_write import WriteError
 from dispatchlab.files.journal import Journal
 from dispatchlab.processes.cores import most_jobs
 from dispatchlab.processes.memory import default_memory_bound
@@ -82,9 +83,15 @@ def run_scenarios(
             if following is None:  # it was interrupted
                 return
             path, new = following
-            if kept is not None:
-                kept.add(path, new)
+            full: WriteError | None = None
+            try:
+                if kept is not None:
+                    kept.add(path, new)
+            except WriteError as error:  # what was found is handed on first
+                full = error
             yield path, new
+            if full is not None:
+                raise full
             if isinstance(new, Outcome) and new.interrupted and not in_processes:
                 return
 

@@ -179,22 +179,26 @@ class Readiness:
             if operator in rows and rows[operator].cell(aspect).answer not in (Answer.NO, Answer.UNKNOWN)
         )
 
+    def worst(self, answer: Answer) -> tuple[Row, ...]:
+        """The operators of whose answers in the columns that are required this is the most harmful."""
+        order = (Answer.NO, Answer.UNKNOWN, Answer.REGISTERED)
+        answers = ((row, row.answers(self.required)) for row in self.rows)
+        return tuple(row for row, given in answers if next((one for one in order if one in given), None) is answer)
+
     @property
     def with_gaps(self) -> tuple[Row, ...]:
         """The operators with a "no" in a column that is required."""
-        return tuple(row for row in self.rows if Answer.NO in row.answers(self.required))
+        return self.worst(Answer.NO)
 
     @property
     def undecided(self) -> tuple[Row, ...]:
         """Those without, that have an "unknown" there."""
-        gaps = self.with_gaps
-        return tuple(row for row in self.rows if row not in gaps and Answer.UNKNOWN in row.answers(self.required))
+        return self.worst(Answer.UNKNOWN)
 
     @property
     def registered(self) -> tuple[Row, ...]:
         """Those with neither, where no run has shown that what is registered works."""
-        others = (*self.with_gaps, *self.undecided)
-        return tuple(row for row in self.rows if row not in others and Answer.REGISTERED in row.answers(self.required))
+        return self.worst(Answer.REGISTERED)
 
     @property
     def ready(self) -> int:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import TYPE_CHECKING, assert_never
 
 from dispatchlab.errors import DispatchLabError
@@ -26,6 +25,7 @@ from dispatchlab.model.registration import (
 )
 from dispatchlab.model.schema import FunctionSchema, clone_with_name, source_text
 from dispatchlab.records.compare import ChangeKind
+from dispatchlab.records.side_by_side import paired
 from dispatchlab.scenario.load import load_scenario, parse_scenario
 from dispatchlab.scenario.write import kernel_word
 from dispatchlab.sources.find_sources import foundations_in, registry_of_scenario
@@ -203,27 +203,16 @@ def _changes(name: str, before: list[_Item], after: list[_Item]) -> Iterator[Rec
     olds, news = ([item.value for item in side] for side in (before, after))
     if olds == news:
         return
-    gone, fresh = _without(before, news), _without(after, olds)
-    if not gone and not fresh:
+    _, differing = paired(before, after, lambda item: item.value)
+    if not differing:
         texts = [" over ".join(reversed(values)) for values in (olds, news)]
         yield RecordChange(ChangeKind.CHANGED, name, after[-1].operator, texts[0], texts[1], after[-1].debug)
-    for old, new in zip_longest(gone, fresh):
+    for old, new in differing:
         item = new or old
         assert item is not None
         kind = ChangeKind.CAME if old is None else ChangeKind.WENT if new is None else ChangeKind.CHANGED
         before_value, after_value = (None if each is None else each.value for each in (old, new))
         yield RecordChange(kind, name, item.operator, before_value, after_value, item.debug)
-
-
-def _without(items: list[_Item], values: list[str]) -> list[_Item]:
-    left = list(values)
-    kept = []
-    for item in items:
-        if item.value in left:
-            left.remove(item.value)
-        else:
-            kept.append(item)
-    return kept
 
 
 _PLAIN = (TorchLibraryFunction.DEFINE, TorchLibraryFunction.IMPL)

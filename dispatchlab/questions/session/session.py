@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import combinations
 from threading import RLock
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 from dispatchlab._short_repr import WordEnum
 from dispatchlab.engine.lab_space import LabSpace, LabState
@@ -115,25 +115,6 @@ class Moment:
         return tuple((step, refusal) for step, refusal in pairs if refusal is not None)
 
 
-class Runner(Protocol):
-    """Registrations on an engine, and what each sequence of their steps leads to."""
-
-    @property
-    def most_paired(self) -> int:
-        """Up to how many registrations each pair of steps may be compared."""
-
-    def at(self, sequence: StepSequence, /) -> Moment:
-        """What a sequence leads to.
-
-        Raises:
-            SequenceError: a step releases what is not registered, registers what is, or follows a failed release.
-            EngineCrashed: the engine died.
-        """
-
-    def close(self) -> None:
-        """Let go of the engine."""
-
-
 class _Memory:
     """The moments asked for last."""
 
@@ -195,7 +176,11 @@ class LabRunner:
         self._lock = RLock()
 
     def at(self, sequence: StepSequence, /) -> Moment:
-        """What a sequence leads to."""
+        """What a sequence leads to.
+
+        Raises:
+            SequenceError: a step releases what is not registered, registers what is, or follows a failed release.
+        """
         with self._lock:
             found = self._memory.get(sequence)
             if found is not None:
@@ -294,7 +279,12 @@ class SandboxRunner:
         self._lock = RLock()
 
     def at(self, sequence: StepSequence, /) -> Moment:
-        """What a sequence leads to."""
+        """What a sequence leads to.
+
+        Raises:
+            SequenceError: as on the lab engine.
+            EngineCrashed: the engine died.
+        """
         with self._lock:
             known = self._memory.get(sequence)
             if known is not None:
@@ -337,6 +327,10 @@ class SandboxRunner:
             for broken in (tuple(each for each in violations if each.operator == one.operator),)
         }
         return Moment(sequence, active, refusals, seen.__getitem__, ended)
+
+
+Runner: TypeAlias = LabRunner | SandboxRunner
+"""Registrations on an engine, and what each sequence of their steps leads to."""
 
 
 # -- what differs

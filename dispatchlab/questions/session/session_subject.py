@@ -75,13 +75,12 @@ class Subject:
     def concerning(self, operator: OperatorName) -> tuple[int, ...]:
         """The registrations that an operator can depend on, by number."""
         own = enumerate(map(tuple, map(operators_of, self.scenario.registrations)))
-        reach_all = {index for index, one in enumerate(self.scenario.registrations) if _has_fallback(one)}
+        reach_all = {
+            index
+            for index, one in enumerate(self.scenario.registrations)
+            if any(isinstance(part, Fallback) for part in (one.registrations if isinstance(one, Block) else (one,)))
+        }
         return tuple(index for index, names in own if operator in names or not names or index in reach_all)
-
-
-def _has_fallback(registration: Registration) -> bool:
-    inside = registration.registrations if isinstance(registration, Block) else (registration,)
-    return any(isinstance(one, Fallback) for one in inside)
 
 
 def subject_of_scenario(scenario: Scenario, *, semantics: str | None = None) -> Subject:

@@ -48,10 +48,6 @@ class BackendUpgrade:
         """Whether nothing changes for the backend."""
         return not (self.changes or self.removed or self.added or self.schemas)
 
-    def to(self, *ways: Way) -> tuple[SharedChange, ...]:
-        """The changes after which calls find something in one of these ways."""
-        return tuple(change for change in self.changes if change.after.way in ways)
-
 
 def keys_of_backend(key: DispatchKey) -> tuple[DispatchKey, ...]:
     """The runtime keys of a backend, when it is the key of its plain tensors; else the key alone."""

@@ -17,6 +17,7 @@ from typing import TypeAlias
 from dispatchlab._short_repr import WordEnum
 from dispatchlab.errors import ParseError
 from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.names import qualified
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.schema_compatibility import backward_break, forward_break
 from dispatchlab.records.backend_coverage import Way
@@ -154,7 +155,7 @@ class OneSided:
     @property
     def name(self) -> str:
         """The operator without the overload."""
-        return base_name(self.operator)
+        return qualified(self.operator)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +189,12 @@ class OperatorChange:
     slots: tuple[SlotChange, ...] = ()
     lines: tuple[MovedLine, ...] = ()
     foreign: Mapping[DispatchKey, str] = field(default_factory=dict)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether something differs that is the operator's own."""
+        parts = (self.schema, self.alias, self.tags_gained, self.tags_lost, self.gained, self.lost, self.replaced)
+        return any((*parts, self.composite, self.own_slots, self.lines))
 
     @property
     def own_slots(self) -> tuple[SlotChange, ...]:
@@ -333,14 +340,14 @@ def upgrade(
     """
     both = sorted(before.keys() & after.keys())
     known = before.keys() & after.keys() if names is None else frozenset(names[0]) & frozenset(names[1])
-    bases = frozenset(map(base_name, known))
+    bases = frozenset(map(qualified, known))
     new_tags, gone_tags = ({}, {}) if names is not None else _tags_of_one(before, after)
     finder = _Finder(terms, frozenset((*new_tags, *gone_tags)))
     found = [finder.change(name, before[name], after[name]) for name in both]
     return Upgrade(
         removed=tuple(_one_sided(before[name], bases, terms) for name in sorted(before.keys() - after.keys())),
         added=tuple(_one_sided(after[name], bases, terms) for name in sorted(after.keys() - before.keys())),
-        changed=tuple(change for change in found if _is_own(change)),
+        changed=tuple(change for change in found if change.is_own),
         fallbacks=tuple(_fallbacks(*fallbacks)),
         shared=tuple(shared_changes(found, (Cause.FALLBACKS, Cause.DISPATCHER))),
         keys_gone={key: finder.keys[key] for key in sorted(terms.keys_gone)},
@@ -364,12 +371,6 @@ def _tags_of_one(
     return {tag: new[tag] for tag in sorted(new.keys() - old)}, {tag: old[tag] for tag in sorted(old.keys() - new)}
 
 
-def base_name(operator: str) -> str:
-    """The name of an operator without its overload, `aten::add` for `aten::add.Tensor`."""
-    namespace, found, rest = operator.rpartition("::")
-    return f"{namespace}{found}{rest.partition('.')[0]}"
-
-
 def is_autograd(key: DispatchKey) -> bool:
     """Whether kernels at a key record gradients."""
     return key.name.startswith("Autograd")
@@ -384,23 +385,8 @@ def _one_sided(operator: RecordedOperator, bases: Collection[str], terms: Terms)
         operator.schema,
         operator.origin,
         keys,
-        base_name(name) in bases,
+        qualified(name) in bases,
         backends.pop() if len(backends) == 1 else "",
-    )
-
-
-def _is_own(change: OperatorChange) -> bool:
-    return bool(
-        change.schema
-        or change.alias
-        or change.tags_gained
-        or change.tags_lost
-        or change.gained
-        or change.lost
-        or change.replaced
-        or change.composite
-        or change.own_slots
-        or change.lines
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dispatchlab.errors import DispatchLabError
@@ -126,4 +125,4 @@ def _called(registrations: Iterable[Registration]) -> Iterator[str]:
     for one in registrations:
         if isinstance(one, Block) and one.made_by is not None:
             for call in (one.made_by, *one.made_by.parts):
-                yield str(replace(call.operator, namespace=call.operator.namespace or one.namespace or ""))
+                yield str(call.operator.within(one.namespace or ""))
