@@ -283,6 +283,24 @@ def test_there_are_thirty_of_either() -> None:
     assert len(set(HOLDING)) >= 30
 
 
+def test_of_modules_the_orders_of_imports_are_those_that_count() -> None:
+    stated = [
+        "- {always: {row: CPU, runs: fn_a}, while: [1, 2]}\n- {eventually: {row: CPU, runs: fn_b}}",
+        "- {never: {row: CPU, runs: fn_b}, while: 0}\n- {never: {refused: 2}}",
+    ]
+    scenario = parse_scenario(
+        "claim: A sentence.\nmodules: {a: [0, 1], b: [2]}\nproperties:\n" + "\n".join(stated) + "\nregistrations:\n"
+        "- {def: foo(Tensor x) -> Tensor}\n- {impl: foo, dispatch: CPU, debug: fn_a}\n"
+        "- {impl: foo, dispatch: CPU, debug: fn_b}"
+    )
+    engines: tuple[Any, ...] = (LabEngine("torch-2.13"), Sandboxes("torch-2.13"))
+    for engine in engines:
+        found = check_properties(engine, scenario, DEFAULT_WALK, program=scenario.program)
+        assert [one.sequence for one in found] == [(0, 1, 2), None, (2, 0), None]
+        free = check_properties(engine, scenario, DEFAULT_WALK)
+        assert [one.sequence and len(one.sequence) for one in free] == [2, None, 2, None]
+
+
 def test_a_property_that_is_about_no_state_does_not_hold() -> None:
     scenario = scenario_of(
         DEFS, "always: {row: CPU, runs: fn_cpu}, while: [0, 1]", "never: {refused: 2}, while: [0, 1]"

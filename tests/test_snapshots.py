@@ -10,6 +10,7 @@ from itertools import pairwise, permutations
 from pathlib import Path
 
 import pytest
+from expecttest import assert_expected_inline
 
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.model.sequence import StepSequence
@@ -140,6 +141,27 @@ def test_chosen_sequences_show_what_all_orders_show() -> None:
     assert chosen.chosen[0].sequence == sequence
     assert {(each.registered, each.look) for each in chosen.moments} <= everything
     assert "sequence: +0 +1 -0 +0 -1 passes snapshots 0, 1, 2, 3, 4, 1" in text_of(snapshot_lines(chosen))
+
+
+def test_the_text_can_be_expected_inline_as_upstream_does() -> None:
+    scenario = load_scenario(SCENARIOS / "pr35061_tests" / "test_def_only.yaml")
+    text = text_of(snapshot_lines(snapshots_of(LabEngine("pr35061"), scenario)))
+    assert_expected_inline(
+        text,
+        """\
+snapshots: 2 snapshots, after every step of 1 order of registration and release
+
+snapshot 0: nothing is registered
+  nothing is registered for test::foo
+
+snapshot 1: 0 is registered, 1 order leads here
++0 def test::foo(Tensor x, Tensor y) -> Tensor (registered at /dev/null:0), from snapshot 0
+- nothing is registered for test::foo
++ name: test::foo
++ schema: test::foo(Tensor x, Tensor y) -> (Tensor)
++ alias analysis kind: FROM_SCHEMA
+""",
+    )
 
 
 def test_a_refused_step_says_why_and_stays_where_it_is() -> None:

@@ -56,6 +56,8 @@ MOST_ORDERS: Final = 720
 _MOST_EDGES: Final = 1_000_000
 """Parts with more edges are not walked to see whether they are independent."""
 
+_IN_ORDERS: Final = "with each registration once, then its release: nothing in between, nothing again"
+
 _MOST_TRIED: Final = 2_000
 """How many shorter sequences are tried to find the shortest on an engine that cannot be forked."""
 
@@ -214,7 +216,11 @@ class _Check:
         if self.options.walk == "auto" and self.program is None:
             members = self._parts(engine, statement)
         found, is_independent = self._walked(engine, statement, members)
-        return found if is_independent else self._walked(engine, statement, everything)[0]
+        if not is_independent:
+            found = self._walked(engine, statement, everything)[0]
+        if found.standing is Standing.HOLDS and self.options.walk == "orders" and self.program is None:
+            found = replace(found, note=_IN_ORDERS)
+        return found
 
     def _parts(self, engine: Forkable, statement: Statement) -> tuple[int, ...]:
         """The registrations of the parts that a property is about; all of them unless parts are independent."""
@@ -349,9 +355,13 @@ class _Check:
         if statement.mode is Mode.EVENTUALLY or self.program is not None:
             for sequence in self._orders():
                 stopped = self._stop(0, 0)
-                if stopped is not None or case.sequence is not None:
+                if stopped is not None or (case.sequence is not None and self.program is None):
                     break
-                self._along(sessions, case, sequence)
+                one = _Case(statement)
+                self._along(sessions, one, sequence)
+                case.tested += one.tested
+                if one.sequence is not None and (case.sequence is None or len(one.sequence) < len(case.sequence)):
+                    case.sequence = one.sequence
         else:
             stopped = self._on_walk(sessions, case)
         if case.sequence is not None and statement.mode is not Mode.EVENTUALLY and self.program is None:
