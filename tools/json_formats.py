@@ -50,11 +50,21 @@ library.define("twice(Tensor x) -> Tensor")
 library.impl("twice", lambda x: x + x, "CPU")
 """
 
+_VIOLATED = """\
+claim: A property does not hold.
+properties:
+- never: {row: CPU, runs: fn}
+registrations:
+- {def: foo(Tensor x) -> Tensor}
+- {impl: foo, dispatch: CPU, debug: fn}
+"""
+
 EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
     "permute": (
         ("permute", "scenarios/defects/stale_quantized_torch.yaml"),
         ("permute", "scenarios/basics/a_second_def.yaml"),
         ("permute", "scenarios/properties/what_holds_whoever_is_newest.yaml"),
+        ("permute", "{violated}"),
     ),
     "permute --snapshots": (
         ("permute", "scenarios/basics/a_second_def.yaml", "--snapshots"),
@@ -491,12 +501,16 @@ def fields_of_command(title: str) -> tuple[dict[str, Field], dict[str, int]]:
         (Path(folder) / "cellar.py").write_text(_PACKAGE, encoding="utf-8")
         program = Path(folder) / "program.py"
         program.write_text(_PROGRAM, encoding="utf-8")
+        violated = Path(folder) / "violated.yaml"
+        violated.write_text(_VIOLATED, encoding="utf-8")
         for example in EXAMPLES[title]:
             record = Path(folder) / "cellar.yaml"
             if title == "record --check":
                 CliRunner().invoke(main, ["record", "--once", "-o", str(record), "cellar"])
                 (Path(folder) / "cellar.py").write_text(_PACKAGE.replace("CPU", "Meta"), encoding="utf-8")
-            for value, classes in outputs([each.format(program=program, record=record) for each in example]):
+            for value, classes in outputs(
+                [each.format(program=program, record=record, violated=violated) for each in example]
+            ):
                 _Walk(title, classes, found, objects).look(value, "")
     for each in found.values():
         if re.search(r"\b(?:None|null)\b", each.meaning):
