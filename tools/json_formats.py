@@ -709,6 +709,8 @@ def schema(title: str) -> dict[str, Any]:
 
 
 def _schema_of(types: Collection[str]) -> dict[str, Any]:
+    if set(types) == {"null"}:
+        return {}  # the examples show no value of it
     plain = sorted({_SCHEMA_TYPES[each] for each in types if each in _SCHEMA_TYPES})
     others: list[dict[str, Any]] = [{"$ref": "#/$defs/key_set"}] * ("key set" in types)
     others += [{"enum": re.findall("`([^`]*)`", each)} for each in sorted(types) if each[:1] == "`"]
@@ -753,7 +755,7 @@ def _plain(meaning: str) -> str:
 
 
 def _types(found: Field) -> str:
-    return ", ".join(sorted(found.types - {"null"})) + (" or null" if {"null"} < found.types else "") or "null"
+    return ", ".join(sorted(found.types - {"null"})) + (" or null" if {"null"} < found.types else "") or "any"
 
 
 def pages() -> tuple[str, str]:
