@@ -236,7 +236,9 @@ def _case(result: Result, name: str, case: str, how: signal.Signals, folder: Pat
     except Exception as error:
         trouble(f"{case}: {how.name}: half-written: {error}")
     left_files = sorted(
-        set(_entries(folder)) - before - {"out", "err", "out.yaml", "out.json", "generated", "__pycache__"}
+        each
+        for each in set(_entries(folder)) - before - {"out", "err", "out.yaml", "out.json", "generated", "__pycache__"}
+        if not each.startswith("torchinductor_")  # the cache that PyTorch itself keeps
     )
     if left_files and how not in _SUDDEN:
         trouble(f"{case}: {how.name}: left {left_files}")
