@@ -88,16 +88,18 @@ _CHANGES: dict[str, tuple[Callable[[Any], object], list[tuple[str, bool]]]] = {
 }
 
 
-_KNOWN = Known({"named_cache"}, Contents((), {}).address)
+def _known() -> Known:
+    """What is known at the end, when the memory of the process is known, too."""
+    return Known({"named_cache"}, Contents((), {}).address)
 
 
 def test_each_change_is_found_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     modules = {what: _module(f"t_shared_{at:02}", _SOURCE, monkeypatch) for at, what in enumerate(_CHANGES)}
     state = SharedState()
-    assert [change for change in state.changes(_KNOWN) if change.path.startswith("t_shared")] == []
+    assert [change for change in state.changes(_known()) if change.path.startswith("t_shared")] == []
     for what, module in modules.items():
         _CHANGES[what][0](module)
-    found = list(state.changes(_KNOWN))
+    found = list(state.changes(_known()))
     for what, module in modules.items():
         name = module.__name__
         own = [(one.path.removeprefix(name), one.is_attribute) for one in found if one.path.startswith(name)]
@@ -112,7 +114,7 @@ def test_of_modules_that_came_later_plain_values_are_digested_and_those_of_packa
 
     def read(source: str) -> dict[str, object]:
         _module("t_later", "table = {'a': 1}\nsteps = [1, 2]\n" + source, monkeypatch)
-        found = state.new_state(["t_later"], "t_shared".__eq__, _KNOWN)
+        found = state.new_state(["t_later"], "t_shared".__eq__, _known())
         return {change.path: change.value for change in found if change.path != "t_later"}
 
     before = read("")
