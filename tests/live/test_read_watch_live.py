@@ -533,9 +533,11 @@ def test_what_a_module_imports_before_it_asks_depends_on_no_order(tmp_path: Path
     modules = {"ops": ops, "above": asks, "sure": f"from . import ops\n{asks}", "late": f"{asks}from . import ops"}
     in_one_order = "from . import above\nfrom . import sure, late"
     for init, depending in (("", ["whole/above.py:2", "whole/late.py:2"]), (in_one_order, [])):
-        package(tmp_path, "whole", init=init, **modules)
+        folder = tmp_path / ("one" if init else "several")
+        folder.mkdir()
+        package(folder, "whole", init=init, **modules)
         names = ["whole"] if init else ["whole.above", "whole.sure", "whole.late"]
-        result = dispatchlab(tmp_path, "record", *names, "--force", "-o", "record.yaml")
+        result = dispatchlab(folder, "record", *names, "-o", "record.yaml")
         assert result.returncode == 0, result.stderr
         lines = [line.partition(": ")[2] for line in result.stderr.splitlines() if "may depend on it" in line]
         assert [line.partition(" asks")[0] for line in lines] == depending, result.stderr
