@@ -225,6 +225,7 @@ def permute(
       dispatchlab permute scenarios/ --report report.html
       dispatchlab permute scenarios/ --cluster tcp://10.0.0.1:8786
     """
+    from dispatchlab.files.atomic_write import WriteError
     from dispatchlab.questions.order.run_scenario import RunOptions
     from dispatchlab.questions.order.run_scenarios import run_scenarios
     from dispatchlab.sources.find_sources import scenario_files
@@ -270,6 +271,9 @@ def permute(
     except KeyboardInterrupt:
         warn("interrupted")
         interrupted = True
+    except WriteError as error:  # of the checkpoint
+        warn(str(error))
+        printer.code = max(printer.code, error.exit_code)
     if len(files) > 1 and not closed:
         closed = printer.print_summary()
     printer.save_page(interrupted=interrupted)

@@ -17,6 +17,7 @@ from dispatchlab._version import __version__
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.engine.semantics import SEMANTICS, semantics_named, unknown_keys
 from dispatchlab.errors import DispatchLabError, RegistrationError
+from dispatchlab.files.atomic_write import WriteError
 from dispatchlab.files.bounded_read import ReadError, read_file
 from dispatchlab.files.journal import Journal
 from dispatchlab.model.names import OperatorName
@@ -515,10 +516,17 @@ def _explored(
         return explore_program(engine, *about, program, walk, cancelled=cancelled, progress=progress)
     take = partial(explore, engine, *about, options.walk_options, order=order, cancelled=cancelled, progress=progress)
     if options.checkpoint is not None and options.walk in ("auto", "graph"):
-        with Journal(options.checkpoint, run_of(scenario.file, options, engine.semantics)) as journal:
-            log = WalkLog(journal)
+        trouble: WriteError | None = None
+        with ExitStack() as stack:
+            log: WalkLog | None = None
+            try:
+                run = run_of(scenario.file, options, engine.semantics)
+                log = WalkLog(stack.enter_context(Journal(options.checkpoint, run)))
+            except WriteError as error:  # it is explored all the same
+                trouble = error
             found = take(log=log)
-        return found if log.trouble is None else replace(found, notes=(*found.notes, f"no checkpoint: {log.trouble}"))
+        trouble = trouble if log is None else log.trouble
+        return found if trouble is None else replace(found, notes=(*found.notes, f"no checkpoint: {trouble}"))
     return take(shares=shares)
 
 
