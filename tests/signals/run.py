@@ -56,6 +56,7 @@ class Command:
         needs_torch: whether it needs PyTorch.
         covered: whether it prints what it has covered when it is interrupted.
         written: checks the files that it wrote.
+        ends: whether it comes to an end by itself.
     """
 
     arguments: tuple[str, ...]
@@ -63,6 +64,7 @@ class Command:
     needs_torch: bool = True
     covered: bool = False
     written: Callable[[Path], None] = lambda folder: None
+    ends: bool = True
 
 
 def _is_scenario(folder: Path) -> None:
@@ -93,7 +95,7 @@ COMMANDS: Final = {
     "check": Command(("check", "pack_a", "pack_b"), 20),
     "profile": Command(("profile", "-o", "out.json"), 10),
     "trace": Command(("trace", "program.py"), 6, needs_torch=False),
-    "explore --browser": Command(("explore", "a.yaml", "--browser"), 6, needs_torch=False),
+    "explore --browser": Command(("explore", "a.yaml", "--browser"), 6, needs_torch=False, ends=False),
     "codegen": Command(("codegen", "natives.yaml", "-o", "generated"), 3, needs_torch=False, written=_is_code),
 }
 """The long commands."""
@@ -130,8 +132,10 @@ def run(name: str, seed: int, numbers: Iterable[int], folder: Path, *, within_s:
     """
     result = Result(name)
     prepare(folder)
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background, where commands would ignore it, too
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    # In the background and behind nohup they are ignored, and commands would ignore them, too.
+    for sent, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(sent) is signal.SIG_IGN:
+            signal.signal(sent, usual)
     for number in numbers:
         _case(result, name, f"{name} {seed} {number}", SIGNALS[number % len(SIGNALS)], folder, within_s)
     return result
@@ -225,7 +229,7 @@ def _case(result: Result, name: str, case: str, how: signal.Signals, folder: Pat
     if how in _SUDDEN:
         if code != -how:
             trouble(f"{case}: {how.name}: exit code {code}")
-    elif code not in _CODES[how] and not _is_complete(code, printed):
+    elif code not in _CODES[how] and not (command.ends and _is_complete(code, printed)):
         trouble(f"{case}: {how.name}: exit code {code}, {errors[-300:]!r}")
     if "Traceback" in errors and code >= 0:  # Python itself ends so before the first line of ours runs
         trouble(f"{case}: {how.name}: a traceback: {errors[-600:]!r}")
