@@ -20,12 +20,15 @@ from pathlib import Path
 from typing import Final
 
 from dispatchlab.scenario.load import load_scenario
+from tests.dask_cluster import Cluster
 from tests.scenario_texts import many
 
 ROOT: Final = Path(__file__).parents[2]
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL, signal.SIGHUP)
 MARK: Final = "DISPATCHLAB_SIGNAL_CASE"
 """The environment variable by which the processes of a case are found again."""
+CLUSTER: Final = "ADDRESS"
+"""Stands for the address of a cluster, which is started for the cases of a command."""
 
 _SUDDEN: Final = (signal.SIGKILL, signal.SIGHUP)  # which nothing of ours handles
 _CODES: Final = {signal.SIGINT: (130, -signal.SIGINT), signal.SIGTERM: (143, -signal.SIGTERM)}
@@ -96,6 +99,8 @@ COMMANDS: Final = {
     "profile": Command(("profile", "-o", "out.json"), 10),
     "trace": Command(("trace", "program.py"), 6, needs_torch=False),
     "explore --browser": Command(("explore", "a.yaml", "--browser"), 6, needs_torch=False, ends=False),
+    "permute --cluster": Command(("permute", "a.yaml", "b.yaml", "--cluster", CLUSTER), 8, needs_torch=False),
+    "certify --cluster": Command(("certify", "--cluster", CLUSTER), 8, needs_torch=False),
     "codegen": Command(("codegen", "natives.yaml", "-o", "generated"), 3, needs_torch=False, written=_is_code),
 }
 """The long commands."""
@@ -136,8 +141,17 @@ def run(name: str, seed: int, numbers: Iterable[int], folder: Path, *, within_s:
     for sent, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(sent) is signal.SIG_IGN:
             signal.signal(sent, usual)
-    for number in numbers:
-        _case(result, name, f"{name} {seed} {number}", SIGNALS[number % len(SIGNALS)], folder, within_s)
+    cluster = None
+    try:
+        if CLUSTER in COMMANDS[name].arguments:
+            (folder / "cluster").mkdir()
+            cluster = Cluster(2, folder / "cluster")
+        for number in numbers:
+            how = SIGNALS[number % len(SIGNALS)]
+            _case(result, name, f"{name} {seed} {number}", how, folder, within_s, cluster)
+    finally:
+        if cluster is not None:
+            cluster.end()
     return result
 
 
@@ -174,8 +188,17 @@ _GROUP: Final = """\
 """
 
 
-def _case(result: Result, name: str, case: str, how: signal.Signals, folder: Path, within_s: float) -> None:
+def _case(
+    result: Result,
+    name: str,
+    case: str,
+    how: signal.Signals,
+    folder: Path,
+    within_s: float,
+    cluster: Cluster | None,
+) -> None:
     command = COMMANDS[name]
+    arguments = [cluster.address if each == CLUSTER and cluster else each for each in command.arguments]
     chosen = random.Random(case)
     for left in ("out.yaml", "out.json", "generated"):
         path = folder / left
@@ -186,7 +209,7 @@ def _case(result: Result, name: str, case: str, how: signal.Signals, folder: Pat
     out, err = folder / "out", folder / "err"
     with out.open("wb") as out_stream, err.open("wb") as err_stream:
         process = subprocess.Popen(
-            [sys.executable, "-m", "dispatchlab", *command.arguments],
+            [sys.executable, "-m", "dispatchlab", *arguments],
             cwd=folder,
             env=environment,
             stdout=out_stream,
@@ -212,6 +235,10 @@ def _case(result: Result, name: str, case: str, how: signal.Signals, folder: Pat
             while (left_over := running(case)) and time.monotonic() - sent < within_s:
                 time.sleep(0.02)
             result.slowest_gone = max(result.slowest_gone, time.monotonic() - sent)
+            while cluster is not None and (tasks := cluster.busy()):
+                if time.monotonic() - sent > within_s:
+                    trouble(f"{case}: {how.name}: the cluster goes on with it in {tasks}")
+                    break
             if left_over:
                 trouble(f"{case}: {how.name}: left {', '.join(left_over.values())[:300]}")
         finally:
