@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from dispatchlab.processes.task_process import STOP_S
 from dispatchlab.scenario.load import load_scenario
 from tests.dask_cluster import Cluster
 from tests.scenario_texts import many
@@ -231,7 +232,8 @@ def _case(
                 process.wait()
                 result.outcomes["not ended"] += 1
                 return
-            result.slowest_end = max(result.slowest_end, time.monotonic() - sent)
+            took = time.monotonic() - sent
+            result.slowest_end = max(result.slowest_end, took)
             while (left_over := running(case)) and time.monotonic() - sent < within_s:
                 time.sleep(0.02)
             result.slowest_gone = max(result.slowest_gone, time.monotonic() - sent)
@@ -260,7 +262,9 @@ def _case(
         trouble(f"{case}: {how.name}: exit code {code}, {errors[-300:]!r}")
     if "Traceback" in errors and code >= 0:  # Python itself ends so before the first line of ours runs
         trouble(f"{case}: {how.name}: a traceback: {errors[-600:]!r}")
-    if command.covered and "edges/s" in errors and how not in _SUDDEN and not covered:
+    # What does not answer in time, as on a machine with too much to do, is ended with what it has.
+    has_time = command.covered and "edges/s" in errors and how not in _SUDDEN and took < STOP_S
+    if has_time and not printed:
         trouble(f"{case}: {how.name}: exit code {code}, and nothing printed of what was covered")
     try:
         command.written(folder)

@@ -295,22 +295,31 @@ def run_scenario(
         run, stand_in_notes = _as_engine_takes_it(subject, options)
         exploration, interrupted = _found(engine, run, bounded, subject.saved, limit, progress, cancelled, shares)
         report = report_of(subject.scenario, engine, exploration, require_proof=options.require_proof)
-        if run.properties:
-            checked = _properties(engine, run, bounded, exploration, interrupted=interrupted, cancelled=cancelled)
-            report = report.with_properties(checked, require_proof=options.require_proof)
-            interrupted |= any(each.note == INTERRUPTED for each in checked)
-        if bounded.timeout_s != options.timeout_s and exploration.verdict is Verdict.INCOMPLETE and not interrupted:
-            report = _noted(report, "that is the default bound with --engine torch; --timeout SECONDS sets another")
         for note in stand_in_notes:
             report = _noted(report, note)
-        if subject.has_default_semantics(options) and not interrupted:
-            report = replace(report, torch_model=_torch_model(exploration, run, bounded, limit))
-        if options.conform and not interrupted:
-            report, interrupted = _conforming(report, engine, run, bounded, progress)
+        try:
+            if run.properties:
+                checked = _properties(engine, run, bounded, exploration, interrupted=interrupted, cancelled=cancelled)
+                report = report.with_properties(checked, require_proof=options.require_proof)
+                interrupted |= any(each.note == INTERRUPTED for each in checked)
+            if bounded.timeout_s != options.timeout_s and exploration.verdict is Verdict.INCOMPLETE and not interrupted:
+                report = _noted(report, "that is the default bound with --engine torch; --timeout SECONDS sets another")
+            if subject.has_default_semantics(options) and not interrupted:
+                report = replace(report, torch_model=_torch_model(exploration, run, bounded, limit))
+            if options.conform and not interrupted:
+                report, interrupted = _conforming(report, engine, run, bounded, progress)
+        except KeyboardInterrupt:  # what was found by then stands
+            report, interrupted = _noted(report, _LATE), True
         names = short_names(subject.scenario.registrations)
         outcome = Outcome(report, names=names, notes=_subject_notes(subject, engine, options), interrupted=interrupted)
-        outcome = _with_counterexample(outcome, subject, run, options)
-        return outcome if interrupted else _with_pictures(outcome, subject.scenario, engine, options)
+        try:
+            outcome = _with_counterexample(outcome, subject, run, options)
+            return outcome if interrupted else _with_pictures(outcome, subject.scenario, engine, options)
+        except KeyboardInterrupt:
+            return replace(outcome, report=_noted(report, _LATE), interrupted=True)
+
+
+_LATE: Final = "interrupted after the exploration"
 
 
 class _Subject(NamedTuple):
