@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
+_START_S: Final = 120.0  # generous: the machine of a test may be busy
 
 
 class Cluster:
@@ -31,9 +32,18 @@ class Cluster:
             port = free.getsockname()[1]
         self.address = f"tcp://127.0.0.1:{port}"
         self.scheduler = self._start("scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard")
+        until = time.monotonic() + _START_S
+        while not self._listens(port) and time.monotonic() < until:
+            time.sleep(0.05)
         self.workers: list[subprocess.Popen[bytes]] = []
         for _ in range(workers):
             self.add_worker()
+
+    @staticmethod
+    def _listens(port: int) -> bool:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return True
+        return False
 
     def add_worker(self) -> None:
         options = ("--nthreads", "1", "--no-dashboard", "--no-nanny", "--host", "127.0.0.1", "--memory-limit", "0")
