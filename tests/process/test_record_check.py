@@ -79,3 +79,11 @@ def test_a_record_is_an_item_of_pytest(shop: Path) -> None:
     assert done.returncode == 0, done.stdout
     assert "plain(Tensor y)" in (shop / "records" / "shop.yaml").read_text()
     assert dispatchlab(shop, "record", "--check", "records/shop.yaml").returncode == 0
+
+
+def test_a_record_is_not_skipped_where_pytorch_is_there_and_cannot_be_imported(shop: Path) -> None:
+    (shop / "torch").mkdir()
+    (shop / "torch" / "__init__.py").write_text("raise OSError('a library cannot be mapped')\n")
+    done = pytest_in(shop)
+    assert (done.returncode, "1 failed" in done.stdout) == (1, True), done.stdout
+    assert "importing it raises OSError: a library cannot be mapped" in done.stdout
