@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import importlib
 import os
+import re
 import signal
 import sys
 import threading
@@ -344,6 +345,16 @@ def test_what_the_system_refuses_is_no_defect_and_a_sentence(tmp_path: Path, mon
     result = run("init")
     text = "the current folder is gone: change into one that is there"
     assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"dispatchlab: {text}\n")
+
+
+def test_a_name_that_is_too_long_for_the_system_is_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("pyproject.toml").write_text(f'[project]\nname = "{"n" * 5_000}"\n')
+    result = run("init")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert re.fullmatch(r"dispatchlab: a name is too long for the system: \S{200}: shorten it\n", result.stderr)
+    found = run_cases("settings", 31, [2111, 5504, 7588])  # names of packages, and of folders of scenarios
+    assert (found.findings, found.outcomes["exit 2"]) == ([], 3)
 
 
 def test_expected_errors_keep_their_exit_codes(tmp_path: Path) -> None:

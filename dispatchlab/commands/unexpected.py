@@ -60,10 +60,16 @@ def _of_the_system(error: BaseException) -> tuple[str, int]:
             os.getcwd()
         except OSError:
             return "the current folder is gone: change into one that is there", _BAD_INPUT
+    if error.errno == errno.ENAMETOOLONG:
+        return f"a name is too long for the system: {_shown_name(error)}: shorten it", _BAD_INPUT
     if error.errno not in _REFUSALS and not str(error.strerror).startswith(_NO_FOLDER):
         return "", UNEXPECTED
-    about = f" ({one_line(os.fsdecode(error.filename))})" if isinstance(error.filename, str | bytes) else ""
+    about = f" ({_shown_name(error)})" if isinstance(error.filename, str | bytes) else ""
     return f"the system refused what this command needs: {error.strerror}{about}; nothing was decided", _REFUSED
+
+
+def _shown_name(error: OSError) -> str:
+    return one_line(os.fsdecode(error.filename or ""))[:_LONGEST]
 
 
 def _summary(error: BaseException) -> str:
