@@ -100,7 +100,9 @@ COMMANDS: Final = {
     "profile": Command(("profile", "-o", "out.json"), 10),
     "trace": Command(("trace", "program.py"), 6, needs_torch=False),
     "explore --browser": Command(("explore", "a.yaml", "--browser"), 6, needs_torch=False, ends=False),
-    "permute --cluster": Command(("permute", "a.yaml", "b.yaml", "--cluster", CLUSTER), 8, needs_torch=False),
+    "permute --cluster": Command(
+        ("permute", "a.yaml", "b.yaml", "--walk", "graph", "--cluster", CLUSTER), 8, needs_torch=False
+    ),
     "certify --cluster": Command(("certify", "--cluster", CLUSTER), 8, needs_torch=False),
     "codegen": Command(("codegen", "natives.yaml", "-o", "generated"), 3, needs_torch=False, written=_is_code),
 }
