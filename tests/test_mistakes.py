@@ -59,8 +59,8 @@ MISTAKES: dict[str, tuple[str, ...]] = {
     # commands and options
     "permut good.yaml": ("No such command 'permut'. Did you mean 'permute'?",),
     "permute": ("no scenario was named: name scenario files or folders",),
-    "permute good.yaml --fromat json": ("No such option '--fromat'. (Did you mean one of: '--at', '--format'",),
-    "permute good.yaml --json": ("No such option '--json'. Did you mean '--format json'?",),
+    "permute good.yaml --fromat json": ("No such option", "--fromat", "--at", "--format"),
+    "permute good.yaml --json": ("No such option", "--json", "Did you mean", "--format json"),
     "permute good.yaml --format jsn": ("'jsn' is not one of 'rich', 'text', 'json', 'markdown'",),
     "permute good.yaml --engine gpu": ("'gpu' is not one of 'lab', 'torch'",),
     "permute good.yaml --walk grph": ("'grph' is not one of 'auto', 'graph', 'orders', 'sample'",),
