@@ -95,10 +95,17 @@ def test_a_report_asks_for_nothing_says_nothing_and_shows_hostile_texts_as_text(
             assert page.evaluate(f"document.querySelectorAll('body > {name_of_landmark}').length") == 1
 
 
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize(("dark", "width"), [(False, 1280), (True, 420)])
 @pytest.mark.parametrize("name", sorted(HOSTILE))
-def test_axe_finds_nothing_serious(name: str, dark: bool, browser: Any, reports: dict[str, Path]) -> None:  # noqa: FBT001
+def test_axe_finds_nothing_serious(
+    name: str,
+    dark: bool,  # noqa: FBT001
+    width: int,
+    browser: Any,
+    reports: dict[str, Path],
+) -> None:
     with Visit(browser, reports[name], dark=dark) as visit:
+        visit.page.set_viewport_size({"width": width, "height": 900})
         visit.page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
         paper = visit.page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert paper == ("rgb(13, 17, 23)" if dark else "rgb(255, 255, 255)")
@@ -195,6 +202,23 @@ def test_no_cell_runs_into_its_neighbour_and_no_page_scrolls_sideways(
         wide = f"{elements}.filter(each => each.scrollWidth > each.clientWidth + 1)"
         assert visit.page.evaluate(f"{wide}.map(each => each.textContent.slice(0, 80))") == []
         assert visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        clipped = "[...document.querySelectorAll('.table')].filter(each => each.scrollWidth > each.clientWidth + 1)"
+        assert visit.page.evaluate(f"{clipped}.map(each => each.ariaLabel)") == []
+
+
+def test_where_it_is_narrow_a_cell_stands_behind_the_title_of_its_column(browser: Any, tmp_path: Path) -> None:
+    assert run("diff", "torch-2.12", "torch-2.13", "--report", str(tmp_path / "page.html")).exit_code in (0, 1)
+    title = "getComputedStyle(document.querySelector('.data td:nth-child(3)'), '::before').content"
+    shown = "[...document.querySelector('.data tbody tr').cells].filter(each => each.offsetWidth)"
+    with Visit(browser, tmp_path / "page.html") as visit:
+        for width in (1280, 400):
+            visit.page.set_viewport_size({"width": width, "height": 900})
+            wide = "[...document.querySelectorAll('.table')].filter(each => each.scrollWidth > each.clientWidth + 1)"
+            assert visit.page.evaluate(f"{wide}.length") == 0
+            assert visit.page.evaluate(title) == ("none" if width == 1280 else '"kernels at"')
+            assert (len(set(visit.page.evaluate(f"{shown}.map(each => each.getBoundingClientRect().left)"))) == 1) == (
+                width == 400
+            )
 
 
 def test_the_switch_changes_the_colours_and_paper_is_light(browser: Any, tmp_path: Path) -> None:

@@ -225,7 +225,7 @@ def _cell(cell: b.Cell) -> tuple[Child, dict[str, str | int | None]]:
         case str(text) | b.Span(text, mood="", kind="source", href=""):
             text = text if isinstance(cell.content, str) else short_debug(text)
             is_long = len(text) > _LONG
-            content = breakable(text) if is_long else text
+            content = breakable(text) if is_long or "/" in text else text
             wide: dict[str, b.CellKind] = {"name": "code", "": "prose"}
             kind = wide.get(kind, kind) if is_long else kind
         case _:

@@ -26,6 +26,8 @@
   const sortable = (table) => {
     const body = table.tBodies[0], rows = [...body.rows], heads = [...table.tHead.rows[0].cells];
     heads.forEach((head, column) => {
+      if (!head.textContent) return;
+      table.style.setProperty(`--head-${column + 1}`, JSON.stringify(head.textContent));
       const button = make("button", head.textContent, { type: "button" });
       head.replaceChildren(button);
       button.addEventListener("click", () => {
