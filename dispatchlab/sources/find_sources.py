@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dispatchlab.errors import DispatchLabError, RegistrationError, UnknownOperatorError
@@ -186,6 +187,7 @@ def _of_scenario(source: str, asked: str | None, report: Callable[[str], None] |
     """See Note [A record stands on a registry]."""
     from dispatchlab.engine.dispatcher import Dispatcher
     from dispatchlab.engine.handle import RegistrationHandle
+    from dispatchlab.model.python_layer import PRIVATEUSE1_NAME
     from dispatchlab.model.registration import Registration, describe
     from dispatchlab.records.overlay import Overlay
     from dispatchlab.records.replay import run
@@ -212,7 +214,10 @@ def _of_scenario(source: str, asked: str | None, report: Callable[[str], None] |
             return None
 
     in_force = run((one for at, one in enumerate(scenario.registrations) if at not in known), register)
-    registry = registry_on(dispatcher, f"{semantics} ({source})", imports=scenario.packages)
+    renamed = next((one.function for one in scenario.python if one.registry == PRIVATEUSE1_NAME and one.active), "")
+    registry = replace(
+        registry_on(dispatcher, f"{semantics} ({source})", imports=scenario.packages), privateuse1=renamed
+    )
     del in_force, held
     return registry if beneath is None else Overlay(beneath, registry, name=scenario.registry or "")
 

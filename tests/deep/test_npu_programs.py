@@ -27,7 +27,8 @@ def agree(runs: Runs, name: str, body: str) -> Counter[str]:
     program = source(body)
     needed = {operator for operator, _ in runs.predicted(program, ()).calls}
     ran = runs.on_device(program, needed)
-    assert difference(ran, runs.predicted(program, needed)) == "", name
+    exact = "train(" not in body and "backward" not in body
+    assert not (differs := difference(ran, runs.predicted(program, needed), exact=exact)), (differs, name)
     if name not in RANDOM:
         assert same_numbers(ran.output, runs.on_cpu(source(body, "cpu"))), name
     fallback = choose.random() < 0.5
@@ -38,7 +39,8 @@ def agree(runs: Runs, name: str, body: str) -> Counter[str]:
         kernels = {each for each in sorted(needed) if choose.random() < 0.95}
     predicted = runs.predicted(program, kernels, fallback=fallback)
     ran = runs.on_device(program, kernels, fallback=fallback)
-    assert difference(ran, predicted) == "", (name, sorted(kernels), fallback)
+    differs = difference(ran, predicted, exact=exact)
+    assert not differs, (differs, name, sorted(kernels), fallback)
     return Counter([f"{'runs' if ran.code == 0 else 'stops'} {'with' if fallback else 'without'} a fallback"])
 
 
