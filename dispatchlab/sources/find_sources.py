@@ -187,7 +187,6 @@ def _of_scenario(source: str, asked: str | None, report: Callable[[str], None] |
     """See Note [A record stands on a registry]."""
     from dispatchlab.engine.dispatcher import Dispatcher
     from dispatchlab.engine.handle import RegistrationHandle
-    from dispatchlab.model.python_layer import PRIVATEUSE1_NAME
     from dispatchlab.model.registration import Registration, describe
     from dispatchlab.records.overlay import Overlay
     from dispatchlab.records.replay import run
@@ -214,9 +213,8 @@ def _of_scenario(source: str, asked: str | None, report: Callable[[str], None] |
             return None
 
     in_force = run((one for at, one in enumerate(scenario.registrations) if at not in known), register)
-    renamed = next((one.function for one in scenario.python if one.registry == PRIVATEUSE1_NAME and one.active), "")
     registry = replace(
-        registry_on(dispatcher, f"{semantics} ({source})", imports=scenario.packages), privateuse1=renamed
+        registry_on(dispatcher, f"{semantics} ({source})", imports=scenario.packages), privateuse1=scenario.privateuse1
     )
     del in_force, held
     return registry if beneath is None else Overlay(beneath, registry, name=scenario.registry or "")

@@ -51,5 +51,5 @@ def test_programs_do_as_predicted(tmp_path: Path) -> None:
             seen += agree(runs, name, body)
         for seed in range(40):
             seen += agree(runs, str(seed), generated(seed))
-    assert min(seen.values()) > 5, seen
+    assert min(seen.values()) > 2, seen
     assert len(seen) == 4, seen

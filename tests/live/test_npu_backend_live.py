@@ -84,6 +84,8 @@ def test_the_command_lists_what_a_recorded_backend_lacks(tmp_path: Path) -> None
     ask("record", "npu_device", "--once", "-o", "npu.yaml")
     program = tmp_path / "program.py"
     program.write_text(source("x = given(2, 2); x += 1; y = x + x; y.relu_(); show(y)"), encoding="utf-8")
+    explained = ask("explain", "aten::add.Tensor", "--arg", "npu", "--arg", "npu", "--from", "npu.yaml")
+    assert "runs: AutogradPrivateUse1 -> PrivateUse1" in explained
     asked = ("coverage", "npu.yaml", "--key", "npu", "--program", "program.py", "--format", "json")
     found = json.loads(ask(*asked))
     assert found["device"] == "npu"

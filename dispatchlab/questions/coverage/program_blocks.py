@@ -52,18 +52,20 @@ def _head(found: ProgramCoverage) -> Iterator[Line]:
 
 def _needed(found: ProgramCoverage) -> str:
     """The sentence that says how many kernels, and which first."""
-    runs = "this program" if len(found.programs) == 1 else "these programs"
-    first = found.first_for(_MOST)
-    missing = len(found.missing)
+    if not found.needed:
+        return "the fallback serves every call"
+    first, missing = found.first_for(_MOST), len(found.missing)
     there = len(found.needed) - missing
     parts = f"{missing} to be written, {there} there" if there else "all to be written"
     if not missing:
         parts = "all there"
-    verb = "makes" if len(found.needed) == 1 else "make"
-    return (
-        f"{counted(len(found.needed), 'kernel')} {verb} {runs} run ({parts}); "
-        f"the first {first} of them take {_MOST:.0%} of their calls"
-    )
+    number = counted(len(found.needed), "kernel")
+    if any(one.error or one.unserved for one in found.programs):
+        what = f"{number} {'is' if len(found.needed) == 1 else 'are'} needed as far as is seen"
+    else:
+        runs = "this program" if len(found.programs) == 1 else "these programs"
+        what = f"{number} {'makes' if len(found.needed) == 1 else 'make'} {runs} run"
+    return f"{what} ({parts}); the first {first} of them take {_MOST:.0%} of their calls"
 
 
 def _program(one: ProgramOnDevice, found: ProgramCoverage) -> Iterator[Line]:
