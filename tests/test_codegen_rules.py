@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from dispatchlab.codegen import runtime
+from dispatchlab.codegen.read.entry import META_BASES
 from dispatchlab.codegen import NativeYamlError, Rule, load_native_functions, read_native_functions
 from dispatchlab.codegen.read.native_functions import TAGS, read_tags
 from dispatchlab.files.source_location import SourceLocation
@@ -88,3 +90,8 @@ def test_a_tag_needs_a_name_and_a_description() -> None:
         read_tags("tag: sweet", "tags.yaml")
     assert read_tags("- tag: sweet\n  desc: >\n    Tastes well.\n", "tags.yaml") == {"sweet"}
     assert len(TAGS) == 20
+
+
+def test_every_class_that_a_meta_class_may_inherit_from_is_in_the_runtime() -> None:
+    for name in META_BASES:
+        assert issubclass(getattr(runtime, name), runtime.MetaBase)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping as Dictionary
-from enum import StrEnum
 from typing import TypeVar
 
 from dispatchlab.codegen.read.fields import (
@@ -128,7 +127,9 @@ _VARIANTS = {
     for text in ("function", "method", "function, method", "method, function")
 }
 _DEVICE_CHECKS = {str(each): each for each in DeviceCheck}
-E_co = TypeVar("E_co", bound=StrEnum)
+META_BASES = {name: name for name in ("MetaBase", "TensorIteratorBase")}
+"""What the meta class of a structured kernel may inherit from: the runtime has these."""
+E_co = TypeVar("E_co", bound=str)
 
 
 def _one_of(fields: Fields, node: Scalar, word: str, known: Dictionary[str, E_co], what: str) -> E_co | None:
@@ -159,7 +160,7 @@ def _inherits(fields: Fields) -> str | None:
         message = f"{STRUCTURED_INHERITS.name} is {quoted(node.text)}, and should be {wanted}"
         fields.report(Rule.UNREADABLE_NAME, node, message)
         return None
-    return node.text
+    return _one_of(fields, node, node.text, META_BASES, "class for a meta class to inherit from")
 
 
 def _delegate(fields: Fields, schema: FunctionSchema) -> OperatorName | None:
