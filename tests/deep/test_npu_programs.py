@@ -53,3 +53,30 @@ def test_programs_do_as_predicted(tmp_path: Path) -> None:
             seen += agree(runs, str(seed), generated(seed))
     assert min(seen.values()) > 2, seen
     assert len(seen) == 4, seen
+
+
+TEN = (
+    *("indexing", "classifier", "convolution", "attention", "embedding_bag", "adam", "scaler", "checkpoint", "linalg"),
+    "layer_norm",
+)
+
+
+def stops_without(runs: Runs, name: str, most: int) -> int:
+    """Run a program without one of the kernels that it needs, for some of them.
+
+    Returns:
+        for how many.
+    """
+    program = source(BY_HAND[name])
+    needed = sorted({operator for operator, _ in runs.predicted(program, ()).calls})
+    chosen = random.Random(name).sample(needed, min(most, len(needed)))
+    for left_out in chosen:
+        ran = runs.on_device(program, {each for each in needed if each != left_out})
+        assert ran.code == 1, (name, left_out)
+        assert f"'{left_out}'" in ran.error or left_out.removeprefix("aten::") in ran.error, (name, left_out, ran.error)
+    return len(chosen)
+
+
+def test_without_one_of_the_listed_kernels_a_program_stops_there(tmp_path: Path) -> None:
+    with Runs(tmp_path) as runs:
+        assert sum(stops_without(runs, name, 4) for name in TEN) == 40
