@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from dispatchlab.model.keys import DispatchKey, UnknownKeyError
 from dispatchlab.questions.coverage.blocks import coverage_view
 from dispatchlab.questions.coverage.coverage_on_lab import coverage_report
+from dispatchlab.questions.coverage.program_blocks import program_coverage_view
+from dispatchlab.questions.coverage.program_coverage import (
+    NeededKernel,
+    NoStandInError,
+    ProgramCoverage,
+    ProgramOnDevice,
+)
 from dispatchlab.records.backend_coverage import CoverageReport, NoSlotError, Way, WhatIfError, parse_what_if
 from dispatchlab.records.file import open_bundled
 from dispatchlab.sources.find_sources import chosen
-from tests.command_line import run_raising
+from tests.command_line import run, run_raising
 
 K = DispatchKey
 RECORDED = open_bundled("torch-2.13-cpu")
@@ -101,3 +111,88 @@ def test_the_text_has_counts_lists_and_consequences() -> None:
         "PrivateUse1 with all of it:\n"
         "  missing -> direct: 1 operator, such as aten::relu\n"
     )
+
+
+RENAMED = """\
+claim: A backend renames PrivateUse1.
+semantics: torch-2.13
+packages: [npu_device]
+python:
+  - registry: privateuse1_name
+    operator: python::torch.utils.rename_privateuse1_backend
+    function: npu
+    site: npu_device.py:50
+    call: rename_privateuse1_backend
+registrations:
+  - def: foo(Tensor x) -> Tensor
+  - {impl: foo, dispatch: PrivateUse1, debug: my_foo}
+"""
+
+
+def test_the_name_of_a_backend_in_a_record_is_a_name_of_its_key(tmp_path: Path) -> None:
+    record = tmp_path / "npu.yaml"
+    record.write_text(RENAMED, encoding="utf-8")
+    assert "direct: 1" in run("coverage", str(record), "--key", "npu", "--format", "text").stdout
+    explained = run("explain", "test::foo", "--arg", "npu", "--from", str(record), "--format", "text").stdout
+    assert "my_foo" in explained
+    assert "my_foo" in run("dump", "test::foo", "--from", str(record), "--key", "npu", "--format", "text").stdout
+
+
+def kernel(operator: str, calls: int, served: str = "missing", variants: tuple[str, ...] = ()) -> NeededKernel:
+    return NeededKernel(operator, f"{operator}(Tensor self) -> Tensor", calls, served, variants, is_core=False)
+
+
+def needs(*kernels: NeededKernel, stops_at: str = "", fallback: bool = False) -> ProgramCoverage:
+    program = ProgramOnDevice("train.py", sum(one.calls for one in kernels), stops_at, "", "")
+    return ProgramCoverage("my.yaml", "npu", fallback, (program,), kernels)
+
+
+def test_the_first_kernels_are_those_that_take_a_part_of_the_calls() -> None:
+    found = needs(kernel("a::b", 70), kernel("a::c", 20, "fallback"), kernel("a::d", 10, "own"), kernel("a::e", 5))
+    assert [one.operator for one in found.needed] == ["a::b", "a::d", "a::e"]
+    assert [one.operator for one in found.missing] == ["a::b", "a::e"]
+    assert [found.first_for(part) for part in (0.0, 0.8, 0.9, 0.95, 1.0)] == [0, 1, 2, 3, 3]
+    assert needs().first_for(0.8) == 0
+
+
+def test_what_a_program_needs_is_said_in_lines() -> None:
+    text = program_coverage_view(
+        needs(
+            kernel("aten::add.out", 3, variants=("aten::add.Tensor",)), kernel("aten::b", 1, "own"), stops_at="aten::c"
+        )
+    ).text()
+    assert text.splitlines() == [
+        "npu with the kernels of my.yaml, without a fallback:",
+        "  train.py: raises at aten::c; 4 calls in all",
+        "2 kernels make this program run (1 to be written, 1 there); the first 2 of them take 80% of their calls",
+        "",
+        "aten::add.out: 3 calls, missing",
+        "  aten::add.out(Tensor self) -> Tensor",
+        "  serves aten::add.Tensor",
+        "",
+        "aten::b: 1 call, own",
+        "  aten::b(Tensor self) -> Tensor",
+    ]
+    runs = program_coverage_view(needs(kernel("aten::b", 1, "fallback"), fallback=True)).text()
+    assert "  train.py: runs; 1 call" in runs.splitlines()
+    assert "npu with the kernels of my.yaml, with a fallback to the CPU:" in runs.splitlines()
+    assert "the fallback serves every call" in runs.splitlines()
+    found = needs(kernel("aten::b", 2))
+    ended = replace(found, programs=(replace(found.programs[0], unserved="aten::d"),))
+    lines = program_coverage_view(ended).text().splitlines()
+    assert "  train.py: no kernel of the CPU can stand in for aten::d: what follows is not seen" in lines
+    assert (
+        "1 kernel is needed as far as is seen (all to be written); the first 1 of them take 80% of their calls" in lines
+    )
+    assert not any("runs; " in line or "make" in line for line in lines)
+    assert "no call reaches the device" in program_coverage_view(needs()).text()
+
+
+def test_programs_are_for_a_key_that_a_device_can_stand_in_for(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("raise SystemExit\n", encoding="utf-8")
+    with pytest.raises(NoStandInError, match="and MPS is another key"):
+        run_raising("coverage", "torch-2.13-cpu", "--key", "MPS", "--program", str(program))
+    result = run("coverage", "--key", "PrivateUse1", "--device", "npu")
+    assert result.exit_code == 2
+    assert "--device is for --program FILE.py" in result.output

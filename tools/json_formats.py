@@ -41,6 +41,13 @@ lab = Lab()
 lab.mul(tensor([1.0], requires_grad=True), tensor([2.0]))
 """
 
+_DEVICE_PROGRAM = """\
+import torch
+
+x = torch.ones(2, device="npu", requires_grad=True)
+(2 * x).sum().backward()
+"""
+
 _PACKAGE = """\
 import torch
 
@@ -84,6 +91,9 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
     "coverage": (
         ("coverage", "scenarios/defects/stale_slots_torch.yaml", "--key", "CPU", "--what-if", "impl test::foo CPU"),
     ),
+    "coverage --program": (
+        ("coverage", "torch-2.13-cpu", "--key", "PrivateUse1", "--program", "{device_program}", "--device", "npu"),
+    ),
     "lint": (("lint", "scenarios/lint/dl012_found.yaml"),),
     "check": (("check", "cellar"),),
     "explain": (
@@ -112,7 +122,7 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 """What is shown -> the commands whose outputs are looked at."""
 
-NEED_PYTORCH = ("check", "doctor", "imports", "readiness", "record --check")
+NEED_PYTORCH = ("check", "coverage --program", "doctor", "imports", "readiness", "record --check")
 _MORE_THAN = {"permute --snapshots": "permute", "diff --layer": "diff", "diff --for": "diff", "diff --key": "diff"}
 _INTRO = {
     "permute": "One object for each scenario, on a line of its own.",
@@ -121,6 +131,7 @@ _INTRO = {
     "dump --counts": "With `--counts`.",
     "dump --counts --layer python": "With `--counts --layer python`: what Python registers.",
     "dump --across": "With `--across`.",
+    "coverage --program": "With `--program`.",
     "explain --across": "With `--across`.",
     "codegen --registrations": "With `--registrations`. It ends with 1 when something differs and no rule explains it.",
     "codegen --walk": "With `--walk`.",
@@ -317,6 +328,7 @@ MEANINGS = {
     "fallthrough": "how many of the kernels fall through",
     "coverage: sources": "how many operators each composite key covers",
     "coverage: operators": "each operator, and how a call finds a kernel",
+    "coverage --program: missing": "how many of the kernels are to be written",
     "coverage: operators[].debug": "where the kernel comes from",
     "what_if": "what each registration of `--what-if` would do",
     "rows[].key": "the key of the row",
@@ -501,6 +513,8 @@ def fields_of_command(title: str) -> tuple[dict[str, Field], dict[str, int]]:
         (Path(folder) / "cellar.py").write_text(_PACKAGE, encoding="utf-8")
         program = Path(folder) / "program.py"
         program.write_text(_PROGRAM, encoding="utf-8")
+        device_program = Path(folder) / "device_program.py"
+        device_program.write_text(_DEVICE_PROGRAM, encoding="utf-8")
         violated = Path(folder) / "violated.yaml"
         violated.write_text(_VIOLATED, encoding="utf-8")
         for example in EXAMPLES[title]:
@@ -509,7 +523,10 @@ def fields_of_command(title: str) -> tuple[dict[str, Field], dict[str, int]]:
                 CliRunner().invoke(main, ["record", "--once", "-o", str(record), "cellar"])
                 (Path(folder) / "cellar.py").write_text(_PACKAGE.replace("CPU", "Meta"), encoding="utf-8")
             for value, classes in outputs(
-                [each.format(program=program, record=record, violated=violated) for each in example]
+                [
+                    each.format(program=program, device_program=device_program, record=record, violated=violated)
+                    for each in example
+                ]
             ):
                 _Walk(title, classes, found, objects).look(value, "")
     for each in found.values():

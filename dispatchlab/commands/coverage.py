@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from dispatchlab.commands.options import (
@@ -11,10 +13,14 @@ from dispatchlab.commands.options import (
     force_option,
     import_option,
     operators_option,
+    refuse,
     report_option,
     view_format_option,
 )
 from dispatchlab.commands.output import Format, note, save_page, show_view
+
+if TYPE_CHECKING:
+    from dispatchlab.views.view import View
 
 _WAYS = click.Choice(["direct", "composite", "fallback", "ambiguous", "missing"])
 
@@ -38,6 +44,27 @@ _WAYS = click.Choice(["direct", "composite", "fallback", "ambiguous", "missing"]
     help="Show what registering 'impl OP KEY' or 'fallback KEY' would change; may be repeated, each after "
     "those before it.",
 )
+@click.option(
+    "--program",
+    "programs",
+    metavar="FILE.py",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False),
+    help="Run this program on a device that stands in for the backend, and list the kernels that it needs; may be "
+    "repeated. Needs PyTorch 2.10 or newer.",
+)
+@click.option(
+    "--device",
+    metavar="NAME",
+    help="What the programs call the device. Default: the name that the registry has, or privateuseone.",
+)
+@click.option("--default-device", is_flag=True, help="For programs that name no device: make it the default device.")
+@click.option(
+    "--fallback/--no-fallback",
+    "fallback",
+    default=None,
+    help="With --program: suppose that there is a fallback to the CPU, or none. Default: as in the registry.",
+)
 @import_option()
 @report_option(", with every operator unless --list selects some")
 @force_option
@@ -52,6 +79,10 @@ def coverage(
     operators: tuple[str, ...],
     listed: tuple[str, ...],
     what_if: tuple[str, ...],
+    programs: tuple[str, ...],
+    device: str | None,
+    default_device: bool,
+    fallback: bool | None,
     imports: tuple[str, ...],
     page: str | None,
     force: bool,
@@ -63,6 +94,9 @@ def coverage(
     is imported into that. Default: the bundled registry of the installed PyTorch, or else the newest; for a key of
     CUDA, one that has CUDA's kernels.
 
+    --program runs a program, as 'python FILE.py' does, on a device at PrivateUse1 whose memory is the CPU's: only for
+    files you trust. Its output goes to standard error. The program names the device as it would on the real one.
+
     \b
     Examples:
       dispatchlab coverage --key PrivateUse1
@@ -70,29 +104,48 @@ def coverage(
       dispatchlab coverage --key PrivateUse1 --what-if "impl aten::mul.Tensor PrivateUse1"
       dispatchlab coverage my_package --key MPS
       dispatchlab coverage --key PrivateUse1 --report coverage.html
+      dispatchlab coverage my_backend.yaml --key npu --program train.py --fallback
     """
     from dispatchlab.questions.coverage.blocks import coverage_view
     from dispatchlab.questions.coverage.coverage_on_lab import coverage_report
+    from dispatchlab.questions.coverage.program_blocks import program_coverage_view
+    from dispatchlab.questions.coverage.program_coverage import program_coverage
     from dispatchlab.records.backend_coverage import Way, runtime_key
     from dispatchlab.records.builds import default_registry
     from dispatchlab.sources.find_sources import chosen, recorded_from
 
+    if programs:
+        refuse(
+            context, ("operators", "listed", "what_if"), "is about operators, and --program runs them: leave one out"
+        )
+    else:
+        refuse(context, ("device", "default_device", "fallback"), "is for --program FILE.py: leave it out")
     check_page(context, page, force=force)
     reason = ""
     if source is None:
         source, reason = default_registry([key])
     recorded = recorded_from(source, imports=imports, report=note)
+    row = runtime_key(key, privateuse1=recorded.privateuse1)
+    if programs:
+        found = program_coverage(
+            recorded, row, programs, name=source, device=device or "", fallback=fallback, default=default_device
+        )
+        _show(program_coverage_view(found), reason, format, page, force=force)
+        return
     report = coverage_report(
         recorded,
-        runtime_key(key, privateuse1=recorded.privateuse1),
+        row,
         name=source,
         operators=tuple(chosen(recorded, operators)),
         listed=tuple(map(Way, listed)),
         what_if=what_if,
     )
+    _show(coverage_view(report, torch=recorded.torch), reason, format, page, force=force)
+
+
+def _show(view: View[Any], reason: str, format: Format | None, page: str | None, *, force: bool) -> None:
     if reason:
         note(f"note: {reason}")
-    view = coverage_view(report, torch=recorded.torch)
     show_view(format, view)
     if page is not None:
         save_page(page, view.html(), force=force)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dispatchlab.model.python_layer_in_memory import PythonLayerInMemory
     from dispatchlab.pytorch.introspection.readiness_reader import PackageOperators
     from dispatchlab.pytorch.introspection.registry_reader import RegistryMoments
+    from dispatchlab.pytorch.introspection.stand_in_device import ProgramRun
 
 _PYTHON_READER = "dispatchlab.pytorch.introspection.python_registries"
 _READER = "dispatchlab.pytorch.introspection.registry_reader"
@@ -30,6 +31,7 @@ _READINESS_READER = "dispatchlab.pytorch.introspection.readiness_reader"
 _RUNS = "dispatchlab.pytorch.introspection.readiness_runs"
 _INPUTS = "dispatchlab.pytorch.introspection.readiness_inputs"
 _CAPTURES = "dispatchlab.pytorch.introspection.readiness_captures"
+_STAND_IN = "dispatchlab.pytorch.introspection.stand_in_device"
 _PLAIN = ("cpu", "cuda", "repeat")
 """The cells that are plain calls: when one does not come back, no other is run."""
 _BY_INDUCTOR = ("inductor", "aot_package")
@@ -285,6 +287,26 @@ def live_capture(imports: Sequence[str], program: str) -> bytes:
     """
     with LiveEngine(imports=tuple(imports)) as engine:
         found: bytes = engine.ask(f"{_CAPTURES}:capture_program", program)
+    return found
+
+
+def live_program(program: str, device: str, kernels: Sequence[str], *, fallback: bool, default: bool) -> ProgramRun:
+    """Run a Python file on a device that stands in for one at PrivateUse1, in a process of its own.
+
+    Args:
+        program: the file.
+        device: what it calls the device.
+        kernels: the operators that the backend has kernels for; `AutocastPrivateUse1` for a fallback there.
+        fallback: whether it has a fallback to the CPU.
+        default: make it the default device before.
+
+    Raises:
+        StandInError: this PyTorch cannot.
+        DispatchLabError: as for `live_registry`.
+    """
+    options = tuple(name for name, is_on in (("fallback", fallback), ("default", default)) if is_on)
+    with LiveEngine() as engine:
+        found: ProgramRun = engine.ask(f"{_STAND_IN}:run_on_stand_in", program, (), device, tuple(kernels), options)
     return found
 
 

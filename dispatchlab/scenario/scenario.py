@@ -101,6 +101,15 @@ class Scenario:
         return Program.of(count, tuple(known))
 
     @property
+    def privateuse1(self) -> str:
+        """The name that its packages give the PrivateUse1 backend; empty when they give none."""
+        if not self.python:
+            return ""
+        from dispatchlab.model.python_layer import PRIVATEUSE1_NAME  # costs start-up, and few scenarios have any
+
+        return next((one.function for one in self.python if one.registry == PRIVATEUSE1_NAME and one.active), "")
+
+    @property
     def names(self) -> tuple[str, ...]:
         """A name for each registration, different from all the others: see `registration_names`."""
         return registration_names(self.registrations)

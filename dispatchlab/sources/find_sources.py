@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dispatchlab.errors import DispatchLabError, RegistrationError, UnknownOperatorError
@@ -212,7 +213,9 @@ def _of_scenario(source: str, asked: str | None, report: Callable[[str], None] |
             return None
 
     in_force = run((one for at, one in enumerate(scenario.registrations) if at not in known), register)
-    registry = registry_on(dispatcher, f"{semantics} ({source})", imports=scenario.packages)
+    registry = replace(
+        registry_on(dispatcher, f"{semantics} ({source})", imports=scenario.packages), privateuse1=scenario.privateuse1
+    )
     del in_force, held
     return registry if beneath is None else Overlay(beneath, registry, name=scenario.registry or "")
 

@@ -27,7 +27,8 @@ def agree(runs: Runs, name: str, body: str) -> Counter[str]:
     program = source(body)
     needed = {operator for operator, _ in runs.predicted(program, ()).calls}
     ran = runs.on_device(program, needed)
-    assert difference(ran, runs.predicted(program, needed)) == "", name
+    exact = "train(" not in body and "backward" not in body
+    assert not (differs := difference(ran, runs.predicted(program, needed), exact=exact)), (differs, name)
     if name not in RANDOM:
         assert same_numbers(ran.output, runs.on_cpu(source(body, "cpu"))), name
     fallback = choose.random() < 0.5
@@ -38,7 +39,8 @@ def agree(runs: Runs, name: str, body: str) -> Counter[str]:
         kernels = {each for each in sorted(needed) if choose.random() < 0.95}
     predicted = runs.predicted(program, kernels, fallback=fallback)
     ran = runs.on_device(program, kernels, fallback=fallback)
-    assert difference(ran, predicted) == "", (name, sorted(kernels), fallback)
+    differs = difference(ran, predicted, exact=exact)
+    assert not differs, (differs, name, sorted(kernels), fallback)
     return Counter([f"{'runs' if ran.code == 0 else 'stops'} {'with' if fallback else 'without'} a fallback"])
 
 
@@ -49,5 +51,32 @@ def test_programs_do_as_predicted(tmp_path: Path) -> None:
             seen += agree(runs, name, body)
         for seed in range(40):
             seen += agree(runs, str(seed), generated(seed))
-    assert min(seen.values()) > 5, seen
+    assert min(seen.values()) > 2, seen
     assert len(seen) == 4, seen
+
+
+TEN = (
+    *("indexing", "classifier", "convolution", "attention", "embedding_bag", "adam", "scaler", "checkpoint", "linalg"),
+    "layer_norm",
+)
+
+
+def stops_without(runs: Runs, name: str, most: int) -> int:
+    """Run a program without one of the kernels that it needs, for some of them.
+
+    Returns:
+        for how many.
+    """
+    program = source(BY_HAND[name])
+    needed = sorted({operator for operator, _ in runs.predicted(program, ()).calls})
+    chosen = random.Random(name).sample(needed, min(most, len(needed)))
+    for left_out in chosen:
+        ran = runs.on_device(program, {each for each in needed if each != left_out})
+        assert ran.code == 1, (name, left_out)
+        assert f"'{left_out}'" in ran.error or left_out.removeprefix("aten::") in ran.error, (name, left_out, ran.error)
+    return len(chosen)
+
+
+def test_without_one_of_the_listed_kernels_a_program_stops_there(tmp_path: Path) -> None:
+    with Runs(tmp_path) as runs:
+        assert sum(stops_without(runs, name, 4) for name in TEN) == 40

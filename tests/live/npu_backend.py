@@ -44,6 +44,26 @@ class Predicted(NamedTuple):
     output: str
 
 
+def environment(folder: Path, kernels: Collection[str], *, fallback: bool) -> dict[str, str]:
+    """The environment of a process whose `import npu_device` gives a device; skips where it cannot be built.
+
+    Args:
+        folder: where the list of kernels goes.
+        kernels: the operators with a kernel of the device's own.
+        fallback: whether it has PyTorch's fallback to the CPU.
+    """
+    listed = folder / "kernels.txt"
+    listed.write_text("".join(f"{name}\n" for name in kernels), encoding="utf-8")
+    paths = [str(PACKAGE), str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(paths),
+        "NPU_LIBRARY": str(library("npu")),
+        "NPU_KERNELS": str(listed),
+        "NPU_FALLBACK": "1" if fallback else "0",
+    }
+
+
 class Runs:
     """A process that runs programs, each in a fork; skips the test where the backend cannot be built.
 
@@ -53,10 +73,9 @@ class Runs:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        paths = [str(PACKAGE), str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
         self._server = subprocess.Popen(
             [sys.executable, "-W", "ignore", str(Path(__file__).with_name("npu_server.py"))],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "NPU_LIBRARY": str(library("npu"))},
+            env=environment(folder, (), fallback=False),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -125,38 +144,46 @@ _AUTOCAST = "AutocastPrivateUse1"
 _EMPTY = "aten::empty.memory_format"
 
 
-def difference(ran: Ran, predicted: Predicted) -> str:
+def difference(ran: Ran, predicted: Predicted, *, exact: bool = True) -> str:
     """What of a run is not as predicted; empty when all is.
 
-    The engine of autograd adds gradients in place when nothing else holds them. On the stand-in Python does, so that
-    calls of `empty.memory_format` are not compared where each of them is served.
+    Args:
+        ran: the run.
+        predicted: what the stand-in says of it.
+        exact: compare each call; else only which operators are called, what serves them, and in which order the first
+            such calls come. The engine of autograd adds gradients in place when nothing else holds them, and on the
+            stand-in Python does. So calls of `empty.memory_format` are not compared here, and not every program with
+            gradients can be compared exactly.
     """
+
+    def compared(calls: Calls) -> Calls:
+        found = tuple(call for call in calls if call[0] != _EMPTY)
+        return found if exact else tuple(dict.fromkeys(found))
+
     stop = next((at for at, (_, what) in enumerate(predicted.calls) if what == "missing"), None)
-    expected = _compared(predicted.calls[:stop])
+    expected = compared(predicted.calls[:stop])
     if stop is None:
         if predicted.unserved or predicted.error:
             return f"the stand-in raised {predicted.error} and no call was missing"
         if ran.code:
             return f"it was to run, and failed: {ran.error[-300:]}"
-        if _compared(ran.calls) != expected:
-            return f"other calls: {_first(_compared(ran.calls), expected)}"
+        if compared(ran.calls) != expected:
+            return f"other calls: {_first(compared(ran.calls), expected)}"
         return "" if same_numbers(ran.output, predicted.output) else f"{ran.output} is not {predicted.output}"
     name = predicted.calls[stop][0]
     if ran.code == 0:
         return f"it was to fail at {name}, and ran"
-    if _compared(ran.calls)[: len(expected)] != expected:
-        return f"other calls before {name}: {_first(_compared(ran.calls), expected)}"
+    if compared(ran.calls)[: len(expected)] != expected:
+        return f"other calls before {name}: {_first(compared(ran.calls), expected)}"
     if ran.code < 0:  # a fallback that leads to itself uses up the stack
         repeated = ran.calls[-1000:]
         return "" if len(repeated) == 1000 and (name, "fallback") in repeated else f"{name} did not go on for ever"
     last: tuple[str, ...] = (
-        ("Autocastnpu",) if name == _AUTOCAST else (f"'{name}'", f"{name.removeprefix('aten::')} not implemented")
+        ("Autocastnpu",)
+        if name == _AUTOCAST
+        else (f"'{name}'", *([name.removeprefix("aten::")] if name.endswith("_overrideable") else []))
     )
     return "" if any(text in ran.error for text in last) else f"it failed at something else: {ran.error[-300:]}"
-
-
-def _compared(calls: Calls) -> Calls:
-    return tuple(call for call in calls if call[0] != _EMPTY)
 
 
 def _first(left: Calls, right: Calls) -> str:

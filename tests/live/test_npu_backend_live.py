@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
-from tests.live.npu_backend import BASE, Runs, difference, same_numbers
+from tests.command_line import run
+from tests.live.npu_backend import BASE, Runs, difference, environment, same_numbers
 from tests.live.npu_programs import BY_HAND, source
 
 
@@ -62,3 +67,50 @@ def test_the_backend_is_renamed_and_has_a_generator(runs: Runs) -> None:
     text = "g = torch.Generator(device).manual_seed(1)\nx = torch.rand(2, device=device, generator=g)\nprint(x.device)"
     ran = runs.on_device(source(text), {"empty.memory_format", "uniform_"})
     assert (ran.code, ran.output) == (0, "npu:0\n"), ran.error
+
+
+def test_the_command_lists_what_a_recorded_backend_lacks(tmp_path: Path) -> None:
+    kernels = ("empty.memory_format", "empty_strided", "_copy_from", "as_strided", "add.Tensor")
+    folder = tmp_path / "files"
+    folder.mkdir()
+    process = environment(folder, kernels, fallback=True)
+
+    def ask(*arguments: str) -> str:
+        command = [sys.executable, "-m", "dispatchlab", *arguments]
+        done = subprocess.run(command, env=process, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    ask("record", "npu_device", "--once", "-o", "npu.yaml")
+    program = tmp_path / "program.py"
+    program.write_text(source("x = given(2, 2); x += 1; y = x + x; y.relu_(); show(y)"), encoding="utf-8")
+    explained = ask("explain", "aten::add.Tensor", "--arg", "npu", "--arg", "npu", "--from", "npu.yaml")
+    assert "runs: AutogradPrivateUse1 -> PrivateUse1" in explained
+    asked = ("coverage", "npu.yaml", "--key", "npu", "--program", "program.py", "--format", "json")
+    found = json.loads(ask(*asked))
+    assert found["device"] == "npu"
+    assert found["has_fallback"] is True
+    served = {one["operator"]: one["served_by"] for one in found["kernels"]}
+    assert served["aten::add.Tensor"] == "own"
+    assert served["aten::relu_"] == served["aten::add.out"] == "fallback"
+    assert served["aten::_copy_from_and_resize"] == "missing"
+    (one,) = found["programs"]
+    assert one["stops_at"] == "aten::_copy_from_and_resize"
+    without = json.loads(ask(*asked, "--no-fallback"))
+    assert without["programs"][0]["stops_at"] == "aten::add.out"
+    (add,) = (each for each in without["kernels"] if each["operator"] == "aten::add.out")
+    assert add["variants"] == ["aten::add_.Tensor"]
+    assert add["is_core"] is False
+    assert "make this program run" in ask(*asked[:-2], "--format", "text")
+    assert "`aten::relu_`" in ask(*asked[:-2], "--format", "markdown")
+
+
+def test_a_program_that_names_no_device_is_told_so(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("import torch\nprint(torch.ones(2) + 1)\n", encoding="utf-8")
+
+    def found(*options: str) -> str:
+        return run("coverage", "--key", "PrivateUse1", "--program", str(program), "--format", "text", *options).stdout
+
+    assert "no call reaches the device" in found()
+    assert "kernels make this program run" in found("--default-device")

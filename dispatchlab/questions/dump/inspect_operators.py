@@ -632,6 +632,7 @@ def _after(
         sequence,
         tuple(refused),
         tuple(str(warning.message) for warning in caught),
+        privateuse1=scenario.privateuse1,
         bare=not engine.semantics.startswith("torch"),
         defined=tuple(defined),
     )

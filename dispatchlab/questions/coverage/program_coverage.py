@@ -1,0 +1,230 @@
+"""Coverage of programs: which kernels make programs run on a backend, most needed first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from dispatchlab.errors import DispatchLabError
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.schema import Argument
+from dispatchlab.model.schema_parser import parse_schema
+from dispatchlab.pytorch.registry import live_program
+from dispatchlab.records.model import Recorded, RecordedOperator
+
+OWN, FALLBACK, MISSING = "own", "fallback", "missing"
+_AUTOCAST = DispatchKey.AutocastPrivateUse1
+_FUNCTIONAL = DispatchKey.CompositeExplicitAutogradNonFunctional
+
+
+class NoStandInError(DispatchLabError):
+    """Programs cannot run on a stand-in for a backend."""
+
+    key: DispatchKey
+
+    template = "--program is for a backend at PrivateUse1, for which a device can stand in, and {key} is another key"
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramOnDevice:
+    """One program on the device.
+
+    Args:
+        program: its file.
+        calls: how many calls reach the device.
+        stops_at: the operator of the first call that nothing serves, which raises; empty when there is none.
+        error: what the program raised although every call was served; empty when it came to its end.
+        unserved: the operator at which the look ends, because no kernel of the CPU can stand in; empty for none.
+    """
+
+    program: str
+    calls: int
+    stops_at: str
+    error: str
+    unserved: str
+
+
+@dataclass(frozen=True, slots=True)
+class NeededKernel:
+    """An operator whose calls reach the device.
+
+    Args:
+        operator: its name, or `fallback` and a key.
+        schema: its schema; empty for a fallback, and for an operator that the registry does not have.
+        calls: how many calls of it reach the device, in all programs.
+        served_by: `own`, a kernel of the backend; `fallback`; or `missing`.
+        variants: the operators that its kernel serves as well, through kernels of PyTorch's own.
+        is_core: it, or one of these, has the tag `core`.
+    """
+
+    operator: str
+    schema: str
+    calls: int
+    served_by: str
+    variants: tuple[str, ...]
+    is_core: bool
+
+
+@dataclass(frozen=True)
+class ProgramCoverage:
+    """What programs need of a backend.
+
+    Args:
+        registry: where its kernels are from.
+        device: its name.
+        has_fallback: whether it has a fallback to the CPU.
+        programs: how each program runs.
+        kernels: the operators whose calls reach the device, those with the most calls first.
+    """
+
+    registry: str
+    device: str
+    has_fallback: bool
+    programs: tuple[ProgramOnDevice, ...]
+    kernels: tuple[NeededKernel, ...]
+
+    @cached_property
+    def needed(self) -> tuple[NeededKernel, ...]:
+        """The kernels that make the programs run: the backend's own ones, and the missing ones."""
+        return tuple(one for one in self.kernels if one.served_by != FALLBACK)
+
+    @cached_property
+    def missing(self) -> tuple[NeededKernel, ...]:
+        """The kernels that are to be written."""
+        return tuple(one for one in self.kernels if one.served_by == MISSING)
+
+    def first_for(self, part: float) -> int:
+        """How many of the needed kernels, most needed first, take this part of their calls."""
+        total, found = sum(one.calls for one in self.needed), 0
+        for number, one in enumerate(self.needed):
+            if found >= part * total:
+                return number
+            found += one.calls
+        return len(self.needed)
+
+
+def program_coverage(
+    recorded: Recorded,
+    key: DispatchKey,
+    programs: Sequence[str],
+    *,
+    name: str,
+    device: str = "",
+    fallback: bool | None = None,
+    default: bool = False,
+) -> ProgramCoverage:
+    """Run programs on a device that stands in for a backend, each in a process of its own.
+
+    Args:
+        recorded: the registry with the kernels of the backend.
+        key: its key.
+        programs: the files.
+        name: what to call the registry.
+        device: what the programs call the device; the name that the registry has for it when empty.
+        fallback: whether to suppose a fallback to the CPU; None for what the registry has.
+        default: make it the default device before a program begins.
+
+    Raises:
+        NoStandInError: the key is not PrivateUse1.
+        StandInError: the installed PyTorch cannot stand in for a device.
+        TorchMissingError: PyTorch is not installed.
+        WorkerCrashed: a program ends its process.
+    """
+    if key is not DispatchKey.PrivateUse1:
+        raise NoStandInError(key)
+    device = device or recorded.privateuse1 or "privateuseone"
+    fallbacks = {one.key for one in recorded.fallbacks}
+    if fallback is None:
+        fallback = any(one.key is key and not one.fallthrough for one in recorded.fallbacks)
+    operators = {str(one.name): one for one in recorded}
+    kernels = tuple(name for name, one in operators.items() if one.active_at(key) is not None)
+    if _AUTOCAST in fallbacks:
+        kernels += (str(_AUTOCAST),)
+    runs = {path: live_program(path, device, kernels, fallback=fallback, default=default) for path in programs}
+    counts: dict[tuple[str, str], int] = {}
+    for run in runs.values():
+        for called, number in run.calls.items():
+            counts[called] = counts.get(called, 0) + number
+    served = {operator: by for operator, by in counts if by != FALLBACK}
+    served |= {operator: by for operator, by in counts if by == MISSING}  # a fallback that leads to itself
+    calls: dict[str, int] = {}
+    for (operator, _), number in counts.items():
+        calls[operator] = calls.get(operator, 0) + number
+    shared = _variants(operators, calls)
+    found = (
+        _needed(operator, calls[operator], served.get(operator, FALLBACK), operators.get(operator), shared[operator])
+        for operator in calls
+    )
+    return ProgramCoverage(
+        name,
+        device,
+        fallback,
+        tuple(
+            ProgramOnDevice(
+                path,
+                sum(run.calls.values()),
+                next((_text(operator) for operator, by in run.calls if by == MISSING), ""),
+                "" if run.unserved else run.error,
+                run.unserved,
+            )
+            for path, run in runs.items()
+        ),
+        tuple(sorted(found, key=lambda one: (-one.calls, one.operator))),
+    )
+
+
+def _text(operator: str) -> str:
+    return f"fallback {operator}" if operator == str(_AUTOCAST) else operator
+
+
+def _needed(
+    operator: str,
+    calls: int,
+    served: str,
+    recorded: RecordedOperator | None,
+    variants: Sequence[RecordedOperator],
+) -> NeededKernel:
+    all_of = (*variants, *([] if recorded is None else [recorded]))
+    return NeededKernel(
+        _text(operator),
+        "" if recorded is None or recorded.schema is None else recorded.schema,
+        calls,
+        served,
+        tuple(str(one.name) for one in variants),
+        any("core" in one.tags for one in all_of),
+    )
+
+
+def _variants(
+    operators: Mapping[str, RecordedOperator], called: Iterable[str]
+) -> Mapping[str, tuple[RecordedOperator, ...]]:
+    """The operators that run each of these, by PyTorch's kernels for operators with a structured out variant.
+
+    They have the name of the out variant, perhaps with `_`, and its arguments but for `out`.
+    """
+    found: dict[str, tuple[RecordedOperator, ...]] = dict.fromkeys(called, ())
+    outs = {_shape(operators[name], without_out=True): name for name in found if name in operators}
+    outs.pop(None, None)
+    for name, one in operators.items():
+        if one.active_at(_FUNCTIONAL) is not None and name not in found:
+            out = outs.get(_shape(one, without_out=False))
+            if out is not None:
+                found[out] = (*found[out], one)
+    return found
+
+
+def _shape(one: RecordedOperator, *, without_out: bool) -> tuple[str, ...] | None:
+    """The name without `_`, and the arguments; None for an operator that has no out argument and should."""
+    if one.schema is None:
+        return None
+    schema = parse_schema(one.schema)
+    arguments = [argument for argument in schema.arguments if not (without_out and _is_out(argument))]
+    if without_out and len(arguments) == len(schema.arguments):
+        return None
+    base = f"{one.name.namespace}::{one.name.name.removesuffix('_')}"
+    return (base, *(f"{argument.type} {argument.name}" for argument in arguments))
+
+
+def _is_out(argument: Argument) -> bool:
+    return argument.kwarg_only and argument.alias is not None and argument.alias.is_write
