@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from dispatchlab.call import tensor
+from dispatchlab.call.python_arg_parser import PythonArgParser, PythonSignature
 from dispatchlab.codegen.kernels.lab import lab_functions
-from dispatchlab.codegen.runtime.python_bindings import PythonArgParser, PythonFunctions, PythonSignature
+from dispatchlab.codegen.runtime.python_bindings import PythonFunctions
 from dispatchlab.errors import ParseError
 from tests.structured_lab import StructuredLab
 

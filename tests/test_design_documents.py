@@ -34,7 +34,7 @@ PAGE = ROOT / "docs" / "design" / "documents.md"
 ROWS = {
     "Commits aacc722aec and e42360d56f": 11,
     "Pull request 35061": 25,
-    "Pull request 25629": 12,
+    "Pull request 25629": 13,
     "The dispatcher walkthrough": 20,
     "Codegen and structured kernels": 21,
 }
