@@ -49,6 +49,9 @@ def test_the_first_signature_that_fits_is_taken() -> None:
         warnings.simplefilter("error")
         modern = add.bind((x, y), {"alpha": 2})
     assert (modern.signature.deprecated, list(modern.values)) == (False, ["input", "other", "alpha"])
+    both_fit = PythonArgParser("f", ("f(Tensor input, Scalar a)", "f(Tensor input, Tensor b)"), numbers=True)
+    assert [*both_fit.bind((x, 2), {}).values] == ["input", "a"]
+    assert [*both_fit.bind((x, y), {}).values] == ["input", "b"]
 
 
 def test_a_deprecated_signature_warns_with_the_one_to_use() -> None:
