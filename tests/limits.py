@@ -46,6 +46,7 @@ LIMITS: Final = {
     "16 open files": Limit('ulimit -n 16; exec "$@"'),
     "little memory": Limit('ulimit -v 400000; exec "$@"', (("OPENBLAS_NUM_THREADS", "1"),), ends_early=True),
     "no file can grow": Limit('ulimit -f 0; exec "$@" < /dev/null | cat; exit "${PIPESTATUS[0]}"'),
+    "no file can grow beyond 1 KiB": Limit('ulimit -f 1; exec "$@" < /dev/null | cat; exit "${PIPESTATUS[0]}"'),
     "a full disk behind stdout": Limit('exec "$@" > /dev/full'),
     "a full disk behind both": Limit('exec "$@" > /dev/full 2> /dev/full'),
     "no home": Limit(environment=(("HOME", "/nowhere/at/all"), ("XDG_CACHE_HOME", ""))),

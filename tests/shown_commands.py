@@ -3,6 +3,7 @@
 - `<!-- write: scenarios/a.yaml -->` in front of a block: the reader writes this file;
 - `<!-- run -->` in front of a block: the reader runs these commands, which end with 0; `<!-- run: 1 -->` with 1, and
   `<!-- run with PyTorch -->` where PyTorch is installed;
+- `<!-- clone: dispatchlab -->` in front of a block: the reader has a clone of this project from there on, and is in it;
 - `<!-- printed by it -->` in front of a block: what these commands print. Its last line may be `...`, for more lines.
 """
 
@@ -25,7 +26,7 @@ BASH = shutil.which("bash")
 HOME = "/home/you/my_project"
 """What stands in pages for the folder that the commands run in."""
 _BLOCK = re.compile(
-    r"<!-- (?P<what>write|run|run with PyTorch|printed by it)(?:: (?P<more>[^>]*?))? -->\n"
+    r"<!-- (?P<what>write|clone|run|run with PyTorch|printed by it)(?:: (?P<more>[^>]*?))? -->\n"
     r"```\w*(?: [^\n]*)?\n(?P<text>.*?)```\n",
     re.DOTALL,
 )
@@ -143,8 +144,12 @@ def follow(text: str, folder: Path, environment: dict[str, str], *, pytorch: boo
     printed: str | None = None
 
     def step(block: re.Match[str]) -> str:
-        nonlocal printed
+        nonlocal folder, printed
         match block["what"]:
+            case "clone":
+                folder /= block["more"]
+                shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(".*", "__pycache__"))
+                return block[0]
             case "write":
                 path = folder / block["more"]
                 path.parent.mkdir(parents=True, exist_ok=True)

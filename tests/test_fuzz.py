@@ -27,6 +27,7 @@ from dispatchlab.questions.lint.baseline import load_baseline
 from dispatchlab.records.file import is_registry_file, registry_bytes
 from dispatchlab.scenario import ScenarioError, parse_scenario
 from tests.command_line import run
+from tests.fuzz import run as fuzz
 from tests.fuzz.run import run as run_cases
 from tests.fuzz.targets import TARGETS
 from tests.registry_cases import SMALL, outcome, split
@@ -40,6 +41,20 @@ def test_a_share_of_the_fuzzed_cases_ends_as_documented(target: str) -> None:
     result = run_cases(target, 0, range(_SHARES.get(target, 60)))
     assert result.findings == []
     assert result.outcomes.total() == _SHARES.get(target, 60)
+
+
+def test_cases_that_a_file_has_are_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = tmp_path / "log"
+    monkeypatch.setattr(fuzz, "_KEPT_AT_ONCE", 20)
+    whole = fuzz.run_kept("schemas", 3, range(50), log)
+    assert whole.outcomes == run_cases("schemas", 3, range(50)).outcomes
+    with log.open("a") as stream:
+        stream.write('\n[["schemas", 3, 40')  # it was killed here
+    with monkeypatch.context() as patch:
+        patch.setattr(fuzz, "run", None)
+        assert fuzz.run_kept("schemas", 3, range(50), log) == whole
+    more = fuzz.run_kept("schemas", 3, range(70), log)
+    assert more.outcomes == run_cases("schemas", 3, range(70)).outcomes
 
 
 def test_the_fuzzed_replays_are_run() -> None:

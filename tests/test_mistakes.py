@@ -59,8 +59,8 @@ MISTAKES: dict[str, tuple[str, ...]] = {
     # commands and options
     "permut good.yaml": ("No such command 'permut'. Did you mean 'permute'?",),
     "permute": ("no scenario was named: name scenario files or folders",),
-    "permute good.yaml --fromat json": ("No such option '--fromat'. (Did you mean one of: '--at', '--format'",),
-    "permute good.yaml --json": ("No such option '--json'. Did you mean '--format json'?",),
+    "permute good.yaml --fromat json": ("No such option", "--fromat", "--at", "--format"),
+    "permute good.yaml --json": ("No such option", "--json", "Did you mean", "--format json"),
     "permute good.yaml --format jsn": ("'jsn' is not one of 'rich', 'text', 'json', 'markdown'",),
     "permute good.yaml --engine gpu": ("'gpu' is not one of 'lab', 'torch'",),
     "permute good.yaml --walk grph": ("'grph' is not one of 'auto', 'graph', 'orders', 'sample'",),
@@ -98,6 +98,10 @@ MISTAKES: dict[str, tuple[str, ...]] = {
     "explain aten::relu --exclude Autocst": ("'Autocst' is not a dispatch key; did you mean Autocast",),
     # versions and registries
     "explain aten::relu --across 2.3": ("no registry of PyTorch 2.3 is bundled: choose from 2.4 to",),
+    "explain aten::relu --across 2.12 latest": ("no registry of PyTorch latest is bundled: choose from 2.4 to",),
+    "dump aten::relu --across 2.12": ("--across shows every version: leave 2.12 out",),
+    "dump aten::relu --from latest": ("there is no registry 'latest'", f"the newest is {_NEWEST}"),
+    "permute good.yaml --semantics latest": ("unknown semantics 'latest'", f"the newest is {_NEWEST}"),
     "dump aten::relu --from torch-2.99": ("there is no registry 'torch-2.99'", f"the newest is {_NEWEST}"),
     "diff torch-2.12 2.99": ("note: 2.99 is taken as torch-2.99", f"the newest is {_NEWEST}"),
     "diff torch-2.12 torch-2.13 --key CUDAA": ("'CUDAA' is not a dispatch key; did you mean CUDA?",),

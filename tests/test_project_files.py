@@ -58,6 +58,30 @@ def test_the_release_finds_the_section_of_its_version_in_the_list_of_changes() -
     assert all(re.match(r"\d+\.\d+\.\d+\b", section) for section in sections[1:])
 
 
+def test_actions_are_pinned_by_commit_and_what_builds_a_release_by_hash() -> None:
+    files = [*(ROOT / ".github" / "workflows").glob("*.yml"), ROOT / "action.yml", ROOT / "docs" / "ci.md"]
+    text = "\n".join(file.read_text(encoding="utf-8") for file in files) + workflow("a", "a/b.yaml", "b")
+    used = [each for each in re.findall(r"uses: (.*)", text) if each != "dispatchlab/dispatchlab@main"]
+    assert len(used) > 15
+    assert [each for each in used if not re.fullmatch(r"[\w-]+/[\w/-]+@[0-9a-f]{40}  # v[\d.]+", each)] == []
+    by_hash = "pip install --require-hashes -r .github/build.txt"
+    release = [step.get("run", "") for step in loaded(".github/workflows/release.yml")["jobs"]["build"]["steps"]]
+    assert release.index(by_hash) < release.index("python -m build --no-isolation")
+    pinned = (ROOT / ".github" / "build.txt").read_text(encoding="utf-8")
+    named = {line for line in (ROOT / ".github" / "build.in").read_text().splitlines() if not line.startswith("#")}
+    required = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["build-system"]["requires"]
+    assert {re.split("[>=]", each)[0] for each in required} | {"build", "uv"} == named
+    assert named <= set(re.findall(r"^([\w-]+)==", pinned, re.MULTILINE))
+    assert all("--hash=sha256:" in each for each in re.split(r"\n(?=\S)", pinned.strip()))
+
+
+def test_the_lowest_versions_of_all_dependencies_are_tested_and_each_has_a_bound() -> None:
+    steps = [step.get("run", "") for step in loaded(".github/workflows/test.yml")["jobs"]["lowest"]["steps"]]
+    assert steps[-2:] == ["uv pip install --system --resolution lowest-direct -e .[test]", "pytest"]
+    asked = [*PROJECT["dependencies"], *(each for some in PROJECT["optional-dependencies"].values() for each in some)]
+    assert [each for each in asked if ">=" not in each and not each.startswith("dispatchlab[")] == []
+
+
 def test_no_input_or_name_of_a_branch_is_put_into_a_script() -> None:
     workflows = [loaded(f".github/workflows/{name}.yml")["jobs"].values() for name in ("test", "release", "site")]
     steps = [step for jobs in workflows for job in jobs for step in job["steps"]]

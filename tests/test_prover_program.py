@@ -18,7 +18,7 @@ from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Def, Fallback, Impl, Registration
 from dispatchlab.model.schema_parser import parse_schema
 from dispatchlab.model.snapshot import Snapshot, Violation
-from dispatchlab.prover.program import Module, Program, modules_of, with_loaded_before
+from dispatchlab.prover.program import Module, Program, modules_of
 from dispatchlab.prover.program_walk import explore_program
 from dispatchlab.prover.protocol import Engine, Handle, Sandbox
 from dispatchlab.prover.result import Exploration, Flaw, Verdict
@@ -335,46 +335,3 @@ def test_an_engine_that_does_not_do_the_same_twice_is_found_out() -> None:
 
     found = explored([DEF, CPU], Module("ops", (0, 1)), engine=MoodyEngine())
     assert found.verdict is Verdict.NONDETERMINISTIC
-
-
-# -- packages that register nothing, and import their modules
-
-
-@st.composite
-def packages(draw: st.DrawFn) -> dict[str, list[int | str]]:
-    """A package that registers nothing, its modules and two others, with imports in a fixed order."""
-    names = ["a", "a.x", "a.y", "a.z", "b", "c"]
-    bodies: dict[str, list[int | str]] = {}
-    number = 0
-    for name in names:
-        others: list[int | str] = [other for other in names if other not in (name, "a")]
-        body = draw(st.lists(st.sampled_from(others), max_size=3, unique=True))
-        if name != "a":
-            for _ in range(draw(st.integers(0, 2))):
-                body.insert(draw(st.integers(0, len(body))), number)
-                number += 1
-            numbers = iter(sorted(item for item in body if isinstance(item, int)))
-            body = [next(numbers) if isinstance(item, int) else item for item in body]
-        bodies[name] = body
-    return bodies
-
-
-def _fixed(bodies: dict[str, list[int | str]]) -> dict[str, tuple[int | str, ...]]:
-    return {name: tuple(body) for name, body in bodies.items()}
-
-
-@examples(300)
-@given(packages())
-def test_what_a_package_has_loaded_before_its_modules_takes_no_order_away(bodies: dict[str, list[int | str]]) -> None:
-    count = sum(isinstance(item, int) for body in bodies.values() for item in body)
-    program = Program.of(count, [Module(name, body) for name, body in with_loaded_before(_fixed(bodies)).items()])
-    every = set(bodies)  # the body of a package runs, although it registers nothing
-    for roots in permutations(bodies):
-        assert program.allows(made_by_python(bodies, roots, every)), roots
-
-
-def test_modules_that_their_package_imports_come_in_its_order() -> None:
-    bodies: dict[str, list[int | str]] = {"a": ["a.x", "a.y"], "a.x": [0], "a.y": [1], "b": [2]}
-    program = Program.of(3, [Module(name, body) for name, body in with_loaded_before(_fixed(bodies)).items()])
-    assert not program.allows((1,))
-    assert set(program.orders()) == {(0, 1, 2), (0, 2, 1), (2, 0, 1)}

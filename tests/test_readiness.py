@@ -122,7 +122,7 @@ def test_a_call_that_this_pytorch_lacks_is_not_named() -> None:
     given = replace(facts(_UNARY, "CPU"), offered=frozenset({"torch.library.register_fake"}))
     assert cell_of(given, Aspect.FAKE) == cell_of(facts(_UNARY, "CPU"), Aspect.FAKE)
     cell = cell_of(given, Aspect.AUTOCAST)
-    assert (cell.answer, cell.closes, cell.link) == (Answer.NO, "", "")
+    assert (cell.answer, cell.closes, cell.link) == (Answer.UNKNOWN, "", "")
     view = replace(facts("(Tensor(a) x) -> Tensor(a)", "CPU"), offered=frozenset())
     assert cell_of(view, Aspect.FUNCTIONALIZE).closes.startswith("return a copy")
 
@@ -251,7 +251,7 @@ def test_rules_of_dtensor_and_autocast_are_found() -> None:
     assert answer(facts(_UNARY, "CPU", python=own), Aspect.DTENSOR) is Answer.REGISTERED
     assert answer(facts("(Tensor x) -> Tensor[]", "CPU", python=own), Aspect.DTENSOR) is Answer.NO
     assert answer(facts(_UNARY, "CPU", "AutocastCUDA"), Aspect.AUTOCAST) is Answer.REGISTERED
-    assert answer(facts(_UNARY, "CPU"), Aspect.AUTOCAST) is Answer.NO
+    assert answer(facts(_UNARY, "CPU"), Aspect.AUTOCAST) is Answer.UNKNOWN
 
 
 def test_the_exit_code_goes_by_the_columns_that_are_required() -> None:
@@ -386,11 +386,11 @@ def test_a_worker_that_answers_as_it_is_killed_takes_no_other_operator_along(mon
 
 
 def test_a_baseline_knows_failures_and_lists_those_that_are_gone(tmp_path: Path) -> None:
-    found = readiness(["my"], "2.13.0", [facts(_UNARY, "CPU")], required=[Aspect.FAKE, Aspect.AUTOCAST])
+    found = readiness(["my"], "2.13.0", [facts(_UNARY, "CPU")], required=[Aspect.FAKE, Aspect.CUDA])
     file = tmp_path / "known.json"
     file.write_text(known_failures_text(found))
     known = load_known_failures(str(file))
-    assert known == {("my::op", Aspect.FAKE), ("my::op", Aspect.AUTOCAST)}
+    assert known == {("my::op", Aspect.FAKE), ("my::op", Aspect.CUDA)}
     assert content_of(file) == FileContent(FileKind.KNOWN_FAILURES)
     again = replace(found, known=known)
     assert (again.exit_code, again.new_failures, again.fixed) == (0, (), ())
@@ -403,7 +403,7 @@ def test_a_baseline_knows_failures_and_lists_those_that_are_gone(tmp_path: Path)
     assert (fixed.exit_code, fixed.fixed) == (0, (("my::op", Aspect.FAKE),))
     assert "known failures that fail no more: my::op fake" in readiness_view(fixed).text()
     file.write_text(known_failures_text(fixed, fixed.known or ()))
-    assert load_known_failures(str(file)) == {("my::op", Aspect.AUTOCAST), ("my::other", Aspect.FAKE)}
+    assert load_known_failures(str(file)) == {("my::op", Aspect.CUDA), ("my::other", Aspect.FAKE)}
 
 
 @pytest.mark.parametrize(

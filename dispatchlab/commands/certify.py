@@ -24,7 +24,9 @@ from dispatchlab.commands.options import (
     report_option,
     view_format_option,
 )
-from dispatchlab.commands.output import Format, exit_with, note, progress_display, save_page, show_view
+from dispatchlab.commands.output import Format, exit_with, note, progress_display, save_page, show_view, warn
+
+_BAD_INPUT = 2
 
 
 def _with_certificates(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -101,8 +103,9 @@ def certify(
     of packages and `live`, only what differs from the bundled registry of its PyTorch is certified, without what
     PyTorch registers for itself when a part of it is first used, unless --all or --operator is given.
 
-    Exit codes: 0 when every operator is order-independent, 1 when one is order-dependent, 3 when one is not decided;
-    130 after Ctrl-C and 143 after SIGTERM, with what was certified until then.
+    Exit codes: 0 when every operator is order-independent, 1 when one is order-dependent, 2 when the checkpoint does
+    not have all of it, 3 when one is not decided; 130 after Ctrl-C and 143 after SIGTERM, with what was certified until
+    then.
 
     \b
     Examples:
@@ -161,6 +164,9 @@ def certify(
             note(f"note: this is about the C++ layer; {number} of Python in {registry} not explored")
     view = certification_view(found, torch=recorded.torch)
     show_view(format, view)
+    if found.not_kept:
+        warn(found.not_kept)
     if page is not None:
         save_page(page, view.html(), force=force)
-    exit_with(interrupt_code() if found.interrupted else found.exit_code or int(differs))
+    code = found.exit_code or int(differs)
+    exit_with(interrupt_code() if found.interrupted else max(code, _BAD_INPUT) if found.not_kept else code)

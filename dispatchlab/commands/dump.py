@@ -18,6 +18,7 @@ from dispatchlab.commands.options import (
     import_option,
     refuse,
     semantics_option,
+    versions_after,
 )
 from dispatchlab.commands.output import Format, note, show, show_view
 from dispatchlab.errors import DispatchLabError
@@ -75,7 +76,17 @@ class DumpOptions(NamedTuple):
         return next((option for option, on in options.items() if on), None)
 
 
-@click.command()
+class _OfEveryVersion(click.Command):
+    """A command whose `--across` takes no versions, unlike that of `explain`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments."""
+        for version in versions_after(args, "--across"):
+            raise click.UsageError(f"--across shows every version: leave {version} out.", ctx)
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=_OfEveryVersion)
 @click.argument("operator", metavar="OP", required=False, type=OPERATOR)
 @click.option(
     "--from",

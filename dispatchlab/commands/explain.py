@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +14,7 @@ from dispatchlab.commands.options import (
     import_option,
     refuse,
     semantics_option,
+    versions_after,
     view_format_option,
 )
 from dispatchlab.commands.output import Format, note, show_view
@@ -35,12 +34,11 @@ class _WithVersions(click.Command):
         """Read the arguments."""
         if "--across" in args:
             at = args.index("--across")
-            versions = list(takewhile(_VERSION.fullmatch, args[at + 1 :]))
+            versions = versions_after(args, "--across")
             args[at : at + 1 + len(versions)] = [f"--across={version}" for version in versions or [_ALL]]
         return super().parse_args(ctx, args)
 
 
-_VERSION = re.compile(r"(?:torch-)?\d+\.\d+(?:[.-]\w+)*")
 _ALL = "all"
 
 

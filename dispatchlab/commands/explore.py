@@ -122,7 +122,7 @@ def explore(
     if browser:  # each page makes an application of its own; this one has shown that it can be made
         from dispatchlab.explorer_app.browser import free_port, serve
 
-        serve(_words(asked), port=free_port(port), ready=lambda address: out(f"{address}\n"))
+        app.ended_by = serve(_words(asked), port=free_port(port), ready=lambda address: out(f"{address}\n"))
     if app.failure is not None:
         raise app.failure
     if app.ended_by is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -129,6 +129,17 @@ def _taken(text: str, name: str) -> str:
 
     note(f"note: {text} is taken as {name}")
     return name
+
+
+def versions_after(args: Sequence[str], option: str) -> list[str]:
+    """The words after an option that name versions of PyTorch, of those on a command line."""
+    from itertools import takewhile
+
+    from dispatchlab.model.profile import NEWEST
+
+    version = re.compile(r"v?(?:torch-)?\d+\.\d+(?:[.-]\w+)*")
+    words = args[args.index(option) + 1 :] if option in args else ()
+    return list(takewhile(lambda word: word in NEWEST or version.fullmatch(word), words))
 
 
 OPERATOR = OneOf("operator", "operator")

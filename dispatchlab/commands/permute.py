@@ -225,6 +225,7 @@ def permute(
       dispatchlab permute scenarios/ --report report.html
       dispatchlab permute scenarios/ --cluster tcp://10.0.0.1:8786
     """
+    from dispatchlab.files.atomic_write import WriteError
     from dispatchlab.questions.order.run_scenario import RunOptions
     from dispatchlab.questions.order.run_scenarios import run_scenarios
     from dispatchlab.sources.find_sources import scenario_files
@@ -270,6 +271,9 @@ def permute(
     except KeyboardInterrupt:
         warn("interrupted")
         interrupted = True
+    except WriteError as error:  # of the checkpoint
+        warn(str(error))
+        printer.code = max(printer.code, error.exit_code)
     if len(files) > 1 and not closed:
         closed = printer.print_summary()
     printer.save_page(interrupted=interrupted)
@@ -351,14 +355,21 @@ class _Printer:
             self.unreadable += 1
             self.code = max(self.code, outcome.exit_code)
             return False
+        from dispatchlab.processes.executor import signals_wait
+
         for text in outcome.notes:
             note(f"note: {text}")
         report = outcome.report
         self.code = max(self.code, report.exit_code)
         if self.steps and not outcome.interrupted:
             self.snapshots = self._at_every_step()
+        came: KeyboardInterrupt | None = None
         try:
-            text = self._shown(report)
+            try:
+                with signals_wait():
+                    text = self._shown(report)
+            except KeyboardInterrupt as interrupt:  # it came meanwhile, and what was found is printed first
+                came = interrupt
             if outcome.program is not None and len(self.files) == 1 and self.format != "json":
                 about = "A program that shows it wherever PyTorch is installed; --save FILE.py keeps it."
                 program = f"\n# {about}\n{outcome.program}"
@@ -371,6 +382,8 @@ class _Printer:
             self._save(outcome)
         self.reports += 1
         self.as_expected += report.as_expected
+        if came is not None:
+            raise came
         return outcome.interrupted
 
     def print_summary(self) -> bool:

@@ -26,6 +26,7 @@ from dispatchlab.engine.precedence import (
 from dispatchlab.errors import DispatchLabError, did_you_mean
 from dispatchlab.model.keys import FORMER_KEYS, SLOT_KEYS, SLOT_OF_KEY, DispatchKey
 from dispatchlab.model.profile import (
+    NEWEST,
     Names,
     Profile,
     bundled_profile,
@@ -313,7 +314,9 @@ class UnknownSemanticsError(DispatchLabError):
 
     def __str__(self) -> str:
         version = version_of(self.text)
-        if version is not None:
+        if self.text in NEWEST:
+            hint = f"; the newest is {bundled_profiles()[-1]}"
+        elif version is not None:
             hint = f"; did you mean {nearest_profile(version)}?"
         else:
             hint = did_you_mean(self.text, SEMANTICS)

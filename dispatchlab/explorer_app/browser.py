@@ -13,10 +13,12 @@ from __future__ import annotations
 import os
 import secrets
 import shlex
+import signal
 import socket
 import sys
-from asyncio import Task, create_task, open_connection, sleep
+from asyncio import Task, create_task, new_event_loop, open_connection, sleep
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from importlib.resources import as_file, files
 from pathlib import Path
 from threading import Timer
@@ -62,18 +64,23 @@ def free_port(asked: int | None) -> int:
         return port
 
 
-def serve(words: Sequence[str], *, port: int, ready: Callable[[str], None]) -> None:
-    """Serve the application until Ctrl-C.
+def serve(words: Sequence[str], *, port: int, ready: Callable[[str], None]) -> signal.Signals:
+    """Serve the application until Ctrl-C or SIGTERM.
 
     Args:
         words: the arguments of `dispatchlab` that run it in a terminal.
         port: where.
         ready: is called with the address as soon as the page can be opened.
+
+    Returns:
+        Which of the two it was.
     """
     command = "exec " * (os.name == "posix") + shlex.join((sys.executable, "-m", "dispatchlab", *words))
     os.environ[SERVER] = str(os.getpid())
     with as_file(files("dispatchlab.explorer_app").joinpath("page")) as page:
-        _LocalServer(command, port=port, templates=page, ready=ready).serve()
+        server = _LocalServer(command, port=port, templates=page, ready=ready)
+        server.serve()
+    return server.ended_by
 
 
 class _LocalServer(Server):
@@ -86,6 +93,7 @@ class _LocalServer(Server):
         self._host = f"{HOST}:{port}"
         self._token, self._cookie = secrets.token_urlsafe(24), f"dispatchlab-{port}"
         self._pages = 0
+        self.ended_by = signal.SIGINT
 
     def initialize_logging(self) -> None:
         """Leave logging as it is: standard output is for the address alone."""
@@ -105,12 +113,21 @@ class _LocalServer(Server):
                 break
         self._ready(f"{self.public_url}/?token={self._token}")
 
-    def request_exit(self) -> None:
+    def serve(self, debug: bool = False) -> None:  # noqa: FBT001, FBT002 - as it is inherited
+        """Serve until a signal ends it; what is inherited does not say which one it was."""
+        loop = new_event_loop()
+        for each in (signal.SIGINT, signal.SIGTERM):
+            with suppress(NotImplementedError):  # Windows raises KeyboardInterrupt
+                loop.add_signal_handler(each, self._end, each)
+        web.run_app(self._make_app(), host=HOST, port=self.port, handle_signals=False, loop=loop, print=lambda *_: None)
+
+    def _end(self, by: signal.Signals) -> None:
         """End, whether browsers and applications answer or not."""
-        last = Timer(_END_S, os._exit, (0,))
+        self.ended_by = by
+        last = Timer(_END_S, os._exit, (128 + by,))
         last.daemon = True
         last.start()
-        super().request_exit()
+        raise web.GracefulExit
 
     async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
         """Run an application for a page, if there are not too many."""

@@ -161,6 +161,10 @@ def version_of(text: str) -> tuple[int, int] | None:
     return (int(found[1]), int(found[2])) if found else None
 
 
+NEWEST = frozenset({"latest", "newest", "main", "nightly", "stable"})
+"""Words that stand for the newest version elsewhere; here a version has its number."""
+
+
 @cache
 def bundled_profiles() -> tuple[str, ...]:
     """The names of the profiles that come with dispatchlab, such as `torch-2.13`, the oldest PyTorch first."""

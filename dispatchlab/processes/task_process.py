@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # Each worker has one pipe, and nothing is shared: a queue or an event of `multiprocessing` is a file that a worker
 # opens while it starts, and it dies with a traceback when all tasks are done by then.
 
-STOP_S: Final = 1.0
+STOP_S: Final = 1.5
 """How long a worker may take to hand in what it has covered, after it was asked to stop."""
 
 

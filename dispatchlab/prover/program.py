@@ -466,55 +466,6 @@ def contract(modules: Sequence[Module], reading: Collection[str] = ()) -> tuple[
     )
 
 
-# Note [What a package has loaded before]
-# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# The body of a package runs before that of any module in it, so what it imports before such a module has run by then,
-# whichever of them a program imports. A package that registers nothing is not in a record, so these imports are written
-# into the module itself. Left out is what leads to the module: that may have begun first, and wait for it.
-
-
-def with_loaded_before(bodies: Mapping[str, tuple[int | str, ...]]) -> dict[str, tuple[int | str, ...]]:
-    """Bodies of modules, of which those that register begin with what the packages around them have imported by then.
-
-    >>> from dispatchlab.prover.program import with_loaded_before
-    >>> with_loaded_before({"a": ["a.one", "a.two"], "a.one": [0], "a.two": [1]})["a.two"]
-    ('a.one', 1)
-
-    Args:
-        bodies: by module, a number for each registration, and the name of each module that is imported there.
-    """
-    names = _registering(bodies)
-    leading = _leading_to(names, bodies)
-    return {**bodies, **{name: (*_loaded_before(name, leading), *bodies[name]) for name in names}}
-
-
-def _loaded_before(name: str, bodies: Mapping[str, Sequence[int | str]]) -> Iterator[str]:
-    """What the packages around a module import before it. See Note [What a package has loaded before]."""
-    for package in _with_parents(name.rpartition(".")[0]):
-        for item in bodies.get(package, ()):
-            if not isinstance(item, str):
-                break  # it registers, so that it is in the record itself
-            if item in bodies and _leads_to(item, name, f"{package}.", bodies):
-                break
-            if item in bodies:
-                yield item
-
-
-def _leads_to(start: str, name: str, inside: str, bodies: Mapping[str, Sequence[int | str]]) -> bool:
-    """Whether an import of a module may run another one, in a package that has begun."""
-    seen, left = {start}, [start]
-    while left:
-        module = left.pop()
-        if module == name or name.startswith(f"{module}."):
-            return True
-        following = [item for item in bodies.get(module, ()) if isinstance(item, str)]
-        if not module.startswith(inside) and any(f"{item}.".startswith(inside) for item in (module, *following)):
-            return True
-        left += [item for item in following if item not in seen]
-        seen.update(following)
-    return False
-
-
 def _leading_to(
     names: Collection[str], bodies: Mapping[str, tuple[int | str, ...]]
 ) -> dict[str, tuple[int | str, ...]]:

@@ -15,7 +15,7 @@ Works on any engine: states are merged where they can be kept, and each order ru
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -97,6 +97,13 @@ def _with_scope(exploration: Exploration, program: Program) -> Exploration:
         "lines of a module in program order, nothing released; --free explores single registrations and releases"
     )
     notes = [*exploration.notes, scope]
+    parents = Counter(name.rpartition(".")[0] for name in names)
+    silent = sorted(parent for parent, count in parents.items() if parent and count > 1 and parent not in names)
+    if silent and orders > 1:
+        notes.append(
+            f"modules of {', '.join(silent[:_NAMED])} are taken in every order that their own imports allow; where "
+            "__init__ imports them, another order takes an edit of that file"
+        )
     if program.relaxed:
         notes.append(
             f"{len(program.relaxed):,} modules import each other in circles; they were taken to wait for nothing that "

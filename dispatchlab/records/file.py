@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dispatchlab.errors import DispatchLabError, did_you_mean
 from dispatchlab.files.bounded_read import ReadError, read_file
 from dispatchlab.files.file_kinds import FileKind, instead, recognised
-from dispatchlab.model.profile import version_of
+from dispatchlab.model.profile import NEWEST, version_of
 from dispatchlab.records.archive import MAX_FILE, RegistryFileError
 from dispatchlab.records.model import Recorded, Registry
 from dispatchlab.records.stored import StoredRegistries, StoredRegistry, recording_bytes, registry_in
@@ -79,7 +79,8 @@ class UnknownRegistryError(DispatchLabError):
 
     def __str__(self) -> str:
         known = bundled_names()
-        is_other = version_of(self.text) not in (None, *map(version_of, known))
+        version = version_of(self.text)
+        is_other = self.text in NEWEST or version not in (None, *map(version_of, known))
         near = f"; the newest is {known[-1]}" if is_other else did_you_mean(self.text, known)
         if not near and self.text.isidentifier():
             near = "; install a package in its checkout with `pip install -e .`"

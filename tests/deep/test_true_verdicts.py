@@ -38,8 +38,8 @@ register_decomposition(torch.ops.house.door.default)(lambda x: x + 1)
 """
 
 
-def _recorded(folder: Path, *names: str) -> Path:
-    done = dispatchlab(folder, "record", *names, "-o", "record.yaml")
+def _recorded(folder: Path, name: str) -> Path:
+    done = dispatchlab(folder, "record", name, "-o", "record.yaml")
     assert done.returncode == 0, done.stderr
     return folder / "record.yaml"
 
@@ -84,8 +84,8 @@ def test_a_refusal_that_the_order_decides_is_in_the_verdict(tmp_path: Path) -> N
 
 
 def test_a_violation_is_one_in_processes_of_their_own(tmp_path: Path) -> None:
-    package(tmp_path, "house", init="", left=_LEFT, right=_LEFT.replace("+ 1", "+ 2"))
-    record = _recorded(tmp_path, "house.left", "house.right")
+    package(tmp_path, "house", init="from house import left, right", left=_LEFT, right=_LEFT.replace("+ 1", "+ 2"))
+    record = _recorded(tmp_path, "house")
     found, disagreeing, wrong, run = _compared(record, 20, free=False)
     assert found["verdict"] == "order-dependent"
     assert (disagreeing, wrong) == ([], [])

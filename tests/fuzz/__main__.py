@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser
+from pathlib import Path
 
-from tests.fuzz.run import limit_memory, run
+from tests.fuzz.run import limit_memory, run, run_kept
 from tests.fuzz.targets import TARGETS
 
 
@@ -15,6 +16,9 @@ def _main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="Random seed. Default: 1.")
     parser.add_argument("--count", type=int, help="Number of cases of each target. Default: as for a release.")
     parser.add_argument("--first", type=int, default=0, help="Number of the first case. Default: 0.")
+    parser.add_argument(
+        "--log", type=Path, metavar="FILE", help="Keep there what became of cases, and go on from there."
+    )
     options = parser.parse_args()
     unknown = sorted(set(options.targets) - TARGETS.keys())
     if unknown:
@@ -23,7 +27,12 @@ def _main() -> int:
     findings = 0
     for target in options.targets or TARGETS:
         count = TARGETS[target][1] if options.count is None else options.count
-        result = run(target, options.seed, range(options.first, options.first + count))
+        numbers = range(options.first, options.first + count)
+        result = (
+            run(target, options.seed, numbers)
+            if options.log is None
+            else run_kept(target, options.seed, numbers, options.log)
+        )
         print(result, flush=True)  # noqa: T201
         for finding in result.findings[:20]:
             print(f"  {finding}", flush=True)  # noqa: T201

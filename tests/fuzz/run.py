@@ -5,14 +5,16 @@ A case is its target, its seed and its number.
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
 
 from tests.fuzz.targets import TARGETS
@@ -24,6 +26,7 @@ SECONDS = 2.0
 """How much time of the processor a case may take; a command that finds something to do may take ten times as much."""
 
 _GIVEN_UP = 10 * SECONDS
+_KEPT_AT_ONCE = 1_000
 
 
 @dataclass
@@ -72,6 +75,29 @@ def run(target: str, seed: int, numbers: Iterable[int]) -> Result:
             if took > SECONDS and outcome in ("read", "refused", "exit 2"):
                 result.findings.append(f"{name}: {outcome} after {took:.1f} s")
     return result
+
+
+def run_kept(target: str, seed: int, numbers: range, log: Path) -> Result:
+    """Run cases and keep in a file, a thousand at a time, what became of them; those that it has are not run again."""
+    known: dict[tuple[str, int, int, int], Result] = {}
+    if log.exists():
+        for line in log.read_text(encoding="utf-8").splitlines():
+            with suppress(ValueError):  # half a line, where a run was killed
+                key, value = json.loads(line)
+                known[tuple(key)] = Result(**{**value, "outcomes": Counter(value["outcomes"])})
+    whole = Result(target)
+    for first in range(numbers.start, numbers.stop, _KEPT_AT_ONCE):
+        some = range(first, min(first + _KEPT_AT_ONCE, numbers.stop))
+        part = known.get((target, seed, some.start, some.stop))
+        if part is None:
+            part = run(target, seed, some)
+            with log.open("a", encoding="utf-8") as stream:
+                stream.write(f"\n{json.dumps([[target, seed, some.start, some.stop], vars(part)])}")
+        whole.outcomes += part.outcomes
+        whole.findings += part.findings
+        if part.slowest > whole.slowest:
+            whole.slowest, whole.slowest_case = part.slowest, part.slowest_case
+    return whole
 
 
 def limit_memory(size: int = 1 << 30) -> None:

@@ -219,7 +219,7 @@ def captured_inputs(rng: random.Random) -> str:
     if not changed:
         with suppress(ValueError, RecursionError):
             calls = json.loads(mutated_text(_CALLS, rng))
-        whole = captures_bytes(CapturedCalls(calls, [b"ab"], {})) if isinstance(calls, dict) else whole
+            whole = captures_bytes(CapturedCalls(calls, [b"ab"], {})) if isinstance(calls, dict) else whole
     data = damaged(whole, rng) if changed else whole
     with _folder() as folder:
         (folder / "i.safetensors").write_bytes(data)

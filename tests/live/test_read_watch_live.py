@@ -530,17 +530,12 @@ torch.ops.aten.add.Tensor(torch.ones(1), 1)
 def test_what_a_module_imports_before_it_asks_depends_on_no_order(tmp_path: Path) -> None:
     ops = "import torch\nlib = torch.library.Library('t', 'DEF')\nlib.define('foo(Tensor x) -> Tensor')\n"
     asks = "import torch\nhasattr(torch.ops.t, 'foo')\n"
-    modules = {"ops": ops, "above": asks, "sure": f"from . import ops\n{asks}", "late": f"{asks}from . import ops"}
-    in_one_order = "from . import above\nfrom . import sure, late"
-    for init, depending in (("", ["whole/above.py:2", "whole/late.py:2"]), (in_one_order, [])):
-        folder = tmp_path / ("one" if init else "several")
-        folder.mkdir()
-        package(folder, "whole", init=init, **modules)
-        names = ["whole"] if init else ["whole.above", "whole.sure", "whole.late"]
-        result = dispatchlab(folder, "record", *names, "-o", "record.yaml")
-        assert result.returncode == 0, result.stderr
-        lines = [line.partition(": ")[2] for line in result.stderr.splitlines() if "may depend on it" in line]
-        assert [line.partition(" asks")[0] for line in lines] == depending, result.stderr
+    package(tmp_path, "whole", init="from . import above\nfrom . import sure, late", ops=ops, above=asks,
+            sure=f"from . import ops\n{asks}", late=f"{asks}from . import ops")  # fmt: skip
+    result = dispatchlab(tmp_path, "record", "whole", "-o", "record.yaml")
+    assert result.returncode == 0, result.stderr
+    lines = [line.partition(": ")[2] for line in result.stderr.splitlines() if "may depend on it" in line]
+    assert [line.partition(" asks")[0] for line in lines] == ["whole/above.py:2", "whole/late.py:2"]
 
 
 def read(about: str, **more: Any) -> DispatcherRead:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from types import ModuleType
@@ -123,3 +124,7 @@ def test_of_modules_that_came_later_plain_values_are_digested_and_those_of_packa
     assert read("steps.reverse()")["t_later.steps"] != before["t_later.steps"]
     given = read("import sys\ntable['b'] = sys.modules['t_shared'].one")
     assert given["t_later.table['b']"] is package.one
+    numbers = f"import os\ntable.update(owner_pid=os.getpid(), exponents=({os.getpid()}, 521), size={os.getpid()})"
+    shown = str(read(numbers)["t_later.table"])
+    assert shown.count(str(os.getpid())) == 2
+    assert "the number of the process" in shown

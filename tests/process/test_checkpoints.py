@@ -99,6 +99,33 @@ def killed_until_done(work: Callable[[], str], result: Path, shortest_s: float) 
     return kills, result.read_text()
 
 
+@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize("command", ["permute", "certify"])
+def test_what_was_found_is_printed_where_the_checkpoint_does_not_fit_on_the_disk(
+    tmp_path: Path, command: str, jobs: str
+) -> None:
+    files = scenarios(tmp_path)
+    arguments = [*(files if command == "permute" else files[:1]), "--format", "json", "--jobs", jobs]
+    line = [sys.executable, "-m", "dispatchlab", command, *arguments]
+    whole = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert whole.returncode == int(command == "permute")  # two of the scenarios are not as expected
+    checkpoint = tmp_path / "run.ck"
+    line += ["--checkpoint", str(checkpoint)]
+    small = ["bash", "-c", 'ulimit -f 1; exec "$@"', "bash", *line]  # no file has more than 1 KiB
+    found = subprocess.run(small, capture_output=True, text=True, check=False)
+    assert _steady(found.stdout) == _steady(whole.stdout)
+    assert f"{checkpoint} could not be written: File too large\n" in found.stderr
+    assert found.returncode == 2
+    assert 0 < checkpoint.stat().st_size <= 1024
+    again = subprocess.run(line, capture_output=True, text=True, check=False)  # goes on from what was kept
+    assert (again.returncode, _steady(again.stdout)) == (whole.returncode, _steady(whole.stdout))
+
+
+def _steady(text: str) -> str:
+    """Without what depends on the checkpoint and the clock."""
+    return re.sub(r'"no checkpoint: [^"]*"', "", _timeless(text))
+
+
 def test_scenarios_that_are_killed_thirty_times_are_explored_to_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,48 +42,11 @@ from tests.cluster_tasks import (
     pickled_command,
     slow,
 )
+from tests.dask_cluster import ROOT, Cluster
 from tests.scenario_texts import many
-from tests.signals.run import ROOT
 
 _TIMES = re.compile(r"^elapsed: .*$|(?<=besides, ).*$", re.MULTILINE)
 _SECOND_S = 60.0  # generous: the machine of a test may be busy
-
-
-class Cluster:
-    """A scheduler and workers, each a process that was started as a user starts it.
-
-    Args:
-        workers: how many workers.
-        folder: where they run.
-        environment: of the workers, besides that of the test.
-    """
-
-    def __init__(self, workers: int, folder: Path, **environment: str) -> None:
-        self.folder = folder
-        self._environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"} | environment
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        self.address = f"tcp://127.0.0.1:{port}"
-        self.scheduler = self._start("scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard")
-        self.workers: list[subprocess.Popen[bytes]] = []
-        for _ in range(workers):
-            self.add_worker()
-
-    def add_worker(self) -> None:
-        options = ("--nthreads", "1", "--no-dashboard", "--no-nanny", "--host", "127.0.0.1", "--memory-limit", "0")
-        self.workers.append(self._start("worker", self.address, *options))
-
-    def _start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "dask", *arguments]
-        log = (self.folder / "cluster.log").open("ab")
-        with log:
-            return subprocess.Popen(command, cwd=self.folder, env=self._environment, stdout=log, stderr=log)
-
-    def end(self) -> None:
-        for process in (*self.workers, self.scheduler):
-            process.kill()
-            process.wait()
 
 
 @pytest.fixture(scope="module")

@@ -219,7 +219,7 @@ def served(folder: Path, *arguments: str) -> Iterator[str]:
         assert process.stdout is not None
         yield process.stdout.readline().strip()
         process.send_signal(signal.SIGINT)
-        assert process.wait(BUSY_S) in (0, 130)
+        assert process.wait(BUSY_S) == 130
     finally:
         process.kill()
         process.communicate()
@@ -296,7 +296,7 @@ def test_applications_end_with_their_server_although_no_browser_answers(tmp_path
             children = children_of(process.pid)
         assert len(children) == 8
         process.send_signal(sent)
-        process.wait(BUSY_S)
+        assert process.wait(BUSY_S) == (128 + sent if sent in (signal.SIGINT, signal.SIGTERM) else -sent)
         while any(map(is_alive, children)) and time.monotonic() < until:
             time.sleep(0.1)
         assert not any(map(is_alive, children))

@@ -14,9 +14,13 @@ from pathlib import Path
 import pytest
 
 from tests import shown_commands
+from tools.terminal_pictures import PICTURES
 
 DOCS = shown_commands.ROOT / "docs"
-GUIDES = ["tutorial.md"]
+GUIDES = [
+    "tutorial.md",
+    *(f"guides/{user}.md" for user in ("backend_author", "dispatcher_developer", "operator_author", "student")),
+]
 """The pages with commands and what they print."""
 
 
@@ -58,6 +62,16 @@ def test_the_commands_of_a_guide_do_what_it_shows(guide: str, tmp_path: Path, st
         path.write_text(now, encoding="utf-8")
         text = now
     assert text == now
+
+
+@pytest.mark.parametrize("guide", GUIDES)
+def test_a_guide_shows_no_command_and_no_picture_that_is_not_run(guide: str) -> None:
+    text = (DOCS / guide).read_text(encoding="utf-8")
+    not_run = re.findall(r"^(?!<!-- run).*\n```bash\n(.*\n)", text, re.MULTILINE)
+    assert [line for line in not_run if not line.startswith(("pip install ", "git clone "))] == []
+    for picture in re.finditer(r"pictures/terminal/(\w+)\.svg\)", text):
+        about = text[: picture.start()].split("\n\n")[-2]
+        assert f"dispatchlab {PICTURES[picture[1]]}\n" in text or "here of" in " ".join(about.split())
 
 
 def test_every_page_with_commands_and_outputs_is_followed() -> None:

@@ -124,7 +124,7 @@ def test_the_composite_defect_comes_with_a_program_that_gives_2_and_3(tmp_path: 
     (tmp_path / "composites.yaml").write_text(COMPOSITES)
     done = dispatchlab(tmp_path, "permute", "composites.yaml", "--engine", "torch")
     assert "verdict: order-dependent\n" in done.stdout
-    report, _, program = done.stdout.partition("\n# A program that shows it to wherever PyTorch is installed; ")
+    report, _, program = done.stdout.partition("\n# A program that shows it wherever PyTorch is installed; ")
     assert "slots that calls use\n" in report
     kept = dispatchlab(tmp_path, "permute", "composites.yaml", "--engine", "torch", "--save", "shows.py")
     assert "# A program" not in kept.stdout

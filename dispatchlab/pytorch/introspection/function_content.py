@@ -324,6 +324,8 @@ def _made_of(value: Any) -> Iterator[_Edge]:
         yield "value", value.get(None)
     elif isinstance(value, ReferenceType):
         yield "object", value()
+    elif type(value).__name__ == "instancemethod":  # of pybind11; Python has no name for its class
+        yield "function", value.__func__
     elif isinstance(value, ctypes._SimpleCData | ctypes.Structure | ctypes.Array | ctypes.Union):
         yield "bytes", bytes(value)
     elif type(value).__module__ == "sqlite3" and hasattr(value, "iterdump"):

@@ -7,7 +7,7 @@ import json
 import runpy
 import struct
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from importlib import import_module
@@ -523,24 +523,37 @@ def _index(value: Any) -> int:
 # -- a program
 
 
+def run_file(path: str, arguments: Sequence[str] = ()) -> str:
+    """Run a Python file as a program, and say what it raised; nothing when it came to its end.
+
+    Args:
+        path: the file.
+        arguments: its `sys.argv[1:]`.
+    """
+    before = sys.argv
+    sys.argv = [path, *arguments]
+    sys.path.insert(0, str(Path(path).resolve().parent))
+    try:
+        runpy.run_path(path, run_name="__main__")
+    except SystemExit:
+        pass
+    except BaseException as error:
+        return f"{type(error).__name__}: {error}"
+    finally:
+        sys.argv = before
+    return ""
+
+
 def capture_program(path: str) -> bytes:
     """Run a Python file as a program, and give the file of the calls that it made.
 
     Raises:
         CaptureError: the program raises.
     """
-    arguments = sys.argv
-    sys.argv = [path]
-    sys.path.insert(0, str(Path(path).resolve().parent))
     with Capture() as capture:
-        try:
-            runpy.run_path(path, run_name="__main__")
-        except SystemExit:
-            pass
-        except BaseException as error:
-            raise ProgramError(path, f"{type(error).__name__}: {error}") from None
-        finally:
-            sys.argv = arguments
+        error = run_file(path)
+    if error:
+        raise ProgramError(path, error)
     return capture.file()
 
 

@@ -135,7 +135,9 @@ class SharedState:
                 if isinstance(made_by, str) and is_of_package(made_by):
                     yield SharedChange(_step(owner.path, owner.kind, key), value, is_attribute=False)
                 else:
-                    texts.append(f"{_key_text(key)}: {_shallow(value, known.address)}")
+                    name = _key_text(key)
+                    is_pid = type(value) is int and value == os.getpid() and "pid" in name.lower()
+                    texts.append(f"{name}: {_PROCESS if is_pid else _shallow(value, known.address)}")
             has_order = owner.keys is None and not isinstance(owner.view, set)
             yield SharedChange(owner.path, str(texts if has_order else sorted(texts)), is_attribute=False)
 
@@ -373,8 +375,6 @@ def _key_text(key: object) -> str:
 def _shallow(value: Any, address: Callable[[int], str]) -> str:
     """A value of PyTorch or of the standard library in a few words that no address is in."""
     kind = type(value)
-    if kind is int and value == os.getpid():
-        return _PROCESS
     if kind is str or kind is int:
         return _NUMBER.sub(lambda found: address(int(found[0], 0)), repr(value))
     if kind in _PLAIN:

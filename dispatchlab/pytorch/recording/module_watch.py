@@ -18,7 +18,7 @@ from itertools import pairwise
 from types import FrameType, ModuleType
 from typing import Any, TypeAlias
 
-from dispatchlab.prover.program import Module, contract, with_loaded_before
+from dispatchlab.prover.program import Module, contract
 from dispatchlab.pytorch.bridge.native_libraries import knows_torch
 from dispatchlab.pytorch.bridge.torch import torch
 from dispatchlab.pytorch.introspection.package_paths import without_root
@@ -143,7 +143,7 @@ class ModuleWatch:
         if unseen:
             taken.update(unseen)
             bodies[self._packages[0]] = (*unseen, *bodies.get(self._packages[0], ()))
-        return contract([Module(name, body) for name, body in with_loaded_before(bodies).items()], reading)
+        return contract([Module(name, body) for name, body in bodies.items()], reading)
 
     def _import(
         self,

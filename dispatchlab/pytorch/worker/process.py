@@ -21,6 +21,7 @@ from typing import IO, Any
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.processes.parent import kill_group
+from dispatchlab.processes.task_process import STOP_S
 from dispatchlab.prover.protocol import EngineCrashed
 from dispatchlab.pytorch.bridge.torch import ImportEndedError, ImportTimeoutError
 from dispatchlab.pytorch.sandbox.journal import Journal
@@ -37,7 +38,6 @@ _BOOT = (
 )
 _GRACE_S = 5.0
 _LOOK_EVERY_S = 0.01
-_STOP_S = 1.0  # how long a worker may take to answer with what it has after Ctrl-C
 _LAST_LINES = 3
 _FATAL, _DYING_THREAD = "Fatal Python error: ", "Current thread "
 _FRAME = re.compile(r'  File "(.+)", line (\d+) in ')
@@ -191,7 +191,7 @@ class WorkerProcess:
         if self._importing is not None:
             self.end()  # nothing was found yet that it could answer with
             raise KeyboardInterrupt
-        late = Timer(_STOP_S, self.kill)
+        late = Timer(STOP_S, self.kill)
         late.daemon = True
         late.start()
         try:

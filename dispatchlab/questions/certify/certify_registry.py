@@ -22,6 +22,7 @@ from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.engine.lab_space import LabSpace
 from dispatchlab.engine.semantics import Semantics
 from dispatchlab.errors import DispatchLabError
+from dispatchlab.files.atomic_write import WriteError
 from dispatchlab.files.journal import Journal
 from dispatchlab.model.keys import SLOT_KEYS, DispatchKey
 from dispatchlab.model.profile import model_for, version_of
@@ -147,6 +148,7 @@ def certification_of(
     proof = _Proof()
     certificates: dict[str, Certificate] = {}
     steps, interrupted = 0, False
+    run: _Run | None = None
     patterns = sorted({pattern_of(operator) for operator in chosen})
     try:
         with (
@@ -185,6 +187,7 @@ def certification_of(
         elapsed_s=perf_counter() - started,
         selected=len(chosen),
         interrupted=interrupted,
+        not_kept="" if run is None else run.not_kept,
         replaced=tuple(Owner(one.key, one.debug) for one in replaced),
         unknown=tuple(Owner(one.key, one.debug) for one in recorded.fallbacks if one.key not in rules.existing),
     )
@@ -667,6 +670,7 @@ class _Run:
     ) -> None:
         self._subject, self._executor, self._tick, self._journal = subject, executor, tick, journal
         self._calls = 0
+        self.not_kept = ""  # why the journal keeps no more
         self.is_known = False  # whether what it gave last was known from the journal
 
     def __call__(self, work: Callable[[tuple[_Subject, A]], R], tasks: Iterable[A]) -> Iterator[tuple[A, R]]:
@@ -689,7 +693,11 @@ class _Run:
                 numbers.append(number)
         self.is_known = False
         for at, task, result in self._worked(work, todo):
-            journal.add(f"{name} {numbers[at]}", result)
+            try:
+                if not self.not_kept:
+                    journal.add(f"{name} {numbers[at]}", result)
+            except WriteError as error:  # the work goes on all the same
+                self.not_kept = str(error)
             yield task, result
 
     def _worked(self, work: Callable[[tuple[_Subject, A]], R], tasks: Iterable[A]) -> Iterator[tuple[int, A, R]]:

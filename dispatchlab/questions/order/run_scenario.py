@@ -17,6 +17,7 @@ from dispatchlab._version import __version__
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.engine.semantics import SEMANTICS, semantics_named, unknown_keys
 from dispatchlab.errors import DispatchLabError, RegistrationError
+from dispatchlab.files.atomic_write import WriteError
 from dispatchlab.files.bounded_read import ReadError, read_file
 from dispatchlab.files.journal import Journal
 from dispatchlab.model.names import OperatorName
@@ -294,22 +295,31 @@ def run_scenario(
         run, stand_in_notes = _as_engine_takes_it(subject, options)
         exploration, interrupted = _found(engine, run, bounded, subject.saved, limit, progress, cancelled, shares)
         report = report_of(subject.scenario, engine, exploration, require_proof=options.require_proof)
-        if run.properties:
-            checked = _properties(engine, run, bounded, exploration, interrupted=interrupted, cancelled=cancelled)
-            report = report.with_properties(checked, require_proof=options.require_proof)
-            interrupted |= any(each.note == INTERRUPTED for each in checked)
-        if bounded.timeout_s != options.timeout_s and exploration.verdict is Verdict.INCOMPLETE and not interrupted:
-            report = _noted(report, "that is the default bound with --engine torch; --timeout SECONDS sets another")
         for note in stand_in_notes:
             report = _noted(report, note)
-        if subject.has_default_semantics(options) and not interrupted:
-            report = replace(report, torch_model=_torch_model(exploration, run, bounded, limit))
-        if options.conform and not interrupted:
-            report, interrupted = _conforming(report, engine, run, bounded, progress)
+        try:
+            if run.properties:
+                checked = _properties(engine, run, bounded, exploration, interrupted=interrupted, cancelled=cancelled)
+                report = report.with_properties(checked, require_proof=options.require_proof)
+                interrupted |= any(each.note == INTERRUPTED for each in checked)
+            if bounded.timeout_s != options.timeout_s and exploration.verdict is Verdict.INCOMPLETE and not interrupted:
+                report = _noted(report, "that is the default bound with --engine torch; --timeout SECONDS sets another")
+            if subject.has_default_semantics(options) and not interrupted:
+                report = replace(report, torch_model=_torch_model(exploration, run, bounded, limit))
+            if options.conform and not interrupted:
+                report, interrupted = _conforming(report, engine, run, bounded, progress)
+        except KeyboardInterrupt:  # what was found by then stands
+            report, interrupted = _noted(report, _LATE), True
         names = short_names(subject.scenario.registrations)
         outcome = Outcome(report, names=names, notes=_subject_notes(subject, engine, options), interrupted=interrupted)
-        outcome = _with_counterexample(outcome, subject, run, options)
-        return outcome if interrupted else _with_pictures(outcome, subject.scenario, engine, options)
+        try:
+            outcome = _with_counterexample(outcome, subject, run, options)
+            return outcome if interrupted else _with_pictures(outcome, subject.scenario, engine, options)
+        except KeyboardInterrupt:
+            return replace(outcome, report=_noted(report, _LATE), interrupted=True)
+
+
+_LATE: Final = "interrupted after the exploration"
 
 
 class _Subject(NamedTuple):
@@ -515,10 +525,17 @@ def _explored(
         return explore_program(engine, *about, program, walk, cancelled=cancelled, progress=progress)
     take = partial(explore, engine, *about, options.walk_options, order=order, cancelled=cancelled, progress=progress)
     if options.checkpoint is not None and options.walk in ("auto", "graph"):
-        with Journal(options.checkpoint, run_of(scenario.file, options, engine.semantics)) as journal:
-            log = WalkLog(journal)
+        trouble: WriteError | None = None
+        with ExitStack() as stack:
+            log: WalkLog | None = None
+            try:
+                run = run_of(scenario.file, options, engine.semantics)
+                log = WalkLog(stack.enter_context(Journal(options.checkpoint, run)))
+            except WriteError as error:  # it is explored all the same
+                trouble = error
             found = take(log=log)
-        return found if log.trouble is None else replace(found, notes=(*found.notes, f"no checkpoint: {log.trouble}"))
+        trouble = trouble if log is None else log.trouble
+        return found if trouble is None else replace(found, notes=(*found.notes, f"no checkpoint: {trouble}"))
     return take(shares=shares)
 
 

@@ -50,6 +50,7 @@ def run_scenarios(
 
     Raises:
         ClusterError: there is no such cluster, or it is lost.
+        WriteError: after the last: the checkpoint could not be written.
     """
     if (jobs > 1 or cluster is not None) and len(files) == 1 and _has_shares(options):
         from dispatchlab.questions.order.scenario_tasks import with_shares
@@ -74,6 +75,7 @@ def run_scenarios(
         else:
             work = _here(todo, progress, finished)
         fresh = open_files.enter_context(closing(work))
+        full: WriteError | None = None
         for each in asked:
             outcome = None if kept is None else kept.outcome(each.path)
             if outcome is not None:
@@ -83,17 +85,16 @@ def run_scenarios(
             if following is None:  # it was interrupted
                 return
             path, new = following
-            full: WriteError | None = None
             try:
-                if kept is not None:
+                if kept is not None and full is None:
                     kept.add(path, new)
-            except WriteError as error:  # what was found is handed on first
+            except WriteError as error:  # the others are explored all the same
                 full = error
             yield path, new
-            if full is not None:
-                raise full
             if isinstance(new, Outcome) and new.interrupted and not in_processes:
                 return
+        if full is not None:
+            raise full
 
 
 def _has_shares(options: RunOptions) -> bool:

@@ -355,6 +355,11 @@ def _gap(facts: OperatorFacts, reason: str, call: str) -> _Judgement:
     return _no(reason, call.replace("OP", f'"{facts.name}"'), f"{_LIBRARY}#{function}")
 
 
+def _open_gap(facts: OperatorFacts, reason: str, call: str) -> _Judgement:
+    """A gap for some inputs, which a run alone knows."""
+    return _gap(facts, reason, call)._replace(answer=Answer.UNKNOWN)
+
+
 def _has_tensor(type_: Type) -> bool:
     match type_:
         case OptionalType(element=element) | ListType(element=element):
@@ -562,8 +567,7 @@ def _autograd(facts: OperatorFacts) -> _Judgement:
         reason = f"{what}, which is a gap where a result has a floating-point type: a run shows it"
         if facts.writes:
             return _unknown(f"{what}, and what its kernel calls may be recorded: a run shows it")
-        gap = _gap(facts, reason, "torch.library.register_autograd(OP, backward, ...)")
-        return gap._replace(answer=Answer.UNKNOWN)
+        return _open_gap(facts, reason, "torch.library.register_autograd(OP, backward, ...)")
     filled = facts.fill(with_kernel[0])
     if filled.fallthrough:
         return _not_needed("no gradient on purpose: its kernel at Autograd falls through")
@@ -626,9 +630,9 @@ def _autocast(facts: OperatorFacts) -> _Judgement:
         return _yes(f"its kernel at {', '.join(map(str, keys))}")
     if facts.is_composite:
         return _not_needed(f"{_NEVER_SEEN}, and autocast sees what it calls")
-    return _gap(
+    return _open_gap(
         facts,
-        "autocast does not cast its arguments",
+        "autocast does not cast its arguments, which is a gap where one has a floating-point type: a run shows it",
         'torch.library.register_autocast(OP, "cuda", torch.float16)',
     )
 

@@ -1,0 +1,395 @@
+"""A device that stands in for one at PrivateUse1: runs a program there, on the CPU's memory, and notes its calls."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from dispatchlab.errors import DispatchLabError
+from dispatchlab.pytorch.bridge.torch import torch
+from dispatchlab.pytorch.introspection.readiness_captures import run_file
+
+# Note [The stand-in]
+# ~~~~~~~~~~~~~~~~~~~
+# What a program calls depends on its device: a dropout, a convolution and an optimizer take other ways on a device than
+# on the CPU. So the program runs on tensors of PrivateUse1 whose memory is the CPU's, and PyTorch takes those ways
+# itself. DLPack makes such a tensor of one of the CPU, and the reverse: only the device in its structure is written.
+#
+# A fallback at PrivateUse1 takes each call that finds no kernel, notes it and has the CPU's kernel do it. The operators
+# that the backend has kernels for get one here, too, so that they hide the composites that the backend's kernels hide.
+# A fallback of the backend's is taken to be `at::native::cpu_fallback`, whose steps `_Device.fall_back` repeats.
+
+AUTOCAST = "AutocastPrivateUse1"
+"""In the place of an operator: a fallback at this key, without which each call under autocast raises."""
+
+OWN, FALLBACK, MISSING = "own", "fallback", "missing"
+"""What serves a call on the device."""
+
+_RAISING = ("convolution_overrideable", "convolution_backward_overrideable")
+"""Operators whose composite kernel only raises: a fallback does not serve them."""
+
+_CPU_DEVICE, _EXTENSION_DEVICE = 1, 12
+_DEVICE_OFFSET = 8
+"""Where `DLTensor` has its device, behind the address of the data."""
+
+
+class StandInError(DispatchLabError):
+    """This PyTorch has no way to stand in for a device."""
+
+    version: str
+
+    template = "PyTorch {version} cannot stand in for a device: coverage --program needs PyTorch 2.10 or newer"
+
+
+class ProgramRun(NamedTuple):
+    """What a program did on the device.
+
+    Args:
+        error: what it raised; empty when it came to its end.
+        unserved: the operator that could not be done, as the CPU has no kernel for it; empty for none.
+        calls: how often a call of an operator reached the device, by the operator and what served it, in the order of
+            the first such calls.
+    """
+
+    error: str
+    unserved: str
+    calls: dict[tuple[str, str], int]
+
+
+def run_on_stand_in(
+    path: str,
+    arguments: Sequence[str],
+    name: str,
+    kernels: Sequence[str],
+    options: Collection[str] = (),
+    note: Callable[[str, str], None] | None = None,
+) -> ProgramRun:
+    """Run a program where a device of that name stands in for one at PrivateUse1; once in a process.
+
+    Args:
+        path: the program.
+        arguments: its `sys.argv[1:]`.
+        name: what it calls the device.
+        kernels: the operators, with overload, that the backend has kernels for; `AUTOCAST` for that fallback.
+        options: `fallback` where the backend has a fallback to the CPU, and `default` to begin with
+            `torch.set_default_device(name)`.
+        note: is called for each call that reaches the device, with the operator and what serves it.
+
+    Raises:
+        StandInError: this PyTorch cannot.
+    """
+    calls: dict[tuple[str, str], int] = {}
+
+    def count(operator: str, served: str) -> None:
+        calls[operator, served] = calls.get((operator, served), 0) + 1
+        if note is not None:
+            note(operator, served)
+
+    device = _Device(frozenset(kernels), count, fallback="fallback" in options)
+    device.register(name)
+    if "default" in options:
+        torch().set_default_device(name)
+    error = run_file(path, arguments)
+    return ProgramRun(error, device.unserved, calls)
+
+
+class _Module:
+    """What PyTorch asks of `torch.npu`: one device, whose random numbers are the CPU's."""
+
+    def is_available(self) -> bool:
+        return True
+
+    is_initialized = is_available
+
+    def current_device(self) -> int:
+        return 0
+
+    def device_count(self) -> int:
+        return 1
+
+    def _is_in_bad_fork(self) -> bool:
+        return False
+
+    def _nothing(self, *_: object) -> None:
+        pass
+
+    manual_seed = manual_seed_all = synchronize = set_device = empty_cache = _lazy_init = _nothing
+
+    def get_amp_supported_dtype(self) -> list[Any]:
+        return [torch().float16, torch().bfloat16]
+
+    def get_rng_state(self, _device: object = None) -> Any:
+        return torch().get_rng_state()
+
+    def set_rng_state(self, state: Any, _device: object = None) -> None:
+        torch().set_rng_state(state)
+
+    @contextmanager
+    def device(self, _device: object) -> Iterator[None]:
+        yield
+
+
+class _Device:
+    """The kernels of the device. See Note [The stand-in]."""
+
+    def __init__(self, kernels: frozenset[str], note: Callable[[str, str], None], *, fallback: bool) -> None:
+        module: Any = torch()
+        self._note = note
+        self.unserved = ""
+        self._kernels, self._has_fallback = kernels, fallback
+        self._cpu = module._C.DispatchKeySet(module._C.DispatchKey.CPU)
+        self._set = module.ops.aten.set_.source_Storage_storage_offset
+        self._has_kernel: Callable[[str, str], bool] = module._C._dispatch_has_computed_kernel_for_dispatch_key
+        self._libraries: list[Any] = []
+        self._local = threading.local()
+        self._pointer = ctypes.pythonapi.PyCapsule_GetPointer
+        self._pointer.restype, self._pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+
+    def register(self, name: str) -> None:
+        """Have the device in this process.
+
+        Raises:
+            StandInError: this PyTorch cannot.
+        """
+        module: Any = torch()
+        made = getattr(
+            import_module("torch.utils.backend_registration"), "_setup_privateuseone_for_python_backend", None
+        )
+        if made is None:
+            raise StandInError(module.__version__)
+        made(None if name == "privateuseone" else name, _Module())
+        everywhere = module.library.Library("_", "IMPL")
+        everywhere.fallback(self.called, "PrivateUse1")
+        has_autocast = AUTOCAST in self._kernels or module._C._dispatch_has_backend_fallback(
+            getattr(module._C.DispatchKey, AUTOCAST)
+        )
+        everywhere.fallback(module.library.fallthrough_kernel if has_autocast else self._without_autocast, AUTOCAST)
+        self._libraries.append(everywhere)
+        known = set(module._C._dispatch_get_all_op_names())
+        is_there = module._C._dispatch_has_kernel_for_dispatch_key
+        for operator in sorted({*self._kernels, *(f"aten::{each}" for each in _RAISING)} & known):
+            if is_there(operator, "PrivateUse1"):  # PyTorch's own
+                continue
+            namespace, _, rest = operator.partition("::")
+            library = module.library.Library(namespace, "IMPL")
+            base, _, overload = rest.partition(".")
+            one = getattr(getattr(getattr(module.ops, namespace), base), overload or "default")
+            library.impl(rest, _bound(self.called, one), "PrivateUse1")
+            self._libraries.append(library)
+
+    def called(self, op: Any, *positional: Any, **named: Any) -> Any:
+        """A call that reached the device."""
+        if getattr(self._local, "quiet", False):  # of this device's own doing
+            return op.redispatch(self._cpu, *positional, **named)
+        name = str(op._name)
+        running: list[str] = self._local.__dict__.setdefault("running", [])
+        if name in self._kernels:
+            self._note(name, OWN)
+        elif (
+            not self._has_fallback
+            or name in running  # which would go on for ever
+            or name.removeprefix("aten::") in _RAISING
+            or not self._has_kernel(name, "CPU")
+        ):
+            self._note(name, MISSING)
+        else:
+            self._note(name, FALLBACK)
+            running.append(name)
+            try:
+                return self.fall_back(op, _without_numbers(op, positional), named)
+            finally:
+                running.pop()
+        self._local.quiet = True
+        try:
+            positional = _without_numbers(op, positional)
+            return self._serve(op, name, positional, named)
+        finally:
+            self._local.quiet = False
+
+    def _without_autocast(self, op: Any, *positional: Any, **named: Any) -> Any:
+        """A call under autocast that finds nothing there."""
+        self._note(AUTOCAST, MISSING)
+        key = torch()._C.DispatchKey
+        with torch()._C._ExcludeDispatchKeyGuard(torch()._C.DispatchKeySet(getattr(key, AUTOCAST))):
+            return op(*positional, **named)
+
+    # -- the CPU's kernels on memory of the device
+
+    def _serve(self, op: Any, name: str, positional: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+        special: dict[str, Callable[..., Any]] = {
+            "aten::_copy_from": self._copy_from,
+            "aten::_copy_from_and_resize": self._copy_from_and_resize,
+            "aten::resize_": self._resize,
+            "aten::set_.source_Tensor": self._set_tensor,
+            "aten::convolution_overrideable": torch().convolution,
+            "aten::convolution_backward_overrideable": _convolution_backward,
+        }
+        if name in special and "convolution" not in name:
+            return special[name](*positional, **named)
+        if _is_view(op) or name.startswith("aten::set_."):  # which changes no memory
+            return op.redispatch(self._cpu, *positional, **named)
+        if name not in special and not self._has_kernel(name, "CPU"):
+            self.unserved = self.unserved or name
+            raise NotImplementedError(f"{name} has no kernel for the CPU, which stands in for the device")
+        pairs: list[tuple[Any, Any]] = []
+        given = [self._on_cpu(one, pairs) for one in positional]
+        by_name = {key: self._on_cpu(one, pairs) for key, one in named.items()}
+        found = special[name](*given, **by_name) if name in special else op.redispatch(self._cpu, *given, **by_name)
+        for device, cpu in pairs:
+            if device.shape != cpu.shape or device.stride() != cpu.stride() or device.data_ptr() != cpu.data_ptr():
+                self._set_tensor(device, self._moved(cpu, _EXTENSION_DEVICE))
+        return self._back(found, pairs)
+
+    def _on_cpu(self, one: Any, pairs: list[tuple[Any, Any]]) -> Any:
+        module: Any = torch()
+        if isinstance(one, module.Tensor):
+            if one.device.type == "cpu":
+                return one
+            for device, cpu in pairs:
+                if device is one:
+                    return cpu
+            empty = not one.untyped_storage().nbytes()  # memory that DLPack made cannot grow
+            made = module.empty(0, dtype=one.dtype) if empty else self._moved(one, _CPU_DEVICE)
+            if empty and tuple(one.shape) != (0,):
+                made = module.empty_strided(tuple(one.shape), one.stride(), dtype=one.dtype)
+            pairs.append((one, made))
+            return made
+        if isinstance(one, list | tuple):
+            return [self._on_cpu(each, pairs) for each in one]
+        if isinstance(one, module.device) and one.type != "cpu":
+            return module.device("cpu")
+        return one
+
+    def _back(self, one: Any, pairs: Sequence[tuple[Any, Any]]) -> Any:
+        module: Any = torch()
+        if isinstance(one, module.Tensor):
+            for device, cpu in pairs:
+                if cpu is one:
+                    return device
+            return self._moved(one, _EXTENSION_DEVICE) if one.device.type == "cpu" else one
+        if isinstance(one, list | tuple):
+            return type(one)(self._back(each, pairs) for each in one)
+        return one
+
+    def _moved(self, tensor: Any, kind: int) -> Any:
+        """A tensor of the other device over the same memory."""
+        module: Any = torch()
+        capsule = module._C._to_dlpack(tensor)
+        device = (ctypes.c_int32 * 2).from_address(self._pointer(capsule, b"dltensor") + _DEVICE_OFFSET)
+        device[0], device[1] = kind, 0
+        return module._C._from_dlpack(capsule)
+
+    def _copy_from(self, source: Any, to: Any, *_non_blocking: bool) -> Any:
+        pairs: list[tuple[Any, Any]] = []
+        self._on_cpu(to, pairs).copy_(self._on_cpu(source, pairs))
+        return to
+
+    def _copy_from_and_resize(self, source: Any, to: Any) -> Any:
+        return self._copy_from(source, self._resize(to, tuple(source.shape)))
+
+    def _resize(self, tensor: Any, size: Sequence[int], *, memory_format: Any = None) -> Any:
+        if tuple(tensor.shape) == tuple(size):
+            return tensor
+        module: Any = torch()
+        like = module.empty(size, dtype=tensor.dtype, device="meta", memory_format=memory_format)
+        storage, offset = tensor.untyped_storage(), tensor.storage_offset()
+        wanted = (offset + like.numel()) * tensor.element_size()
+        if storage.nbytes() < wanted:
+            memory = module.empty(wanted, dtype=module.uint8)
+            if storage.nbytes():
+                ctypes.memmove(memory.data_ptr(), storage.data_ptr(), storage.nbytes())
+            storage = self._moved(memory.view(tensor.dtype), _EXTENSION_DEVICE).untyped_storage()
+        return self._set.redispatch(self._cpu, tensor, storage, offset, tuple(size), like.stride())
+
+    def _set_tensor(self, tensor: Any, source: Any) -> Any:
+        return self._set.redispatch(
+            self._cpu, tensor, source.untyped_storage(), source.storage_offset(), tuple(source.shape), source.stride()
+        )
+
+    # -- the fallback of the backend
+
+    def fall_back(self, op: Any, positional: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+        """What `at::native::cpu_fallback` does, with the calls that it makes on the device."""
+        module: Any = torch()
+        schema = op._schema.arguments
+        values = [*positional, *(named.get(one.name, one.default_value) for one in schema[len(positional) :])]
+        target = None
+        lists: dict[int, list[Any]] = {}
+        for at, value in enumerate(values):
+            if isinstance(value, list | tuple) and any(isinstance(one, module.Tensor) for one in value):
+                lists[at] = _to_cpu(value)
+            elif isinstance(value, module.device):
+                target = value
+        tensors = {at: value for at, value in enumerate(values) if isinstance(value, module.Tensor)}
+        on_cpu = dict(zip(tensors, _to_cpu(list(tensors.values())), strict=True))
+        given = [
+            module.device("cpu") if isinstance(one, module.device) else lists.get(at, on_cpu.get(at, one))
+            for at, one in enumerate(values)
+        ]
+        by_name = {one.name: given[at] for at, one in enumerate(schema) if at >= len(positional)}
+        found = op.redispatch(self._cpu, *given[: len(positional)], **by_name)
+        for at, tensor in tensors.items():
+            if _is_written(schema[at]):
+                module._copy_from_and_resize(on_cpu[at], tensor)
+        for at, made in lists.items():
+            if _is_written(schema[at]):
+                for cpu, tensor in zip(made, values[at], strict=True):
+                    if cpu is not None:
+                        module._copy_from_and_resize(cpu, tensor)
+        if target is None:
+            all_of = (*tensors.values(), *(one for at in lists for one in values[at] if one is not None))
+            target = next((tensor.device for tensor in all_of), None)
+        written = {id(on_cpu[at]): tensors[at] for at in tensors if _is_written(schema[at])}
+
+        def back(one: Any) -> Any:
+            if isinstance(one, module.Tensor):
+                return written[id(one)] if id(one) in written else one if target is None else one.to(target)
+            return type(one)(map(back, one)) if isinstance(one, list | tuple) else one
+
+        return back(found)
+
+
+def _bound(function: Callable[..., Any], op: Any) -> Callable[..., Any]:
+    return lambda *positional, **named: function(op, *positional, **named)
+
+
+def _without_numbers(op: Any, positional: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Make a tensor of each number that was one: PyTorch hands the tensors that it made of numbers over as numbers."""
+    wrong = [at for at, one in enumerate(positional) if isinstance(one, int | float | complex) and _is_tensor(op, at)]
+    if not wrong:
+        return positional
+    module: Any = torch()
+    wide = any(
+        isinstance(one, module.Tensor) and one.dtype in (module.float64, module.complex128) for one in positional
+    )
+    made = list(positional)
+    for at in wrong:
+        is_whole = isinstance(made[at], int)
+        kind = None if is_whole or not wide else module.complex128 if isinstance(made[at], complex) else module.float64
+        made[at] = module.tensor(made[at], dtype=kind, device="cpu")
+    return tuple(made)
+
+
+def _is_tensor(op: Any, at: int) -> bool:
+    return str(op._schema.arguments[at].type) in ("Tensor", "Optional[Tensor]")
+
+
+def _is_view(op: Any) -> bool:
+    return any(one.alias_info is not None and not one.alias_info.is_write for one in op._schema.returns)
+
+
+def _is_written(argument: Any) -> bool:
+    return argument.alias_info is not None and bool(argument.alias_info.is_write)
+
+
+def _to_cpu(tensors: Sequence[Any]) -> list[Any]:
+    there = iter(torch()._to_cpu([one for one in tensors if one is not None]))
+    return [None if one is None else next(there) for one in tensors]
+
+
+def _convolution_backward(gradient: Any, input: Any, weight: Any, *rest: Any, **named: Any) -> Any:
+    return torch().ops.aten.convolution_backward(gradient, input, weight, [gradient.shape[1]], *rest, **named)

@@ -1,0 +1,182 @@
+"""Run programs on the device of cpp/npu.cpp, a backend at PrivateUse1 with the kernels that a test selects."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Collection
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from tests.live.native_extension import library
+
+PACKAGE = Path(__file__).with_name("npu_package")
+"""The folder that `import npu_device` needs on the path."""
+
+Calls = tuple[tuple[str, str], ...]
+
+
+class Ran(NamedTuple):
+    """How a program ran on the device.
+
+    Args:
+        code: the exit code of the process; negative for a signal.
+        calls: the operators of the calls that reached the device, each with `own` or `fallback`, in order.
+        error: the last lines of standard error.
+        output: what it printed.
+    """
+
+    code: int
+    calls: Calls
+    error: str
+    output: str
+
+
+class Predicted(NamedTuple):
+    """How a program ran on the stand-in: the calls that reached it, what it raised, and what could not be done."""
+
+    calls: Calls
+    error: str
+    unserved: str
+    output: str
+
+
+class Runs:
+    """A process that runs programs, each in a fork; skips the test where the backend cannot be built.
+
+    Args:
+        folder: where files of the runs go.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        paths = [str(PACKAGE), str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
+        self._server = subprocess.Popen(
+            [sys.executable, "-W", "ignore", str(Path(__file__).with_name("npu_server.py"))],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "NPU_LIBRARY": str(library("npu"))},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._server.kill()
+        self._server.communicate()
+
+    def on_device(self, source: str, kernels: Collection[str], *, fallback: bool = False) -> Ran:
+        """Run a program on the device.
+
+        Args:
+            source: the program; it names the device `npu`.
+            kernels: the operators with a kernel of the device's own.
+            fallback: whether it has PyTorch's fallback to the CPU.
+        """
+        found = self._ask("run", source, kernels, fallback=fallback)
+        return Ran(found["code"], _calls(found["calls"]), found["error"], found["output"])
+
+    def predicted(self, source: str, kernels: Collection[str], *, fallback: bool = False) -> Predicted:
+        """What dispatchlab says of that."""
+        found = self._ask("predict", source, kernels, fallback=fallback)
+        assert found["predicted"] is not None, found["error"]
+        calls, error, unserved = found["predicted"]
+        return Predicted(_calls(calls), error, unserved, found["output"])
+
+    def on_cpu(self, source: str) -> str:
+        """What a program prints that names no device but the CPU."""
+        found = self._ask("cpu", source, (), fallback=False)
+        assert found["code"] == 0, found["error"]
+        return str(found["output"])
+
+    def _ask(self, what: str, source: str, kernels: Collection[str], *, fallback: bool) -> dict[str, Any]:
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        program = self._folder / "program.py"
+        program.write_text(source, encoding="utf-8")
+        task = {
+            "what": what,
+            "program": str(program),
+            "kernels": sorted(name.removeprefix("aten::") for name in kernels),
+            "fallback": fallback,
+            "folder": str(self._folder),
+        }
+        self._server.stdin.write(f"{json.dumps(task)}\n")
+        self._server.stdin.flush()
+        found: dict[str, Any] = json.loads(self._server.stdout.readline())
+        return found
+
+
+def _calls(calls: list[list[str]]) -> Calls:
+    return tuple((name, what) for name, what in calls)
+
+
+BASE = (
+    *("empty.memory_format", "empty_strided", "_copy_from", "_copy_from_and_resize", "view", "as_strided", "resize_"),
+    *("_local_scalar_dense", "set_.source_Storage", "set_.source_Tensor", "AutocastPrivateUse1"),
+)
+"""What a backend with a fallback to the CPU has kernels for."""
+
+_AUTOCAST = "AutocastPrivateUse1"
+_EMPTY = "aten::empty.memory_format"
+
+
+def difference(ran: Ran, predicted: Predicted) -> str:
+    """What of a run is not as predicted; empty when all is.
+
+    The engine of autograd adds gradients in place when nothing else holds them. On the stand-in Python does, so that
+    calls of `empty.memory_format` are not compared where each of them is served.
+    """
+    stop = next((at for at, (_, what) in enumerate(predicted.calls) if what == "missing"), None)
+    expected = _compared(predicted.calls[:stop])
+    if stop is None:
+        if predicted.unserved or predicted.error:
+            return f"the stand-in raised {predicted.error} and no call was missing"
+        if ran.code:
+            return f"it was to run, and failed: {ran.error[-300:]}"
+        if _compared(ran.calls) != expected:
+            return f"other calls: {_first(_compared(ran.calls), expected)}"
+        return "" if same_numbers(ran.output, predicted.output) else f"{ran.output} is not {predicted.output}"
+    name = predicted.calls[stop][0]
+    if ran.code == 0:
+        return f"it was to fail at {name}, and ran"
+    if _compared(ran.calls)[: len(expected)] != expected:
+        return f"other calls before {name}: {_first(_compared(ran.calls), expected)}"
+    if ran.code < 0:  # a fallback that leads to itself uses up the stack
+        repeated = ran.calls[-1000:]
+        return "" if len(repeated) == 1000 and (name, "fallback") in repeated else f"{name} did not go on for ever"
+    last: tuple[str, ...] = (
+        ("Autocastnpu",) if name == _AUTOCAST else (f"'{name}'", f"{name.removeprefix('aten::')} not implemented")
+    )
+    return "" if any(text in ran.error for text in last) else f"it failed at something else: {ran.error[-300:]}"
+
+
+def _compared(calls: Calls) -> Calls:
+    return tuple(call for call in calls if call[0] != _EMPTY)
+
+
+def _first(left: Calls, right: Calls) -> str:
+    at = next((at for at, (one, other) in enumerate(zip(left, right, strict=False)) if one != other), len(right))
+    return f"{left[at : at + 2]} for {right[at : at + 2]}, call {at}"
+
+
+def same_numbers(left: str, right: str) -> bool:
+    """Whether programs printed the same but for rounding."""
+    lines = left.splitlines(), right.splitlines()
+    return len(lines[0]) == len(lines[1]) and all(map(_same_line, *lines))
+
+
+def _same_line(left: str, right: str) -> bool:
+    if left == right:
+        return True
+    try:
+        numbers, others = ([float(text) for text in line.strip("[]").split(",")] for line in (left, right))
+    except ValueError:
+        return False
+    return len(numbers) == len(others) and all(
+        abs(one - other) <= 0.003 + 0.001 * abs(other) for one, other in zip(numbers, others, strict=True)
+    )
