@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from dispatchlab.call import tensor
+from dispatchlab.call.python_arg_parser import PythonArgParser, PythonSignature
 from dispatchlab.codegen.kernels.lab import lab_functions
-from dispatchlab.codegen.runtime.python_bindings import PythonArgParser, PythonFunctions, PythonSignature
+from dispatchlab.codegen.runtime.python_bindings import PythonFunctions
 from dispatchlab.errors import ParseError
 from tests.structured_lab import StructuredLab
 
@@ -48,6 +49,9 @@ def test_the_first_signature_that_fits_is_taken() -> None:
         warnings.simplefilter("error")
         modern = add.bind((x, y), {"alpha": 2})
     assert (modern.signature.deprecated, list(modern.values)) == (False, ["input", "other", "alpha"])
+    both_fit = PythonArgParser("f", ("f(Tensor input, Scalar a)", "f(Tensor input, Tensor b)"), numbers=True)
+    assert [*both_fit.bind((x, 2), {}).values] == ["input", "a"]
+    assert [*both_fit.bind((x, y), {}).values] == ["input", "b"]
 
 
 def test_a_deprecated_signature_warns_with_the_one_to_use() -> None:

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dispatchlab.codegen import runtime
+from dispatchlab.codegen import NativeYamlError, Rule, load_native_functions, read_native_functions, runtime
 from dispatchlab.codegen.read.entry import META_BASES
-from dispatchlab.codegen import NativeYamlError, Rule, load_native_functions, read_native_functions
 from dispatchlab.codegen.read.native_functions import TAGS, read_tags
 from dispatchlab.files.source_location import SourceLocation
 from dispatchlab.files.yaml_tree import Problem

@@ -34,7 +34,7 @@ PAGE = ROOT / "docs" / "design" / "documents.md"
 ROWS = {
     "Commits aacc722aec and e42360d56f": 11,
     "Pull request 35061": 25,
-    "Pull request 25629": 12,
+    "Pull request 25629": 13,
     "The dispatcher walkthrough": 20,
     "Codegen and structured kernels": 21,
 }
@@ -154,8 +154,10 @@ def _batched_operators() -> tuple[Dispatcher, Library]:
 def test_one_boxed_kernel_batches_every_operator_as_a_stack_of_its_samples() -> None:
     dispatcher, library = _batched_operators()
     x, y = tensor([[1.0, 2.0], [3.0, 4.0]]), tensor([[10.0, 20.0], [30.0, 40.0]])
-    with IncludeDispatchKeyGuard(DispatchKey.Batched):
+    with IncludeDispatchKeyGuard(DispatchKey.Batched), trace() as seen:
         sines, sums = operator(dispatcher, "test::sin")(x), operator(dispatcher, "test::add")(x, y)
+    ran = [call.kernel and call.kernel.source for call in seen.calls]
+    assert ran == ["Batched", "CPU", "CPU"] * 2
     assert np.array_equal(sums.data, np.stack([x.data[0] + y.data[0], x.data[1] + y.data[1]]))
     assert np.array_equal(sines.data, np.stack([np.sin(x.data[0]), np.sin(x.data[1])]))
     library.release()

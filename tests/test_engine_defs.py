@@ -97,6 +97,8 @@ def test_a_failed_look_up_distinguishes_no_operator_from_one_without_a_def() -> 
         "no_such_schema: test::foo has kernels and no def: is the package that defines it imported?"
     )
     assert str(no_operator.value) == "no_such_schema: there is no operator test::fooo; did you mean test::foo?"
+    assert str(dispatcher.find_op("test::foo")) == "test::foo"
+    assert (dispatcher.find_schema("test::foo"), dispatcher.find_op("test::fooo")) == (None, None)
     handle.release()
 
 

@@ -383,8 +383,8 @@ def _float(value: object) -> object:
 
 
 def _bool(value: object) -> object:
-    if isinstance(value, bool | np.bool_):
-        return bool(value)
+    if value is None or isinstance(value, int | float | complex | np.number | np.bool_):
+        return bool(value)  # NB: pybind11 takes what has a truth value for a bool, and None for False
     raise NotOfTypeError
 
 

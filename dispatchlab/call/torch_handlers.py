@@ -40,10 +40,24 @@ def default_torch_dispatch(
 _NO_HANDLERS = (None, disabled, default_torch_dispatch)
 
 
-def has_handler(kind: type, protocol: str) -> bool:
-    """Whether a class has a handler of that name that is not switched off."""
+def has_handler(kind: object, protocol: str) -> bool:
+    """Whether a class, or an object, has a handler of that name that is not switched off."""
     handler = getattr(kind, protocol, None)
     return not any(handler is none for none in _NO_HANDLERS)
+
+
+_PLAIN_TYPES = frozenset((bool, int, float, complex, str, bytes, list, tuple, dict, type(None)))
+
+
+def handles(value: object, protocol: str) -> bool:
+    """Whether an object has a handler of that name: its class, the object itself, or what it is when it is a class."""
+    kind = type(value)
+    return kind not in _PLAIN_TYPES and has_handler(kind if hasattr(kind, protocol) else value, protocol)
+
+
+def may_differ(kind: type) -> bool:
+    """Whether of two objects of a class one may have a handler, and the other none."""
+    return kind.__dictoffset__ != 0 or issubclass(kind, type) or hasattr(kind, "__getattr__")
 
 
 def python_bits(kind: type) -> int:

@@ -312,11 +312,26 @@ Results = type[_Computed] | type[_Shaped]
 _BINARY: dict[str, Callable[[Array, Array], Array]] = {"add": np.add, "sub": np.subtract, "mul": np.multiply}
 
 
-def _binary_dtype(self: Tensor, other: Tensor, alpha: Number = 1) -> DType:
-    dtype = result_dtype([one.item() if one.is_wrapped_number else (one.dtype, one.dim) for one in (self, other)])
+def _binary_dtype(self: Tensor, other: Tensor) -> DType:
+    return result_dtype([one.item() if one.is_wrapped_number else (one.dtype, one.dim) for one in (self, other)])
+
+
+def _check_alpha(dtype: DType, alpha: Number) -> None:
+    """Source: aten/src/ATen/native/BinaryOps.h (`alpha_check`), whose words these are."""
+    if isinstance(alpha, bool) and dtype != DType.bool:
+        raise refused("Boolean alpha only supported for Boolean results.")
     if isinstance(alpha, float | complex) and dtype.category < 2:
-        raise refused(f"alpha={alpha} is not an integer, and the result is of {dtype}")
-    return dtype
+        raise refused("For integral input tensors, argument alpha must not be a floating point number.")
+    if isinstance(alpha, complex) and dtype.category < 3:
+        raise refused("For non-complex input tensors, argument alpha must not be a complex number.")
+
+
+def _check_sub(self: Tensor, other: Tensor) -> None:
+    """Source: aten/src/ATen/native/BinaryOps.h (`sub_check`)."""
+    if DType.bool in (self.dtype, other.dtype):
+        what = "two bool tensors" if self.dtype == other.dtype else "a bool tensor"
+        hint = "use the `^` or `logical_xor()` operator, or `~` to invert a mask"
+        raise refused(f"Subtraction, the `-` operator, with {what} is not supported: {hint}")
 
 
 def _binary(name: str) -> Callable[..., Tensor]:
@@ -325,7 +340,11 @@ def _binary(name: str) -> Callable[..., Tensor]:
     def kernel(results: Results, self: Tensor, other: Tensor, *, alpha: Number = 1) -> Tensor:
         device = results.together(name, self, other)
         shape = shape_of(name, self.shape, other.shape)
-        dtype = _binary_dtype(self, other, alpha)
+        dtype = _binary_dtype(self, other)
+        if name == "sub":
+            _check_sub(self, other)
+        if alpha != 1 or isinstance(alpha, bool):
+            _check_alpha(dtype, alpha)
 
         def elements() -> Array:
             second = as_dtype(other, dtype)

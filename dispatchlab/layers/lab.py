@@ -93,6 +93,10 @@ class Lab:
         except RegistrationError as error:
             raise AttributeError(str(error)) from error
 
+    def __dir__(self) -> list[str]:
+        names = [str(name.without_namespace) for name in self.dispatcher.operators() if name.namespace == NAMESPACE]
+        return sorted({*super().__dir__(), *SHORT_NAMES, *(one for one in names if "." not in one)})
+
     def __repr__(self) -> str:
         return f"<Lab on {self.dispatcher!r}>"
 

@@ -6,6 +6,7 @@
   `DisableTorchFunction` switches handlers off in a block and `enable_torch_function` on again, `disabled`, of
   `dispatchlab.call`, switches them off for a class;
 - functions: `Functions`, all public functions of a lab;
+- torch_functions: those of PyTorch, with what their parsers take and what their handlers get;
 - functional: those that are composed of operators, such as `tensordot`;
 - tensor_methods: the methods and operators of the tensors of a lab;
 - subclass: `as_subclass`, and `make_wrapper_subclass` for tensors without elements of their own;

@@ -5,8 +5,6 @@ Source: torch/functional.py, where they are written in Python, too.
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
@@ -17,8 +15,6 @@ from dispatchlab.call.tensor_options import MemoryFormat
 from dispatchlab.layers.kernels import refused, shape_of
 from dispatchlab.layers.lab import Lab
 from dispatchlab.model.schema_parser import parse_schema
-from dispatchlab.overrides.handlers import handle_torch_function, has_torch_function
-from dispatchlab.overrides.subclass import unseen_by_modes
 
 Function = Callable[..., Any]
 Wrap = Callable[[Function, str], Function]
@@ -69,7 +65,7 @@ def inner_functions(lab: Lab, wrap: Wrap, unique_dim: Function, unique2: Functio
 
 
 def composed_functions(lab: Lab, inner: Mapping[str, Function]) -> dict[str, Function]:
-    """The functions in Python, by name.
+    """The functions in Python, by name, that know of no handlers.
 
     Args:
         lab: whose operators they call.
@@ -105,40 +101,7 @@ def composed_functions(lab: Lab, inner: Mapping[str, Function]) -> dict[str, Fun
         """The tensors, each expanded to the shape that they have together."""
         return inner["broadcast_tensors"](tensors)
 
-    implementations: dict[Function, int] = {unique: 1, tensordot: 2, lu: 1, broadcast_tensors: 0}
-    return {one.__name__: python_overridable(one, count, lab) for one, count in implementations.items()}
-
-
-def python_overridable(implementation: Function, tensors: int, lab: Lab) -> Function:
-    """A function whose handlers are called as those of upstream's Python functions.
-
-    They get the tensors by position and all others by name, also those that were left out.
-
-    Args:
-        implementation: what runs without handlers; it is there as `_implementation`, too.
-        tensors: how many of its parameters count, from the first; 0 for one that takes nothing but tensors.
-        lab: whose operators it calls.
-    """
-    signature = inspect.signature(implementation)
-    bare = [one.replace(annotation=one.empty) for one in signature.parameters.values()]
-
-    def public(*args: Any, **kwargs: Any) -> Any:
-        bound = signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        named = dict([*bound.arguments.items()][tensors:]) if tensors else {}
-        given = bound.args[:tensors] if tensors else args
-        if has_torch_function(given):
-            return handle_torch_function(public, given, *given, **named)
-        return implementation(*given, **named)
-
-    functools.update_wrapper(public, implementation)
-    public.__qualname__ = implementation.__name__
-    public.__dict__ |= {
-        "_implementation": implementation,
-        "__signature__": inspect.Signature(bare),
-        "alias": unseen_by_modes(lab.alias),
-    }
-    return public
+    return {one.__name__: one for one in (unique, tensordot, lu, broadcast_tensors)}
 
 
 def _check_no_out(name: str, out: object) -> None:

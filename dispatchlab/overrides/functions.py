@@ -10,20 +10,31 @@ from __future__ import annotations
 import functools
 import keyword
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from dispatchlab.call.call_signature import CallSignature
 from dispatchlab.call.operators import Operator
+from dispatchlab.call.python_arg_parser import Parameter
 from dispatchlab.call.tensor import Tensor, tensor
-from dispatchlab.call.torch_handlers import FUNCTION, FunctionState, function_thread, has_handler, special
+from dispatchlab.call.torch_handlers import FUNCTION, FunctionState, function_thread, handles, special
 from dispatchlab.errors import CallError, ErrorKind
+from dispatchlab.layers.kernels import refused
 from dispatchlab.layers.lab import Lab
 from dispatchlab.layers.schemas import NAMESPACE
 from dispatchlab.model.schema import Argument, FunctionSchema
+from dispatchlab.model.schema_types import SimpleType
 from dispatchlab.overrides.functional import adopted, composed_functions, inner_functions
 from dispatchlab.overrides.handlers import PLAIN, call_c_handlers
 from dispatchlab.overrides.subclass import unseen_by_modes
 from dispatchlab.overrides.tensor_methods import tensor_methods
+from dispatchlab.overrides.torch_functions import (
+    OverridableFunction,
+    add_property,
+    in_python,
+    left_to_the_other,
+    torch_functions,
+)
 
 Function = Callable[..., Any]
 
@@ -54,30 +65,49 @@ class Functions(Mapping[str, Function]):
         for name in lab.dispatcher.operators():
             if name.namespace == NAMESPACE and not name.name.startswith("_"):
                 found.setdefault(name.name, []).append(lab(str(name.without_namespace)))
-        wrap = functools.partial(_overridable, self.Tensor, lab)
         implementations = {
             base: _implementation(base, sorted(operators, key=lambda one: _rank(one.name.overload)))
             for base, operators in sorted(found.items())
         }
-        functions = {base: wrap(one, base) for base, one in implementations.items()}
-        self.tensor = wrap(tensor, "tensor")
-        inner = inner_functions(lab, wrap, functions["unique_dim"], _implementation("_unique2", [lab("_unique2")]))
-        inner["matmul"] = functions["matmul"]
-        methods = tensor_methods(lab, self.Tensor, implementations, wrap, inner)
-        for base, method in methods.items():
-            setattr(self.Tensor, base, method)
-        self._functions = {**functions, **composed_functions(lab, inner)}
-        self._names = {id(one): name for name, one in (*self._functions.items(), ("tensor", self.tensor))}
-        self._names |= {id(one): f"Tensor.{name}" for name, one in methods.items() if not name.startswith("__")}
-        for base, method in methods.items():
-            self._names.setdefault(id(method), f"Tensor.{base}")
+        wrap = functools.partial(_overridable, self.Tensor, lab)
+        implementations["tensor"] = tensor
+        made = {base: wrap(one, base) for base, one in implementations.items()}
+        inner = inner_functions(lab, wrap, made["unique_dim"], _implementation("_unique2", [lab("_unique2")]))
+        inner |= {"matmul": made["matmul"]}
+        composed = composed_functions(lab, inner)
+        methods, asking = tensor_methods(lab, self.Tensor, implementations, composed, inner)
+        made |= {base: one for base, one in inner.items() if base not in composed}
+        known = {f"functional.{base}": one for base, one in composed.items()}
+        known |= {f"Tensor.{base}": one for base, one in methods.items()}
+        for one in ("functional._lu_with_infos", "functional._lu_no_infos"):
+            known[one] = composed["lu"]
+        made |= {f"Tensor.{base}": one for base, one in asking.items()}
+        self._functions = _all_functions(made, known, wrap)
+        self.tensor = made["tensor"]
+        for full, function in self._functions.items():
+            base = full.removeprefix("Tensor.")
+            if base != full and (base in {*methods, *asking, *_COMPARISONS} or not hasattr(Tensor, base)):
+                setattr(self.Tensor, base, function)
+        self.Tensor.__neg__ = self.Tensor.neg
+        computed = _computed(lab, self.Tensor)
+        for full, entry in sorted(torch_functions().items(), key=lambda one: one[1].facts != ()):
+            if entry.mark == "@":
+                if entry.facts:
+                    self._functions[f"{full}.__get__"] = self._functions[entry.facts[0]]
+                    continue
+                added = add_property(self.Tensor, entry, computed.get(entry.base))
+                self._functions[f"{full}.__get__"] = added.__get__
+                if added.fset is not None:
+                    self._functions[f"{full}.__set__"] = added.__set__
+        self._names = {one: full.removeprefix("functional.") for full, one in reversed(self._functions.items())}
 
     def resolve_name(self, function: object) -> str | None:
         """The name of a function as a handler gets it, from here: `add`, `Tensor.add`; None for one from elsewhere."""
-        return self._names.get(id(function))
+        named: Mapping[Any, str] = self._names
+        return named.get(function)
 
     def __getitem__(self, name: str) -> Function:
-        return self._functions[name]
+        return self._functions.get(f"functional.{name}") or self._functions[name]
 
     def __repr__(self) -> str:
         return f"<Functions: {len(self)} functions>"
@@ -88,13 +118,67 @@ class Functions(Mapping[str, Function]):
     def __len__(self) -> int:
         return len(self._functions)
 
-    def __getattr__(self, name: str) -> Function:
-        found: Function | None = self.__dict__.get("_functions", {}).get(name)
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *(name.partition(".")[0] for name in self._functions)})
+
+    def __getattr__(self, name: str) -> Any:
+        """A function, or the functions of a module, such as `linalg`."""
+        functions = self.__dict__.get("_functions", {})
+        found = functions.get(f"functional.{name}") or functions.get(name)
         if found is None:
-            raise AttributeError(f"there is no function {name}")
+            inside = {
+                one.removeprefix(f"{name}."): made for one, made in functions.items() if one.startswith(f"{name}.")
+            }
+            if not inside:
+                raise AttributeError(f"there is no function {name}")
+            found = SimpleNamespace(**{one: made for one, made in inside.items() if "." not in one})
+            for below in sorted({one.partition(".")[0] for one in inside if "." in one}):
+                setattr(found, below, self.__getattr__(f"{name}.{below}"))
         return found
 
 
+def _all_functions(
+    made: Mapping[str, Function], known: Mapping[str, Function], wrap: Callable[[Function, str], Function]
+) -> dict[str, Function]:
+    """Every function, by name: those of PyTorch, and those that the lab has besides.
+
+    Args:
+        made: those that are overridable.
+        known: what others do that know of no handlers.
+        wrap: makes one of C overridable, with that name.
+    """
+    functions = {**made}
+    later: list[OverridableFunction] = []
+    for name, entry in torch_functions().items():
+        if name in functions or entry.mark == "@":
+            continue
+        implementation = known.get(name) or _without_kernel(name)
+        if entry.mark == ":":
+            functions[name] = entry.made(implementation)
+        elif entry.mark == "!":
+            functions[name] = in_python(implementation, name)
+        elif entry.mark == "-":
+            functions[name] = implementation
+        elif entry.mark:
+            later.append(entry)
+        else:
+            functions[name] = wrap(implementation, name)
+    for name, implementation in known.items():
+        if name not in functions and name not in torch_functions():
+            functions[name] = wrap(implementation, name)
+    for entry in later:
+        functions[entry.name] = entry.linked(functions)
+    return functions
+
+
+def _without_kernel(name: str) -> Function:
+    def without_kernel(*args: Any, **kwargs: Any) -> Any:
+        raise refused(f"{name} has no kernel here: it does nothing but ask the handlers of its arguments")
+
+    return without_kernel
+
+
+_COMPARISONS = ("__lt__", "__le__", "__gt__", "__ge__", "__ne__")
 _TENSOR = "A tensor with the functions as methods and operators."
 
 
@@ -166,9 +250,11 @@ def _overloaded(name: str, operators: Sequence[Operator]) -> Function:
 
 def _overridable(own: type[Tensor], lab: Lab, implementation: Function, name: str) -> Function:
     """A function whose handlers are called as those of upstream's C functions; see Note [Functions of C]."""
-    positions = _positions(implementation)
     signatures: tuple[CallSignature, ...] = getattr(implementation, "signatures", ())
-    is_lone = name in _LONE or (name.startswith("Tensor.") and [len(one.arguments) for one in signatures] == [1])
+    entry = torch_functions().get(name)
+    is_operator = name.startswith("Tensor.__") and bool(entry and entry.facts)
+    is_lone = name.startswith("Tensor.") and entry is not None and not entry.facts
+    positions = _positions(implementation)
 
     def candidates(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterable[Any]:
         named = sorted(kwargs, key=lambda one: positions.get(one, len(positions))) if len(kwargs) > 1 else kwargs
@@ -179,6 +265,12 @@ def _overridable(own: type[Tensor], lab: Lab, implementation: Function, name: st
                 yield one
 
     def run(*args: Any, **kwargs: Any) -> Any:
+        if kwargs and entry is not None:
+            if "input" in kwargs:
+                args, kwargs = (kwargs["input"], *args), {one: kwargs[one] for one in kwargs if one != "input"}
+            out = kwargs.pop("out", None) if "out" in kwargs else None
+            if out is not None:
+                return write_out(lab, name, run(*args, **kwargs), out)
         result = implementation(*args, **kwargs)
         if type(result) is Tensor or type(result) is tuple or type(result) is list:
             given = [type(one) for one in candidates(args, kwargs)]
@@ -194,9 +286,13 @@ def _overridable(own: type[Tensor], lab: Lab, implementation: Function, name: st
                     break
             else:
                 return run(*args)
-        if signatures:
-            _check_types(signatures, args, kwargs)
-        return call_c_handlers(public, run, candidates(args, kwargs), args, kwargs, is_lone=is_lone)
+        if entry is not None:
+            counting = candidates(_in_order(entry, args, kwargs), {})
+        else:
+            if signatures:
+                _check_types(signatures, args, kwargs)
+            counting = candidates(args, kwargs)
+        return call_c_handlers(public, run, counting, args, kwargs, is_lone=is_lone)
 
     functools.update_wrapper(public, implementation)
     public.__name__ = name.rpartition(".")[2]
@@ -204,7 +300,37 @@ def _overridable(own: type[Tensor], lab: Lab, implementation: Function, name: st
     public.__module__ = __name__
     public.__dict__["_implementation"] = run
     public.__dict__["alias"] = unseen_by_modes(lab.alias)
+    if is_operator:
+        public = functools.update_wrapper(left_to_the_other(public, public.__name__), public)
     return public
+
+
+def _in_order(entry: OverridableFunction, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> tuple[Any, ...]:
+    """The arguments of a function of PyTorch in the order of its parameters.
+
+    Raises:
+        CallError: its parser refuses them.
+    """
+    itself = args[:1] if entry.is_method else ()
+    if entry.is_method and not (args and isinstance(args[0], Tensor)):
+        what = type(args[0]).__name__ if args else "no argument"
+        raise CallError(ErrorKind.WRONG_TYPE, f"{entry.name} needs a tensor first, and got {what}")
+    try:
+        bound = entry.parser.bind(args[len(itself) :], kwargs, _is_anything)
+    except TypeError as error:
+        raise CallError(ErrorKind.WRONG_TYPE, str(error)) from None
+    values = tuple([bound.values[one.name] for one in bound.signature.parameters if _counts(one, bound.values)])
+    # Integers that are given one by one come before the tensor itself.
+    one_by_one = itself and bound.signature.takes_varargs and len(args) > 1 and not isinstance(args[1], list | tuple)
+    return (*values[:1], *itself, *values[1:]) if one_by_one else (*itself, *values)
+
+
+def _counts(parameter: Parameter, values: Mapping[str, object]) -> bool:
+    """Whether the handler of an argument counts: it is given, and nothing but a handler makes it fit."""
+    return parameter.name in values and parameter.type != _ANY
+
+
+_ANY = SimpleType("Any")
 
 
 def _check_types(signatures: Sequence[CallSignature], args: Sequence[object], kwargs: Mapping[str, object]) -> None:
@@ -227,12 +353,45 @@ def _check_types(signatures: Sequence[CallSignature], args: Sequence[object], kw
 
 def _is_anything(value: object) -> bool:
     enabled = not special or function_thread.state is FunctionState.ENABLED
-    return enabled and has_handler(type(value), FUNCTION) and not isinstance(value, Tensor)
+    return enabled and handles(value, FUNCTION) and not isinstance(value, Tensor)
 
 
-_LONE = frozenset(
-    f"Tensor.{name}" for name in ("item", "tolist", "__bool__", "__complex__", "__float__", "__index__", "__int__")
-)
+def write_out(lab: Lab, name: str, result: Any, out: Any) -> Any:
+    """Write a result into the tensor that was given for it, which takes its shape when it has no elements.
+
+    Raises:
+        CallError: the shapes differ, or there are several results.
+    """
+    if not isinstance(out, Tensor) or not isinstance(result, Tensor):
+        raise refused(f"{name} writes one result into one tensor here: leave out=None")
+    if result.requires_grad:
+        raise refused(f"{name}(): functions with out=... arguments don't support automatic differentiation")
+    if out.shape != result.shape:
+        raise refused(f"{name} writes no result of shape {list(result.shape)} into a tensor of shape {list(out.shape)}")
+    lab("copy_")(out, result)
+    return out
+
+
+def _computed(lab: Lab, own: type[Tensor]) -> dict[str, Function]:
+    """The attributes of tensors that are computed, by name."""
+    return {
+        "T": lambda self: adopted(_transposed(lab, self, last=False), own),
+        "mT": lambda self: adopted(_transposed(lab, self, last=True), own),
+        "_base": lambda self: self.base,
+        "_version": lambda self: self.version,
+        "itemsize": lambda self: self.dtype.numpy.itemsize,
+        "is_cpu": lambda self: self.device.type.name == "CPU",
+        "is_cuda": lambda self: self.device.type.name == "CUDA",
+        "is_meta": lambda self: self.device.type.name == "Meta",
+        "ndim": lambda self: self.dim,
+    }
+
+
+def _transposed(lab: Lab, self: Tensor, *, last: bool) -> Any:
+    dims = [*range(self.dim)]
+    return lab("permute")(self, [*dims[:-2], *dims[:-3:-1]] if last else dims[::-1])
+
+
 _NUMBERS = frozenset((int, float, bool, complex, type(None)))
 
 

@@ -16,7 +16,8 @@ from dispatchlab.call.torch_handlers import (
     FunctionGuard,
     FunctionState,
     function_thread,
-    has_handler,
+    handles,
+    may_differ,
     special,
 )
 from dispatchlab.overrides.errors import HandlerError, NoImplementationError, name_of, name_of_function, with_handler
@@ -67,8 +68,11 @@ def overloaded_args(arguments: Iterable[object], protocol: str) -> list[Any]:
         if kind is last or kind in seen:
             continue
         last = kind
-        if not has_handler(kind, protocol):
-            seen.add(kind)
+        if not handles(argument, protocol):
+            if may_differ(kind):
+                last = None
+            else:
+                seen.add(kind)
             continue
         at = len(found)
         if at:
@@ -112,7 +116,7 @@ def has_torch_function(arguments: Iterable[object]) -> bool:
             return True
         if function_thread.state is not FunctionState.ENABLED:
             return False
-    return any(not is_plain(type(one)) and has_handler(type(one), FUNCTION) for one in found)
+    return any(not is_plain(type(one)) and handles(one, FUNCTION) for one in found)
 
 
 def handle_torch_function(

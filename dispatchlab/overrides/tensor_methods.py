@@ -15,9 +15,8 @@ from dispatchlab.call.tensor import NUMBERS, Tensor
 from dispatchlab.errors import CallError, ErrorKind
 from dispatchlab.layers.kernels import refused
 from dispatchlab.layers.lab import Lab
-from dispatchlab.layers.schemas import COMPARISONS
-from dispatchlab.overrides.functional import Wrap, adopted, composed_functions, python_overridable
-from dispatchlab.overrides.handlers import call_c_handlers, handle_torch_function, has_torch_function
+from dispatchlab.overrides.functional import adopted
+from dispatchlab.overrides.handlers import call_c_handlers
 from dispatchlab.overrides.subclass import as_subclass, unseen_by_modes
 
 Function = Callable[..., Any]
@@ -27,62 +26,30 @@ FUNCTIONS_ONLY = frozenset(
 )
 """The operators that take a tensor first and are no methods."""
 
-_FORWARD = {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "matmul": "matmul"}
-_REFLECTED = {"radd": "add", "rmul": "mul"}
-_IN_PLACE = {"iadd": "add_", "isub": "sub_", "imul": "mul_"}
-
 
 def tensor_methods(
     lab: Lab,
     own: type[Tensor],
     implementations: Mapping[str, Function],
-    wrap: Wrap,
+    composed: Mapping[str, Function],
     inner: Mapping[str, Function],
-) -> dict[str, Function]:
-    """The members of the class of tensors of a lab, by name.
+) -> tuple[dict[str, Function], dict[str, Function]]:
+    """What methods do that know of no handlers, and those that ask by themselves, by name.
 
     Args:
         lab: whose operators they call.
-        own: the class.
+        own: the class of its tensors.
         implementations: the functions of the operators, that know of no handlers.
-        wrap: makes one overridable, with that name.
+        composed: the functions in Python, that know of none.
         inner: functions that some of them call.
     """
-    members: dict[str, Any] = {}
+    found: dict[str, Function] = {}
     for name, implementation in implementations.items():
         arguments = (implementation.__doc__ or "").partition("(")[2]
         if arguments.startswith("Tensor") and not arguments.startswith("Tensor[") and name not in FUNCTIONS_ONLY:
-            members[name] = wrap(implementation, f"Tensor.{name}")
-    for name, implementation in _conversions(lab).items():
-        members[name] = wrap(implementation, f"Tensor.{name}")
-    for form, name in {**_FORWARD, **_REFLECTED, **_IN_PLACE, **{name: name for name in COMPARISONS}}.items():
-        members[f"__{form}__"] = _left_to_the_other(members[name], f"__{form}__")
-    members["__neg__"] = members["neg"]
-    members["__hash__"] = Tensor.__hash__
-    members |= _python_methods(lab, own, members, inner)
-    members |= _indexing(lab, own)
-    return members
-
-
-def _left_to_the_other(method: Function, name: str) -> Function:
-    """An operator, which is left to its other operand when it cannot be computed here."""
-
-    def attempt(self: Any, other: Any) -> Any:
-        return _or_not_implemented(method, self, other)
-
-    attempt.__name__, attempt.__qualname__ = name, f"Tensor.{name}"
-    return attempt
-
-
-def _or_not_implemented(function: Function, *args: Any) -> Any:
-    try:
-        return function(*args)
-    except TypeError:
-        return NotImplemented
-    except CallError as error:
-        if error.kind is ErrorKind.WRONG_TYPE:
-            return NotImplemented
-        raise
+            found[name] = implementation
+    found["__eq__"] = found["eq"]
+    return {**found, **_conversions(lab), **_python_methods(lab, own, composed, inner)}, _asking(lab, own)
 
 
 def _conversions(lab: Lab) -> dict[str, Function]:
@@ -118,40 +85,20 @@ def _conversions(lab: Lab) -> dict[str, Function]:
 
 
 def _python_methods(
-    lab: Lab, own: type[Tensor], members: Mapping[str, Function], inner: Mapping[str, Function]
+    lab: Lab, own: type[Tensor], composed: Mapping[str, Function], inner: Mapping[str, Function]
 ) -> dict[str, Function]:
     """What upstream writes in Python."""
 
-    def reflected(name: str, compute: Function) -> Function:
-        def method(self: Any, other: Any) -> Any:
-            if has_torch_function((self, other)):
-                return _or_not_implemented(handle_torch_function, method, (self, other), self, other)
-            return adopted(_or_not_implemented(compute, self, other), own)
-
-        return _as_method(method, name, lab)
-
     def length(self: Any) -> Any:
-        if has_torch_function((self,)):
-            return handle_torch_function(length, (self,), self)
         if not self.shape:
             raise TypeError("len() of a 0-d tensor")
         return self.shape[0]
 
     def contains(self: Any, element: Any) -> Any:
-        if has_torch_function((self,)):
-            return handle_torch_function(contains, (self,), self, element)
         return bool(lab("eq.Tensor" if isinstance(element, Tensor) else "eq.Scalar")(self, element).data.any())
 
-    def viewed_as(self: Any, kind: type[Tensor]) -> Any:
-        """The same tensor as one of another class, a view."""
-        return as_subclass(self, kind, lab.alias)
-
-    def iterate(self: Any) -> Iterator[Any]:
-        if not self.shape:
-            raise TypeError("iteration over a 0-d tensor")
-        return iter(members["unbind"](self, 0))
-
-    composed = composed_functions(lab, inner)
+    def adopting(compute: Function) -> Function:
+        return lambda self, other: adopted(compute(self, other), own)
 
     def unique(
         self: Any,
@@ -164,8 +111,7 @@ def _python_methods(
         return composed["unique"](self, sorted=sorted, **named)
 
     def lu(self: Any, pivot: bool = True, get_infos: bool = False) -> Any:  # noqa: FBT001, FBT002
-        results = inner["_lu_with_info"](self, pivot=pivot, check_errors=not get_infos)
-        return results if get_infos else (results[0], results[1])
+        return composed["lu"](self, pivot=pivot, get_infos=get_infos)
 
     def backward(
         self: Any,
@@ -178,24 +124,31 @@ def _python_methods(
             raise refused("backward adds to the gradient of every leaf here: leave inputs=None")
         lab.backward(self, gradient, retain_graph=bool(retain_graph), create_graph=create_graph)
 
-    found: dict[str, Function] = {
+    return {
         "__contains__": contains,
         "__len__": length,
-        **{one.__name__: python_overridable(one, 1, lab) for one in (backward, lu, unique)},
+        "__rmatmul__": adopting(lambda self, other: inner["matmul"](other, self)),
+        "__rsub__": adopting(inner["rsub"]),
+        "__rtruediv__": adopting(lambda self, other: lab("div.Tensor")(other, self)),
+        **{one.__name__: one for one in (backward, lu, unique)},
     }
-    viewed_as.__name__, viewed_as.__qualname__ = "as_subclass", "Tensor.as_subclass"
-    for name, method in found.items():
-        _as_method(method, name, lab)
-    for name, compute in {
-        "__rsub__": inner["rsub"],
-        "__rtruediv__": lambda self, other: lab("div.Tensor")(other, self),
-        "__rmatmul__": lambda self, other: inner["matmul"](other, self),
-    }.items():
-        found[name] = reflected(name, compute)
+
+
+def _asking(lab: Lab, own: type[Any]) -> dict[str, Function]:
+    def viewed_as(self: Any, kind: type[Tensor]) -> Any:
+        """The same tensor as one of another class, a view."""
+        return as_subclass(self, kind, lab.alias)
+
+    def iterate(self: Any) -> Iterator[Any]:
+        if not self.shape:
+            raise TypeError("iteration over a 0-d tensor")
+        return iter(own.unbind(self, 0))
+
     return {
-        **found,
+        **_indexing(lab, own),
         "__iter__": iterate,
-        "as_subclass": viewed_as,
+        "__hash__": Tensor.__hash__,
+        "as_subclass": _as_method(viewed_as, "as_subclass", lab),
     }
 
 
@@ -212,7 +165,7 @@ def _indexing(lab: Lab, own: type[Tensor]) -> dict[str, Function]:
                 result, dim = lab("unsqueeze")(result, dim), dim + 1
             elif one is Ellipsis:
                 dim += self.dim - consumed
-            elif one == slice(None):
+            elif isinstance(one, slice) and one == slice(None):
                 dim += 1
             elif isinstance(one, int):
                 result = lab("select.int")(result, dim, one)

@@ -136,10 +136,13 @@ class Interpreter:
 
     Args:
         name: for messages.
+        keywords: give arguments without their defaults, and by name where they have to be; otherwise all of them by
+            position, as the first version of `__torch_dispatch__` did.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, keywords: bool = True) -> None:
         self.name = name
+        self._keywords = keywords
 
     def own(self, kind: K) -> K:
         """Take a class over, and all that derive from it and are not taken by another one; a decorator."""
@@ -167,7 +170,10 @@ class Interpreter:
                 operator.redispatch_boxed(keys & _BELOW, stack)
             return
         types = tuple(map(type, overloaded))
-        args, kwargs = without_defaults(operator.schema, [*map(unwrapped_number, values)])
+        args: tuple[object, ...] = tuple(map(unwrapped_number, values))
+        kwargs: dict[str, object] = {}
+        if self._keywords:
+            args, kwargs = without_defaults(operator.schema, args)
         tried: list[str] = []
         if modes():
             with pop_mode_temporarily() as mode, _without_python_unless_modes():

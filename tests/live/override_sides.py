@@ -274,7 +274,8 @@ class _Ours(Side):
         with no_dispatch():
             made = shallow_copy(self.lab.detach(elem), LabTensor)
         made = as_subclass(made, kind)
-        made.requires_grad = requires_grad
+        with DisableTorchFunction():
+            made.requires_grad = requires_grad
         return made
 
     def make_wrapper(self, kind: Any, like: Any, **options: Any) -> Any:
@@ -410,7 +411,7 @@ class _Theirs(Side):
         found = torch.overrides.resolve_name(func)
         if found is None or not found.startswith("torch.Tensor."):
             return str(func.__name__)
-        return {"Tensor.__eq__": "Tensor.eq"}.get(name := str(found).removeprefix("torch."), name)
+        return str(found).removeprefix("torch.")
 
     def op_name(self, func: Any) -> str:
         return str(func._schema.name + ("." + func._schema.overload_name).rstrip("."))

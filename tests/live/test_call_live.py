@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import random
 import re
 from collections import Counter
@@ -30,6 +31,7 @@ from dispatchlab.call import (
     tensor,
 )
 from dispatchlab.call.tensor_keys import PYTHON_KEYS
+from dispatchlab.layers import Lab
 
 torch: Any = pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")
 C: Any = importlib.import_module("torch._C")
@@ -301,3 +303,30 @@ def test_kernel_and_key_set_of_2000_generated_calls_are_torchs() -> None:
     assert outcomes["ran"] > 1000
     assert outcomes["refused"] > 100
     assert len(reached) > 18
+
+
+def test_a_bool_argument_and_alpha_take_and_refuse_what_torchs_do() -> None:
+    lab = Lab()
+    ours = {"float": tensor([1.0, 2.0]), "int": tensor([1, 2]), "bool": tensor([True, False])}
+    theirs = {name: torch.tensor(one.numpy()) for name, one in ours.items()}
+
+    def ended(function: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            result = function(*args, **kwargs)
+        except Exception:
+            return "refused"
+        return result.tolist() if isinstance(result, torch.Tensor) else result.numpy().tolist()
+
+    seen = Counter[str]()
+    keepdim: Any
+    for keepdim in (0, 1, 0.5, 2j, None, True, "a", [], np.int64(0), np.bool_(True)):  # noqa: FBT003
+        found = ended(lab("sum.dim_IntList"), ours["float"], [0], keepdim)
+        assert found == ended(torch.ops.aten.sum.dim_IntList, theirs["float"], [0], keepdim), keepdim
+        seen[str(found)] += 1
+    for name, one, other, alpha in itertools.product(("add", "sub"), ours, ours, (1, 2, 2.5, True, False, 2j)):
+        found = ended(lab(f"{name}.Tensor"), ours[one], ours[other], alpha=alpha)
+        there = ended(getattr(torch.ops.aten, name).Tensor, theirs[one], theirs[other], alpha=alpha)
+        assert found == there, (name, one, other, alpha)
+        seen[str(found)] += 1
+    assert seen["refused"] > 40
+    assert {"add", "sum", "select", "backward"} <= {*dir(lab)}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dispatchlab.call import tensor
-from dispatchlab.codegen.runtime.python_bindings import PythonArgParser
+from dispatchlab.call.python_arg_parser import PythonArgParser
 
 torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 

@@ -282,3 +282,24 @@ def test_a_handler_that_comes_back_to_itself_is_refused_and_leaves_nothing_behin
     assert "__torch_dispatch__ of" in str(caught.value)
     assert state() == before
     assert lab.sin(LoggingTensor(tensor([0.0]))).elem.numpy().tolist() == [0.0]
+
+
+def test_an_interpreter_of_the_first_version_gives_every_argument_by_position() -> None:
+    lab, seen = Lab(), list[Any]()
+
+    @Interpreter("first", keywords=False).own
+    class First(Tensor):
+        __slots__ = ()
+
+        @classmethod
+        def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append((str(func.name), args[2:], kwargs))
+            stack = [as_subclass(one, Tensor) if isinstance(one, cls) else one for one in args]
+            func.call_boxed(stack)
+            return stack[0]
+
+    x = as_subclass(tensor([1.0, 2.0]), First)
+    with PythonDispatch(lab.dispatcher):
+        assert lab.add(x, tensor([1.0, 1.0])).numpy().tolist() == [2.0, 3.0]
+        assert lab.add(x, x, alpha=3).numpy().tolist() == [4.0, 8.0]
+    assert seen == [("aten::add.Tensor", (1,), {}), ("aten::add.Tensor", (3,), {})]
