@@ -37,6 +37,7 @@ OPENED_ELSEWHERE = {
     "model/profile.py": "a file of the package",
     "processes/memory.py": "what the kernel shows of this process",
     "records/file.py": "the first bytes",
+    "overrides/torch_functions.py": "a file of the package",
     "records/ownership.py": "a file of the package",
     "views/html/backend.py": "files of the package",
     "questions/lint/rule.py": "files of the package",

@@ -26,7 +26,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import torch
+
+torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 from torch.overrides import get_testing_overrides
 
 from dispatchlab import CallError, Lab, tensor
