@@ -27,7 +27,9 @@ from typing import Any
 
 import pytest
 
-torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
+
+import torch
 from torch.overrides import get_testing_overrides
 
 from dispatchlab import CallError, Lab, tensor
