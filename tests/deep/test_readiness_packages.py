@@ -100,6 +100,6 @@ def test_no_cell_of_any_operator_is_refuted_by_a_run() -> None:
         if one[1] not in BROKEN_FAKE.get(one[0], ()) and not (one[1] == "autograd" and one[0] in NO_GRADIENT)
     ]
     assert not wrong
-    assert counts["registered"] >= 2 * len(cells), counts
-    assert counts["no"] >= 2 * len(cells), counts
+    assert counts["registered"] >= 1.5 * len(cells), counts
+    assert counts["no"] >= 1.5 * len(cells), counts
     assert counts["not needed"] >= len(cells) / 2, counts
