@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -32,6 +33,7 @@ from dispatchlab.prover.result import Flaw, Verdict
 from dispatchlab.pytorch.bridge.expressible import NotExpressibleError
 from dispatchlab.pytorch.bridge.running_keys import running_keys
 from dispatchlab.pytorch.sandbox.sandbox import LocalEngine
+from dispatchlab.pytorch.worker import process
 from dispatchlab.pytorch.worker.engine import LiveEngine
 from dispatchlab.pytorch.worker.ipc import WorkerError
 from dispatchlab.pytorch.worker.process import WorkerCrashed
@@ -192,3 +194,21 @@ def test_of_several_unknown_tags_the_error_names_the_first() -> None:
             sandbox.register(tagged)
         with pytest.raises(NotExpressibleError, match="it has no tag tag_10"):
             sandbox.register(block)
+
+
+def test_nothing_is_asked_after_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker may answer what it was asked when the interrupt came; it has ended by then, and so has the command."""
+    with LiveEngine() as engine:
+        worker = engine.worker
+        sending = process.send
+
+        def send(*message: object) -> None:
+            sending(*message)  # type: ignore[arg-type]
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(process, "send", send)
+        with suppress(KeyboardInterrupt):
+            worker.ask("call", "dispatchlab.pytorch.introspection.slot_memory:is_readable", ())
+        monkeypatch.undo()
+        with pytest.raises(KeyboardInterrupt):
+            worker.ask("call", "dispatchlab.pytorch.introspection.slot_memory:is_readable", ())

@@ -97,6 +97,7 @@ class WorkerProcess:
         self._limit_s = IMPORT_LIMIT_S if limit_s is None else limit_s
         self._import_timer: Timer | None = None
         self._import_timed_out = False
+        self._is_interrupted = False
         path = tuple(entry or os.getcwd() for entry in sys.path)
         start = (self._journal.file, path, imports, None if native is None else str(native), dict(options))
         try:
@@ -125,6 +126,8 @@ class WorkerProcess:
             DispatchLabError: whatever the worker raised.
             KeyboardInterrupt: Ctrl-C; the worker's own, with what it has, when it answers in time.
         """
+        if self._is_interrupted:  # what was asked then was answered in time, and nothing more is asked
+            raise KeyboardInterrupt
         try:
             send(self._stdin, (name, arguments))
             return self._answer(progress)
@@ -188,6 +191,7 @@ class WorkerProcess:
 
     def _interrupted(self) -> object:
         """Pass Ctrl-C on, and give the worker a while to answer with what it has; then end it in any case."""
+        self._is_interrupted = True
         if self._importing is not None:
             self.end()  # nothing was found yet that it could answer with
             raise KeyboardInterrupt
