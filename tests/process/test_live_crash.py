@@ -33,7 +33,7 @@ from dispatchlab.prover.result import Flaw, Verdict
 from dispatchlab.pytorch.bridge.expressible import NotExpressibleError
 from dispatchlab.pytorch.bridge.running_keys import running_keys
 from dispatchlab.pytorch.sandbox.sandbox import LocalEngine
-from dispatchlab.pytorch.worker import process
+from dispatchlab.pytorch.worker import ipc, process
 from dispatchlab.pytorch.worker.engine import LiveEngine
 from dispatchlab.pytorch.worker.ipc import WorkerError
 from dispatchlab.pytorch.worker.process import WorkerCrashed
@@ -200,7 +200,7 @@ def test_nothing_is_asked_after_an_interrupt(monkeypatch: pytest.MonkeyPatch) ->
     """The worker may answer what it was asked when the interrupt came; it has ended by then, and so has the command."""
     with LiveEngine() as engine:
         worker = engine.worker
-        sending = process.send
+        sending = ipc.send
 
         def send(*message: object) -> None:
             sending(*message)  # type: ignore[arg-type]
