@@ -66,7 +66,7 @@ def licence(name: str, metadata: Mapping[str, list[str]], texts: Iterable[str]) 
         texts: its licence files.
 
     Raises:
-        UnknownLicenceError: nothing of that tells it.
+        UnknownLicenceError: neither its metadata nor its files name a licence that is known.
     """
     if expression := metadata.get("License-Expression"):
         return expression[0]

@@ -126,7 +126,7 @@ def signatures_of(function: Any, texts: list[str], first: list[Any]) -> list[str
         of_methods = [one for one in unmarked if not re.search(r"\bTensor (input|self)\b", one)]
         others = [one for one in unmarked if one not in of_methods]
         unmarked = (of_methods if first else others) if message else of_methods
-    if len(unmarked) != 1 and message:  # operators say that they are not implemented, whatever is wrong
+    if len(unmarked) != 1 and message:  # an operator in Python returns NotImplemented for any wrong argument
         raise ToolError(f"{function.__name__}: which of {unmarked} is meant ({message})")
     return unmarked
 
@@ -219,7 +219,7 @@ def python_lines(function: Any, names: dict[Any, str]) -> Iterator[str]:
 
 _LIST = "[tensors] if isinstance(tensors, Tensor) else tensors"
 _BY_HAND = {
-    # A tensor first is another way to call it, which is not told here.
+    # A call that begins with a tensor is another form; the file has the form that begins with the equation.
     "functional.einsum": ":(*args) -> args[1:] -> *args",
     "distributed.all_reduce_coalesced": ":(tensors, op='RedOpType.SUM', group=None, async_op=False) -> "
     "tuple(tensors) if isinstance(tensors, (list, tuple)) else (tensors,) -> "

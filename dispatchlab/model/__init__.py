@@ -13,6 +13,7 @@
 - `overloads`: which overload a call of a name goes to, and a call that two of them compete for;
 - `packet`: the overloads that a call of a name tries, and what each does with it;
 - `operator_runs`: what a run of an operator on inputs shows, and whether a Python function takes its calls;
+- `program_run`: what a run of a program on a device shows, and what serves its calls;
 - `schema_difference`: whether a kernel fits the schema of its operator;
 - `schema_compatibility`: whether callers of one schema can use another, by PyTorch's rule;
 - `infer_schema`: the schema of a Python function's annotations;

@@ -20,10 +20,10 @@ from dispatchlab.pytorch.worker.process import WorkerCrashed, WorkerProcess
 from dispatchlab.records.model import Registry
 
 if TYPE_CHECKING:
+    from dispatchlab.model.program_run import ProgramRun
     from dispatchlab.model.python_layer_in_memory import PythonLayerInMemory
     from dispatchlab.pytorch.introspection.readiness_reader import PackageOperators
     from dispatchlab.pytorch.introspection.registry_reader import RegistryMoments
-    from dispatchlab.pytorch.introspection.stand_in_device import ProgramRun
 
 _PYTHON_READER = "dispatchlab.pytorch.introspection.python_registries"
 _READER = "dispatchlab.pytorch.introspection.registry_reader"

@@ -20,7 +20,8 @@ import torch._dynamo
 import torch.optim
 import torch.utils.checkpoint
 
-from dispatchlab.pytorch.introspection.stand_in_device import AUTOCAST, run_on_stand_in
+from dispatchlab.model.program_run import AUTOCAST
+from dispatchlab.pytorch.introspection.stand_in_device import run_on_stand_in
 
 
 def _run(task: dict[str, Any], folder: Path) -> None:

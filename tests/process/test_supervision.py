@@ -139,7 +139,7 @@ def test_files_that_cannot_be_read_are_no_traceback_of_a_worker(tmp_path: Path) 
 @PROC
 def test_no_more_processes_are_started_than_there_are_cores(tmp_path: Path) -> None:
     case = f"jobs {tmp_path}"
-    # Nobody reads what it prints, which is more than a pipe holds: on a fast machine it would wait for ever.
+    # The test reads no output, which is more than a pipe holds: on a fast machine the command would wait for ever.
     process = command(tmp_path, "certify", "--jobs", "1000", "--progress", case=case, stdout=subprocess.DEVNULL)
     assert process.stderr is not None
     most = lines = 0

@@ -7,9 +7,10 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
 from dispatchlab.errors import DispatchLabError
+from dispatchlab.model.program_run import AUTOCAST, FALLBACK, MISSING, OWN, ProgramRun
 from dispatchlab.pytorch.bridge.torch import torch
 from dispatchlab.pytorch.introspection.readiness_captures import run_file
 
@@ -22,12 +23,6 @@ from dispatchlab.pytorch.introspection.readiness_captures import run_file
 # A fallback at PrivateUse1 takes each call that finds no kernel, notes it and has the CPU's kernel do it. The operators
 # that the backend has kernels for get one here, too, so that they hide the composites that the backend's kernels hide.
 # A fallback of the backend's is taken to be `at::native::cpu_fallback`, whose steps `_Device.fall_back` repeats.
-
-AUTOCAST = "AutocastPrivateUse1"
-"""In the place of an operator: a fallback at this key, without which each call under autocast raises."""
-
-OWN, FALLBACK, MISSING = "own", "fallback", "missing"
-"""What serves a call on the device."""
 
 _RAISING = ("convolution_overrideable", "convolution_backward_overrideable")
 """Operators whose composite kernel only raises: a fallback does not serve them."""
@@ -43,21 +38,6 @@ class StandInError(DispatchLabError):
     version: str
 
     template = "PyTorch {version} cannot stand in for a device: coverage --program needs PyTorch 2.10 or newer"
-
-
-class ProgramRun(NamedTuple):
-    """What a program did on the device.
-
-    Args:
-        error: what it raised; empty when it came to its end.
-        unserved: the operator that could not be done, as the CPU has no kernel for it; empty for none.
-        calls: how often a call of an operator reached the device, by the operator and what served it, in the order of
-            the first such calls.
-    """
-
-    error: str
-    unserved: str
-    calls: dict[tuple[str, str], int]
 
 
 def run_on_stand_in(

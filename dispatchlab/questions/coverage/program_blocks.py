@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dispatchlab.model.program_run import MISSING
 from dispatchlab.questions.coverage.program_coverage import NeededKernel, ProgramCoverage, ProgramOnDevice
 from dispatchlab.views.as_json import as_json, fields_of
 from dispatchlab.views.blocks import Block, Cell, Facts, Line, Page, Row, Section, Table
@@ -88,7 +89,7 @@ def _program(one: ProgramOnDevice, found: ProgramCoverage) -> Iterator[Line]:
 
 def _table(found: ProgramCoverage) -> Table:
     heads = ("operator", "calls", "served by", "core", "serves as well", "schema")
-    marked = frozenset(at for at, one in enumerate(found.kernels) if one.served_by == "missing")
+    marked = frozenset(at for at, one in enumerate(found.kernels) if one.served_by == MISSING)
     return Table("Kernels, most needed first", heads, tuple(map(_row, found.kernels)), marked)
 
 

@@ -8,13 +8,12 @@ from functools import cached_property
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.program_run import AUTOCAST, FALLBACK, MISSING
 from dispatchlab.model.schema import Argument
 from dispatchlab.model.schema_parser import parse_schema
 from dispatchlab.pytorch.registry import live_program
 from dispatchlab.records.model import Recorded, RecordedOperator
 
-OWN, FALLBACK, MISSING = "own", "fallback", "missing"
-_AUTOCAST = DispatchKey.AutocastPrivateUse1
 _FUNCTIONAL = DispatchKey.CompositeExplicitAutogradNonFunctional
 
 
@@ -23,7 +22,10 @@ class NoStandInError(DispatchLabError):
 
     key: DispatchKey
 
-    template = "--program is for a backend at PrivateUse1, for which a device can stand in, and {key} is another key"
+    template = (
+        "--program is for a backend at PrivateUse1, for which a device can stand in, and {key} is another key: "
+        "give --key PrivateUse1, or the name of the device"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +136,12 @@ def program_coverage(
     if key is not DispatchKey.PrivateUse1:
         raise NoStandInError(key)
     device = device or recorded.privateuse1 or "privateuseone"
-    fallbacks = {one.key for one in recorded.fallbacks}
     if fallback is None:
         fallback = any(one.key is key and not one.fallthrough for one in recorded.fallbacks)
     operators = {str(one.name): one for one in recorded}
     kernels = tuple(name for name, one in operators.items() if one.active_at(key) is not None)
-    if _AUTOCAST in fallbacks:
-        kernels += (str(_AUTOCAST),)
+    if any(str(one.key) == AUTOCAST for one in recorded.fallbacks):
+        kernels += (AUTOCAST,)
     runs = {path: live_program(path, device, kernels, fallback=fallback, default=default) for path in programs}
     counts: dict[tuple[str, str], int] = {}
     for run in runs.values():
@@ -175,7 +176,7 @@ def program_coverage(
 
 
 def _text(operator: str) -> str:
-    return f"fallback {operator}" if operator == str(_AUTOCAST) else operator
+    return f"fallback {operator}" if operator == AUTOCAST else operator
 
 
 def _needed(
