@@ -19,6 +19,9 @@ def run() -> None:
         os._exit(_INTERRUPTED)
     finally:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+        # An interrupt that went through a text that Python compiles, as that of a dataclass, is kept as one that nobody
+        # caught, and `python -m` ends as killed by it. The next text forgets it.
+        exec("")
         if "multiprocessing.resource_tracker" in sys.modules:
             from dispatchlab.processes.parent import end_resource_tracker
 

@@ -133,12 +133,14 @@ def _taken(text: str, name: str) -> str:
 
 def versions_after(args: Sequence[str], option: str) -> list[str]:
     """The words after an option that name versions of PyTorch, of those on a command line."""
+    if option not in args:
+        return []
     from itertools import takewhile
 
     from dispatchlab.model.profile import NEWEST
 
     version = re.compile(r"v?(?:torch-)?\d+\.\d+(?:[.-]\w+)*")
-    words = args[args.index(option) + 1 :] if option in args else ()
+    words = args[args.index(option) + 1 :]
     return list(takewhile(lambda word: word in NEWEST or version.fullmatch(word), words))
 
 

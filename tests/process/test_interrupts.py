@@ -100,6 +100,13 @@ def test_what_imports_packages_says_so_without_a_terminal_and_ends_at_once(
     assert not (tmp_path / "endless.yaml").exists()
 
 
+def test_an_interrupt_while_python_compiles_a_text_is_no_death(tmp_path: Path) -> None:
+    (tmp_path / "yaml.py").write_text("exec('raise KeyboardInterrupt')")
+    (tmp_path / "one.yaml").write_text(many(1))
+    ended = subprocess.run([*COMMAND, "permute", "one.yaml"], cwd=tmp_path, env=environment(), check=False)
+    assert ended.returncode == 130
+
+
 def test_no_bar_stays_on_the_screen(tmp_path: Path) -> None:
     master, slave = pty.openpty()
     process = subprocess.Popen(

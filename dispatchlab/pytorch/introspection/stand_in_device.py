@@ -215,14 +215,21 @@ class _Device:
         if name not in special and not self._has_kernel(name, "CPU"):
             self.unserved = self.unserved or name
             raise NotImplementedError(f"{name} has no kernel for the CPU, which stands in for the device")
-        pairs: list[tuple[Any, Any]] = []
+        pairs = [(one, self._copied(one)) for one in _outputs(op, named)]
         given = [self._on_cpu(one, pairs) for one in positional]
         by_name = {key: self._on_cpu(one, pairs) for key, one in named.items()}
         found = special[name](*given, **by_name) if name in special else op.redispatch(self._cpu, *given, **by_name)
         for device, cpu in pairs:
-            if device.shape != cpu.shape or device.stride() != cpu.stride() or device.data_ptr() != cpu.data_ptr():
+            if device.shape != cpu.shape or device.stride() != cpu.stride():
                 self._set_tensor(device, self._moved(cpu, _EXTENSION_DEVICE))
+            elif device.data_ptr() != cpu.data_ptr():
+                self._moved(device, _CPU_DEVICE).copy_(cpu)
         return self._back(found, pairs)
+
+    def _copied(self, one: Any) -> Any:
+        """A tensor of the CPU with the same content, whose memory can grow, as some kernels let that of an output."""
+        made = torch().empty_strided(tuple(one.shape), one.stride(), dtype=one.dtype)
+        return made.copy_(self._moved(one, _CPU_DEVICE)) if one.numel() else made
 
     def _on_cpu(self, one: Any, pairs: list[tuple[Any, Any]]) -> Any:
         module: Any = torch()
@@ -360,6 +367,17 @@ def _is_tensor(op: Any, at: int) -> bool:
 
 def _is_view(op: Any) -> bool:
     return any(one.alias_info is not None and not one.alias_info.is_write for one in op._schema.returns)
+
+
+def _outputs(op: Any, named: Mapping[str, Any]) -> list[Any]:
+    """The tensors of the device that a call names as its outputs, each once."""
+    found: dict[int, Any] = {}
+    for argument in op._schema.arguments:
+        given = named.get(argument.name) if argument.kwarg_only and _is_written(argument) else None
+        for one in given if isinstance(given, list | tuple) else (given,):
+            if one is not None and one.device.type != "cpu":
+                found[id(one)] = one
+    return list(found.values())
 
 
 def _is_written(argument: Any) -> bool:
