@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
 import re
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -105,6 +108,22 @@ def test_an_interrupt_while_python_compiles_a_text_is_no_death(tmp_path: Path) -
     (tmp_path / "one.yaml").write_text(many(1))
     ended = subprocess.run([*COMMAND, "permute", "one.yaml"], cwd=tmp_path, env=environment(), check=False)
     assert ended.returncode == 130
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the size of a pipe is that of Linux")
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_result_that_nobody_reads_keeps_no_command_alive(tmp_path: Path, how: int, code: int) -> None:
+    reader, writer = os.pipe()
+    try:
+        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+        with subprocess.Popen([*COMMAND, "schema"], cwd=tmp_path, env=environment(), stdout=writer) as process:
+            while struct.unpack("i", fcntl.ioctl(reader, termios.FIONREAD, b"\0" * 4))[0] < 4096:
+                time.sleep(0.01)
+            process.send_signal(how)
+            assert process.wait(timeout=WITHIN_S) == code
+    finally:
+        os.close(reader)
+        os.close(writer)
 
 
 def test_no_bar_stays_on_the_screen(tmp_path: Path) -> None:
