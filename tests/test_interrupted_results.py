@@ -154,3 +154,27 @@ def _end_uninterrupted() -> None:
 def test_an_interrupt_wins_over_the_end_of_a_command() -> None:
     with pytest.raises(KeyboardInterrupt):
         _end_uninterrupted()
+
+
+@pytest.mark.parametrize("kind", [ImportError, SyntaxError, RuntimeError])
+def test_what_python_makes_of_an_interrupt_is_one(
+    kind: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # for the details of an unexpected error
+
+    def interrupted(context: object, name: str) -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt as error:
+            raise kind("such as: Error calling __set_name__") from (error if kind is RuntimeError else None)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(main, "get_command", interrupted)
+        found = run("schema")
+        assert (found.exit_code, found.output) == (130, "")
+
+    def wrong(context: object, name: str) -> None:
+        raise kind("of another cause")
+
+    monkeypatch.setattr(main, "get_command", wrong)
+    assert run("schema").exit_code == 70

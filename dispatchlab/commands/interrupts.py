@@ -15,7 +15,7 @@ TERMINATED: Final = 143
 _WAIT_S: Final = 1.25
 """How long an interrupt waits for a result to come out: its reader may not read."""
 
-_terminated = False
+_came = 0  # the signal that interrupted the command
 _wait = False  # whether interrupts wait
 
 
@@ -25,22 +25,33 @@ class Terminated(KeyboardInterrupt):
 
 def interrupt_code() -> int:
     """The exit code of a command that was interrupted: 143 after SIGTERM, 130 after Ctrl-C."""
-    return TERMINATED if _terminated else INTERRUPTED
+    return TERMINATED if _came == signal.SIGTERM else INTERRUPTED
+
+
+def is_interrupt(error: BaseException | None) -> bool:
+    """Whether an error is an interrupt, or what Python makes of one that comes while it imports and makes classes."""
+    if isinstance(error, KeyboardInterrupt) or (_came != 0 and isinstance(error, ImportError | SyntaxError)):
+        return True
+    return error is not None and is_interrupt(error.__cause__)
 
 
 @contextmanager
-def sigterm_interrupts() -> Iterator[None]:
-    """Let SIGTERM interrupt as Ctrl-C does, so that a time limit from outside does not lose what was found."""
-    global _terminated
-    _terminated = False
+def signals_interrupt() -> Iterator[None]:
+    """Let Ctrl-C interrupt, and SIGTERM too, so that a time limit from outside does not lose what was found."""
+    global _came
+    _came = 0
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, _arrived)
+    before = {}
     try:
+        for each in (signal.SIGTERM, signal.SIGINT):
+            if signal.getsignal(each) is not signal.SIG_IGN:
+                before[each] = signal.signal(each, _arrived)
         yield
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 @contextmanager
@@ -86,6 +97,6 @@ def results_come_first() -> Iterator[None]:
 
 
 def _arrived(number: int, frame: FrameType | None) -> None:
-    global _terminated
-    _terminated = True
-    raise Terminated
+    global _came
+    _came = number
+    raise Terminated if number == signal.SIGTERM else KeyboardInterrupt

@@ -110,6 +110,50 @@ def test_an_interrupt_while_python_compiles_a_text_is_no_death(tmp_path: Path) -
     assert ended.returncode == 130
 
 
+_RUN = """\
+import atexit, os, signal, sys, threading, time
+from dispatchlab import __main__, cli
+from dispatchlab.processes import parent
+
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+
+class Finalized:
+    def __del__(self):
+        interrupt()
+        time.sleep(60)
+
+{plant}
+sys.argv = ["dispatchlab", "completion", "bash"]
+__main__.run()
+"""
+
+
+@pytest.mark.parametrize(
+    ("plant", "code", "is_out"),
+    [
+        ("atexit.register(interrupt)", 0, True),  # registered first, so called last
+        ("threading._register_atexit(interrupt)", 130, True),
+        ("import multiprocessing.resource_tracker; parent.end_resource_tracker = interrupt", 130, True),
+        ("was = cli.main; cli.main = lambda **more: (interrupt(), was(**more))", 130, False),
+        ("cli.main.get_command = lambda context, name: (Finalized() and None, time.sleep(60))", 130, False),
+        ("cli.main.invoke = lambda context: interrupt()", 130, False),
+        ("cli.main.make_context = lambda *more, **options: interrupt()", 130, False),
+    ],
+    ids=["after all", "threads end", "the tracker ends", "before a command", "finalizer", "around", "command line"],
+)
+def test_an_interrupt_around_a_command_is_neither_a_death_nor_a_verdict(plant: str, code: int, *, is_out: bool) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", _RUN.format(plant=plant)],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr.strip(), bool(ended.stdout)) == (code, "", is_out)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the size of a pipe is that of Linux")
 @pytest.mark.parametrize(("how", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_result_that_nobody_reads_keeps_no_command_alive(tmp_path: Path, how: int, code: int) -> None:
