@@ -7,7 +7,6 @@ import signal
 import sys
 from _thread import get_ident, interrupt_main, start_new_thread
 from time import sleep
-from types import FrameType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -28,8 +27,8 @@ _AGAIN_S = 0.001
 def run() -> None:
     """Run the command line in a process of its own; what interrupts it before and after a command ends it at once."""
     try:
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, _end)
+        import dispatchlab._interrupts  # noqa: F401  ends this process when one comes
+
         _hear_interrupts_to_the_end()
         try:
             from dispatchlab.cli import main
@@ -69,10 +68,6 @@ def _interrupt_again(thread: int) -> None:
         signal.pthread_kill(thread, signal.SIGINT)
     else:
         interrupt_main()
-
-
-def _end(number: int, frame: FrameType | None) -> None:
-    os._exit(_INTERRUPTED)
 
 
 if __name__ == "__main__":

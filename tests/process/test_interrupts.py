@@ -154,6 +154,25 @@ def test_an_interrupt_around_a_command_is_neither_a_death_nor_a_verdict(plant: s
     assert (ended.returncode, ended.stderr.strip(), bool(ended.stdout)) == (code, "", is_out)
 
 
+def test_an_interrupt_while_the_package_is_imported_ends_it_with_130(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, signal, sys\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'dispatchlab._lazy':\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+    )
+    given = environment()
+    given["PYTHONPATH"] = f"{tmp_path}{os.pathsep}{given['PYTHONPATH']}"
+    ended = subprocess.run([*COMMAND, "schema"], env=given, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
+    ended = subprocess.run(
+        [sys.executable, "-c", "import dispatchlab"], env=given, capture_output=True, text=True, check=False
+    )
+    assert ended.stderr.endswith("KeyboardInterrupt\n")  # of a user's program, which may handle it
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the size of a pipe is that of Linux")
 @pytest.mark.parametrize(("how", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_result_that_nobody_reads_keeps_no_command_alive(tmp_path: Path, how: int, code: int) -> None:
