@@ -68,7 +68,7 @@ def check_packages(
     report = CheckReport(
         named,
         facts.record.torch,
-        _registered(facts),
+        _registered(facts, named),
         nothing,
         (),
         tuple(one for one in Question if one in fails),
@@ -116,7 +116,7 @@ def _facts(packages: tuple[str, ...], orders: int) -> PackageFacts:
     return found
 
 
-def _registered(facts: PackageFacts) -> str:
+def _registered(facts: PackageFacts, packages: Sequence[str]) -> str:
     record = facts.record
     if not record.registrations:
         return "nothing with the dispatcher" if record.in_python else "nothing"
@@ -125,7 +125,11 @@ def _registered(facts: PackageFacts) -> str:
         if not record.native
         else (f"{record.native:,} of them in C++" if record.native < record.registrations else "all in C++")
     )
-    return f"{counted(record.operators, 'operator')} and {counted(record.kernels, 'kernel')}, {by}"
+    tops = {name.partition(".")[0] for name in packages}
+    others = {name: count for name, count in record.others.items() if name not in tops}
+    along = f"; {sum(others.values()):,} of {record.registrations:,} calls by {' and '.join(others)}, imported along"
+    kernels = f"{counted(record.operators, 'operator')} and {counted(record.kernels, 'kernel')}"
+    return f"{kernels}, {by}{along * bool(others)}"
 
 
 def _without_registrations(packages: Sequence[str], facts: PackageFacts, scenario: Scenario) -> tuple[str, ...]:
