@@ -87,9 +87,16 @@ def import_orders(
         if not left:
             take(order)
         ways: dict[tuple[str, ...], tuple[str, set[str]]] = {}
+        outermost: dict[str, tuple[set[str], list[str]]] = {}  # which may import all of the others
         for name in left:
-            after, trace = set(begun), list[str]()
-            imported(name, trace, after)
+            first = next(module for module in _with_parents(name) if module not in begun)
+            if first not in outermost:
+                outermost[first] = set(begun), []
+                imported(first, outermost[first][1], outermost[first][0])
+            after, trace = outermost[first]
+            if name not in after:
+                after, trace = set(after), list(trace)
+                imported(name, trace, after)
             ways.setdefault(tuple(trace), (name, after))
         for name, after in ways.values():
             if len(found) <= most:
