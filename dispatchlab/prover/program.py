@@ -87,16 +87,16 @@ def import_orders(
         if not left:
             take(order)
         ways: dict[tuple[str, ...], tuple[str, set[str]]] = {}
-        outermost: dict[str, tuple[set[str], list[str]]] = {}  # which may import all of the others
+        done: dict[str, tuple[set[str], list[str]]] = {"": (begun, [])}  # packages, which may import all the others
         for name in left:
-            first = next(module for module in _with_parents(name) if module not in begun)
-            if first not in outermost:
-                outermost[first] = set(begun), []
-                imported(first, outermost[first][1], outermost[first][0])
-            after, trace = outermost[first]
-            if name not in after:
-                after, trace = set(after), list(trace)
-                imported(name, trace, after)
+            for module in _with_parents(name):
+                if module not in done:
+                    after, trace = done[module.rpartition(".")[0]]
+                    if module not in after:
+                        after, trace = set(after), list(trace)
+                        imported(module, trace, after)
+                    done[module] = after, trace
+            after, trace = done[name]
             ways.setdefault(tuple(trace), (name, after))
         for name, after in ways.values():
             if len(found) <= most:

@@ -54,6 +54,15 @@ def _(x):
 twice.register_autograd(lambda ctx, grad: grad + grad)
 """
 
+TABLES = """
+import torch
+from torch._decomp import register_decomposition
+
+@register_decomposition(torch.ops.aten.nonzero.default)
+def nonzero(x):
+    return x
+"""
+
 UNKEPT = """
 import torch
 
@@ -238,6 +247,15 @@ def test_a_package_that_registers_nothing_is_named_and_never_fine(tmp_path: Path
     code, found = checked(tmp_path, "clean", "quiet")
     assert (code, found["nothing"]) == (2, ["quiet"])
     assert answer(found, "lint")["asked"]
+
+
+def test_what_registers_in_python_alone_is_judged_there_alone(tmp_path: Path) -> None:
+    module(tmp_path, "tables", __init__=TABLES)
+    code, found = checked(tmp_path, "tables")
+    assert (code, found["nothing"]) == (0, [])
+    assert found["registered"] == "1 entry of registries in Python, nothing with the dispatcher"
+    assert answer(found, "order")["text"].startswith("no violation found (torch-")
+    assert answer(found, "lint")["text"] == "nothing is registered with the dispatcher"
 
 
 def test_a_def_that_nobody_keeps_is_found_though_nothing_is_left(tmp_path: Path) -> None:

@@ -68,13 +68,13 @@ def module_uses(source: str, packages: Collection[str]) -> Iterator[ModuleUse]:
     if not any(package in source for package in packages):
         return
     try:
-        tree = ast.parse(source)
+        nodes = list(ast.walk(ast.parse(source)))
     except (SyntaxError, ValueError, RecursionError):
         return
-    looks = any(isinstance(node, ast.Attribute | ast.alias) and _name(node) == "modules" for node in ast.walk(tree))
-    imported = {id(node): name for each in ast.walk(tree) for node, name in _imports(each)}
-    guarded = {id(node) for each in ast.walk(tree) for part in _guarded(each) for node in ast.walk(part)}
-    for node in ast.walk(tree):
+    looks = any(isinstance(node, ast.Attribute | ast.alias) and _name(node) == "modules" for node in nodes)
+    imported = {id(node): name for each in nodes for node, name in _imports(each)}
+    guarded = {id(node) for each in nodes for part in _guarded(each) for node in ast.walk(part)}
+    for node in nodes:
         for name in _imported_by(node) if id(node) in guarded else ():
             if _is_of(name, packages):
                 yield ModuleUse("import", name, node.lineno)  # type: ignore[attr-defined]  # an import or a call
