@@ -69,7 +69,7 @@ def _run(folder: Path, *arguments: str, seed: int = 0) -> subprocess.CompletedPr
         [sys.executable, *arguments],
         capture_output=True,
         text=True,
-        timeout=900,
+        timeout=3000,  # generous: the machine of a test may be busy
         cwd=folder,
         env=os.environ | {"PYTHONPATH": paths, "RIGHT_SEED": str(seed)},
         check=False,
