@@ -281,6 +281,30 @@ print(torch.equal(m.weight, n.weight))
 x = torch.complex(given(2), given(2))
 show(torch.view_as_real(x * 2))
 
+# conjugate
+x = torch.complex(given(3), given(3) + 1)
+y = x.conj()
+show(torch.view_as_real(y * 2), y.imag, torch.view_as_real(y.cpu().resolve_conj()))
+y.copy_(torch.full((3,), 1 + 2j))
+y.imag.add_(1)
+show(torch.view_as_real(x))
+
+# conjugate_backward
+x = given(3).requires_grad_()
+torch.fft.ifft(torch.polar(x.abs() + 1, x)).abs().sum().backward()
+show(x.grad)
+
+# zero_tensor
+x = given(3).requires_grad_()
+torch.sgn(torch.complex(x, x)).real.sum().backward()
+z = torch._efficientzerotensor(3, device=device)
+show(x.grad, z + given(3), z.clone())
+
+# unfold
+x = given(6).requires_grad_()
+x.unfold(0, 3, 1).square().sum().backward()
+show(x.grad)
+
 # nonzero
 show(given(5).gt(0).nonzero(), *torch.unique(torch.tensor([1, 2, 1]).to(device), return_counts=True))
 

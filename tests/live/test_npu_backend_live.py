@@ -63,6 +63,19 @@ def test_a_fallback_does_not_serve_a_convolution(runs: Runs) -> None:
     assert difference(ran, predicted) == ""
 
 
+def test_a_conjugate_is_copied_by_a_kernel_of_copy_or_without_end(runs: Runs) -> None:
+    program = source(BY_HAND["conjugate"])
+    needed = {operator for operator, _ in runs.predicted(program, ()).calls}
+    assert {"aten::copy_", "aten::_copy_from"} < needed
+    ran = runs.on_device(program, needed - {"aten::_copy_from"})
+    assert difference(ran, runs.predicted(program, needed - {"aten::_copy_from"})) == ""
+    assert same_numbers(ran.output, runs.on_cpu(source(BY_HAND["conjugate"], "cpu")))
+    without = needed - {"aten::copy_"}
+    ran = runs.on_device(program, without)
+    assert ran.code < 0
+    assert difference(ran, runs.predicted(program, without)) == ""
+
+
 def test_the_backend_is_renamed_and_has_a_generator(runs: Runs) -> None:
     text = "g = torch.Generator(device).manual_seed(1)\nx = torch.rand(2, device=device, generator=g)\nprint(x.device)"
     ran = runs.on_device(source(text), {"empty.memory_format", "uniform_"})
@@ -114,3 +127,7 @@ def test_a_program_that_names_no_device_is_told_so(tmp_path: Path) -> None:
 
     assert "no call reaches the device" in found()
     assert "kernels make this program run" in found("--default-device")
+    program.write_text("import torch\nprint(torch.ones(2, dtype=torch.cfloat).conj() + 1)\n", encoding="utf-8")
+    listed = found("--default-device")
+    assert "\naten::copy_: " in listed
+    assert "aten::_copy_from: " not in listed  # which a kernel of `copy_` makes superfluous

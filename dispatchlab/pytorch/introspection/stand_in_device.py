@@ -77,6 +77,10 @@ def run_on_stand_in(
     return ProgramRun(error, device.unserved, calls)
 
 
+class _NotMovedError(Exception):
+    """A tensor cannot be one of the other device."""
+
+
 class _Module:
     """What PyTorch asks of `torch.npu`: one device, whose random numbers are the CPU's."""
 
@@ -119,7 +123,7 @@ class _Device:
     def __init__(self, kernels: frozenset[str], note: Callable[[str, str], None], *, fallback: bool) -> None:
         module: Any = torch()
         self._note = note
-        self.unserved = ""
+        self.unserved, self._name = "", ""
         self._kernels, self._has_fallback = kernels, fallback
         self._cpu = module._C.DispatchKeySet(module._C.DispatchKey.CPU)
         self._set = module.ops.aten.set_.source_Storage_storage_offset
@@ -142,6 +146,7 @@ class _Device:
         if made is None:
             raise StandInError(module.__version__)
         made(None if name == "privateuseone" else name, _Module())
+        self._name = name
         everywhere = module.library.Library("_", "IMPL")
         everywhere.fallback(self.called, "PrivateUse1")
         has_autocast = AUTOCAST in self._kernels or module._C._dispatch_has_backend_fallback(
@@ -160,6 +165,19 @@ class _Device:
             one = getattr(getattr(getattr(module.ops, namespace), base), overload or "default")
             library.impl(rest, _bound(self.called, one), "PrivateUse1")
             self._libraries.append(library)
+        lazy = module.library.Library("aten", "IMPL")
+        for key in ("Conjugate", "Negative"):
+            lazy.impl("_copy_from", self._copy_of_lazy, key)
+        self._libraries.append(lazy)
+
+    def _copy_of_lazy(self, source: Any, to: Any, *_non_blocking: bool) -> Any:
+        """A copy from or to a conjugate or negative: its fallback clones, which copies, and so on without end.
+
+        A kernel for `copy_` takes such a copy before that.
+        """
+        if not getattr(self._local, "quiet", False) and "aten::copy_" not in self._kernels:
+            self._note("aten::copy_", MISSING)
+        return self._copy_from(source, to)
 
     def called(self, op: Any, *positional: Any, **named: Any) -> Any:
         """A call that reached the device."""
@@ -183,10 +201,15 @@ class _Device:
                 return self.fall_back(op, _without_numbers(op, positional), named)
             finally:
                 running.pop()
+        changes_memory = not _is_view(op) and (name == "aten::set_.source_Tensor" or not name.startswith("aten::set_."))
+        if not changes_memory:  # a kernel that may call others on the device, as that of unfold does
+            return op.redispatch(self._cpu, *positional, **named)
         self._local.quiet = True
         try:
-            positional = _without_numbers(op, positional)
-            return self._serve(op, name, positional, named)
+            return self._serve(op, name, _without_numbers(op, positional), named)
+        except _NotMovedError:
+            self.unserved = self.unserved or name
+            raise NotImplementedError(f"{name} has tensors that the CPU cannot stand in for") from None
         finally:
             self._local.quiet = False
 
@@ -200,18 +223,19 @@ class _Device:
     # -- the CPU's kernels on memory of the device
 
     def _serve(self, op: Any, name: str, positional: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+        module: Any = torch()
         special: dict[str, Callable[..., Any]] = {
             "aten::_copy_from": self._copy_from,
             "aten::_copy_from_and_resize": self._copy_from_and_resize,
             "aten::resize_": self._resize,
             "aten::set_.source_Tensor": self._set_tensor,
-            "aten::convolution_overrideable": torch().convolution,
+            "aten::convolution_overrideable": module.convolution,
             "aten::convolution_backward_overrideable": _convolution_backward,
         }
         if name in special and "convolution" not in name:
             return special[name](*positional, **named)
-        if _is_view(op) or name.startswith("aten::set_."):  # which changes no memory
-            return op.redispatch(self._cpu, *positional, **named)
+        if name == "aten::_efficientzerotensor":  # which has no memory
+            return op.redispatch(self._cpu, *positional, **{**named, "device": module.device(self._name, 0)})
         if name not in special and not self._has_kernel(name, "CPU"):
             self.unserved = self.unserved or name
             raise NotImplementedError(f"{name} has no kernel for the CPU, which stands in for the device")
@@ -265,10 +289,15 @@ class _Device:
     def _moved(self, tensor: Any, kind: int) -> Any:
         """A tensor of the other device over the same memory."""
         module: Any = torch()
-        capsule = module._C._to_dlpack(tensor)
+        try:
+            capsule = module._C._to_dlpack(tensor)
+        except (BufferError, RuntimeError):  # sparse, quantized, of a layout that has no memory of its own
+            raise _NotMovedError from None
         device = (ctypes.c_int32 * 2).from_address(self._pointer(capsule, b"dltensor") + _DEVICE_OFFSET)
         device[0], device[1] = kind, 0
-        return module._C._from_dlpack(capsule)
+        made = module._C._from_dlpack(capsule)
+        made = made.conj() if tensor.is_conj() else made
+        return module._neg_view(made) if tensor.is_neg() else made
 
     def _copy_from(self, source: Any, to: Any, *_non_blocking: bool) -> Any:
         pairs: list[tuple[Any, Any]] = []

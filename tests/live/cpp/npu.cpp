@@ -4,10 +4,12 @@
 // fallback to the CPU; NPU_LOG names a file that gets a line for each call that reaches the device, before it runs.
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/EmptyTensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <ATen/native/CPUFallback.h>
 #include <ATen/native/Resize.h>
+#include <ATen/native/TensorFactories.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
@@ -137,6 +139,8 @@ at::Tensor over(const at::Tensor& tensor, c10::Device device, c10::Allocator* of
   const auto key = device.is_cpu() ? c10::DispatchKey::CPU : c10::DispatchKey::PrivateUse1;
   auto made = at::detail::make_tensor<c10::TensorImpl>(std::move(shared), c10::DispatchKeySet(key), tensor.dtype());
   made.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
+  made._set_conj(tensor.is_conj());
+  made._set_neg(tensor.is_neg());
   return made;
 }
 
@@ -251,6 +255,11 @@ void own_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::
     self.unsafeGetTensorImpl()->set_storage_keep_dtype(source.storage());
     self.unsafeGetTensorImpl()->set_sizes_and_strides(source.sizes(), source.strides(), source.storage_offset());
     stack->emplace_back(self);
+  } else if (name == "aten::_efficientzerotensor") { // a tensor of zeros that has no memory
+    static at::native::ZeroTensorAllocator zeros(kNpu);
+    const auto keys = c10::DispatchKeySet({c10::DispatchKey::PrivateUse1, c10::DispatchKey::ZeroTensor});
+    const auto dtype = arguments[1].toOptional<c10::ScalarType>().value_or(at::kFloat);
+    stack->emplace_back(at::Tensor(at::detail::empty_generic(sizes(0), &zeros, keys, dtype, std::nullopt)));
   } else if (name == "aten::resize_") {
     auto self = given(0);
     at::native::resize_(self, sizes(1), arguments[2].toOptional<at::MemoryFormat>());
