@@ -142,6 +142,8 @@ BASE = (
 
 _AUTOCAST = "AutocastPrivateUse1"
 _EMPTY = "aten::empty.memory_format"
+_REFUSED = ("Attempted to set the storage of a tensor on device", "device type for generator but found")
+"""What PyTorch's fallback to the CPU says of a storage and of a generator of the device."""
 
 
 def difference(ran: Ran, predicted: Predicted, *, exact: bool = True) -> str:
@@ -182,7 +184,7 @@ def difference(ran: Ran, predicted: Predicted, *, exact: bool = True) -> str:
     last: tuple[str, ...] = (
         ("Autocastnpu",)
         if name == _AUTOCAST
-        else (f"'{name}'", *([name.removeprefix("aten::")] if name.endswith("_overrideable") else []))
+        else (f"'{name}'", *([name.removeprefix("aten::")] if name.endswith("_overrideable") else []), *_REFUSED)
     )
     return "" if any(text in ran.error for text in last) else f"it failed at something else: {ran.error[-300:]}"
 

@@ -23,7 +23,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
         yield found
 
 
-@pytest.mark.parametrize("name", ["in_place_view", "out", "convolution", "classifier", "adam", "autocast"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("in_place_view", "out", "convolution", "classifier", "adam", "autocast", "conjugate_backward", "zero_tensor"),
+        *("unfold", "lstm", "gru", "save_and_load", "generator", "out_within"),
+    ],
+)
 def test_a_program_runs_on_the_listed_kernels_as_on_the_cpu(runs: Runs, name: str) -> None:
     program = source(BY_HAND[name])
     needed = {operator for operator, _ in runs.predicted(program, ()).calls}

@@ -124,6 +124,7 @@ class _Device:
         module: Any = torch()
         self._note = note
         self.unserved, self._name = "", ""
+        self._generators: list[str] = []
         self._kernels, self._has_fallback = kernels, fallback
         self._cpu = module._C.DispatchKeySet(module._C.DispatchKey.CPU)
         self._set = module.ops.aten.set_.source_Storage_storage_offset
@@ -168,7 +169,40 @@ class _Device:
         lazy = module.library.Library("aten", "IMPL")
         for key in ("Conjugate", "Negative"):
             lazy.impl("_copy_from", self._copy_of_lazy, key)
+        lazy.impl("_pin_memory", lambda one, _device=None: one.clone(), "CPU")
         self._libraries.append(lazy)
+        self._replace_constructors()
+
+    def _replace_constructors(self) -> None:
+        """Make storages and generators of the device, which PyTorch asks C++ for."""
+        module: Any = torch()
+        storage, generator, name, moved = module.UntypedStorage, module.Generator, self._name, self._moved
+        allocate, generators = storage.__new__, self._generators
+
+        def new_storage(cls: type, *given: Any, device: Any = None, **named: Any) -> Any:
+            if device is None or module.device(device).type != name:
+                return allocate(cls, *given, **named, **({} if device is None else {"device": device}))
+            memory = module.empty(0, dtype=module.uint8, device="cpu").set_(allocate(cls, *given, **named))
+            return moved(memory, _EXTENSION_DEVICE).untyped_storage()
+
+        class AnyGenerator(type(generator)):  # type: ignore[misc]  # a class of C
+            def __instancecheck__(cls, one: object) -> bool:
+                return isinstance(one, generator)
+
+        class Generator(generator, metaclass=AnyGenerator):  # type: ignore[misc]  # a class of C
+            def __new__(cls, device: Any = "cpu") -> Any:
+                if module.device(device).type != name:
+                    return generator(device)
+                generators.append(name)
+                return super().__new__(cls, "cpu")
+
+            @property
+            def device(self) -> Any:
+                return module.device(name, 0)
+
+        storage.__new__ = staticmethod(new_storage)
+        module.Generator = Generator
+        module.accelerator.synchronize = _Module().synchronize
 
     def _copy_of_lazy(self, source: Any, to: Any, *_non_blocking: bool) -> Any:
         """A copy from or to a conjugate or negative: its fallback clones, which copies, and so on without end.
@@ -191,6 +225,8 @@ class _Device:
             not self._has_fallback
             or name in running  # which would go on for ever
             or name.removeprefix("aten::") in _RAISING
+            or name.startswith("aten::set_.source_Storage")  # the CPU's takes no storage of the device
+            or (self._generators and any(isinstance(one, torch().Generator) for one in named.values()))  # nor that
             or not self._has_kernel(name, "CPU")
         ):
             self._note(name, MISSING)
@@ -229,31 +265,31 @@ class _Device:
             "aten::_copy_from_and_resize": self._copy_from_and_resize,
             "aten::resize_": self._resize,
             "aten::set_.source_Tensor": self._set_tensor,
-            "aten::convolution_overrideable": module.convolution,
-            "aten::convolution_backward_overrideable": _convolution_backward,
         }
-        if name in special and "convolution" not in name:
+        if name in special:
             return special[name](*positional, **named)
         if name == "aten::_efficientzerotensor":  # which has no memory
             return op.redispatch(self._cpu, *positional, **{**named, "device": module.device(self._name, 0)})
-        if name not in special and not self._has_kernel(name, "CPU"):
+        written = _WRITTEN.get(name.removeprefix("aten::"))
+        if written is None and not self._has_kernel(name, "CPU"):
             self.unserved = self.unserved or name
             raise NotImplementedError(f"{name} has no kernel for the CPU, which stands in for the device")
         pairs = [(one, self._copied(one)) for one in _outputs(op, named)]
         given = [self._on_cpu(one, pairs) for one in positional]
         by_name = {key: self._on_cpu(one, pairs) for key, one in named.items()}
-        found = special[name](*given, **by_name) if name in special else op.redispatch(self._cpu, *given, **by_name)
+        found = op.redispatch(self._cpu, *given, **by_name) if written is None else written(*given, **by_name)
         for device, cpu in pairs:
-            if device.shape != cpu.shape or device.stride() != cpu.stride():
+            if device.data_ptr() == cpu.data_ptr() and (device.shape, device.stride()) != (cpu.shape, cpu.stride()):
                 self._set_tensor(device, self._moved(cpu, _EXTENSION_DEVICE))
             elif device.data_ptr() != cpu.data_ptr():
+                self._grow(device, cpu.shape, cpu.stride())
                 self._moved(device, _CPU_DEVICE).copy_(cpu)
         return self._back(found, pairs)
 
     def _copied(self, one: Any) -> Any:
         """A tensor of the CPU with the same content, whose memory can grow, as some kernels let that of an output."""
-        made = torch().empty_strided(tuple(one.shape), one.stride(), dtype=one.dtype)
-        return made.copy_(self._moved(one, _CPU_DEVICE)) if one.numel() else made
+        made = torch().empty_strided(tuple(one.shape), one.stride(), dtype=one.dtype, device="cpu")
+        return made.copy_(self._moved(one, _CPU_DEVICE)) if one.untyped_storage().nbytes() else made
 
     def _on_cpu(self, one: Any, pairs: list[tuple[Any, Any]]) -> Any:
         module: Any = torch()
@@ -264,9 +300,7 @@ class _Device:
                 if device is one:
                     return cpu
             empty = not one.untyped_storage().nbytes()  # memory that DLPack made cannot grow
-            made = module.empty(0, dtype=one.dtype) if empty else self._moved(one, _CPU_DEVICE)
-            if empty and tuple(one.shape) != (0,):
-                made = module.empty_strided(tuple(one.shape), one.stride(), dtype=one.dtype)
+            made = self._copied(one) if empty else self._moved(one, _CPU_DEVICE)
             pairs.append((one, made))
             return made
         if isinstance(one, list | tuple):
@@ -310,16 +344,23 @@ class _Device:
     def _resize(self, tensor: Any, size: Sequence[int], *, memory_format: Any = None) -> Any:
         if tuple(tensor.shape) == tuple(size):
             return tensor
+        like = torch().empty(size, dtype=tensor.dtype, device="meta", memory_format=memory_format)
+        return self._grow(tensor, size, like.stride())
+
+    def _grow(self, tensor: Any, shape: Sequence[int], stride: Sequence[int]) -> Any:
+        """Give a tensor this shape, in its own memory where that is large enough."""
         module: Any = torch()
-        like = module.empty(size, dtype=tensor.dtype, device="meta", memory_format=memory_format)
+        if (tensor.shape, tensor.stride()) == (tuple(shape), tuple(stride)):
+            return tensor
         storage, offset = tensor.untyped_storage(), tensor.storage_offset()
-        wanted = (offset + like.numel()) * tensor.element_size()
+        last = sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
+        wanted = 0 if 0 in shape else (offset + last + 1) * tensor.element_size()
         if storage.nbytes() < wanted:
-            memory = module.empty(wanted, dtype=module.uint8)
+            memory = module.empty(wanted, dtype=module.uint8, device="cpu")
             if storage.nbytes():
                 ctypes.memmove(memory.data_ptr(), storage.data_ptr(), storage.nbytes())
-            storage = self._moved(memory.view(tensor.dtype), _EXTENSION_DEVICE).untyped_storage()
-        return self._set.redispatch(self._cpu, tensor, storage, offset, tuple(size), like.stride())
+            storage = self._moved(memory, _EXTENSION_DEVICE).untyped_storage()
+        return self._set.redispatch(self._cpu, tensor, storage, offset, tuple(shape), tuple(stride))
 
     def _set_tensor(self, tensor: Any, source: Any) -> Any:
         return self._set.redispatch(
@@ -418,5 +459,51 @@ def _to_cpu(tensors: Sequence[Any]) -> list[Any]:
     return [None if one is None else next(there) for one in tensors]
 
 
+# -- operators for devices alone, which the CPU has no kernel for
+
+
+def _convolution(*positional: Any, **named: Any) -> Any:
+    return torch().convolution(*positional, **named)
+
+
 def _convolution_backward(gradient: Any, input: Any, weight: Any, *rest: Any, **named: Any) -> Any:
     return torch().ops.aten.convolution_backward(gradient, input, weight, [gradient.shape[1]], *rest, **named)
+
+
+def _lstm_cell(input: Any, hidden: Any, cell: Any, *biases: Any) -> Any:
+    gates = sum((one for one in biases if one is not None), input + hidden)
+    into, forget, new, out = gates.chunk(4, 1)
+    cell = forget.sigmoid() * cell + into.sigmoid() * new.tanh()
+    return out.sigmoid() * cell.tanh(), cell, gates
+
+
+def _lstm_cell_backward(gradient: Any, of_cell: Any, before: Any, cell: Any, gates: Any, has_bias: bool) -> Any:  # noqa: FBT001
+    backward = torch().ops.aten._thnn_differentiable_lstm_cell_backward
+    found, _, to_cell, *_ = backward(gradient, of_cell, gates, gates.new_zeros(()), None, None, before, cell)
+    return found, to_cell, found.sum(0) if has_bias else None
+
+
+def _gru_cell(input: Any, hidden: Any, state: Any, *biases: Any) -> Any:
+    input, hidden = (
+        one if bias is None else one + bias for one, bias in zip((input, hidden), biases or (None, None), strict=True)
+    )
+    (reset, update, new), (of_reset, of_update, of_new) = input.chunk(3, 1), hidden.chunk(3, 1)
+    new = (new + (reset + of_reset).sigmoid() * of_new).tanh()
+    return new + (update + of_update).sigmoid() * (state - new), torch().cat([input, hidden, state], 1)
+
+
+def _gru_cell_backward(gradient: Any, workspace: Any, has_bias: bool) -> Any:  # noqa: FBT001
+    width = gradient.shape[1]
+    backward = torch().ops.aten._thnn_differentiable_gru_cell_backward
+    found = backward(gradient, *workspace.split([3 * width, 3 * width, width], 1), None, None)[:3]
+    return (*found, *((one.sum(0) if has_bias else None) for one in found[:2]))
+
+
+_WRITTEN: Mapping[str, Callable[..., Any]] = {
+    "convolution_overrideable": _convolution,
+    "convolution_backward_overrideable": _convolution_backward,
+    "_thnn_fused_lstm_cell": _lstm_cell,
+    "_thnn_fused_lstm_cell_backward_impl": _lstm_cell_backward,
+    "_thnn_fused_gru_cell": _gru_cell,
+    "_thnn_fused_gru_cell_backward": _gru_cell_backward,
+}
