@@ -69,12 +69,13 @@ class Runs:
 
     Args:
         folder: where files of the runs go.
+        modules: what the programs import besides PyTorch; it is imported once.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *modules: str) -> None:
         self._folder = folder
         self._server = subprocess.Popen(
-            [sys.executable, "-W", "ignore", str(Path(__file__).with_name("npu_server.py"))],
+            [sys.executable, "-W", "ignore", str(Path(__file__).with_name("npu_server.py")), *modules],
             env=environment(folder, (), fallback=False),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
