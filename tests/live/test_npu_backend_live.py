@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -137,3 +138,24 @@ def test_a_program_that_names_no_device_is_told_so(tmp_path: Path) -> None:
     listed = found("--default-device")
     assert "\naten::copy_: " in listed
     assert "aten::_copy_from: " not in listed  # which a kernel of `copy_` makes superfluous
+
+
+def test_a_pytorch_without_backends_in_python_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sitecustomize.py").write_text(_WITHOUT, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    program = tmp_path / "program.py"
+    program.write_text("print('ran')\n", encoding="utf-8")
+    found = run("coverage", "--key", "PrivateUse1", "--program", str(program))
+    assert found.exit_code == 2
+    assert found.stdout == ""
+    assert "cannot stand in for a device: coverage --program needs PyTorch 2.10 or newer" in found.stderr
+    assert "ran" not in found.stderr
+    assert "Traceback" not in found.stderr
+
+
+_WITHOUT = """
+import sys
+if any("worker" in text for text in sys.orig_argv):
+    import torch.utils.backend_registration
+    del torch.utils.backend_registration._setup_privateuseone_for_python_backend
+"""
