@@ -9,7 +9,7 @@ import pytest
 from dispatchlab.call import Device
 from dispatchlab.cli import COMMANDS, main
 from dispatchlab.errors import CallError
-from dispatchlab.questions.lint.debug_text import file_in, sites_in
+from dispatchlab.records.debug_text import file_in, sites_in
 from dispatchlab.records.model import Registry, registry_of
 from tests.command_line import run
 from tests.registry_cases import BAR, FALLBACKS, SMALL, save_registry

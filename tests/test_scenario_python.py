@@ -204,6 +204,15 @@ def test_what_has_a_known_rule_is_explored_and_the_verdict_names_both_layers() -
     assert (values["layers"], values["unexplored"], values["registrations"]) == (["cxx", "python"], 1, 3)
 
 
+@pytest.mark.usefixtures("folder")
+def test_a_layer_in_which_nothing_is_registered_is_not_named() -> None:
+    entry = _WRITE.format(function="x:y", call="assignment")
+    Path("only.yaml").write_text(f"{_HEAD}packages: [mine]\nimports:\n  ran: 1\n  of: 1\nregistrations:\n{entry}")
+    values = json.loads(run("permute", "only.yaml", "--format", "json").stdout)
+    assert values["layers"] == ["python"]
+    assert "verdict: order-independent in the Python layer (" in run("permute", "only.yaml").stdout
+
+
 @pytest.mark.parametrize("field", ["python", "registrations"])
 @pytest.mark.parametrize(("site", "verdict"), [("a.py:3", "order-dependent"), ("", "no violation found")])
 def test_a_fallback_of_inductor_without_its_lowering_is_not_explored_beside_another(

@@ -55,5 +55,20 @@ def test_anything_else_is_a_use_with_its_line(code: str, registry: str) -> None:
     assert found[registry] == head.count("\n") + 1 + code.count("\n")
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from torch._inductor.lowering import lowerings\n{}",
+        "from torch._inductor.lowering import (\n    a,  # the others (all)\n    lowerings\n)\n{}",
+        "from torch._inductor.lowering import a, \\\n  lowerings as b\n{}",
+        "from \\\n torch._inductor.lowering import *\nthe = {}",
+        "import torch._inductor.lowering as low\nlow.\\\n lowerings.pop(op)",
+    ],
+)
+def test_one_word_is_a_use_however_it_was_imported(code: str) -> None:
+    name = "b" if " as b" in code else "lowerings"
+    assert {use.registry for use in table_uses(code.format(f"{name}.pop(op)"))} == {"inductor_lowerings"}
+
+
 def test_what_python_cannot_read_has_no_uses() -> None:
     assert list(table_uses("decomposition_table (")) == []

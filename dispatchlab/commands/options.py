@@ -92,6 +92,7 @@ def _live_with_package(text: str, param: click.Parameter | None, context: click.
         or param.name not in _WITH_PACKAGES
         or text == LIVE
         or not all(map(str.isidentifier, parts))
+        or text.endswith((".yaml", ".yml", ".dlreg"))  # a file, if one that is not there
         or os.path.isfile(text)
     ):
         return text

@@ -87,9 +87,16 @@ def import_orders(
         if not left:
             take(order)
         ways: dict[tuple[str, ...], tuple[str, set[str]]] = {}
+        done: dict[str, tuple[set[str], list[str]]] = {"": (begun, [])}  # packages, which may import all the others
         for name in left:
-            after, trace = set(begun), list[str]()
-            imported(name, trace, after)
+            for module in _with_parents(name):
+                if module not in done:
+                    after, trace = done[module.rpartition(".")[0]]
+                    if module not in after:
+                        after, trace = set(after), list(trace)
+                        imported(module, trace, after)
+                    done[module] = after, trace
+            after, trace = done[name]
             ways.setdefault(tuple(trace), (name, after))
         for name, after in ways.values():
             if len(found) <= most:
@@ -190,7 +197,8 @@ class Program:
             useful |= more
         chains = {name: tuple(loaded for loaded in chains[name] if loaded in useful) for name in useful}
         packages = {loaded for name in useful for loaded in chains[name] if loaded != name}
-        cyclic = _cyclic_core({name: edges[name] & useful for name in useful})
+        edges = {name: edges[name] & useful for name in useful}
+        cyclic = _cyclic_core(edges)
         # The packages around a module have begun when it runs, so that it does not import them.
         relaxed = frozenset(_cyclic_core({name: others - {*chains[name]} for name, others in cyclic.items()}))
         if len(relaxed) <= _MAX_CYCLIC:
@@ -201,7 +209,7 @@ class Program:
             if name in useful
         }
         inert = frozenset(name for name in relaxed - names if relaxed.issuperset(chains[name][:-1]))
-        reachable = _reachable_through(inert, bodies, chains)
+        reachable = _reachable_through(inert, edges)
         contracted = {
             name: tuple(item if isinstance(item, int) else _contract_imports(item, name, reachable) for item in body)
             for name, body in bodies.items()
@@ -383,20 +391,21 @@ def _optional(item: frozenset[str]) -> frozenset[str]:
     return frozenset(name if name.endswith(_OPTIONAL) else f"{name}{_OPTIONAL}" for name in item)
 
 
-def _reachable_through(
-    inert: frozenset[str], bodies: Mapping[str, _Body], chains: Mapping[str, tuple[str, ...]]
-) -> dict[str, frozenset[str]]:
+def _reachable_through(inert: frozenset[str], edges: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
     """By inert module, the other modules that are reachable from it through inert modules alone."""
-    reachable = {}
-    for start in inert:
-        seen, todo = {start}, [start]
+    importers: dict[str, list[str]] = {}
+    for name in inert:
+        for other in edges[name]:
+            importers.setdefault(other, []).append(name)
+    reachable: dict[str, set[str]] = {name: set() for name in inert}
+    for other in importers.keys() - inert:  # backwards from each, since most are inert
+        todo = list(importers[other])
         while todo:
             name = todo.pop()
-            following = {other for item in (*_imports(bodies[name]), name) for other in chains[item]} - seen
-            seen |= following
-            todo += following & inert
-        reachable[start] = frozenset(seen - inert)
-    return reachable
+            if other not in reachable[name]:
+                reachable[name].add(other)
+                todo += importers.get(name, ())
+    return {name: frozenset(found) for name, found in reachable.items()}
 
 
 def _contract_imports(item: frozenset[str], importer: str, reachable: Mapping[str, frozenset[str]]) -> frozenset[str]:

@@ -11,6 +11,7 @@
 - builds: which backends a build of PyTorch has kernels for, and which bundled registry answers when none is named;
 - replay: a registry as the registrations that make it;
 - ownership: which registrations are PyTorch's own, by the line that made them;
+- debug_text: the lines and the package behind a debug text;
 - find: names, globs, listings, counts;
 - backend_coverage: how the operators at one key find their kernels, and what one more registration would change;
 - side_by_side: what two registries have, each operator, kernel and entry as the first has it and as the second;

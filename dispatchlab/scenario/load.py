@@ -210,7 +210,7 @@ def read_bytes(path: str | os.PathLike[str], kind: FileKind) -> bytes:
     try:
         data = read_file(file, limit=MAX_BYTES, what="scenarios")
     except FileNotFoundError:
-        raise ScenarioError((_missing(Path(file)),)) from None
+        raise ScenarioError((_missing(Path(file), kind),)) from None
     except IsADirectoryError:
         raise ScenarioError((Problem(file, "expected a file but found a folder", "name a file in it"),)) from None
     except OSError as error:
@@ -223,7 +223,7 @@ def read_bytes(path: str | os.PathLike[str], kind: FileKind) -> bytes:
     return data
 
 
-def _missing(path: Path) -> Problem:
+def _missing(path: Path, kind: FileKind) -> Problem:
     folder = path.parent
     if path.is_symlink():
         return Problem(str(path), f"it is a link to {os.readlink(path)}, which is not there", "")
@@ -232,7 +232,8 @@ def _missing(path: Path) -> Problem:
     except OSError:
         return Problem(str(path), "there is no such file", f"the folder {folder} cannot be listed")
     near = nearest(path.name, names)
-    hint = f"did you mean {folder / near[0]}?" if near else ""
+    record = f"to record a package in it: dispatchlab record PACKAGE -o {path}" if kind is FileKind.SCENARIO else ""
+    hint = f"did you mean {folder / near[0]}?" if near else record
     return Problem(str(path), "there is no such file", hint)
 
 

@@ -54,6 +54,15 @@ def _(x):
 twice.register_autograd(lambda ctx, grad: grad + grad)
 """
 
+TABLES = """
+import torch
+from torch._decomp import register_decomposition
+
+@register_decomposition(torch.ops.aten.nonzero.default)
+def nonzero(x):
+    return x
+"""
+
 UNKEPT = """
 import torch
 
@@ -148,6 +157,33 @@ def test_its_findings_are_those_of_the_single_commands(planted: Path, found: dic
         assert row["cells"][one["code"].removeprefix("readiness-")]["closes"] == one["mend"]
 
 
+BESIDE = """
+import torch, planted.ops, clean.ops
+
+library = torch.library.Library("beside", "DEF")
+library.define("op(Tensor x) -> Tensor")
+library.impl("op", lambda x: x + 1, "CPU")
+"""
+
+
+def test_what_packages_imported_along_lack_is_theirs(planted: Path, tmp_path: Path) -> None:
+    module(tmp_path, "beside", __init__="from beside import ops\n", ops=BESIDE)
+    module(tmp_path, "clean", __init__="", ops=CLEAN)
+    (tmp_path / "planted").symlink_to(planted / "planted")
+    _, found = checked(tmp_path, "beside", "--fail-on", "nothing")
+    assert found["registered"].endswith("; 11 of 14 calls by clean and planted, imported along"), found["registered"]
+    gaps = answer(found, "readiness")
+    assert {one["operator"] for one in gaps["findings"]} == {"beside::op"}
+    assert gaps["text"].startswith("0 of 1 operators ready")
+    assert "3 operators of planted left out: see readiness planted" in gaps["notes"]
+    assert {one["operator"] for one in answer(found, "lint")["findings"]} == {"beside::op"}
+    single = dispatchlab(tmp_path, "readiness", "beside", "--format", "json")
+    alone = json.loads(single.stdout)
+    assert ([one["operator"] for one in alone["operators"]], alone["notes"]) == (["beside::op"], gaps["notes"])
+    named = dispatchlab(tmp_path, "readiness", "beside", "--operator", "planted::*", "--format", "json")
+    assert len(json.loads(named.stdout)["operators"]) == 3
+
+
 def test_its_order_is_the_verdict_of_permute_on_the_record(
     planted: Path, found: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -211,6 +247,15 @@ def test_a_package_that_registers_nothing_is_named_and_never_fine(tmp_path: Path
     code, found = checked(tmp_path, "clean", "quiet")
     assert (code, found["nothing"]) == (2, ["quiet"])
     assert answer(found, "lint")["asked"]
+
+
+def test_what_registers_in_python_alone_is_judged_there_alone(tmp_path: Path) -> None:
+    module(tmp_path, "tables", __init__=TABLES)
+    code, found = checked(tmp_path, "tables")
+    assert (code, found["nothing"]) == (0, [])
+    assert found["registered"] == "1 entry of registries in Python, nothing with the dispatcher"
+    assert answer(found, "order")["text"].startswith("no violation found (torch-")
+    assert answer(found, "lint")["text"] == "nothing is registered with the dispatcher"
 
 
 def test_a_def_that_nobody_keeps_is_found_though_nothing_is_left(tmp_path: Path) -> None:

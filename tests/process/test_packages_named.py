@@ -93,6 +93,14 @@ def test_an_import_that_fails_names_the_line_of_the_package(
     assert "dispatchlab/" not in shown.replace(str(checkout), "")
 
 
+@pytest.mark.parametrize("line", ["explain mill::grind --from mill.yaml", "lint mill.yaml", "diff live mill.yaml"])
+def test_a_file_that_is_not_there_is_no_module_of_the_package(checkout: Path, line: str) -> None:
+    result = run(checkout, *line.split())
+    said = "mill.yaml: there is no such file; to record a package in it: dispatchlab record PACKAGE -o mill.yaml"
+    assert (result.returncode, said in result.stderr) == (2, True), result.stderr
+    assert "import" not in result.stderr
+
+
 def test_what_is_imported_into_the_second_of_two_cannot_be_the_first(checkout: Path) -> None:
     result = run(checkout, "diff", "mill", "live")
     assert (result.returncode, "write `diff live mill`" in result.stderr) == (2, True)

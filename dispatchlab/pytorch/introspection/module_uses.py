@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
-from collections.abc import Collection, Iterator
+import re
+from collections.abc import Collection, Iterable, Iterator
 from types import ModuleType
 from typing import NamedTuple
 
@@ -67,13 +68,13 @@ def module_uses(source: str, packages: Collection[str]) -> Iterator[ModuleUse]:
     if not any(package in source for package in packages):
         return
     try:
-        tree = ast.parse(source)
+        nodes = list(ast.walk(ast.parse(source)))
     except (SyntaxError, ValueError, RecursionError):
         return
-    looks = any(isinstance(node, ast.Attribute | ast.alias) and _name(node) == "modules" for node in ast.walk(tree))
-    imported = {id(node): name for each in ast.walk(tree) for node, name in _imports(each)}
-    guarded = {id(node) for each in ast.walk(tree) for part in _guarded(each) for node in ast.walk(part)}
-    for node in ast.walk(tree):
+    looks = any(isinstance(node, ast.Attribute | ast.alias) and _name(node) == "modules" for node in nodes)
+    imported = {id(node): name for each in nodes for node, name in _imports(each)}
+    guarded = {id(node) for each in nodes for part in _guarded(each) for node in ast.walk(part)}
+    for node in nodes:
         for name in _imported_by(node) if id(node) in guarded else ():
             if _is_of(name, packages):
                 yield ModuleUse("import", name, node.lineno)  # type: ignore[attr-defined]  # an import or a call
@@ -170,8 +171,15 @@ _REGISTRIES = _registries_by_name()
 _UNIQUE = {name: registries for name, registries in _REGISTRIES.items() if "_" in name}
 """The names that nothing else has. One word, such as `lowerings`, counts where the module has it from PyTorch."""
 
-_IN_ALL = [name for name in _REGISTRIES if not any(other != name and other in name for other in _REGISTRIES)]
-"""One of these is in every source that names a table."""
+_IN_ALL = [name for name in _UNIQUE if not any(other != name and other in name for other in _UNIQUE)]
+"""One of these is in every source that names a table by a name that nothing else has."""
+
+_ONE_WORD = [name for name in _REGISTRIES if name not in _UNIQUE]
+_WORDS = "|".join(_ONE_WORD)
+_IS_ATTRIBUTE = re.compile(rf"\.[\s\\]*(?:{_WORDS})\b")
+_IS_IMPORTED = re.compile(rf"(?:\bimport|[,(\n])[^\S\n]*(?:{_WORDS})\b")  # prose has another word before it
+_FROM_TORCH = re.compile(r"\bfrom[\s\\]+torch\b")
+_ALL_FROM_TORCH = re.compile(r"\bfrom[\s\\]+torch[\s\\.\w]+\bimport[\s\\]*\*")
 
 _WRITERS = ("update",)
 
@@ -181,15 +189,15 @@ def table_uses(source: str) -> Iterator[TableUse]:
 
     See Note [Uses of tables].
     """
-    if not any(name in source for name in _IN_ALL):
+    if not _may_use_tables(source):
         return
     try:
-        tree = ast.parse(source)
+        nodes = list(ast.walk(ast.parse(source)))
     except (SyntaxError, ValueError, RecursionError):
         return
-    names, modules = _from_pytorch(tree)
-    registering = {id(node) for each in ast.walk(tree) for node in _registering(each)}
-    for node in ast.walk(tree):
+    names, modules = _from_pytorch(nodes)
+    registering = {id(node) for each in nodes for node in _registering(each)}
+    for node in nodes:
         found: tuple[str, ...] = ()
         if id(node) in registering:
             continue
@@ -204,11 +212,24 @@ def table_uses(source: str) -> Iterator[TableUse]:
             yield TableUse(registry, node.lineno)  # type: ignore[attr-defined]  # each of these has a line
 
 
-def _from_pytorch(tree: ast.AST) -> tuple[dict[str, tuple[str, ...]], set[str]]:
+def _may_use_tables(source: str) -> bool:
+    """Whether a source has what each use of a table has. To read a whole source takes a hundred times as long."""
+    if any(name in source for name in _IN_ALL):
+        return True
+    if "torch" not in source or not any(name in source for name in _ONE_WORD):
+        return False
+    return bool(
+        _IS_ATTRIBUTE.search(source)
+        or _ALL_FROM_TORCH.search(source)
+        or (_IS_IMPORTED.search(source) and _FROM_TORCH.search(source))
+    )
+
+
+def _from_pytorch(nodes: Iterable[ast.AST]) -> tuple[dict[str, tuple[str, ...]], set[str]]:
     """The names of tables that a module imports, with their registries, and its names of modules of PyTorch."""
     names: dict[str, tuple[str, ...]] = {}
     modules = {"torch"}
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "torch":
             for one in node.names:
                 if one.name in _REGISTRIES:

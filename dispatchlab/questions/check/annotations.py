@@ -12,10 +12,10 @@ from dispatchlab.questions.check.findings import KINDS, name_of
 from dispatchlab.questions.check.report import CheckReport
 from dispatchlab.questions.lint.blocks import SHOWN
 from dispatchlab.questions.lint.checkout import Checkout
-from dispatchlab.questions.lint.debug_text import sites_in
 from dispatchlab.questions.lint.rule import Finding, FindingGroup, Level, LintReport
 from dispatchlab.questions.lint.rules import RULES
 from dispatchlab.questions.lint.sarif import sarif
+from dispatchlab.records.debug_text import sites_in
 
 _COMMANDS = {Level.ERROR: "error", Level.WARNING: "warning", Level.INFORMATION: "notice"}
 

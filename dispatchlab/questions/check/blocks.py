@@ -9,9 +9,9 @@ from dispatchlab.prover.result import Verdict
 from dispatchlab.questions.check.findings import KINDS, name_of
 from dispatchlab.questions.check.report import Answer, CheckReport, Question
 from dispatchlab.questions.lint.blocks import LEVEL_MOODS, OTHERS, SHOWN, about, group_screen, same_and_fix
-from dispatchlab.questions.lint.debug_text import sites_in
 from dispatchlab.questions.lint.rule import LEVELS, FindingGroup, Level, level_counts
 from dispatchlab.questions.lint.rules import rule_named
+from dispatchlab.records.debug_text import sites_in
 from dispatchlab.views import blocks as b
 from dispatchlab.views.as_json import as_json, fields_of
 from dispatchlab.views.formatting import counted

@@ -17,7 +17,7 @@ from dispatchlab.questions.check.findings import (
 from dispatchlab.questions.check.report import Answer, CheckReport, Question
 from dispatchlab.questions.lint.rule import Identity, level_counts
 from dispatchlab.questions.lint.rules import RULES
-from dispatchlab.questions.lint.run import lint_source
+from dispatchlab.questions.lint.run import NothingToLintError, lint_source
 from dispatchlab.questions.order.run_scenario import RunOptions, run_scenario
 from dispatchlab.questions.readiness.blocks import summary
 from dispatchlab.questions.readiness.package_readiness import readiness_of
@@ -68,7 +68,7 @@ def check_packages(
     report = CheckReport(
         named,
         facts.record.torch,
-        _registered(facts),
+        _registered(facts, named),
         nothing,
         (),
         tuple(one for one in Question if one in fails),
@@ -116,16 +116,21 @@ def _facts(packages: tuple[str, ...], orders: int) -> PackageFacts:
     return found
 
 
-def _registered(facts: PackageFacts) -> str:
+def _registered(facts: PackageFacts, packages: Sequence[str]) -> str:
     record = facts.record
     if not record.registrations:
-        return "nothing with the dispatcher" if record.in_python else "nothing"
+        entries = counted(len(record.in_python), "entry", "entries")
+        return f"{entries} of registries in Python, nothing with the dispatcher" if record.in_python else "nothing"
     by = (
         f"made by {counted(len(record.sites), 'line')} of Python"
         if not record.native
         else (f"{record.native:,} of them in C++" if record.native < record.registrations else "all in C++")
     )
-    return f"{counted(record.operators, 'operator')} and {counted(record.kernels, 'kernel')}, {by}"
+    tops = {name.partition(".")[0] for name in packages}
+    others = {name: count for name, count in record.others.items() if name not in tops}
+    along = f"; {sum(others.values()):,} of {record.registrations:,} calls by {' and '.join(others)}, imported along"
+    kernels = f"{counted(record.operators, 'operator')} and {counted(record.kernels, 'kernel')}"
+    return f"{kernels}, {by}{along * bool(others)}"
 
 
 def _without_registrations(packages: Sequence[str], facts: PackageFacts, scenario: Scenario) -> tuple[str, ...]:
@@ -166,6 +171,8 @@ def _order(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> Chec
 def _lint(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> CheckReport:
     try:
         found = lint_source(LIVE, RULES, imports=report.packages, moments=facts.moments)
+    except NothingToLintError:
+        return _not_asked(report, Question.LINT, "nothing is registered with the dispatcher")
     except DispatchLabError as error:
         return _not_asked(report, Question.LINT, error)
     text = level_counts([finding.level for finding in found.findings])

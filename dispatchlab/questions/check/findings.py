@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dispatchlab.model.registration import Block, Claim, Def, NameOnly, Registration, describe, shown_text
 from dispatchlab.prover.result import Conflict, Flaw
 from dispatchlab.questions.check.report import Question
-from dispatchlab.questions.lint.debug_text import owner
 from dispatchlab.questions.lint.rule import Finding, Kind, Level
 from dispatchlab.questions.lint.rules import rule_named
 from dispatchlab.questions.order.report import Report
@@ -15,6 +14,7 @@ from dispatchlab.questions.order.report_text import FLAWS, conflict_text, reason
 from dispatchlab.questions.readiness.operator_readiness import Answer, Aspect, Cell, Readiness, Row
 from dispatchlab.questions.record.check_record import RecordCheck
 from dispatchlab.questions.upgrade.package_changes import OtherKernel, PackageUpgrade
+from dispatchlab.records.debug_text import owner
 from dispatchlab.scenario.import_orders import OrderFinding
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
 from dispatchlab.views.formatting import first_of

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from dispatchlab._short_repr import WordEnum
 from dispatchlab.prover.result import Verdict
-from dispatchlab.questions.lint.debug_text import sites_in
 from dispatchlab.questions.lint.rule import LEVELS, Finding, FindingGroup, Identity, Level, LintReport, grouped
 from dispatchlab.questions.order.report import Report
 from dispatchlab.questions.readiness.operator_readiness import Readiness
 from dispatchlab.questions.record.check_record import RecordCheck
 from dispatchlab.questions.upgrade.package_changes import PackageUpgrade
+from dispatchlab.records.debug_text import sites_in
 
 
 class Question(WordEnum):

@@ -4,7 +4,7 @@
 - rule: `Rule` and its page, `Subject`, which is what rules look at, `Finding`, its groups and `LintReport`;
 - rules: all rules by code, and the choice among them;
 - definition_rules, composite_rules, kernel_rules, order_rules: the rules, by family;
-- debug_text: the lines and the package behind a debug text; provenance: the calls that registered an operator;
+- provenance: the calls that registered an operator;
 - checkout: the files of a checkout, found by the paths of debug texts;
 - baseline: findings that a project has accepted;
 - blocks: findings as blocks, and as JSON; sarif: for forges and editors.

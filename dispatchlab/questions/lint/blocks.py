@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
-from dispatchlab.questions.lint.debug_text import sites_in
 from dispatchlab.questions.lint.rule import (
     LEVELS,
     Finding,
@@ -18,6 +17,7 @@ from dispatchlab.questions.lint.rule import (
     level_counts,
 )
 from dispatchlab.questions.lint.rules import RULES, rule_named
+from dispatchlab.records.debug_text import sites_in
 from dispatchlab.sources.find_sources import LIVE
 from dispatchlab.views import blocks as b
 from dispatchlab.views.as_json import as_json, fields_of

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 
 from dispatchlab.model.keys import BACKENDS, DispatchKey
 from dispatchlab.model.slot_set import BACKENDS_OF_AUTOGRAD, FORGOTTEN_BACKENDS, keys_of
-from dispatchlab.questions.lint.debug_text import Packages, kernel_at, owner
 from dispatchlab.questions.lint.kernel_rules import BACKEND_KEYS, COMPOSITE, maps_tensors
 from dispatchlab.questions.lint.rule import Found, Level, Subject, rule
 from dispatchlab.records.backend_coverage import Way
+from dispatchlab.records.debug_text import Packages, kernel_at, owner
 from dispatchlab.records.model import RecordedOperator
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from dispatchlab.errors import ParseError
 from dispatchlab.model.keys import BACKENDS, DispatchKey
 from dispatchlab.model.schema import FunctionSchema
-from dispatchlab.questions.lint.debug_text import kernel_at, owner
 from dispatchlab.questions.lint.rule import Found, Subject, rule
 from dispatchlab.records.backend_coverage import Way
+from dispatchlab.records.debug_text import kernel_at, owner
 from dispatchlab.records.model import RecordedKernel, RecordedOperator
 from dispatchlab.records.replay import schema_of
 

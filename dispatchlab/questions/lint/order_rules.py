@@ -11,8 +11,8 @@ from dispatchlab.errors import ParseError
 from dispatchlab.model.names import qualified
 from dispatchlab.model.overloads import example_call
 from dispatchlab.questions.certify.certificate import Cause, OrderReason, is_of_custom_op, overrides_of
-from dispatchlab.questions.lint.debug_text import Packages, file_in, owner
 from dispatchlab.questions.lint.rule import Found, Level, Subject, rule
+from dispatchlab.records.debug_text import Packages, file_in, owner
 from dispatchlab.records.model import RecordedOperator
 from dispatchlab.records.replay import schema_of
 from dispatchlab.views.formatting import first_of

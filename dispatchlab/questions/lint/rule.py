@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, TypeAlias
 from dispatchlab._short_repr import WordEnum
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.questions.certify.certificate import OrderReason
-from dispatchlab.questions.lint.debug_text import file_in
 from dispatchlab.questions.lint.provenance import NOTHING_KNOWN, OperatorCalls
 from dispatchlab.records.backend_coverage import Filled, FillOf
+from dispatchlab.records.debug_text import file_in
 from dispatchlab.records.model import Recorded, RecordedOperator
 from dispatchlab.views.formatting import counted
 

@@ -13,9 +13,9 @@ from dispatchlab.questions.certify.certificate import OrderReason, pattern_of
 from dispatchlab.questions.certify.certify_registry import certification_of
 from dispatchlab.questions.certify.operator_neighbourhoods import patterns_with_stale_slots
 from dispatchlab.questions.coverage.coverage_on_lab import Fill
-from dispatchlab.questions.lint.debug_text import imported_packages, package_among
 from dispatchlab.questions.lint.provenance import OperatorCalls, calls_in
 from dispatchlab.questions.lint.rule import Finding, Identity, LintReport, Rule, Subject
+from dispatchlab.records.debug_text import imported_packages, other_owner
 from dispatchlab.records.file import python_layer_of
 from dispatchlab.records.model import Recorded, RecordedOperator, registry_of
 from dispatchlab.records.overlay import Overlay
@@ -115,7 +115,9 @@ def lint(
         known, found = len(found) - len(fresh), fresh
     others: Counter[str] = Counter()
     if imports:
-        found, others = _without_others(found, imported_packages(looked_at), imports)
+        packages = imported_packages(looked_at)
+        others.update(other for one in found if (other := other_owner(one.owners, packages, imports)))
+        found = [one for one in found if not other_owner(one.owners, packages, imports)]
     kept = [finding for finding in found if finding.identity not in accepted]
     identities = {finding.identity for finding in found}
     return LintReport(
@@ -142,23 +144,6 @@ def _run(
         if names is None or one.operator in names
     }
     return sorted(found, key=lambda finding: (finding.operator, finding.code, finding.identity, finding.message))
-
-
-def _without_others(
-    findings: Sequence[Finding], packages: frozenset[str], imports: Sequence[str]
-) -> tuple[list[Finding], Counter[str]]:
-    """The findings that are about registrations of these imports, and how many are about those of other packages."""
-    mine = {name.partition(".")[0] for name in imports}
-    kept: list[Finding] = []
-    others: Counter[str] = Counter()
-    for finding in findings:
-        owners = [package_among(packages | mine, debug) for debug in finding.owners]
-        foreign = [owner for owner in owners if owner is not None and owner not in mine]
-        if foreign and len(foreign) == len(owners):
-            others[foreign[0]] += 1
-        else:
-            kept.append(finding)
-    return kept, others
 
 
 _FEW = 100

@@ -105,7 +105,8 @@ class Report:
         """Which layers the verdict is about, where it is about Python, too, or one is not explored; else nothing."""
         if self.by_imports:
             return ""
-        layers = " in the C++ layer and the Python layer" if self.in_python else " in the C++ layer"
+        named = {"cxx": "the C++ layer", "python": "the Python layer"}
+        layers = f" in {' and '.join(named[one] for one in self.layers)}"
         if not self.unexplored:
             return layers if self.in_python and self.exploration.counterexample is None else ""
         number = f"{self.unexplored:,} registration{'' if self.unexplored == 1 else 's'} of Python"
@@ -114,8 +115,9 @@ class Report:
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """The layers that the verdict is about."""
-        return ("cxx", "python") if self.in_python else ("cxx",)
+        """The layers that the verdict is about, without those where nothing is registered."""
+        in_cxx = ("cxx",) if len(self.registrations) > self.in_python or not self.in_python else ()
+        return (*in_cxx, *(("python",) if self.in_python else ()))
 
 
 # Note [The layers of a verdict]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -24,9 +25,11 @@ from dispatchlab.questions.readiness.operator_readiness import (
     readiness,
 )
 from dispatchlab.records.builds import has_kernels_for
+from dispatchlab.records.debug_text import imported_packages, other_owner
 from dispatchlab.records.ownership import ownership_of
 from dispatchlab.sources.find_sources import EmptySourceError, chosen
 from dispatchlab.sources.replay_on_lab import for_registry
+from dispatchlab.views.formatting import counted
 
 if TYPE_CHECKING:
     from dispatchlab.pytorch.introspection.readiness_reader import PackageOperators
@@ -55,8 +58,8 @@ def package_readiness(
 
     Args:
         packages: the modules.
-        operators: names and globs of those that are judged; all of them when left out. PyTorch's own are left out
-            unless they are named.
+        operators: names and globs of those that are judged; all of them when left out. Those of PyTorch and of other
+            packages that were imported along are left out unless they are named.
         required: the columns where a gap is not as expected.
         inputs: `module:name` of what makes inputs, or a file of captured ones; operators that have some are run, which
             decides more cells.
@@ -111,7 +114,18 @@ def readiness_of(
         UnknownOperatorError: a name or a glob means none.
     """
     registry = found.registry
-    ownership = ownership_of(registry)
+    judged, others = [one for one in chosen(registry, operators) if one.schema is not None], Counter[str]()
+    if not operators:
+        ownership = ownership_of(registry)
+        judged = [
+            one
+            for one in judged
+            if str(one.name) not in found.before and not ownership.is_own(str(one.name), None, one.debug)
+        ]
+        known = imported_packages(judged)
+        owners = [other_owner((one.debug,), known, packages) for one in judged]
+        others.update(filter(None, owners))
+        judged = [one for one, other in zip(judged, owners, strict=True) if other is None]
     fallbacks = [one for one in registry.fallbacks if _REFUSING not in one.debug]
     fill = Fill(for_registry(model_for(registry.torch)), fallbacks)
     python = registry.python
@@ -131,14 +145,16 @@ def readiness_of(
             found.fakes.get(str(operator.name)),
             found.offered,
         )
-        for operator in chosen(registry, operators)
+        for operator in judged
         if operator.schema is not None
-        and (operators or str(operator.name) not in found.before)
-        and (operators or not ownership.is_own(str(operator.name), None, operator.debug))
     ]
     if not facts:
         raise EmptySourceError(tuple(packages))
-    return readiness(packages, registry.torch, facts, required=required, notes=registry.unreadable)
+    notes = [
+        f"{counted(count, 'operator')} of {package} left out: see readiness {package}"
+        for package, count in sorted(others.items())
+    ]
+    return readiness(packages, registry.torch, facts, required=required, notes=(*registry.unreadable, *notes))
 
 
 Runs = Mapping[str, Mapping[str, Run]]

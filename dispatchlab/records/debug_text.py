@@ -1,4 +1,4 @@
-"""Debug texts as lint reads them: the file and line of a registration, the callers behind it, and whose it is."""
+"""Debug texts as findings need them: the file and line of a registration, the callers behind it, and whose it is."""
 
 from __future__ import annotations
 
@@ -74,6 +74,19 @@ def package_among(packages: Collection[str], debug: str) -> str | None:
             if part in packages:
                 return part
     return None
+
+
+def other_owner(debugs: Iterable[str], packages: frozenset[str], imports: Iterable[str]) -> str | None:
+    """The other package that made all of these registrations; None when the imports made one, or it is not known.
+
+    Args:
+        debugs: the debug texts of the registrations.
+        packages: see `imported_packages`.
+        imports: the modules that were imported; the packages that they are in made the rest.
+    """
+    mine = {name.partition(".")[0] for name in imports}
+    owners = [package_among(packages | mine, debug) for debug in debugs]
+    return None if not owners or any(owner is None or owner in mine for owner in owners) else owners[0]
 
 
 class Packages:
