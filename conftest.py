@@ -33,8 +33,9 @@ if not is_accepting():
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that runs every tier."""
+    """Add the options that run every tier, and every example."""
     parser.addoption("--all-tiers", action="store_true", help=f"run the slow tiers too: {', '.join(SLOW_TIERS)}")
+    parser.addoption("--whole", action="store_true", help="try all examples of each test, and not a share of them")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -92,11 +93,11 @@ class _Skips:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Count skipped modules, and try properties on all their examples when every tier runs."""
-    if config.getoption("--all-tiers"):
+    """Count skipped modules, and try more examples when every tier runs."""
+    if config.getoption("--all-tiers") or config.getoption("--whole"):
         from tests import effort
 
-        effort.percent = 100
+        effort.percent = 100 if config.getoption("--whole") else effort.ALL_TIERS
     config.pluginmanager.register(_Skips(config), "skipped-modules")
 
 

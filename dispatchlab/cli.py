@@ -143,19 +143,18 @@ class _Group(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
         try:
-            from dispatchlab.commands.interrupts import sigterm_interrupts
+            from dispatchlab.commands.interrupts import signals_interrupt
             from dispatchlab.commands.output import usage_error_texts
 
-            with sigterm_interrupts(), usage_error_texts():
+            with signals_interrupt(), usage_error_texts():
                 return super().invoke(ctx)
-        except KeyboardInterrupt:
-            from dispatchlab.commands.interrupts import interrupt_code
-
-            ctx.exit(interrupt_code())
-        except Exception as error:
+        except (Exception, KeyboardInterrupt) as error:
+            from dispatchlab.commands.interrupts import interrupt_code, is_interrupt
             from dispatchlab.commands.output import OutputClosed, warn
             from dispatchlab.errors import DispatchLabError
 
+            if is_interrupt(error):
+                ctx.exit(interrupt_code())
             if isinstance(error, OutputClosed):
                 ctx.exit(141)
             if not isinstance(error, DispatchLabError):

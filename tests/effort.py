@@ -1,4 +1,4 @@
-"""How many examples a property is tried on: all of them with `--all-tiers`, a share otherwise."""
+"""How many examples a test tries: all of them with `--whole`, a quarter with `--all-tiers`, fewer otherwise."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ if TYPE_CHECKING:
     from hypothesis import settings
 
 percent = 15
-"""The share; `conftest.py` raises it to the whole when every tier runs."""
+"""The share of a loop's turns; `conftest.py` raises it to `ALL_TIERS` or to the whole."""
+
+ALL_TIERS = 25
+"""The share when every tier runs: what a change has to pass."""
 
 QUICK_EXAMPLES = 5
 """The percent of generated examples in the quick tier, where each costs more than a turn of a loop."""
@@ -23,5 +26,5 @@ def examples(count: int) -> settings:
     """Try a property on as many generated examples, always the same ones."""
     from hypothesis import settings
 
-    tried = count if percent == 100 else max(1, count * QUICK_EXAMPLES // 100)
+    tried = share(count) if percent >= ALL_TIERS else max(1, count * QUICK_EXAMPLES // 100)
     return settings(derandomize=True, deadline=None, database=None, max_examples=tried)

@@ -331,7 +331,7 @@ def main() -> None:
     """Print the exit status of each test with its fault."""
     for test, (place, fault) in FAULTS.items():
         options = ["-q", "-x", "--no-header", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:randomly"]
-        status = pytest.main([test, *options, "--all-tiers"], plugins=[_Planting(place, fault)])
+        status = pytest.main([test, *options, "--whole"], plugins=[_Planting(place, fault)])
         sys.stdout.write(f"\nplanted {int(status)} {test}\n")
         sys.stdout.flush()
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 import click
 
-from dispatchlab.commands.interrupts import interrupt_code
+from dispatchlab.commands.interrupts import interrupt_code, results_come_first
 from dispatchlab.commands.options import (
     JOBS,
     SOURCE,
@@ -148,6 +148,7 @@ def certify(
             checkpoint=checkpoint,
             walk=walk,
         )
+        context.with_resource(results_come_first())  # which may be what was certified until an interrupt came
         display.finish(registry)
     differs = False
     if is_scenario_source(registry):

@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias
 
 import click
 
+from dispatchlab.commands.interrupts import results_come_first
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.escape import printable
 
@@ -63,6 +64,7 @@ class OutputFailed(DispatchLabError):
     template = "the output could not be written: {reason}"
 
 
+@results_come_first()
 def show(
     asked: Format | None,
     *,
@@ -87,6 +89,7 @@ def show(
             out_paged(text())
 
 
+@results_come_first()
 def show_view(asked: Format | None, view: View[Any]) -> None:
     """Print a result in the requested format.
 
@@ -201,6 +204,7 @@ def exit_with(code: int) -> NoReturn:
     click.get_current_context().exit(code)
 
 
+@results_come_first()
 def out(text: str) -> None:
     """Write to standard output, at once; control characters are spelled out, but for those of a drawing.
 
@@ -221,6 +225,7 @@ def out(text: str) -> None:
         raise OutputFailed(error.strerror or str(error)) from None
 
 
+@results_come_first()
 def out_paged(text: str) -> None:
     """Write to standard output as `out` does; through a pager on a terminal, where the text is longer than the screen.
 
@@ -244,6 +249,7 @@ def out_paged(text: str) -> None:
     out(text)
 
 
+@results_come_first()
 def save(path: str, content: str | bytes, kind: FileKind, *, force: bool) -> None:
     """Write a file that a user asked for, and say so on standard error.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dispatchlab.commands.interrupts import interrupt_code
+from dispatchlab.commands.interrupts import interrupt_code, results_come_first
 from dispatchlab.commands.options import (
     JOBS,
     MOST_GIB,
@@ -346,6 +346,7 @@ class _Printer:
     as_expected: int = 0
     unreadable: int = 0
 
+    @results_come_first()
     def print(self, outcome: Outcome | DispatchLabError) -> bool:
         """Print the outcome of one scenario; whether it was interrupted."""
         if self.page is not None:
@@ -355,21 +356,14 @@ class _Printer:
             self.unreadable += 1
             self.code = max(self.code, outcome.exit_code)
             return False
-        from dispatchlab.processes.executor import signals_wait
-
         for text in outcome.notes:
             note(f"note: {text}")
         report = outcome.report
         self.code = max(self.code, report.exit_code)
         if self.steps and not outcome.interrupted:
             self.snapshots = self._at_every_step()
-        came: KeyboardInterrupt | None = None
         try:
-            try:
-                with signals_wait():
-                    text = self._shown(report)
-            except KeyboardInterrupt as interrupt:  # it came meanwhile, and what was found is printed first
-                came = interrupt
+            text = self._shown(report)
             if outcome.program is not None and len(self.files) == 1 and self.format != "json":
                 about = "A program that shows it wherever PyTorch is installed; --save FILE.py keeps it."
                 program = f"\n# {about}\n{outcome.program}"
@@ -382,8 +376,6 @@ class _Printer:
             self._save(outcome)
         self.reports += 1
         self.as_expected += report.as_expected
-        if came is not None:
-            raise came
         return outcome.interrupted
 
     def print_summary(self) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from dispatchlab.commands.interrupts import INTERRUPTED, interrupt_code
+from dispatchlab.commands.interrupts import INTERRUPTED, interrupt_code, results_come_first
 from dispatchlab.commands.options import OPERATOR, ROW, engine_option, refuse, view_format_option
 from dispatchlab.commands.output import (
     Format,
@@ -213,6 +213,7 @@ class _Lines:
         self.closed = False
         self._stream = stream
 
+    @results_come_first()
     def __call__(self, line: str) -> None:
         if self.closed:
             return

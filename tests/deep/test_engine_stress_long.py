@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from tests.effort import share
 from tests.engine_stress import many_interrupts, many_threads
 
 each_semantics = pytest.mark.parametrize("semantics", ["strict", "torch-2.13", "pr35061"])
@@ -16,13 +17,13 @@ needs_posix = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fo
 
 @each_semantics
 def test_sixteen_threads_on_one_library_and_one_dispatcher_lose_nothing(semantics: str) -> None:
-    assert many_threads(semantics, 200_000) >= 200_000
+    assert many_threads(semantics, share(200_000)) >= share(200_000)
 
 
 @needs_posix
 @each_semantics
-def test_ten_thousand_interrupts_leave_nothing_that_cannot_be_released(semantics: str) -> None:
-    assert many_interrupts(semantics, 10_000) == 10_000
+def test_many_interrupts_leave_nothing_that_cannot_be_released(semantics: str) -> None:
+    assert many_interrupts(semantics, share(10_000)) == share(10_000)
 
 
 @needs_posix

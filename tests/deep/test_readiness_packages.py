@@ -49,7 +49,7 @@ def _run(*arguments: str) -> str:
         [sys.executable, *arguments],
         capture_output=True,
         text=True,
-        timeout=900,
+        timeout=3000,  # generous: the machine of a test may be busy
         cwd=ROOT,
         env=environment,
         check=False,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.effort import share
 from tests.live.test_traced_modes_live import compared
 
 pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")
@@ -29,9 +30,10 @@ pytest.importorskip("torch", reason="compares with the installed PyTorch, and th
     ],
 )
 def test_what_is_predicted_runs(paths: str, count: int, least: int) -> None:
+    others, count = count - least, share(count)
     for path, found in compared(paths, count, 1).items():
         assert found["differences"] == [], path
-        assert found["agree"] >= least, path
+        assert found["agree"] >= count - others, path
         assert found["agree"] + len(found["refused"]) + len(found["unseen"]) == count
 
 

@@ -281,6 +281,63 @@ print(torch.equal(m.weight, n.weight))
 x = torch.complex(given(2), given(2))
 show(torch.view_as_real(x * 2))
 
+# conjugate
+x = torch.complex(given(3), given(3) + 1)
+y = x.conj()
+show(torch.view_as_real(y * 2), y.imag, torch.view_as_real(y.cpu().resolve_conj()))
+y.copy_(torch.full((3,), 1 + 2j))
+y.imag.add_(1)
+show(torch.view_as_real(x))
+
+# conjugate_backward
+x = given(3).requires_grad_()
+torch.fft.ifft(torch.polar(x.abs() + 1, x)).abs().sum().backward()
+show(x.grad)
+
+# zero_tensor
+x = given(3).requires_grad_()
+torch.sgn(torch.complex(x, x)).real.sum().backward()
+z = torch._efficientzerotensor(3, device=device)
+show(x.grad, z + given(3), z.clone())
+
+# lstm
+model = nn.LSTM(3, 4, num_layers=2, bidirectional=True)
+train(model, given(2, 1, 3), lambda y: y[0].square().sum(), torch.optim.Adam)
+
+# gru
+show(*nn.GRUCell(3, 4, bias=False).to(device)(given(2, 3)).shape)
+train(nn.GRU(3, 4), given(2, 1, 3), lambda y: y[0].square().sum())
+
+# save_and_load
+import copy, io
+m = nn.Linear(3, 2).to(device)
+file = io.BytesIO()
+torch.save({"m": m.state_dict(), "x": given(2)}, file)
+file.seek(0)
+found = torch.load(file)
+m.load_state_dict(found["m"])
+show(found["x"], copy.deepcopy(found["x"]))
+print(found["x"].device.type == device, torch.UntypedStorage(3, device=device).device.type == device)
+
+# generator
+g = torch.Generator(device).manual_seed(3)
+before = g.get_state()
+x = torch.randn(3, device=device, generator=g)
+g.set_state(before)
+print(torch.equal(x, torch.randn(3, device=device, generator=g)), g.device.type == device)
+print(isinstance(torch.default_generator, torch.Generator))
+
+# out_within
+x = given(6)
+torch.add(given(2), 1, out=x[2:2])
+torch.mul(x[:3], 2, out=x[3:])
+show(x, torch.fft.fftfreq(5, device=device))
+
+# unfold
+x = given(6).requires_grad_()
+x.unfold(0, 3, 1).square().sum().backward()
+show(x.grad)
+
 # nonzero
 show(given(5).gt(0).nonzero(), *torch.unique(torch.tensor([1, 2, 1]).to(device), return_counts=True))
 

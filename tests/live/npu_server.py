@@ -1,11 +1,13 @@
 """Run many programs, each in a fork of this process, which has imported PyTorch: on the device, or on its stand-in.
 
-Reads a task a line on standard input and answers a line on standard output. A task is JSON: `what` (`run`, `predict` or
-`cpu`), `program` (a path), `kernels` (operators without `aten::`), `fallback`, `folder` (for files).
+Imports the modules that its arguments name. Reads a task a line on standard input and answers a line on standard
+output. A task is JSON: `what` (`run`, `predict` or `cpu`), `program` (a path), `kernels` (operators without `aten::`),
+`fallback`, `folder` (for files).
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import runpy
@@ -88,6 +90,8 @@ def _text(path: Path) -> str:
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
+    for name in sys.argv[1:]:
+        importlib.import_module(name)
     for line in sys.stdin:
         sys.stdout.write(f"{json.dumps(_answer(json.loads(line)))}\n")
         sys.stdout.flush()

@@ -84,11 +84,19 @@ def package(folder: Path, name: str, **modules: str) -> None:
         (folder / name / ("__init__.py" if module == "init" else f"{module}.py")).write_text(text)
 
 
+_COMMAND = """\
+from dispatchlab.cli import main
+from dispatchlab.commands import output
+
+output._FIRST_LINE_S = float("inf")
+main()
+"""
+
+
 def dispatchlab(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a command in a folder whose packages can be imported, without lines that tell how long it takes."""
-    quiet = ["--no-progress"] if arguments[0] in ("imports", "readiness", "record") else []
     return subprocess.run(
-        [sys.executable, "-m", "dispatchlab.cli", *arguments, *quiet],
+        [sys.executable, "-c", _COMMAND, *arguments],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(folder)))},
         capture_output=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,7 +24,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
         yield found
 
 
-@pytest.mark.parametrize("name", ["in_place_view", "out", "convolution", "classifier", "adam", "autocast"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("in_place_view", "out", "convolution", "classifier", "adam", "autocast", "conjugate_backward", "zero_tensor"),
+        *("unfold", "lstm", "gru", "save_and_load", "generator", "out_within"),
+    ],
+)
 def test_a_program_runs_on_the_listed_kernels_as_on_the_cpu(runs: Runs, name: str) -> None:
     program = source(BY_HAND[name])
     needed = {operator for operator, _ in runs.predicted(program, ()).calls}
@@ -61,6 +68,19 @@ def test_a_fallback_does_not_serve_a_convolution(runs: Runs) -> None:
     ran, predicted = runs.on_device(program, BASE, fallback=True), runs.predicted(program, BASE, fallback=True)
     assert ("aten::convolution_overrideable", "missing") in predicted.calls
     assert difference(ran, predicted) == ""
+
+
+def test_a_conjugate_is_copied_by_a_kernel_of_copy_or_without_end(runs: Runs) -> None:
+    program = source(BY_HAND["conjugate"])
+    needed = {operator for operator, _ in runs.predicted(program, ()).calls}
+    assert {"aten::copy_", "aten::_copy_from"} < needed
+    ran = runs.on_device(program, needed - {"aten::_copy_from"})
+    assert difference(ran, runs.predicted(program, needed - {"aten::_copy_from"})) == ""
+    assert same_numbers(ran.output, runs.on_cpu(source(BY_HAND["conjugate"], "cpu")))
+    without = needed - {"aten::copy_"}
+    ran = runs.on_device(program, without)
+    assert ran.code < 0
+    assert difference(ran, runs.predicted(program, without)) == ""
 
 
 def test_the_backend_is_renamed_and_has_a_generator(runs: Runs) -> None:
@@ -114,3 +134,28 @@ def test_a_program_that_names_no_device_is_told_so(tmp_path: Path) -> None:
 
     assert "no call reaches the device" in found()
     assert "kernels make this program run" in found("--default-device")
+    program.write_text("import torch\nprint(torch.ones(2, dtype=torch.cfloat).conj() + 1)\n", encoding="utf-8")
+    listed = found("--default-device")
+    assert "\naten::copy_: " in listed
+    assert "aten::_copy_from: " not in listed  # which a kernel of `copy_` makes superfluous
+
+
+def test_a_pytorch_without_backends_in_python_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sitecustomize.py").write_text(_WITHOUT, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    program = tmp_path / "program.py"
+    program.write_text("print('ran')\n", encoding="utf-8")
+    found = run("coverage", "--key", "PrivateUse1", "--program", str(program))
+    assert found.exit_code == 2
+    assert found.stdout == ""
+    assert "cannot stand in for a device: coverage --program needs PyTorch 2.10 or newer" in found.stderr
+    assert "ran" not in found.stderr
+    assert "Traceback" not in found.stderr
+
+
+_WITHOUT = """
+import sys
+if any("worker" in text for text in sys.orig_argv):
+    import torch.utils.backend_registration
+    del torch.utils.backend_registration._setup_privateuseone_for_python_backend
+"""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
 import re
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -105,6 +108,85 @@ def test_an_interrupt_while_python_compiles_a_text_is_no_death(tmp_path: Path) -
     (tmp_path / "one.yaml").write_text(many(1))
     ended = subprocess.run([*COMMAND, "permute", "one.yaml"], cwd=tmp_path, env=environment(), check=False)
     assert ended.returncode == 130
+
+
+_RUN = """\
+import atexit, os, signal, sys, threading, time
+from dispatchlab import __main__, cli
+from dispatchlab.processes import parent
+
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+
+class Finalized:
+    def __del__(self):
+        interrupt()
+        time.sleep(60)
+
+{plant}
+sys.argv = ["dispatchlab", "completion", "bash"]
+__main__.run()
+"""
+
+
+@pytest.mark.parametrize(
+    ("plant", "code", "is_out"),
+    [
+        ("atexit.register(interrupt)", 0, True),  # registered first, so called last
+        ("threading._register_atexit(interrupt)", 130, True),
+        ("import multiprocessing.resource_tracker; parent.end_resource_tracker = interrupt", 130, True),
+        ("was = cli.main; cli.main = lambda **more: (interrupt(), was(**more))", 130, False),
+        ("cli.main.get_command = lambda context, name: (Finalized() and None, time.sleep(60))", 130, False),
+        ("cli.main.invoke = lambda context: interrupt()", 130, False),
+        ("cli.main.make_context = lambda *more, **options: interrupt()", 130, False),
+    ],
+    ids=["after all", "threads end", "the tracker ends", "before a command", "finalizer", "around", "command line"],
+)
+def test_an_interrupt_around_a_command_is_neither_a_death_nor_a_verdict(plant: str, code: int, *, is_out: bool) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", _RUN.format(plant=plant)],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr.strip(), bool(ended.stdout)) == (code, "", is_out)
+
+
+def test_an_interrupt_while_the_package_is_imported_ends_it_with_130(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, signal, sys\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'dispatchlab._lazy':\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+    )
+    given = environment()
+    given["PYTHONPATH"] = f"{tmp_path}{os.pathsep}{given['PYTHONPATH']}"
+    ended = subprocess.run([*COMMAND, "schema"], env=given, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
+    ended = subprocess.run(
+        [sys.executable, "-c", "import dispatchlab"], env=given, capture_output=True, text=True, check=False
+    )
+    assert ended.stderr.endswith("KeyboardInterrupt\n")  # of a user's program, which may handle it
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the size of a pipe is that of Linux")
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_result_that_nobody_reads_keeps_no_command_alive(tmp_path: Path, how: int, code: int) -> None:
+    reader, writer = os.pipe()
+    try:
+        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+        with subprocess.Popen([*COMMAND, "schema"], cwd=tmp_path, env=environment(), stdout=writer) as process:
+            while struct.unpack("i", fcntl.ioctl(reader, termios.FIONREAD, b"\0" * 4))[0] < 4096:
+                time.sleep(0.01)
+            process.send_signal(how)
+            assert process.wait(timeout=WITHIN_S) == code
+    finally:
+        os.close(reader)
+        os.close(writer)
 
 
 def test_no_bar_stays_on_the_screen(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def _cells(folder: Path, source: str, *options: str) -> dict[str, dict[str, dict
         [sys.executable, "-m", "dispatchlab", "readiness", "closing_package", "--format", "json", *options],
         capture_output=True,
         text=True,
-        timeout=900,
+        timeout=3000,  # generous: the machine of a test may be busy
         cwd=folder,
         env=environment,
         check=False,

@@ -27,7 +27,7 @@ def _run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, *arguments],
         capture_output=True,
         text=True,
-        timeout=900,
+        timeout=3000,  # generous: the machine of a test may be busy
         cwd=folder,
         env=environment,
         check=False,

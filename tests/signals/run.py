@@ -83,10 +83,12 @@ def _is_code(folder: Path) -> None:
         assert load_scenario(str(path)).registrations
 
 
+_LONG: Final = ("--walk", "graph")  # else it is over before most signals come
+
 COMMANDS: Final = {
-    "permute": Command(("permute", "a.yaml", "--progress"), 6, needs_torch=False, covered=True),
+    "permute": Command(("permute", "a.yaml", *_LONG, "--progress"), 6, needs_torch=False, covered=True),
     "permute --jobs 2": Command(
-        ("permute", "a.yaml", "b.yaml", "--jobs", "2", "--progress"), 8, needs_torch=False, covered=True
+        ("permute", "a.yaml", "b.yaml", *_LONG, "--jobs", "2", "--progress"), 8, needs_torch=False, covered=True
     ),
     "permute --engine torch": Command(("permute", "a.yaml", "--engine", "torch", "--progress"), 18, covered=True),
     "certify": Command(("certify", "--jobs", "2", "--progress"), 8, needs_torch=False, covered=True),

@@ -77,6 +77,10 @@ def run_on_stand_in(
     return ProgramRun(error, device.unserved, calls)
 
 
+class _NotMovedError(Exception):
+    """A tensor cannot be one of the other device."""
+
+
 class _Module:
     """What PyTorch asks of `torch.npu`: one device, whose random numbers are the CPU's."""
 
@@ -119,7 +123,8 @@ class _Device:
     def __init__(self, kernels: frozenset[str], note: Callable[[str, str], None], *, fallback: bool) -> None:
         module: Any = torch()
         self._note = note
-        self.unserved = ""
+        self.unserved, self._name = "", ""
+        self._generators: list[str] = []
         self._kernels, self._has_fallback = kernels, fallback
         self._cpu = module._C.DispatchKeySet(module._C.DispatchKey.CPU)
         self._set = module.ops.aten.set_.source_Storage_storage_offset
@@ -142,6 +147,7 @@ class _Device:
         if made is None:
             raise StandInError(module.__version__)
         made(None if name == "privateuseone" else name, _Module())
+        self._name = name
         everywhere = module.library.Library("_", "IMPL")
         everywhere.fallback(self.called, "PrivateUse1")
         has_autocast = AUTOCAST in self._kernels or module._C._dispatch_has_backend_fallback(
@@ -160,6 +166,52 @@ class _Device:
             one = getattr(getattr(getattr(module.ops, namespace), base), overload or "default")
             library.impl(rest, _bound(self.called, one), "PrivateUse1")
             self._libraries.append(library)
+        lazy = module.library.Library("aten", "IMPL")
+        for key in ("Conjugate", "Negative"):
+            lazy.impl("_copy_from", self._copy_of_lazy, key)
+        lazy.impl("_pin_memory", lambda one, _device=None: one.clone(), "CPU")
+        self._libraries.append(lazy)
+        self._replace_constructors()
+
+    def _replace_constructors(self) -> None:
+        """Make storages and generators of the device, which PyTorch asks C++ for."""
+        module: Any = torch()
+        storage, generator, name, moved = module.UntypedStorage, module.Generator, self._name, self._moved
+        allocate, generators = storage.__new__, self._generators
+
+        def new_storage(cls: type, *given: Any, device: Any = None, **named: Any) -> Any:
+            if device is None or module.device(device).type != name:
+                return allocate(cls, *given, **named, **({} if device is None else {"device": device}))
+            memory = module.empty(0, dtype=module.uint8, device="cpu").set_(allocate(cls, *given, **named))
+            return moved(memory, _EXTENSION_DEVICE).untyped_storage()
+
+        class AnyGenerator(type(generator)):  # type: ignore[misc]  # a class of C
+            def __instancecheck__(cls, one: object) -> bool:
+                return isinstance(one, generator)
+
+        class Generator(generator, metaclass=AnyGenerator):  # type: ignore[misc]  # a class of C
+            def __new__(cls, device: Any = "cpu") -> Any:
+                if module.device(device).type != name:
+                    return generator(device)
+                generators.append(name)
+                return super().__new__(cls, "cpu")
+
+            @property
+            def device(self) -> Any:
+                return module.device(name, 0)
+
+        storage.__new__ = staticmethod(new_storage)
+        module.Generator = Generator
+        module.accelerator.synchronize = _Module().synchronize
+
+    def _copy_of_lazy(self, source: Any, to: Any, *_non_blocking: bool) -> Any:
+        """A copy from or to a conjugate or negative: its fallback clones, which copies, and so on without end.
+
+        A kernel for `copy_` takes such a copy before that.
+        """
+        if not getattr(self._local, "quiet", False) and "aten::copy_" not in self._kernels:
+            self._note("aten::copy_", MISSING)
+        return self._copy_from(source, to)
 
     def called(self, op: Any, *positional: Any, **named: Any) -> Any:
         """A call that reached the device."""
@@ -173,6 +225,8 @@ class _Device:
             not self._has_fallback
             or name in running  # which would go on for ever
             or name.removeprefix("aten::") in _RAISING
+            or name.startswith("aten::set_.source_Storage")  # the CPU's takes no storage of the device
+            or (self._generators and any(isinstance(one, torch().Generator) for one in named.values()))  # nor that
             or not self._has_kernel(name, "CPU")
         ):
             self._note(name, MISSING)
@@ -183,10 +237,15 @@ class _Device:
                 return self.fall_back(op, _without_numbers(op, positional), named)
             finally:
                 running.pop()
+        changes_memory = not _is_view(op) and (name == "aten::set_.source_Tensor" or not name.startswith("aten::set_."))
+        if not changes_memory:  # a kernel that may call others on the device, as that of unfold does
+            return op.redispatch(self._cpu, *positional, **named)
         self._local.quiet = True
         try:
-            positional = _without_numbers(op, positional)
-            return self._serve(op, name, positional, named)
+            return self._serve(op, name, _without_numbers(op, positional), named)
+        except _NotMovedError:
+            self.unserved = self.unserved or name
+            raise NotImplementedError(f"{name} has tensors that the CPU cannot stand in for") from None
         finally:
             self._local.quiet = False
 
@@ -200,36 +259,37 @@ class _Device:
     # -- the CPU's kernels on memory of the device
 
     def _serve(self, op: Any, name: str, positional: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+        module: Any = torch()
         special: dict[str, Callable[..., Any]] = {
             "aten::_copy_from": self._copy_from,
             "aten::_copy_from_and_resize": self._copy_from_and_resize,
             "aten::resize_": self._resize,
             "aten::set_.source_Tensor": self._set_tensor,
-            "aten::convolution_overrideable": torch().convolution,
-            "aten::convolution_backward_overrideable": _convolution_backward,
         }
-        if name in special and "convolution" not in name:
+        if name in special:
             return special[name](*positional, **named)
-        if _is_view(op) or name.startswith("aten::set_."):  # which changes no memory
-            return op.redispatch(self._cpu, *positional, **named)
-        if name not in special and not self._has_kernel(name, "CPU"):
+        if name == "aten::_efficientzerotensor":  # which has no memory
+            return op.redispatch(self._cpu, *positional, **{**named, "device": module.device(self._name, 0)})
+        written = _WRITTEN.get(name.removeprefix("aten::"))
+        if written is None and not self._has_kernel(name, "CPU"):
             self.unserved = self.unserved or name
             raise NotImplementedError(f"{name} has no kernel for the CPU, which stands in for the device")
         pairs = [(one, self._copied(one)) for one in _outputs(op, named)]
         given = [self._on_cpu(one, pairs) for one in positional]
         by_name = {key: self._on_cpu(one, pairs) for key, one in named.items()}
-        found = special[name](*given, **by_name) if name in special else op.redispatch(self._cpu, *given, **by_name)
+        found = op.redispatch(self._cpu, *given, **by_name) if written is None else written(*given, **by_name)
         for device, cpu in pairs:
-            if device.shape != cpu.shape or device.stride() != cpu.stride():
+            if device.data_ptr() == cpu.data_ptr() and (device.shape, device.stride()) != (cpu.shape, cpu.stride()):
                 self._set_tensor(device, self._moved(cpu, _EXTENSION_DEVICE))
             elif device.data_ptr() != cpu.data_ptr():
+                self._grow(device, cpu.shape, cpu.stride())
                 self._moved(device, _CPU_DEVICE).copy_(cpu)
         return self._back(found, pairs)
 
     def _copied(self, one: Any) -> Any:
         """A tensor of the CPU with the same content, whose memory can grow, as some kernels let that of an output."""
-        made = torch().empty_strided(tuple(one.shape), one.stride(), dtype=one.dtype)
-        return made.copy_(self._moved(one, _CPU_DEVICE)) if one.numel() else made
+        made = torch().empty_strided(tuple(one.shape), one.stride(), dtype=one.dtype, device="cpu")
+        return made.copy_(self._moved(one, _CPU_DEVICE)) if one.untyped_storage().nbytes() else made
 
     def _on_cpu(self, one: Any, pairs: list[tuple[Any, Any]]) -> Any:
         module: Any = torch()
@@ -240,9 +300,7 @@ class _Device:
                 if device is one:
                     return cpu
             empty = not one.untyped_storage().nbytes()  # memory that DLPack made cannot grow
-            made = module.empty(0, dtype=one.dtype) if empty else self._moved(one, _CPU_DEVICE)
-            if empty and tuple(one.shape) != (0,):
-                made = module.empty_strided(tuple(one.shape), one.stride(), dtype=one.dtype)
+            made = self._copied(one) if empty else self._moved(one, _CPU_DEVICE)
             pairs.append((one, made))
             return made
         if isinstance(one, list | tuple):
@@ -265,10 +323,15 @@ class _Device:
     def _moved(self, tensor: Any, kind: int) -> Any:
         """A tensor of the other device over the same memory."""
         module: Any = torch()
-        capsule = module._C._to_dlpack(tensor)
+        try:
+            capsule = module._C._to_dlpack(tensor)
+        except (BufferError, RuntimeError):  # sparse, quantized, of a layout that has no memory of its own
+            raise _NotMovedError from None
         device = (ctypes.c_int32 * 2).from_address(self._pointer(capsule, b"dltensor") + _DEVICE_OFFSET)
         device[0], device[1] = kind, 0
-        return module._C._from_dlpack(capsule)
+        made = module._C._from_dlpack(capsule)
+        made = made.conj() if tensor.is_conj() else made
+        return module._neg_view(made) if tensor.is_neg() else made
 
     def _copy_from(self, source: Any, to: Any, *_non_blocking: bool) -> Any:
         pairs: list[tuple[Any, Any]] = []
@@ -281,16 +344,23 @@ class _Device:
     def _resize(self, tensor: Any, size: Sequence[int], *, memory_format: Any = None) -> Any:
         if tuple(tensor.shape) == tuple(size):
             return tensor
+        like = torch().empty(size, dtype=tensor.dtype, device="meta", memory_format=memory_format)
+        return self._grow(tensor, size, like.stride())
+
+    def _grow(self, tensor: Any, shape: Sequence[int], stride: Sequence[int]) -> Any:
+        """Give a tensor this shape, in its own memory where that is large enough."""
         module: Any = torch()
-        like = module.empty(size, dtype=tensor.dtype, device="meta", memory_format=memory_format)
+        if (tensor.shape, tensor.stride()) == (tuple(shape), tuple(stride)):
+            return tensor
         storage, offset = tensor.untyped_storage(), tensor.storage_offset()
-        wanted = (offset + like.numel()) * tensor.element_size()
+        last = sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
+        wanted = 0 if 0 in shape else (offset + last + 1) * tensor.element_size()
         if storage.nbytes() < wanted:
-            memory = module.empty(wanted, dtype=module.uint8)
+            memory = module.empty(wanted, dtype=module.uint8, device="cpu")
             if storage.nbytes():
                 ctypes.memmove(memory.data_ptr(), storage.data_ptr(), storage.nbytes())
-            storage = self._moved(memory.view(tensor.dtype), _EXTENSION_DEVICE).untyped_storage()
-        return self._set.redispatch(self._cpu, tensor, storage, offset, tuple(size), like.stride())
+            storage = self._moved(memory, _EXTENSION_DEVICE).untyped_storage()
+        return self._set.redispatch(self._cpu, tensor, storage, offset, tuple(shape), tuple(stride))
 
     def _set_tensor(self, tensor: Any, source: Any) -> Any:
         return self._set.redispatch(
@@ -389,5 +459,51 @@ def _to_cpu(tensors: Sequence[Any]) -> list[Any]:
     return [None if one is None else next(there) for one in tensors]
 
 
+# -- operators for devices alone, which the CPU has no kernel for
+
+
+def _convolution(*positional: Any, **named: Any) -> Any:
+    return torch().convolution(*positional, **named)
+
+
 def _convolution_backward(gradient: Any, input: Any, weight: Any, *rest: Any, **named: Any) -> Any:
     return torch().ops.aten.convolution_backward(gradient, input, weight, [gradient.shape[1]], *rest, **named)
+
+
+def _lstm_cell(input: Any, hidden: Any, cell: Any, *biases: Any) -> Any:
+    gates = sum((one for one in biases if one is not None), input + hidden)
+    into, forget, new, out = gates.chunk(4, 1)
+    cell = forget.sigmoid() * cell + into.sigmoid() * new.tanh()
+    return out.sigmoid() * cell.tanh(), cell, gates
+
+
+def _lstm_cell_backward(gradient: Any, of_cell: Any, before: Any, cell: Any, gates: Any, has_bias: bool) -> Any:  # noqa: FBT001
+    backward = torch().ops.aten._thnn_differentiable_lstm_cell_backward
+    found, _, to_cell, *_ = backward(gradient, of_cell, gates, gates.new_zeros(()), None, None, before, cell)
+    return found, to_cell, found.sum(0) if has_bias else None
+
+
+def _gru_cell(input: Any, hidden: Any, state: Any, *biases: Any) -> Any:
+    input, hidden = (
+        one if bias is None else one + bias for one, bias in zip((input, hidden), biases or (None, None), strict=True)
+    )
+    (reset, update, new), (of_reset, of_update, of_new) = input.chunk(3, 1), hidden.chunk(3, 1)
+    new = (new + (reset + of_reset).sigmoid() * of_new).tanh()
+    return new + (update + of_update).sigmoid() * (state - new), torch().cat([input, hidden, state], 1)
+
+
+def _gru_cell_backward(gradient: Any, workspace: Any, has_bias: bool) -> Any:  # noqa: FBT001
+    width = gradient.shape[1]
+    backward = torch().ops.aten._thnn_differentiable_gru_cell_backward
+    found = backward(gradient, *workspace.split([3 * width, 3 * width, width], 1), None, None)[:3]
+    return (*found, *((one.sum(0) if has_bias else None) for one in found[:2]))
+
+
+_WRITTEN: Mapping[str, Callable[..., Any]] = {
+    "convolution_overrideable": _convolution,
+    "convolution_backward_overrideable": _convolution_backward,
+    "_thnn_fused_lstm_cell": _lstm_cell,
+    "_thnn_fused_lstm_cell_backward_impl": _lstm_cell_backward,
+    "_thnn_fused_gru_cell": _gru_cell,
+    "_thnn_fused_gru_cell_backward": _gru_cell_backward,
+}

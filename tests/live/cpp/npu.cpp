@@ -4,12 +4,19 @@
 // fallback to the CPU; NPU_LOG names a file that gets a line for each call that reaches the device, before it runs.
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/EmptyTensor.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <ATen/native/CPUFallback.h>
 #include <ATen/native/Resize.h>
+#include <ATen/native/TensorFactories.h>
+#include <ATen/ops/_thnn_differentiable_gru_cell_backward.h>
+#include <ATen/ops/_thnn_differentiable_lstm_cell_backward.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/core/CPUAllocator.h>
 #include <torch/library.h>
@@ -66,6 +73,7 @@ struct NpuGuard final : c10::impl::NoOpDeviceGuardImpl<c10::kPrivateUse1> {
   c10::Stream exchangeStream(c10::Stream) const noexcept override {
     return c10::Stream(c10::Stream::DEFAULT, kNpu);
   }
+  void synchronizeDevice(const c10::DeviceIndex) const override {}
   // The engine of autograd records events; every call here is over when it returns.
   void record(void**, const c10::Stream&, const c10::DeviceIndex, const c10::EventFlag) const override {}
   void block(void*, const c10::Stream&) const override {}
@@ -114,6 +122,12 @@ struct NpuHooks final : at::PrivateUse1HooksInterface {
   at::Generator getNewGenerator(c10::DeviceIndex) const override {
     return at::make_generator<NpuGenerator>();
   }
+  at::Allocator* getPinnedMemoryAllocator() const override {
+    return c10::GetDefaultCPUAllocator();
+  }
+  bool isPinnedPtr(const void*) const override {
+    return false;
+  }
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
     auto data = allocator.allocate(bytes);
     std::memcpy(data.get(), storage.data(), std::min(bytes, storage.nbytes()));
@@ -137,6 +151,8 @@ at::Tensor over(const at::Tensor& tensor, c10::Device device, c10::Allocator* of
   const auto key = device.is_cpu() ? c10::DispatchKey::CPU : c10::DispatchKey::PrivateUse1;
   auto made = at::detail::make_tensor<c10::TensorImpl>(std::move(shared), c10::DispatchKeySet(key), tensor.dtype());
   made.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
+  made._set_conj(tensor.is_conj());
+  made._set_neg(tensor.is_neg());
   return made;
 }
 
@@ -251,6 +267,11 @@ void own_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::
     self.unsafeGetTensorImpl()->set_storage_keep_dtype(source.storage());
     self.unsafeGetTensorImpl()->set_sizes_and_strides(source.sizes(), source.strides(), source.storage_offset());
     stack->emplace_back(self);
+  } else if (name == "aten::_efficientzerotensor") { // a tensor of zeros that has no memory
+    static at::native::ZeroTensorAllocator zeros(kNpu);
+    const auto keys = c10::DispatchKeySet({c10::DispatchKey::PrivateUse1, c10::DispatchKey::ZeroTensor});
+    const auto dtype = arguments[1].toOptional<c10::ScalarType>().value_or(at::kFloat);
+    stack->emplace_back(at::Tensor(at::detail::empty_generic(sizes(0), &zeros, keys, dtype, std::nullopt)));
   } else if (name == "aten::resize_") {
     auto self = given(0);
     at::native::resize_(self, sizes(1), arguments[2].toOptional<at::MemoryFormat>());
@@ -269,6 +290,9 @@ void own_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::
       one = on_cpu.value(one);
     }
     std::vector<c10::IValue> made;
+    const auto plus = [&](const at::Tensor& one, size_t bias) {
+      return arguments[bias].isTensor() && arguments[bias].toTensor().defined() ? one + given(bias) : one;
+    };
 
     if (name == "aten::convolution_overrideable") {
       const auto bias = arguments[2].toOptional<at::Tensor>();
@@ -281,6 +305,28 @@ void own_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::
           given(0), given(1), given(2), c10::OptionalIntArrayRef(bias_sizes), sizes(3), sizes(4),
           sizes(5), arguments[6].toBool(), sizes(7), arguments[8].toInt(), {mask[0], mask[1], mask[2]});
       made = {input, weight, bias};
+    } else if (name == "aten::_thnn_fused_lstm_cell") { // the operators of cells have no kernel for the CPU
+      const auto gates = plus(plus(given(0) + given(1), 3), 4);
+      const auto part = gates.chunk(4, 1);
+      const auto cell = part[1].sigmoid() * given(2) + part[0].sigmoid() * part[2].tanh();
+      made = {part[3].sigmoid() * cell.tanh(), cell, gates};
+    } else if (name == "aten::_thnn_fused_lstm_cell_backward_impl") {
+      const auto optional = [&](size_t at) { return arguments[at].toOptional<at::Tensor>(); };
+      const auto [gates, _, cell, bias, other] = at::_thnn_differentiable_lstm_cell_backward(
+          optional(0), optional(1), given(4), at::zeros({}), std::nullopt, std::nullopt, given(2), given(3));
+      made = {gates, cell, arguments[5].toBool() ? gates.sum(0) : at::Tensor()};
+    } else if (name == "aten::_thnn_fused_gru_cell") {
+      const auto input = plus(given(0), 3), hidden = plus(given(1), 4);
+      const auto to = input.chunk(3, 1), of = hidden.chunk(3, 1);
+      const auto fresh = (to[2] + (to[0] + of[0]).sigmoid() * of[2]).tanh();
+      made = {fresh + (to[1] + of[1]).sigmoid() * (given(2) - fresh), at::cat({input, hidden, given(2)}, 1)};
+    } else if (name == "aten::_thnn_fused_gru_cell_backward") {
+      const auto width = given(0).size(1);
+      const auto parts = given(1).split_with_sizes({3 * width, 3 * width, width}, 1);
+      const auto [input, hidden, state, bias, other] = at::_thnn_differentiable_gru_cell_backward(
+          given(0), parts[0], parts[1], parts[2], std::nullopt, std::nullopt);
+      const auto summed = [&](const at::Tensor& one) { return arguments[2].toBool() ? one.sum(0) : at::Tensor(); };
+      made = {input, hidden, state, summed(input), summed(hidden)};
     } else {
       made = std::move(arguments);
       op.redispatchBoxed(cpu, &made);
