@@ -7,7 +7,9 @@ import pytest
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.explorer_app.call_text import CallText, explain_call, read_call
 from dispatchlab.explorer_app.texts import (
+    Compared,
     around_head,
+    comparison_text,
     explanation_lines,
     neighbour_text,
     registration_texts,
@@ -15,6 +17,7 @@ from dispatchlab.explorer_app.texts import (
     short_source,
     table_text,
 )
+from dispatchlab.prover.result import Counterexample, Flaw
 from dispatchlab.questions.session.session import InteractiveSession, RowChange
 from dispatchlab.questions.session.session_subject import Catalogue, Subject, runner_for, subject_of_scenario
 from dispatchlab.records.file import open_named
@@ -137,3 +140,17 @@ def test_what_does_not_commute_and_what_excludes_is_beside_each_neighbour() -> N
         "─▸ +0  excludes 3  0 rows  def",
         "─▸ +3  excludes 0  0 rows  def",
     ]
+
+
+@pytest.mark.parametrize(("width", "stacked"), [(120, False), (60, False), (50, True), (35, True)])
+def test_no_step_of_two_orders_is_cut_off_beside_the_other(width: int, *, stacked: bool) -> None:
+    text = (
+        "{claim: A., registrations: [{def: foo(Tensor x) -> Tensor}, {impl: foo, dispatch: CompositeImplicitAutograd, "
+        "debug: one}, {impl: foo, dispatch: CompositeExplicitAutograd, debug: two}]}"
+    )
+    subject, session = opened(text)
+    found = Counterexample(Flaw.NON_COMMUTING, (1, 2), (2, 1), "")
+    lines = str(comparison_text(subject, found, Compared(0, session.moment, session.moment), width)).splitlines()
+    assert any("one order" in line and "the other" in line for line in lines) is not stacked
+    for name in ("+1 CompositeImplicit  one", "+2 CompositeExplicit  two"):
+        assert sum(line.count(name) for line in lines) == 2, lines

@@ -311,6 +311,7 @@ class ExplorerApp(App[None]):
         if name in _SIDE:
             self.query_one("#side", ContentSwitcher).current = name
             self._title_side()
+            self.call_after_refresh(self._draw_check)  # a pane has a width once it is shown
         target = {"around": "#neighbours", "explain": "#call", "check": "#check-text"}.get(name, f"#{name}")
         self.query_one(target).focus()
 

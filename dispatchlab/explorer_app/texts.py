@@ -350,10 +350,17 @@ def comparison_text(subject: Subject, counterexample: Counterexample, compared: 
     text = Text().append(f"{flaw}: ", BAD).append(FLAWS[flaw]).append("\n\n")
     sequences = (counterexample.expected_sequence, counterexample.actual_sequence)
     column = max(12, (width - 3) // 2)
-    text.append(f"{'  one order':<{column}} │ {'  the other':<{column}}\n", TITLE)
-    for at in range(max(map(len, sequences))):
-        cells = [_side(subject, sequence, at, compared.step, column) for sequence in sequences]
-        text.append_text(cells[0]).append(" │ ", QUIET).append_text(cells[1]).append("\n")
+    steps = {step for sequence in sequences for step in sequence}
+    if max(len(_step(subject, step)) for step in steps) + 2 > column:  # one below the other, rather than cut off
+        for head, sequence in zip(("one order", "the other"), sequences, strict=True):
+            text.append(f"  {head}\n", TITLE)
+            for at in range(len(sequence)):
+                text.append_text(_side(subject, sequence, at, compared.step, width)).append("\n")
+    else:
+        text.append(f"{'  one order':<{column}} │ {'  the other':<{column}}\n", TITLE)
+        for at in range(max(map(len, sequences))):
+            cells = [_side(subject, sequence, at, compared.step, column) for sequence in sequences]
+            text.append_text(cells[0]).append(" │ ", QUIET).append_text(cells[1]).append("\n")
     text.append("\n")
     last = compared.step >= max(map(len, sequences))
     text.append_text(_differing(subject, compared))
@@ -368,10 +375,13 @@ def _side(subject: Subject, sequence: StepSequence, at: int, done: int, width: i
         return Text(" " * width)
     taken, current = at < done, at == done - 1
     line = Text().append(f"{CHANGED} " if current else "  ", _CHANGED_STYLE)
-    label = step_text(subject, sequence[at]).replace("plicitAutograd", "plicit")  # both fit in half of a small terminal
-    line.append_text(plain(label, "bold" if current else "" if taken else QUIET))
+    line.append_text(plain(_step(subject, sequence[at]), "bold" if current else "" if taken else QUIET))
     line.truncate(width, overflow="ellipsis", pad=True)
     return line
+
+
+def _step(subject: Subject, step: Step) -> str:
+    return step_text(subject, step).replace("plicitAutograd", "plicit")  # both fit in half of a small terminal
 
 
 def _differing(subject: Subject, compared: Compared) -> Text:

@@ -55,7 +55,7 @@ def _results(operator: Any, sample: Any, device: str, *, backward: bool) -> list
     ends = [one for one in outputs if one.requires_grad] if backward else []
     if not ends:
         return outputs
-    torch.autograd.backward(  # type: ignore[no-untyped-call]  # as torch wrote it
+    torch.autograd.backward(
         ends, [torch.linspace(-1, 1, one.numel()).reshape(one.shape).to(one.dtype).to(device) for one in ends]
     )
     return [*outputs, *(one.grad for one in tree_leaves(given) if isinstance(one, torch.Tensor) and one.requires_grad)]

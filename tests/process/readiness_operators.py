@@ -416,6 +416,14 @@ op(
     saved,
 )
 op(
+    "mul_half(Tensor x, Tensor table) -> Tensor",
+    lambda x, table: x * table.to(x.dtype),
+    lambda x, table: torch.empty_like(x),
+    lambda: (r(3, 4).half().requires_grad_(), r(3, 4)),
+    lambda ctx, g: (g * ctx.saved_tensors[1].to(g.dtype), None),
+    saved,
+)
+op(
     "mul_one(Tensor x, Tensor y) -> Tensor",
     lambda x, y: x * y,
     lambda x, y: torch.empty_like(x),

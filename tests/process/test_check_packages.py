@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
+from dispatchlab.records.builds import bundled_for
+from dispatchlab.records.file import newest_bundled
 from tests.json_schema import errors
 from tests.live.packages import ROOT, dispatchlab
 from tests.test_sarif import schema
@@ -74,13 +77,7 @@ def make():
 make()
 """
 
-SINGLE = """
-import json, sys
-from dispatchlab import lint, readiness
-from dispatchlab.views.as_json import as_json, json_text
-name = sys.argv[1]
-print(json_text({"lint": lint(package=name).report, "readiness": readiness(name).report}))
-"""
+QUANTO = find_spec("optimum") is not None and find_spec("optimum.quanto") is not None
 
 
 def module(folder: Path, name: str, **files: str) -> Path:
@@ -134,27 +131,57 @@ def test_every_planted_mistake_is_found_with_its_line_and_its_fix(found: dict[st
     assert gaps["planted::shift"]["owners"] == ["registered at planted/ops.py:6"]
 
 
-def test_its_findings_are_those_of_the_single_commands(planted: Path, found: dict[str, Any]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", SINGLE, "planted"],
-        env={"PYTHONPATH": f"{planted}:{ROOT}", "PATH": ""},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    single = json.loads(done.stdout)
+@pytest.mark.parametrize(
+    "package",
+    [
+        "planted",
+        pytest.param("torchao", marks=pytest.mark.skipif(find_spec("torchao") is None, reason="needs torchao")),
+        pytest.param("optimum.quanto", marks=pytest.mark.skipif(not QUANTO, reason="needs optimum-quanto")),
+    ],
+)
+def test_its_findings_are_those_of_the_single_commands(planted: Path, tmp_path: Path, package: str) -> None:
+    file = tmp_path / "recorded.yaml"
+    assert dispatchlab(planted, "record", package, "-o", str(file)).returncode == 0
+    text = file.read_text()
+    drifted = re.sub(r"dispatch: (CPU|Autograd)\n", "dispatch: XPU\n", text, count=1)
+    assert drifted != text
+    file.write_text(drifted)
+    _, found = checked(planted, package, "--record", str(file))
+
+    def single(*arguments: str) -> Any:
+        return json.loads(dispatchlab(planted, *arguments, "--format", "json").stdout)
+
     names = ("code", "operator", "key", "message", "level", "mend")
-    mine, theirs = (
-        [[one[name] for name in names] for one in findings]
-        for findings in (answer(found, "lint")["findings"], single["lint"]["findings"])
-    )
-    assert mine == theirs
-    assert len(mine) > 2
-    gaps = {one["operator"] for one in answer(found, "readiness")["findings"]}
-    assert gaps == set(single["readiness"]["with_gaps"])
+    theirs = [[one[name] for name in names] for one in single("lint", package)["sources"][0]["findings"]]
+    assert [[one[name] for name in names] for one in answer(found, "lint")["findings"]] == theirs
+    assert len(theirs) > 2
+
+    ready = single("readiness", package)
+    gaps = {
+        (one["operator"], aspect)
+        for one in answer(found, "readiness")["findings"]
+        for aspect in one["message"].removeprefix("it is not ready for ").partition(": ")[0].split(", ")
+    }
+    assert gaps == {(one["operator"], one["column"]) for one in ready["new_failures"]}
+    assert answer(found, "readiness")["text"] == ready["summary"].partition(": ")[2]
     for one in answer(found, "readiness")["findings"]:
-        (row,) = [row for row in single["readiness"]["operators"] if row["operator"] == one["operator"]]
+        (row,) = [row for row in ready["operators"] if row["operator"] == one["operator"]]
         assert row["cells"][one["code"].removeprefix("readiness-")]["closes"] == one["mend"]
+
+    drift = single("record", package, "--check", str(file))["changes"]
+    assert len(drift) > 0
+    said = [one["message"].partition(f" since {file} was recorded")[0] for one in answer(found, "drift")["findings"]]
+    assert said == [f"{one['registration']} {one['kind']}" for one in drift]
+
+    file.write_text(text)
+    order = single("permute", str(file))
+    assert answer(found, "order")["text"].startswith(order["verdict"])
+    assert all(one in answer(found, "order")["text"] for one in order["standing"])
+    assert bool(answer(found, "order")["findings"]) is (order["verdict"] == "order-dependent")
+
+    changes = single("diff", bundled_for(found["torch"]) or "", newest_bundled(), "--for", str(file))["package"]
+    assert [len(changes[name]) for name in ("refused", "dangling", "schemas", "kernels", "others")] == [0] * 5
+    assert answer(found, "upgrade")["findings"] == []
 
 
 BESIDE = """

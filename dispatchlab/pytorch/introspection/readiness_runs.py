@@ -374,6 +374,7 @@ class _Function:
         real = [at for at, one in enumerate(self._flat) if _is_real(one)]
         self.asked = [at for at in real if self._flat[at].requires_grad]
         self.at = self.asked or real
+        self.has_half = any(is_tensor(one) and str(one.dtype) in _HALVES for one in self._flat)
 
     def drop(self, at: int) -> None:
         """Leave one input as it is."""
@@ -399,6 +400,9 @@ class _Function:
         results = _called(self._op, given)
         parts = [*tensors_of(results), *(tensors_of(given) if self._writes else ())]
         return tuple(one for one in parts if one.is_floating_point() or one.is_complex())
+
+
+_HALVES = ("torch.float16", "torch.bfloat16")
 
 
 def _is_real(value: Any) -> bool:
@@ -439,11 +443,13 @@ def _differentiable(op: Any, given: Inputs) -> _Function:
         warnings.filterwarnings("error", message=".*autograd kernel.*")
         leaves = function.leaves()
         results = [one for one in function(*leaves) if one.requires_grad]
-        if not results:
+        if not results and not function.has_half:
             raise _Wrong("the result has no gradient")
         total = sum(one.abs().sum() if one.is_complex() else one.sum() for one in results)
-        gradients = torch().autograd.grad(total, leaves, allow_unused=True)
+        gradients = torch().autograd.grad(total, leaves, allow_unused=True) if results else [None]
     if all(one is None for one in gradients):
+        if function.has_half:  # as where the rest are tables of weights
+            raise _NotDecided("no gradient of a float16 or bfloat16 is looked at, and no other input got one")
         raise _Wrong("no input got a gradient")
     for at, one in list(zip(function.at, gradients, strict=True)):
         if one is None:

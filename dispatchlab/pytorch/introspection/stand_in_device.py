@@ -189,7 +189,7 @@ class _Device:
             def __instancecheck__(cls, one: object) -> bool:
                 return isinstance(one, generator)
 
-        class Generator(generator, metaclass=AnyGenerator):  # type: ignore[misc]  # a class of C
+        class Generator(generator, metaclass=AnyGenerator):  # type: ignore[misc, valid-type]  # a class of C
             def __new__(cls, device: Any = "cpu") -> Any:
                 if module.device(device).type != name:
                     return generator(device)

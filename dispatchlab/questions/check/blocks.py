@@ -182,6 +182,10 @@ def _state(answer: Answer) -> str:
     return "findings" if answer.is_bad else "information" if answer.findings else "nothing found"
 
 
+def _fix(text: str) -> b.Inline:
+    return b.code(text) if "(" in text else text  # a call, or a sentence
+
+
 def _finding_table(found: CheckReport) -> b.Table:
     rows = tuple(
         (
@@ -191,7 +195,7 @@ def _finding_table(found: CheckReport) -> b.Table:
             b.Cell(name_of(group.code), "name"),
             b.Cell(
                 b.Stack(
-                    (group.first.message, *((("To fix it: ", b.code(group.first.mend)),) if group.first.mend else ()))
+                    (group.first.message, *((("To fix it: ", _fix(group.first.mend)),) if group.first.mend else ()))
                 ),
                 "prose",
             ),
