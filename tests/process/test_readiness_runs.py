@@ -185,3 +185,20 @@ def test_exports_and_packages_are_called_and_compared(tmp_path: Path) -> None:
     assert "in a saved package: value 1 of 2: " in outcomes[-2][1]
     assert "Mismatch between tensors consumed and num_tensors" in outcomes[-1][1]
     assert "2 symbols for sizes" in shown[3][1]
+
+
+EIGHT_BITS = """
+import torch
+from dispatchlab.pytorch.introspection.readiness_runs import run_cell
+LIB = torch.library.Library("eight", "DEF")
+LIB.define("to(Tensor x) -> Tensor")
+LIB.impl("to", lambda x: x.to(torch.float8_e4m3fn), "CPU")
+INPUTS = {"eight::to": [((torch.ones(3, 4, requires_grad=True),), {})]}
+"""
+
+
+def test_a_result_of_eight_bits_needs_no_gradient(tmp_path: Path) -> None:
+    (tmp_path / "eight.py").write_text(EIGHT_BITS)
+    run = "import eight; print(eight.run_cell('eight:INPUTS', 'eight::to', 'autograd').outcome)"
+    done = _run(tmp_path, "-c", run)
+    assert done.stdout == "not needed\n", done.stderr[-3000:]

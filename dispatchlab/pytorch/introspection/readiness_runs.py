@@ -399,7 +399,12 @@ class _Function:
         given = Inputs(*tree.tree_unflatten(flat, self._spec))
         results = _called(self._op, given)
         parts = [*tensors_of(results), *(tensors_of(given) if self._writes else ())]
-        return tuple(one for one in parts if one.is_floating_point() or one.is_complex())
+        return tuple(filter(_has_gradient, parts))
+
+
+def _has_gradient(one: Any) -> bool:
+    """Whether its type is one that PyTorch computes gradients in, as those of eight bits are not."""
+    return one.is_complex() or (one.is_floating_point() and one.element_size() > 1)
 
 
 _HALVES = ("torch.float16", "torch.bfloat16")
@@ -437,8 +442,8 @@ def _differentiable(op: Any, given: Inputs) -> _Function:
         raise _NotDecided("no input can have a gradient: none is a float32 or float64")
     before, after = _expected(op, given)
     parts = [*tensors_of(before), *(tensors_of(after) if op._schema.is_mutable else ())]
-    if not any(one.is_floating_point() or one.is_complex() for one in parts):
-        raise _NotNeeded("no result can have a gradient: none has a floating-point type")
+    if not any(map(_has_gradient, parts)):
+        raise _NotNeeded("no result can have a gradient: none is a float of 16 bits or more")
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message=".*autograd kernel.*")
         leaves = function.leaves()
