@@ -424,6 +424,14 @@ op(
     saved,
 )
 op(
+    "dequantize(Tensor x, Tensor scale) -> Tensor",
+    lambda x, scale: (x * scale).bfloat16(),
+    lambda x, scale: torch.empty_like(x, dtype=torch.bfloat16),
+    lambda: (torch.randint(0, 9, (64, 512), dtype=torch.int8, generator=RANDOM), r(64, 1).abs() + 1),
+    lambda ctx, g: (None, (g.float() * ctx.saved_tensors[0]).sum(1, keepdim=True)),
+    saved,
+)
+op(
     "mul_one(Tensor x, Tensor y) -> Tensor",
     lambda x, y: x * y,
     lambda x, y: torch.empty_like(x),
