@@ -28,8 +28,8 @@ def test_each_fault_belongs_to_a_row() -> None:
     assert sorted(FAULTS.keys() - named) == []
 
 
-def test_most_rows_that_a_test_shows_have_a_fault() -> None:
+def test_many_rows_that_a_test_shows_have_a_fault() -> None:
     """Others are shown by scenarios, commands and golden files, or by tests that need PyTorch."""
     with_fault = [row for row in rows() if FAULTS.keys() & {*row.shown_by}]
-    assert 2 * len(with_fault) >= len([row for row in rows() if any("::test_" in place for place in row.shown_by)])
-    assert len(with_fault) >= 50
+    assert 5 * len(with_fault) >= 2 * len([row for row in rows() if any("::test_" in place for place in row.shown_by)])
+    assert len(with_fault) >= 100
