@@ -90,6 +90,8 @@ def quoted(text: str) -> str:
 # "1"; nothing at all after a colon is no value, which is an error; aliases and tags are errors; and depth and the
 # number of values have a bound.
 MAX_DEPTH = 32
+_TOO_DEEP = f"found a value nested more than {MAX_DEPTH} deep"
+_DEEP_ENOUGH = "a scenario needs 6 at most"
 MAX_NODES = 500_000  # with a list or a mapping for two: a file of more would take seconds before it is refused
 
 _LOADER: type[yaml.SafeLoader] | type[yaml.CSafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -159,6 +161,8 @@ def compose(data: bytes | str, file: str) -> Node:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = SourceLocation(file, mark.line + 1, mark.column + 1) if mark else file
+        if "maximum nesting depth" in (error.problem or ""):  # libyaml's own limit, which it meets as it reads ahead
+            raise YamlError((Problem(where, _TOO_DEEP, _DEEP_ENOUGH),)) from None
         line = text.splitlines()[mark.line : mark.line + 1] if mark else []
         hint = "indent with blanks, not with tabs" if any("\t" in each for each in line) else ""
         if "mapping values" in (error.problem or ""):
@@ -206,8 +210,7 @@ def _build(events: Iterator[yaml.Event], text: str, file: str) -> Node:
                 count += 2
                 _refuse_tag_or_size(event, file, count)
                 if len(stack) == MAX_DEPTH:
-                    message = f"found a value nested more than {MAX_DEPTH} deep"
-                    raise _refused(event, file, message, "a scenario needs 6 at most")
+                    raise _refused(event, file, _TOO_DEEP, _DEEP_ENOUGH)
                 stack.append(_Open(line, column, isinstance(event, yaml.SequenceStartEvent), []))
                 continue
             case yaml.SequenceEndEvent() | yaml.MappingEndEvent():
