@@ -15,7 +15,7 @@ from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.profile import BuiltinFallback, Profile, bundled_profile, bundled_profiles
 from dispatchlab.model.registration import Kernel, KernelForm
-from dispatchlab.model.slot_set import KEY_BIT, KEY_OF_BIT, each_slot, keys_of
+from dispatchlab.model.slot_set import KEY_BIT, KEY_OF_BIT, keys_of, set_bits
 
 SYNTHETIC = "torch-1.99"
 PROFILES = (*bundled_profiles(), SYNTHETIC)
@@ -96,7 +96,7 @@ def by_slot(table: Slots) -> dict[int, tuple[DispatchKey | None, Provenance]]:
     return {
         slot: (None if held.reason is Provenance.AMBIGUOUS else held.registered.key, held.reason)
         for held, bits in table.items()
-        for slot in each_slot(bits)
+        for slot in set_bits(bits)
     }
 
 
@@ -111,5 +111,5 @@ def check_both_ways(precedence: Precedence, bits: int, fallbacks: Fallbacks) -> 
     assert by_slot(computed_table(precedence, bits, entries(bits), fallbacks)) == {
         slot: (None if reason is Provenance.AMBIGUOUS else KEY_OF_BIT[source], reason)
         for (source, reason), held in plain.items()
-        for slot in each_slot(held)
+        for slot in set_bits(held)
     }

@@ -17,7 +17,7 @@ from dispatchlab.errors import ErrorKind
 from dispatchlab.model.dump_format import Provenance, key_text
 from dispatchlab.model.key_set import BACKEND_BITS, FULL_BITS, DispatchKeySet, functionality_bit
 from dispatchlab.model.keys import BACKENDS, SLOT_KEYS, DispatchKey
-from dispatchlab.model.slot_set import DUMP_ORDER, KEY_BIT, KEY_OF_BIT, UNDEFINED_SLOT, each_slot, keys_of
+from dispatchlab.model.slot_set import DUMP_ORDER, KEY_BIT, KEY_OF_BIT, UNDEFINED_SLOT, keys_of, set_bits
 
 
 def available_keys(entry: OperatorEntry) -> tuple[DispatchKey, ...]:
@@ -166,7 +166,7 @@ def masks(skipped: int) -> Masks:
     """The masks of an operator whose fallthroughs are in the slots of `skipped`."""
     # See Note [Masks without a history]
     by_backend = [FULL_BITS] * len(BACKENDS)
-    for slot in each_slot(skipped):
+    for slot in set_bits(skipped):
         key = SLOT_KEYS[slot]
         bit = functionality_bit(key.functionality)
         backends = range(len(BACKENDS)) if key.backend is None else (key.backend,)

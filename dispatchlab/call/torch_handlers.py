@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Self
 
+from dispatchlab._short_repr import member_repr
 from dispatchlab.call.local_key_set import ExcludeDispatchKeyGuard
 from dispatchlab.call.tensor_keys import PYTHON_KEYS
 from dispatchlab.model.key_set import DispatchKeySet
@@ -73,8 +74,7 @@ class FunctionState(IntEnum):
     """Only function modes are called."""
     ALL_DISABLED = 2
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}.{self.name}"
+    __repr__ = member_repr
 
 
 class FunctionThread(threading.local):

@@ -5,7 +5,7 @@ The explorer builds neighbourhoods from this, and checks it wherever it goes: se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from dispatchlab.engine.fallbacks import NO_FALLBACKS, Fallbacks
@@ -30,7 +30,7 @@ from dispatchlab.model.dump_format import Provenance, key_text
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.schema_difference import schema_difference
-from dispatchlab.model.slot_set import CATCH_ALL_BIT, KEY_BIT, KEY_OF_BIT
+from dispatchlab.model.slot_set import CATCH_ALL_BIT, KEY_BIT, KEY_OF_BIT, set_bits
 
 # Note [What a slot shows]
 # ~~~~~~~~~~~~~~~~~~~~~~~~
@@ -97,7 +97,7 @@ def dependences(lowered: Sequence[LoweredRegistration], semantics: Semantics) ->
         """Who of these has made something when it is refused."""
         if not semantics.refusal_leaves_traces:
             return 0
-        return sum(1 << index for index in _members(mask) if last[index] > 0)
+        return sum(1 << index for index in set_bits(mask) if last[index] > 0)
 
     for index, one in enumerate(lowered):
         for primitive in one.primitives:
@@ -132,7 +132,7 @@ def dependences(lowered: Sequence[LoweredRegistration], semantics: Semantics) ->
             writers.setdefault(Variable("fallback", None, bit), 0)
             initial[bit] = fallback.kernel.is_fallthrough
     for variable, mask in writers.items():
-        members = list(_members(mask))
+        members = list(set_bits(mask))
         name = operators[variable.of][0][1].name if isinstance(variable.of, str) else None
         found[variable] = Dependence(
             tuple(1 << one for one in members),
@@ -152,7 +152,7 @@ def dependences(lowered: Sequence[LoweredRegistration], semantics: Semantics) ->
         created |= traces(holders)
         name = primitives[0][1].name
         found[Variable("operator", text)] = Dependence(
-            (holders,), dict.fromkeys(_members(holders), True), operator=name, kind="operator", traces=created
+            (holders,), dict.fromkeys(set_bits(holders), True), operator=name, kind="operator", traces=created
         )
         for slot, keys in groups.items():
             one_slot = _slot(slot, keys, primitives, fallbacks, holders)
@@ -178,7 +178,7 @@ def _competing(lowered: Sequence[LoweredRegistration], traces: Callable[[int], i
     return {
         Variable("overloads", pair): Dependence(
             tuple(masks.values()),
-            {index: what for what, mask in masks.items() for index in _members(mask)},
+            {index: what for what, mask in masks.items() for index in set_bits(mask)},
             kind="overloads",
             traces=traces(sum(masks.values())),
         )
@@ -227,13 +227,6 @@ _OperatorPrimitive: TypeAlias = RegisterDef | RegisterImpl | RegisterName
 
 def _add(writers: dict[Variable, int], variable: Variable, index: int) -> None:
     writers[variable] = writers.get(variable, 0) | 1 << index
-
-
-def _members(mask: int) -> Iterator[int]:
-    while mask:
-        bit = mask & -mask
-        mask ^= bit
-        yield bit.bit_length() - 1
 
 
 def _slot(
@@ -368,7 +361,7 @@ def _refusals(lowered: Sequence[LoweredRegistration], semantics: Semantics) -> _
         for one, at in some:
             mask |= 1 << one
             last[one] = max(last[one], at)
-        for one in _members(mask):
+        for one in set_bits(mask):
             masks[one] |= mask
 
     alone: dict[Hashable, list[tuple[int, int]]] = {}

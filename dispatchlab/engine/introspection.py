@@ -24,7 +24,7 @@ from dispatchlab.model.keys import SLOT_KEYS
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.overloads import overloads_text
 from dispatchlab.model.schema import FunctionSchema
-from dispatchlab.model.slot_set import KEY_OF_BIT, each_slot
+from dispatchlab.model.slot_set import KEY_OF_BIT, set_bits
 from dispatchlab.model.snapshot import Snapshot, Violation
 
 _KEPT_LAYOUTS: Final = 256  # of about 5 KB: a walk comes to the same ones again and again
@@ -78,7 +78,7 @@ def _definition_text(definition: Definition, schema_2020: bool) -> str | None:  
 
 def rows(slots: Slots, semantics: Semantics) -> dict[int, TableEntry]:
     """Slot -> what it holds, in the order of the table."""
-    by_slot = {slot: held for held, bits in slots.items() for slot in each_slot(bits)}
+    by_slot = {slot: held for held, bits in slots.items() for slot in set_bits(bits)}
     return {slot: by_slot[slot] for slot in semantics.in_order(by_slot)}
 
 
@@ -95,7 +95,7 @@ _ROWS: Final = [row_text(key, "%s") for key in SLOT_KEYS]
 @lru_cache(_KEPT_LAYOUTS)
 def _layout(held: tuple[int, ...], order: SlotOrder | None) -> tuple[str, list[int]]:
     """The rows of a table with a gap for each text, and which entry fills each gap; from the slots of each entry."""
-    entries = {slot: at for at, bits in enumerate(held) for slot in each_slot(bits)}
+    entries = {slot: at for at, bits in enumerate(held) for slot in set_bits(bits)}
     slots = in_order(entries, order)
     return "".join([_ROWS[slot] for slot in slots]), [entries[slot] for slot in slots]
 

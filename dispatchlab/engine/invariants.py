@@ -17,7 +17,7 @@ from dispatchlab.engine.reference_precedence import plain_table
 from dispatchlab.engine.semantics import Semantics, SignatureLife
 from dispatchlab.model.keys import SLOT_KEYS, DispatchKey
 from dispatchlab.model.registration import Kernel
-from dispatchlab.model.slot_set import CATCH_ALL_BIT, KEY_BIT, KEY_OF_BIT, UNDEFINED_SLOT, each_slot
+from dispatchlab.model.slot_set import CATCH_ALL_BIT, KEY_BIT, KEY_OF_BIT, UNDEFINED_SLOT, set_bits
 from dispatchlab.model.snapshot import Violation
 
 _UNDEFINED = KEY_BIT[DispatchKey.Undefined]
@@ -82,7 +82,7 @@ def _stale(entry: OperatorEntry, expected: Slots, semantics: Semantics) -> Viola
     stale = stale_keys(entry.slots, expected)
     if outside := stale & ~semantics.precedence.slots:
         return Violation(entry.name, "slot that is none", f"a kernel is in the slots {outside:x}")
-    first = semantics.in_order(each_slot(stale))[0]
+    first = semantics.in_order(set_bits(stale))[0]
     held, wanted = _holding(entry.slots, first), _holding(expected, first)
     keys = tuple(map(str, semantics.keys_in(stale)))
     detail = f"the slot of {keys[0]} holds {held.text if held else 'nothing'}"
@@ -190,7 +190,7 @@ def upstream_violations(entry: OperatorEntry, fallbacks: Fallbacks, semantics: S
     """
     expected = expected_slots(entry, fallbacks, semantics)
     differing: list[str] = []
-    for slot in semantics.in_order(each_slot(stale_keys(entry.slots, expected) & ~UNDEFINED_SLOT)):
+    for slot in semantics.in_order(set_bits(stale_keys(entry.slots, expected) & ~UNDEFINED_SLOT)):
         held, wanted = _holding(entry.slots, slot), _holding(expected, slot)
         pair = [
             None if one is None else "ambiguous" if one is AMBIGUOUS else _function_identity(one.registered.kernel)

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 from dispatchlab.model.dump_format import PROVENANCE_OF_ALIAS, Provenance
 from dispatchlab.model.keys import RUNTIME_KEYS, SLOT_KEYS, SLOT_OF_KEY, DispatchKey
 from dispatchlab.model.profile import COMPOSITE, Profile
-from dispatchlab.model.slot_set import ALL_SLOTS, CATCH_ALL_BIT, KEY_BIT, KEY_OF_BIT, each_slot, keys_of, slots_of_key
+from dispatchlab.model.slot_set import ALL_SLOTS, CATCH_ALL_BIT, KEY_BIT, KEY_OF_BIT, keys_of, set_bits, slots_of_key
 
 Source: TypeAlias = DispatchKey | None
 """Where a candidate is registered; None is the catch-all bucket."""
@@ -222,7 +222,7 @@ def winner(plain: Plain, key: DispatchKey, present: int, fallback: int, fallthro
         fallback: not 0 when the slot has a fallback.
         fallthrough: not 0 when that falls through.
     """
-    direct = {KEY_OF_BIT[1 << at] for at in each_slot(present)}
+    direct = {KEY_OF_BIT[1 << at] for at in set_bits(present)}
     with_fallback = {key} if fallback else set()
     for candidate in plain.candidates(key, direct, with_fallback, {key} if fallthrough else set()):
         if not candidate.held_back:

@@ -38,7 +38,7 @@ from dispatchlab.model.profile import (
     version_of,
 )
 from dispatchlab.model.registration import Fallback
-from dispatchlab.model.slot_set import DUMP_ORDER, KEY_BIT, UNDEFINED_SLOT, each_slot, slots_of_key
+from dispatchlab.model.slot_set import DUMP_ORDER, KEY_BIT, UNDEFINED_SLOT, set_bits, slots_of_key
 from dispatchlab.model.torch_library_rules import TorchLibraryRules, torch_library_rules
 
 
@@ -156,7 +156,7 @@ class Semantics:
 
     def keys_in(self, bits: int) -> tuple[DispatchKey, ...]:
         """The runtime keys of a set of slots, in the order of a table."""
-        return tuple(SLOT_KEYS[slot] for slot in self.in_order(each_slot(bits)))
+        return tuple(SLOT_KEYS[slot] for slot in self.in_order(set_bits(bits)))
 
 
 # Note [Keys in the order of a version]

@@ -8,13 +8,14 @@ Source: torch/csrc/autograd/autograd_not_implemented_fallback.cpp (`basicAutogra
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from dispatchlab._short_repr import WordEnum
 from dispatchlab.call.operators import Operator
 from dispatchlab.call.tensor import Tensor
 from dispatchlab.layers.autograd_graph import Gradients, Node, register_hook
 from dispatchlab.layers.grad_mode import is_grad_enabled
+from dispatchlab.layers.kernels import tensors_in
 from dispatchlab.layers.views import history_of
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
@@ -71,7 +72,7 @@ def autograd_fallback(called: Operator, keys: DispatchKeySet, stack: list[object
         one
         for argument, value in zip(arguments, stack[len(stack) - len(arguments) :], strict=True)
         if argument.type != OPTIONAL_TENSORS
-        for one in _tensors(value)
+        for one in tensors_in((value,))
     ]
     records = _mode is AutogradFallbackMode.WARN and any(one.requires_grad for one in tensors) and is_grad_enabled()
     node = WarnNotImplemented(str(called.name), tensors) if records else None
@@ -81,9 +82,8 @@ def autograd_fallback(called: Operator, keys: DispatchKeySet, stack: list[object
     node.results = 0
     returns = called.schema.returns
     for returned, value in zip(returns, stack[len(stack) - len(returns) :], strict=True):
-        is_written = returned.alias is not None and returned.alias.is_write
-        for result in _tensors(value):
-            _mark(node, result, is_written=is_written)
+        for result in tensors_in((value,)):
+            _mark(node, result, is_written=returned.is_written)
 
 
 class WarnNotImplemented(Node):
@@ -125,10 +125,3 @@ def _warn(operator: str) -> None:
         UserWarning,
         stacklevel=2,
     )
-
-
-def _tensors(value: object) -> Iterator[Tensor]:
-    """The tensors of one value, those of a list included."""
-    for one in value if isinstance(value, list | tuple) else (value,):
-        if isinstance(one, Tensor):
-            yield one

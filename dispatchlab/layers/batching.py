@@ -82,9 +82,7 @@ def batched_fallback(calls: Calls) -> Callable[[Operator, list[object]], None]:
         level = max(one.level for one in batched)
         innermost = [one for one in batched if one.level == level]
         size = innermost[0].value.shape[innermost[0].bdim]
-        written = [
-            at for at, one in enumerate(operator.schema.arguments) if one.alias is not None and one.alias.is_write
-        ]
+        written = [at for at, one in enumerate(operator.schema.arguments) if one.is_written]
         for at in written:
             _check_written(operator, operator.schema.arguments[at].name, values[at], innermost)
         rows: list[list[object]] = []

@@ -7,7 +7,7 @@ which this package does not have.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NoReturn, TypeAlias
 
 import numpy as np
@@ -20,6 +20,7 @@ from dispatchlab.layers import batching, batching_rules, dynamic_layers, functio
 from dispatchlab.layers.autograd_graph import Gradients, Node
 from dispatchlab.layers.derivatives import Calls
 from dispatchlab.layers.grad_mode import is_grad_enabled
+from dispatchlab.layers.kernels import tensors_in
 from dispatchlab.layers.lazy_elements import LAZY_BITS, held, meant
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
@@ -169,7 +170,7 @@ def batched(called: Operator, keys: DispatchKeySet, stack: list[object]) -> None
 
     Source: aten/src/ATen/LegacyBatchedFallback.cpp
     """
-    if not any(isinstance(one, batching.BatchedTensor) for one in _tensors(_arguments(called, stack))):
+    if not any(isinstance(one, batching.BatchedTensor) for one in tensors_in(_arguments(called, stack))):
         raise _refused(called, DispatchKey.Batched, "no argument is a batched tensor, as vmap makes them")
     batching.batched_fallback(_calls(called))(called, stack)
 
@@ -274,12 +275,6 @@ def _below(key: DispatchKey) -> DispatchKeySet:
 
 def _arguments(called: Operator, stack: list[object]) -> list[object]:
     return stack[len(stack) - len(called.schema.arguments) :]
-
-
-def _tensors(values: Sequence[object]) -> list[Tensor]:
-    """The tensors among values, those in lists included."""
-    each = (one for value in values for one in (value if isinstance(value, list | tuple) else (value,)))
-    return [one for one in each if isinstance(one, Tensor)]
 
 
 def _facts(called: Operator, key: DispatchKey) -> dict[str, str]:

@@ -21,6 +21,7 @@ from dispatchlab.call.transform_rules import FRONT_AND_BACK, FUNCTIONALIZE, GRAD
 from dispatchlab.layers.errors import TransformError, TransformErrorKind
 from dispatchlab.layers.functional_tensors import FunctionalTensor, reapplied_views
 from dispatchlab.layers.grad_mode import is_grad_enabled, set_grad_enabled
+from dispatchlab.layers.kernels import tensors_in
 from dispatchlab.layers.level_tensors import LevelTensor, Lifetime, TensorWrapper
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.schema import FunctionSchema
@@ -158,7 +159,7 @@ class FunctionalizeLayer(DynamicLayer):
         """Call with Functionalize, and give the level to the results."""
         with reapplied_views(self.reapplies_views):
             super().process(called, stack)
-        for one in _tensors(stack[len(stack) - len(called.schema.returns) :]):
+        for one in tensors_in(stack[len(stack) - len(called.schema.returns) :]):
             if isinstance(one, FunctionalTensor):
                 one.level = self.level
 
@@ -261,7 +262,7 @@ def back_fallback(called: Operator, stack: list[object]) -> None:
 def dead_wrapper_fallback(called: Operator, stack: list[object]) -> bool:
     """Unwrap the tensors of transforms that are over, and call anew; whether there were any."""
     start = len(stack) - len(called.schema.arguments)
-    dead = any(isinstance(one, TensorWrapper) and not one.lifetime.alive for one in _tensors(stack[start:]))
+    dead = any(isinstance(one, TensorWrapper) and not one.lifetime.alive for one in tensors_in(stack[start:]))
     if dead:
         _replace(stack, start, unwrapped_if_dead)
         called.call_boxed(stack)
@@ -277,7 +278,7 @@ def _check_outside(called: Operator, stack: list[object]) -> None:
     """Below the last layer no tensor may belong to one."""
     if _thread.layers:
         return
-    for one in _tensors(stack[len(stack) - len(called.schema.arguments) :]):
+    for one in tensors_in(stack[len(stack) - len(called.schema.arguments) :]):
         if isinstance(unwrapped_if_dead(one), LevelTensor):
             message = (
                 f"{called.name} got a tensor of a transform below all transforms: a kernel at a key of the transform "
@@ -287,7 +288,7 @@ def _check_outside(called: Operator, stack: list[object]) -> None:
 
 
 def _check_not_functional(called: Operator, values: list[object]) -> None:
-    if any(isinstance(one, FunctionalTensor) for one in _tensors(values)):
+    if any(isinstance(one, FunctionalTensor) for one in tensors_in(values)):
         message = (
             f"{called.name} got a functional tensor below functionalize(): its kernel at Functionalize has to call "
             "on with the values, or leave the key to the builtin fallback"
@@ -319,8 +320,3 @@ def _replace(
             stack[at] = function(value)
         elif isinstance(value, list) and any(isinstance(one, Tensor) for one in value):
             stack[at] = [function(one) if isinstance(one, Tensor) else one for one in value]
-
-
-def _tensors(values: list[object]) -> list[Tensor]:
-    each = (one for value in values for one in (value if isinstance(value, list | tuple) else (value,)))
-    return [one for one in each if isinstance(one, Tensor)]

@@ -23,10 +23,10 @@ from dispatchlab.errors import CallError, ErrorKind
 from dispatchlab.layers.derivatives import Calls
 from dispatchlab.layers.kernels import stand_in
 from dispatchlab.layers.level_tensors import TransformTensor
-from dispatchlab.layers.view_inverses import View, copy_of
+from dispatchlab.layers.schemas import copy_of
+from dispatchlab.layers.view_inverses import View
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.model.schema import Argument
 from dispatchlab.model.schema_types import OPTIONAL_TENSORS, TENSOR, ListType, SimpleType
 
 BoxedKernel: TypeAlias = Callable[[Operator, list[object]], None]
@@ -269,7 +269,7 @@ def write_kernel(calls: Calls, functional: str, *, in_place: bool) -> BoxedKerne
         if in_place and not any(one.type == _STORAGE for one in declared):
             _check_on_meta(called, arguments)
         values = [synced(one) for one in arguments]
-        written = [one for one, argument in zip(arguments, declared, strict=True) if _is_written(argument)]
+        written = [one for one, argument in zip(arguments, declared, strict=True) if argument.is_written]
         if not all(map(_is_functional, written)):
             _check_may_write(called, arguments)
             with skip_functionalize():
@@ -357,10 +357,6 @@ def _returned(called: Operator, arguments: Sequence[object], results: Sequence[o
     returns = called.schema.returns
     same = [by_alias[one.alias] for one in returns if one.alias is not None]
     return same + [value for one, value in zip(returns, results, strict=True) if one.alias is None]
-
-
-def _is_written(argument: Argument) -> bool:
-    return argument.alias is not None and argument.alias.is_write
 
 
 def unsafe_view_kernel(called: Operator, stack: list[object]) -> None:

@@ -44,6 +44,12 @@ def like(array: Array, like: Tensor, dtype: DType | None = None) -> Tensor:
     return Tensor(np.asarray(array), device=like.device, layout=like.layout, dtype=dtype)
 
 
+def tensors_in(values: Sequence[object]) -> list[Tensor]:
+    """The tensors among values, those in lists included."""
+    each = (one for value in values for one in (value if isinstance(value, list | tuple) else (value,)))
+    return [one for one in each if isinstance(one, Tensor)]
+
+
 def as_dtype(tensor: Tensor, dtype: DType) -> Array:
     """The elements as another dtype, in the order in which they lie in memory; in the usual one, when expanded."""
     order: Literal["K", "C"] = "K" if is_dense(tensor.shape, tensor.strides) else "C"

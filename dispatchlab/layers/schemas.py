@@ -27,14 +27,15 @@ VIEWS = tuple(schema.partition("(")[0] for schema in _VIEW_SCHEMAS)
 """The operators whose result shares the memory of their first argument."""
 
 
-def _copy_of(name: str) -> str:
-    base, dot, overload = name.partition(".")
+def copy_of(view: str) -> str:
+    """The operator that gives a copy of a view: `select_copy.int` for `select.int`."""
+    base, dot, overload = view.partition(".")
     return f"{base}_copy{dot}{overload}"
 
 
 def _copying(schema: str) -> str:
     name, parenthesis, rest = schema.partition("(")
-    return _copy_of(name) + parenthesis + rest.replace("Tensor(a)", "Tensor")
+    return copy_of(name) + parenthesis + rest.replace("Tensor(a)", "Tensor")
 
 
 SCHEMAS: tuple[str, ...] = (
@@ -88,7 +89,7 @@ SCHEMAS: tuple[str, ...] = (
     "-> (Tensor LU, Tensor pivots, Tensor info)",
 )
 
-COPIES: dict[str, str] = {name: _copy_of(name) for name in VIEWS}
+COPIES: dict[str, str] = {name: copy_of(name) for name in VIEWS}
 """For each view the operator that returns a copy of it."""
 
 FUNCTIONAL: dict[str, str] = {

@@ -13,6 +13,7 @@ from typing import TypeAlias
 from dispatchlab.call.tensor import Tensor
 from dispatchlab.errors import CallError, ErrorKind
 from dispatchlab.layers.derivatives import Calls
+from dispatchlab.layers.schemas import copy_of
 from dispatchlab.model.keys import DispatchKey
 
 
@@ -76,12 +77,6 @@ class View:
     def view(self, name: str, tensor: Tensor, *arguments: object) -> Tensor:
         """Another view, or a copy of that."""
         return self.call(name if self.reapplied else copy_of(name), tensor, *arguments)
-
-
-def copy_of(view: str) -> str:
-    """The operator that gives a copy of a view: `select_copy.int` for `select.int`."""
-    base, dot, overload = view.partition(".")
-    return f"{base}_copy{dot}{overload}"
 
 
 Inverse: TypeAlias = Callable[[View, Tensor, Tensor, int], Tensor]

@@ -48,7 +48,7 @@ _IVALUES = frozenset(("Any", "NoneType", "AnyClassType", "AnyEnumType", "Capsule
 
 
 def _argument(argument: Argument) -> str:
-    writes = argument.alias is not None and argument.alias.is_write
+    writes = argument.is_written
     match argument.type:
         case SimpleType("Tensor") if writes:
             return "at::Tensor&"
@@ -83,7 +83,7 @@ def _list(type_: ListType) -> str:
 
 
 def _return(argument: Argument) -> str:
-    writes = argument.alias is not None and argument.alias.is_write
+    writes = argument.is_written
     match argument.type:
         case SimpleType("Tensor") if writes:
             return "at::Tensor&"

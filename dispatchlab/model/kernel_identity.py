@@ -40,7 +40,7 @@ from dispatchlab.model.registration import (
     with_defs_needed,
     with_kernel_text,
 )
-from dispatchlab.model.slot_set import each_slot, slots_of_key
+from dispatchlab.model.slot_set import set_bits, slots_of_key
 
 Place: TypeAlias = tuple[object, ...]
 """Where kernels meet: an operator with a key, or the slot of a fallback. Rows of a table tell such places apart."""
@@ -155,7 +155,7 @@ def _places(registration: Def | Impl | Fallback, block: Block | None) -> Iterato
         return
     key = _named(registration.key) or (None if block is None else _named(block.key))
     if isinstance(registration, Fallback):
-        for slot in each_slot(slots_of_key(key)) if key is not None else ():
+        for slot in set_bits(slots_of_key(key)) if key is not None else ():
             yield ("fallback", slot), kernel
         return
     if key is None:

@@ -148,6 +148,11 @@ class Argument:
     kwarg_only: bool = False
     alias: AliasInfo | None = None
 
+    @property
+    def is_written(self) -> bool:
+        """Whether the call writes it."""
+        return self.alias is not None and self.alias.is_write
+
     def __str__(self) -> str:
         type_, alias = self.type, self.alias
         optional = isinstance(type_, OptionalType)

@@ -113,11 +113,7 @@ def _arguments_break(old: FunctionSchema, new: FunctionSchema, rule: _Rule, *, f
 
 def _first_out(schema: FunctionSchema) -> int:
     """Where the arguments begin that are keyword-only and written to."""
-    outs = (
-        at
-        for at, argument in enumerate(schema.arguments)
-        if argument.kwarg_only and argument.alias is not None and argument.alias.is_write
-    )
+    outs = (at for at, argument in enumerate(schema.arguments) if argument.kwarg_only and argument.is_written)
     return next(outs, len(schema.arguments))
 
 

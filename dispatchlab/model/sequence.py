@@ -6,6 +6,7 @@ A step is one `int`: *i* registers registration *i*, `~i` releases it. A sequenc
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from dispatchlab.errors import ParseError
@@ -19,6 +20,16 @@ _STEP = re.compile(r"([+-])([0-9]{1,9})$")
 def format_sequence(sequence: StepSequence) -> str:
     """`+0 +2 -0`; the empty sequence is written `(nothing)`."""
     return " ".join(f"-{~step}" if step < 0 else f"+{step}" for step in sequence) or "(nothing)"
+
+
+def python_steps(sequence: StepSequence) -> str:
+    """`0, 2, ~0`, as it stands in a program."""
+    return ", ".join(f"~{~step}" if step < 0 else str(step) for step in sequence)
+
+
+def renumbered(sequence: StepSequence, numbers: Mapping[int, int] | Sequence[int]) -> StepSequence:
+    """A sequence with other numbers: that at the place of a number, or the one that a mapping gives for it."""
+    return tuple(~numbers[~step] if step < 0 else numbers[step] for step in sequence)
 
 
 def parse_sequence(text: str, *, count: int) -> StepSequence:

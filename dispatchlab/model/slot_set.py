@@ -33,8 +33,8 @@ def slots_of(keys: Iterable[DispatchKey]) -> int:
     return bits
 
 
-def each_slot(bits: int) -> Iterator[int]:
-    """The slots of a set, ascending."""
+def set_bits(bits: int) -> Iterator[int]:
+    """The positions of the bits that are set, ascending: the slots of a set, or the members of one."""
     while bits:
         low = bits & -bits
         yield low.bit_length() - 1
@@ -43,7 +43,7 @@ def each_slot(bits: int) -> Iterator[int]:
 
 def keys_of(bits: int) -> tuple[DispatchKey, ...]:
     """The runtime keys of a set of slots, in table order."""
-    return tuple(SLOT_KEYS[slot] for slot in each_slot(bits))
+    return tuple(SLOT_KEYS[slot] for slot in set_bits(bits))
 
 
 def _instances(prefix: str, but: tuple[str, ...] = ()) -> int:

@@ -62,7 +62,8 @@ from typing import Any, Final, NamedTuple
 from dispatchlab.errors import RegistrationError
 from dispatchlab.model.dependence import Dependence
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.sequence import StepSequence
+from dispatchlab.model.sequence import renumbered
+from dispatchlab.model.slot_set import set_bits
 from dispatchlab.model.snapshot import Refusal
 from dispatchlab.prover.checker import outcomes_agree
 from dispatchlab.prover.compare_sequences import compare_sequences
@@ -115,7 +116,7 @@ class Neighbourhood:
     @property
     def indices(self) -> tuple[int, ...]:
         """The registrations, ascending."""
-        return tuple(members_of(self.members))
+        return tuple(set_bits(self.members))
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,14 +195,6 @@ def plan_of(
             raise NotReduced(f"{largest} of the {count} registrations act on one another")
         return None
     return Plan(chosen, shown, declared, deciders, conflicts, able, refused, edges, largest)
-
-
-def members_of(mask: int) -> Iterator[int]:
-    """The registrations of a mask, ascending."""
-    while mask:
-        bit = mask & -mask
-        mask ^= bit
-        yield bit.bit_length() - 1
 
 
 def _accepted_alone(space: StateSpace[Any], deciders: Sequence[int]) -> int:
@@ -296,7 +289,7 @@ def _components(deciders: Sequence[int]) -> Iterator[int]:
         together, grown = 0, left & -left
         while grown != together:
             together = grown
-            for index in members_of(together):
+            for index in set_bits(together):
                 grown |= deciders[index]
             for index, mask in enumerate(deciders):
                 if mask & grown:
@@ -579,7 +572,7 @@ class _Proof:
     def _in_order(self, mask: int) -> Iterator[int]:
         """Registrations in an order that may be."""
         ordered = [index for index in self.order if mask >> index & 1]
-        free = (index for index in members_of(mask) if index not in ordered)
+        free = (index for index in set_bits(mask) if index not in ordered)
         yield from lifetimes_in(self.space).permanent_last(free)
         yield from ordered
 
@@ -604,7 +597,7 @@ class _Proof:
         if again is None:
             raise NotReduced("a counterexample of a neighbourhood does not show when everything is observed")
         place = {number: local for local, number in enumerate(self.numbers)}
-        sequences = [_renumbered(sequence, place) for sequence in (again.expected_sequence, again.actual_sequence)]
+        sequences = [renumbered(sequence, place) for sequence in (again.expected_sequence, again.actual_sequence)]
         if compare_sequences(on_states(self.space), sequences[0], sequences[1]) is None:
             raise NotReduced("a counterexample of a neighbourhood does not show in the whole scenario")
         return again
@@ -749,7 +742,7 @@ class Knowledge:
                     yield mask
             return
         able = self.plan.able
-        keeping = [*members_of(_keeping(dependence, able))]
+        keeping = [*set_bits(_keeping(dependence, able))]
         roles = [*_by_role(_able_first(dependence.roles, able)), *([keeping] if keeping else [])]
         role_of = {index: at for at, members in enumerate(roles) for index in members}
         free, choices = 0, []
@@ -758,7 +751,7 @@ class Knowledge:
             decided |= together
             by_roles: dict[frozenset[int], int] = {}
             for mask in sorted(sets, key=int.bit_count):
-                some = [role_of.get(index) for index in members_of(mask)]
+                some = [role_of.get(index) for index in set_bits(mask)]
                 if None not in some and len({*some}) == len(some):
                     by_roles.setdefault(frozenset(one for one in some if one is not None), mask)
             if len(by_roles) > 1:
@@ -836,7 +829,7 @@ class ListKnowledge:
         for index in reversed(order):
             if behind & self._before.get(index, 0):
                 return False
-            for other in members_of(behind & ~self._behind.get(index, 0)):
+            for other in set_bits(behind & ~self._behind.get(index, 0)):
                 self._before[other] = self._before.get(other, 0) | 1 << index
             self._behind[index] = self._behind.get(index, 0) | behind
             behind |= 1 << index
@@ -848,7 +841,7 @@ class ListKnowledge:
         return all(
             index in self._brings
             and mask & ~(self._behind.get(index, 0) | self._before.get(index, 0) | 1 << index) == 0
-            for index in members_of(mask)
+            for index in set_bits(mask)
         )
 
     def _read(self, value: tuple[Hashable, ...]) -> list[int] | None:
@@ -944,10 +937,6 @@ class _Visit:
 
     def _whole(self, mask: int) -> int:
         found = 0
-        for local in members_of(mask):
+        for local in set_bits(mask):
             found |= 1 << self._indices[local]
         return found
-
-
-def _renumbered(sequence: StepSequence, place: Mapping[int, int]) -> StepSequence:
-    return tuple(~place[~step] if step < 0 else place[step] for step in sequence)

@@ -26,7 +26,7 @@ from typing import Any, Final, TypeVar
 from dispatchlab.errors import RegistrationError
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration, operators_of
-from dispatchlab.model.sequence import StepSequence
+from dispatchlab.model.sequence import renumbered
 from dispatchlab.prover.compare_sequences import check_determinism
 from dispatchlab.prover.graph_walk import explore_graph, too_many
 from dispatchlab.prover.limits import Interrupted, Watch, count_edges, count_orders, later_masks
@@ -498,8 +498,3 @@ def _message(space: StateSpace[Any], members: Sequence[int]) -> str | None:
     for index in members:
         state, refusal = space.register(state, index)
     return None if refusal is None else refusal.message
-
-
-def renumbered(sequence: StepSequence, numbers: Sequence[int]) -> StepSequence:
-    """A sequence over a part in the numbers of the scenario."""
-    return tuple(~numbers[~step] if step < 0 else numbers[step] for step in sequence)

@@ -11,10 +11,11 @@ from dispatchlab.model.names import OperatorName
 from dispatchlab.model.overloads import example_call, schemas_in
 from dispatchlab.model.registration import Block, Claim, Fallback, Registration, operators_of
 from dispatchlab.model.schema import FunctionSchema
+from dispatchlab.model.sequence import renumbered
 from dispatchlab.prover.compare_sequences import compare_sequences
 from dispatchlab.prover.explore import explore
 from dispatchlab.prover.limits import Interrupted, Progress, count_orders
-from dispatchlab.prover.partition import among, groups_by, places_of, renumbered
+from dispatchlab.prover.partition import among, groups_by, places_of
 from dispatchlab.prover.protocol import Engine
 from dispatchlab.prover.result import Conflict, Counterexample, Exploration, Verdict
 from dispatchlab.prover.run_sequence import on_sandboxes

@@ -35,12 +35,12 @@ from dispatchlab.model.kernel_identity import distinguished
 from dispatchlab.model.lifetimes import Lifetimes
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
-from dispatchlab.model.sequence import StepSequence
+from dispatchlab.model.sequence import StepSequence, renumbered
 from dispatchlab.model.snapshot import Refusal
 from dispatchlab.prover.all_orders import AllOrders, orders_keeping
 from dispatchlab.prover.covering_walk import DEFAULT_PASSES, CoveringWalk
 from dispatchlab.prover.limits import Watch, count_edges
-from dispatchlab.prover.partition import Part, among, parts_of, places_of, renumbered, strays_of
+from dispatchlab.prover.partition import Part, among, parts_of, places_of, strays_of
 from dispatchlab.prover.prng import SplitMix64
 from dispatchlab.prover.program import Program
 from dispatchlab.prover.protocol import Engine, EngineCrashed, Forkable, StateSpace, lifetimes_in

@@ -23,13 +23,12 @@ from itertools import permutations
 from typing import Any, Final
 
 from dispatchlab.model.lifetimes import Lifetimes
-from dispatchlab.model.sequence import StepSequence
+from dispatchlab.model.sequence import StepSequence, renumbered
 from dispatchlab.model.snapshot import Refusal
 from dispatchlab.prover.checker import Observations, Pair, difference, outcome_difference, outcome_text
 from dispatchlab.prover.compare_sequences import full_sequence
 from dispatchlab.prover.driver import conclude, crashed, verified
 from dispatchlab.prover.limits import Interrupted, Watch, later_masks
-from dispatchlab.prover.partition import renumbered
 from dispatchlab.prover.prng import SplitMix64
 from dispatchlab.prover.protocol import EngineCrashed, StateSpace, lifetimes_in
 from dispatchlab.prover.result import Counterexample, Exploration, Flaw, Verdict

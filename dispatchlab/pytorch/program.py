@@ -12,7 +12,7 @@ from dispatchlab.model.keys import PARSED_BY_TORCH, DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Def, Impl, Registration
 from dispatchlab.model.schema import FunctionSchema, source_text
-from dispatchlab.model.sequence import StepSequence, format_sequence
+from dispatchlab.model.sequence import StepSequence, format_sequence, python_steps
 from dispatchlab.pytorch.bridge.expressible import NotExpressibleError
 
 _PROGRAM = '''\
@@ -91,8 +91,8 @@ def program_text(
         registrations="\n".join(lines),
         call=operator.without_namespace,
         slots=slots,
-        expected=_steps((*before, *expected)),
-        actual=_steps((*before, *actual)),
+        expected=python_steps((*before, *expected)),
+        actual=python_steps((*before, *actual)),
         expected_text=format_sequence(expected),
         actual_text=format_sequence(actual),
     )
@@ -129,7 +129,3 @@ def _call(registration: Registration, adds: int) -> str:
             return f"library.impl({str(registration.operator.without_namespace)!r}, {function}{at})"
         case _:
             raise NotExpressibleError(registration, "the program has defs and impls alone")
-
-
-def _steps(sequence: StepSequence) -> str:
-    return ", ".join(f"~{~step}" if step < 0 else str(step) for step in sequence)

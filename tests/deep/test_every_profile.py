@@ -10,7 +10,7 @@ from dispatchlab.engine.fallbacks import NO_FALLBACKS
 from dispatchlab.engine.precedence import computed_table
 from dispatchlab.engine.semantics import strict_of
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.model.slot_set import KEY_BIT, each_slot
+from dispatchlab.model.slot_set import KEY_BIT, set_bits
 from tests.profiles import PROFILES, by_slot, check_both_ways, entries, profile_named, profiled
 
 each_profile = pytest.mark.parametrize("name", PROFILES)
@@ -40,6 +40,6 @@ def test_strict_with_the_keys_of_a_profile_leaves_no_slot_stale(name: str) -> No
                 for bits in (without, without | KEY_BIT[key])
             )
             changed = {slot for slot in {*before, *after} if before.get(slot) != after.get(slot)}
-            assert changed <= {*each_slot(strict.refresh[key])}
+            assert changed <= {*set_bits(strict.refresh[key])}
             changes += len(changed)
     assert changes > 2500

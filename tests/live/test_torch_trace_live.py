@@ -25,7 +25,7 @@ from dispatchlab.call.trace import TracedCall
 from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.operator_view import OperatorView, view_of
-from dispatchlab.pytorch.introspection.queries import keys_by_rule, look_at, operator_name
+from dispatchlab.pytorch.introspection.queries import keys_by_rule, look_at
 from dispatchlab.pytorch.introspection.slot_memory import SlotView, entry_address, entry_addresses, memory_layout
 from dispatchlab.pytorch.tracing.recorder import TorchTraceError, model_set
 from dispatchlab.pytorch.tracing.slot_probes import unavailable
@@ -33,6 +33,7 @@ from dispatchlab.questions.explain.argument_specs import Described, Options
 from dispatchlab.questions.explain.hops import explain
 from dispatchlab.questions.explain.result import ArgumentKeys, ThreadKeys
 from dispatchlab.questions.trace.torch_trace import ARGUMENTS_UNKNOWN, EITHER, RAISED, TorchTrace
+from dispatchlab.records.model import name_of
 
 torch: Any = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason=unavailable() or "hops can be recorded")
@@ -145,8 +146,8 @@ def _followed(call: TracedCall, view: OperatorView) -> int:
 
 def _view(name: str, views: dict[str, OperatorView]) -> OperatorView:
     if name not in views:
-        ((snapshot, violations),) = look_at([operator_name(name)])
-        (by_rule,) = keys_by_rule([operator_name(name)])
+        ((snapshot, violations),) = look_at([name_of(name)])
+        (by_rule,) = keys_by_rule([name_of(name)])
         views[name] = replace(view_of(snapshot, violations), by_rule=by_rule)
     return views[name]
 

@@ -20,7 +20,7 @@ from dispatchlab.codegen.read.groups import FunctionGroup, ViewGroup
 from dispatchlab.codegen.read.matched_derivatives import Match, matched_derivatives
 from dispatchlab.codegen.read.native_function import BackendKernel, NativeFunction
 from dispatchlab.codegen.read.native_functions import NativeFunctions
-from dispatchlab.codegen.read.schema_parts import SchemaKind, is_tensor_like, is_written
+from dispatchlab.codegen.read.schema_parts import SchemaKind, is_tensor_like
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.schema import Argument, FunctionSchema
@@ -106,7 +106,7 @@ class GeneratedKernel:
     @property
     def _shard_key(self) -> str:
         # NB: autograd kernels go by the C++ name, everything else by the name without underscore
-        return _cpp_name(self.function) if self.part is Part.AUTOGRAD else self.function.parts.name.base
+        return cpp_name(self.function) if self.part is Part.AUTOGRAD else self.function.parts.name.base
 
 
 def shard(key: str, count: int) -> int:
@@ -178,7 +178,7 @@ def left_out(natives: NativeFunctions, derivatives: Derivatives | None) -> tuple
         ),
         LeftOut(
             "kernels of Autograd, ADInplaceOrView and Tracer, written by hand",
-            tuple(one.name for one in functions if _cpp_name(one) in BY_HAND),
+            tuple(one.name for one in functions if cpp_name(one) in BY_HAND),
         ),
         LeftOut(
             "kernels of Functionalize: C++ has them, or nothing has",
@@ -215,7 +215,7 @@ def _never_functionalized(natives: NativeFunctions) -> tuple[OperatorName, ...]:
         for one in natives.functions
         if one.name not in generated
         and _IMPLICIT not in one.composites
-        and (one.is_view or any(map(is_written, one.schema.arguments)))
+        and (one.is_view or any(argument.is_written for argument in one.schema.arguments))
     )
 
 
@@ -282,7 +282,7 @@ def _backend_select(natives: NativeFunctions) -> Iterator[GeneratedKernel]:
                 DispatchKey.BackendSelect,
                 Part.BACKEND_SELECT,
                 Body.SELECTS_BACKEND,
-                _cpp_name(function),
+                cpp_name(function),
                 inferred_schema_of(function),
             )
 
@@ -324,7 +324,7 @@ def _functionalized_writes(group: FunctionGroup) -> Iterator[GeneratedKernel]:
     if any(each.short_name in ("lift", "resize_") for each in wanted):
         return
     for each in wanted:
-        if any(map(is_written, each.schema.arguments)):
+        if any(one.is_written for one in each.schema.arguments):
             yield from _functionalize(each, group.functional)
 
 
@@ -339,7 +339,7 @@ def _functionalize(
         yield GeneratedKernel(function, key, part, Body.DECOMPOSES, name, inferred, calls=name)
     elif functional is not None:
         yield GeneratedKernel(
-            *(function, key, part, Body.FUNCTIONALIZES, f"functionalization::{_flat_name(function)}"),
+            *(function, key, part, Body.FUNCTIONALIZES, f"functionalization::{wrapper_name(function)}"),
             inferred_schema_of(function),
             functional=functional.short_name,
             view="" if view is None else view.short_name,
@@ -384,7 +384,7 @@ _UNCHECKED = frozenset(
 def _has_autograd_kernel(function: NativeFunction, match: Match | None) -> bool:
     """Whether generated kernels record it. Source: `use_derived`, `dispatch_strategy`."""
     differentiates = match is not None and match.has_derivatives
-    return _cpp_name(function) not in BY_HAND and (function.is_abstract or differentiates)
+    return cpp_name(function) not in BY_HAND and (function.is_abstract or differentiates)
 
 
 def _autograd(natives: NativeFunctions, matches: Mapping[OperatorName, Match]) -> Iterator[GeneratedKernel]:
@@ -392,7 +392,7 @@ def _autograd(natives: NativeFunctions, matches: Mapping[OperatorName, Match]) -
         match = matches.get(function.name)
         if not _has_autograd_kernel(function, match):
             continue
-        name, inferred, key = _flat_name(function), inferred_schema_of(function), DispatchKey.Autograd
+        name, inferred, key = wrapper_name(function), inferred_schema_of(function), DispatchKey.Autograd
         if match is not None:
             for at, node in zip(match.keys, match.nodes, strict=True):
                 suffix = "" if at is key else f"_{at}"
@@ -413,8 +413,8 @@ def _is_boxed(function: NativeFunction) -> bool:
         function.name.name not in ("set_", "resize_")
         and function.parts.name.base not in _NEVER_REQUIRES_GRAD
         and any(is_tensor_like(one.type) for one in function.schema.returns)
-        and _cpp_name(function) not in _UNCHECKED
-        and _flat_name(function) not in _UNCHECKED
+        and cpp_name(function) not in _UNCHECKED
+        and wrapper_name(function) not in _UNCHECKED
     )
 
 
@@ -440,30 +440,30 @@ def _views_and_writes(natives: NativeFunctions) -> Iterator[GeneratedKernel]:
             continue
         writes = function.kind in (SchemaKind.INPLACE, SchemaKind.OUT) and bool(function.schema.returns)
         if writes or function.parts.name.base in _VIEWS:
-            name, inferred = f"ADInplaceOrView::{_flat_name(function)}", inferred_schema_of(function)
+            name, inferred = f"ADInplaceOrView::{wrapper_name(function)}", inferred_schema_of(function)
             body = Body.WRITE if writes else Body.VIEW
             yield GeneratedKernel(function, DispatchKey.ADInplaceOrView, Part.VIEWS_AND_WRITES, body, name, inferred)
 
 
 def _tracer(natives: NativeFunctions) -> Iterator[GeneratedKernel]:
     for function in natives.functions:
-        if _cpp_name(function) not in BY_HAND:
-            name, inferred = f"TraceType::{_flat_name(function)}", inferred_schema_of(function)
+        if cpp_name(function) not in BY_HAND:
+            name, inferred = f"TraceType::{wrapper_name(function)}", inferred_schema_of(function)
             yield GeneratedKernel(function, DispatchKey.Tracer, Part.TRACER, Body.RECORDS, name, inferred)
 
 
 # -- names and types
 
 
-def _cpp_name(function: NativeFunction) -> str:
+def cpp_name(function: NativeFunction) -> str:
     """`add_out` for add.out. Source: `name` in torchgen/api/cpp.py."""
     return f"{function.name.name}{'_out' if function.parts.outs else ''}"
 
 
-def _flat_name(function: NativeFunction) -> str:
+def wrapper_name(function: NativeFunction) -> str:
     """`add_out_out` for add.out. Source: `type_wrapper_name`."""
     overload = function.name.overload
-    return f"{_cpp_name(function)}_{overload}" if overload else _cpp_name(function)
+    return f"{cpp_name(function)}_{overload}" if overload else cpp_name(function)
 
 
 def inferred_schema_of(function: NativeFunction, *, symint: bool = True) -> FunctionSchema:

@@ -21,7 +21,6 @@ from dispatchlab.codegen.read.schema_parts import (
     alias_letters,
     innermost,
     is_tensor_like,
-    is_written,
     kind_of_schema,
     parts_of,
     signature_of,
@@ -367,7 +366,7 @@ def _functional_variant(function: NativeFunction) -> NativeFunction:
     written = tuple(
         Argument(f"{one.name}_out", one.type)
         for one in (*itself, *parts.outs, *parts.after_self)
-        if is_written(one) and one.alias not in given
+        if one.is_written and one.alias not in given
     )
     returns = tuple(Argument(one.name, one.type) for one in function.schema.returns)
     inputs = tuple(replace(one, alias=None) for one in (*parts.positional, *parts.by_name))

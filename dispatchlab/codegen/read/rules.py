@@ -25,7 +25,7 @@ from dispatchlab.codegen.read.fields import (
 )
 from dispatchlab.codegen.read.native_function import DeviceCheck, NativeFunction, Variant
 from dispatchlab.codegen.read.problems import Rule
-from dispatchlab.codegen.read.schema_parts import SchemaKind, SchemaParts, innermost, is_written, options_stand_at
+from dispatchlab.codegen.read.schema_parts import SchemaKind, SchemaParts, innermost, options_stand_at
 from dispatchlab.errors import did_you_mean
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.schema import AliasInfo, Argument, FunctionSchema
@@ -159,7 +159,7 @@ def _arguments(schema: FunctionSchema, parts: SchemaParts, kind: SchemaKind) -> 
         order = [argument for argument in schema.arguments if argument.kwarg_only]
         first = order.index(parts.outs[0])
         for argument in order[first:]:
-            if not is_written(argument):
+            if not argument.is_written:
                 yield BrokenRule(
                     Rule.ARGUMENT_AFTER_OUT,
                     f"{argument.name} is not written and stands after the out= argument {parts.outs[0].name}",
@@ -167,7 +167,7 @@ def _arguments(schema: FunctionSchema, parts: SchemaParts, kind: SchemaKind) -> 
                     argument.name,
                 )
     for argument in parts.before_self:
-        if is_written(argument):
+        if argument.is_written:
             yield BrokenRule(
                 Rule.WRITTEN_BEFORE_SELF,
                 f"{argument.name} is written and stands before self",
@@ -210,14 +210,14 @@ def _returns(schema: FunctionSchema, parts: SchemaParts) -> Iterator[BrokenRule]
                 out.name,
             )
     for argument in parts.after_self:
-        if is_written(argument) and argument.alias in aliases:
+        if argument.is_written and argument.alias in aliases:
             yield BrokenRule(
                 Rule.WRITTEN_ARGUMENT_RETURNED,
                 f"{argument.name} is written and returned, which only self and out= arguments may be",
                 "do not return it, or make it keyword-only",
                 argument.name,
             )
-    written = [one for one in schema.returns if is_written(one)]
+    written = [one for one in schema.returns if one.is_written]
     if written and len(written) < len(schema.returns):
         yield BrokenRule(
             Rule.MIXED_RETURNS,
@@ -256,7 +256,7 @@ def _outs(schema: FunctionSchema, parts: SchemaParts) -> Iterator[BrokenRule]:
 
 def _inplace(schema: FunctionSchema, parts: SchemaParts) -> Iterator[BrokenRule]:
     itself = parts.self_argument
-    if itself is None or not is_written(itself):
+    if itself is None or not itself.is_written:
         found = "it has no self" if itself is None else f"its self is {itself.type}, which is not written"
         yield BrokenRule(
             Rule.INPLACE_SELF,

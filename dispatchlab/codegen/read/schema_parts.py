@@ -169,11 +169,6 @@ def options_stand_at(arguments: list[Argument], at: int) -> bool:
     )
 
 
-def is_written(argument: Argument) -> bool:
-    """Whether the call writes the argument."""
-    return argument.alias is not None and argument.alias.is_write
-
-
 def is_tensor_like(type_: Type) -> bool:
     """Whether it is a tensor, an optional one, or a list of those."""
     return innermost(type_) == TENSOR
@@ -193,7 +188,7 @@ def kind_of_schema(parts: SchemaParts) -> SchemaKind:
     if parts.outs:
         scratch = any(argument.name.startswith("_scratch_") for argument in parts.outs)
         return SchemaKind.SCRATCH if scratch else SchemaKind.OUT
-    if any(map(is_written, parts.after_self)):
+    if any(one.is_written for one in parts.after_self):
         return SchemaKind.MUTABLE
     return SchemaKind.FUNCTIONAL
 
@@ -221,9 +216,7 @@ def signature_of(schema: FunctionSchema, parts: SchemaParts, *, base: str = "", 
         returned = [one.alias for one in schema.returns]
         first = () if parts.self_argument is None else (parts.self_argument,)
         written = [
-            one.type
-            for one in (*first, *parts.outs, *parts.after_self)
-            if one.alias is not None and one.alias.is_write and one.alias not in returned
+            one.type for one in (*first, *parts.outs, *parts.after_self) if one.is_written and one.alias not in returned
         ]
     types = (*(one.type for one in schema.returns), *written)
     return (base or parts.name.base, parts.name.dunder, *inputs, "->", *types)

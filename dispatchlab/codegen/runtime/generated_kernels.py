@@ -51,7 +51,7 @@ def _count_writes(operator: Operator, keys: DispatchKeySet, stack: list[object])
     with AutoDispatchBelowADInplaceOrView():
         operator.redispatch_boxed(keys & _BELOW_WRITES, stack)
     for argument, value in zip(arguments, values, strict=True):
-        if argument.alias is not None and argument.alias.is_write and isinstance(value, Tensor):
+        if argument.is_written and isinstance(value, Tensor):
             count_write(value)
 
 

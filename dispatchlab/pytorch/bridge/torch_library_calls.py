@@ -177,7 +177,7 @@ def _impl(block: Block, call: TorchLibraryCall, qualified: str, function: Any) -
 def _custom_op(block: Block, call: TorchLibraryCall, qualified: str, function: Any) -> Make:
     definition, schema = _definition(block)
     arguments: dict[str, Any] = {
-        "mutates_args": [each.name for each in schema.arguments if each.alias is not None and each.alias.is_write],
+        "mutates_args": [each.name for each in schema.arguments if each.is_written],
         "device_types": call.on or None,
         "schema": source_text(clone_with_name(schema, OperatorName("", "x"))).removeprefix("x"),
     }

@@ -23,6 +23,7 @@ from dispatchlab.pytorch.bridge.running_keys import running_keys
 from dispatchlab.pytorch.bridge.torch import bindings, torch
 from dispatchlab.pytorch.introspection.package_paths import package_roots, without_roots
 from dispatchlab.pytorch.introspection.site_log import log_of_imports, placed_texts
+from dispatchlab.records.model import name_of
 
 UPSTREAM = "PyTorch's own check"
 
@@ -30,14 +31,7 @@ UPSTREAM = "PyTorch's own check"
 def operator_names() -> tuple[OperatorName, ...]:
     """Every operator that has a def or a kernel, but for those of this package; sorted."""
     names = sorted(bindings()._dispatch_get_all_op_names())
-    return tuple(operator_name(text) for text in names if not is_own(text))
-
-
-def operator_name(text: str) -> OperatorName:
-    """The name of an operator as PyTorch writes it."""
-    namespace, _, rest = text.rpartition("::")
-    name, _, overload = rest.partition(".")
-    return OperatorName(namespace, name, overload)
+    return tuple(name_of(text) for text in names if not is_own(text))
 
 
 def look_at(names: Sequence[OperatorName]) -> tuple[tuple[Snapshot, tuple[Violation, ...]], ...]:

@@ -16,7 +16,7 @@ from dispatchlab.model.keys import BACKENDS, DispatchKey
 from dispatchlab.model.snapshot import Snapshot
 from dispatchlab.pytorch.bridge.running_keys import running_keys
 from dispatchlab.pytorch.bridge.torch import bindings
-from dispatchlab.pytorch.introspection.queries import keys_by_rule, look_at, operator_name
+from dispatchlab.pytorch.introspection.queries import keys_by_rule, look_at
 from dispatchlab.pytorch.tracing.loaded_libraries import function_at
 from dispatchlab.pytorch.tracing.registration_watch import RegistrationWatch
 from dispatchlab.pytorch.tracing.slot_probes import (
@@ -29,6 +29,7 @@ from dispatchlab.pytorch.tracing.slot_probes import (
     Recorded,
     default_sets,
 )
+from dispatchlab.records.model import name_of
 
 
 class TorchTraceError(DispatchLabError):
@@ -180,7 +181,7 @@ class HopRecorder:
         numbers = {number - 1 for number in self._records.records["probe"].tolist() if number < RETURNED}
         slots = running_keys().slot_of
         held = self._probes.kernels_now({self._probes.probe(number).operator for number in numbers})
-        names = [operator_name(name) for name in sorted(held)]
+        names = [name_of(name) for name in sorted(held)]
         return {
             str(snapshot.operator): CalledOperator(
                 snapshot, {key: held[str(snapshot.operator)][slot] for key, slot in slots.items()}, by_rule

@@ -15,6 +15,7 @@ from typing import TypeAlias
 from dispatchlab.engine.builtin_fallbacks import is_builtin
 from dispatchlab.engine.fallbacks import NO_FALLBACKS
 from dispatchlab.engine.footprint import Footprint, judged_keys
+from dispatchlab.engine.invariants import stale_keys
 from dispatchlab.engine.kernel import RegisteredKernel
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.engine.lab_space import LabSpace
@@ -24,7 +25,7 @@ from dispatchlab.model.keys import SLOT_KEYS, DispatchKey
 from dispatchlab.model.registration import Def, Fallback, Impl, Kernel, Registration
 from dispatchlab.model.schema_parser import parse_name, parse_schema
 from dispatchlab.model.sequence import StepSequence
-from dispatchlab.model.slot_set import KEY_BIT, KEY_OF_BIT, each_slot
+from dispatchlab.model.slot_set import KEY_BIT, KEY_OF_BIT, set_bits
 from dispatchlab.prover.graph_walk import explore_graph
 from dispatchlab.prover.limits import Watch
 from dispatchlab.prover.replay_proof import replay_proof
@@ -46,7 +47,7 @@ def key_bits(keys: Iterable[DispatchKey]) -> int:
 
 def keys_in(bits: int) -> frozenset[DispatchKey]:
     """The keys of bits; the bit of kernels without a key has none."""
-    found = {KEY_OF_BIT[1 << at] for at in each_slot(bits)}
+    found = {KEY_OF_BIT[1 << at] for at in set_bits(bits)}
     return frozenset(key for key in found if key is not None)
 
 
@@ -61,8 +62,8 @@ def slots_left_stale(semantics: Semantics, keys: Sequence[DispatchKey]) -> froze
         for key in keys:
             bit = KEY_BIT[key]
             if not present & bit:
-                found |= _differing(table, tables[present | bit]) & ~(semantics.refresh[key] & semantics.released[key])
-    return frozenset(each_slot(found))
+                found |= stale_keys(table, tables[present | bit]) & ~(semantics.refresh[key] & semantics.released[key])
+    return frozenset(set_bits(found))
 
 
 def patterns_with_stale_slots(semantics: Semantics, patterns: Iterable[Pattern]) -> frozenset[Pattern]:
@@ -98,7 +99,7 @@ def order_with_stale_slot(semantics: Semantics, pattern: Pattern, slot: int) -> 
     whole = _table(semantics, key_bits(keys))
     for count in range(len(lazy) if eager else 1):
         for before in combinations(lazy, count):
-            if _differing(_table(semantics, key_bits([*before, *eager])), whole) >> slot & 1:
+            if stale_keys(_table(semantics, key_bits([*before, *eager])), whole) >> slot & 1:
                 return (*rest, *before, *eager, *(key for key in lazy if key not in before))
     return None
 
@@ -111,13 +112,6 @@ def _table(semantics: Semantics, present: int) -> Slots:
 @cache
 def _entry(bit: int) -> RegisteredKernel:
     return RegisteredKernel(Kernel(), "", KEY_OF_BIT[bit])
-
-
-def _differing(one: Slots, other: Slots) -> int:
-    bits = 0
-    for key in {**one, **other}:
-        bits |= one.get(key, 0) ^ other.get(key, 0)
-    return bits
 
 
 KeySequence: TypeAlias = tuple[tuple[DispatchKey | None, bool], ...]
@@ -383,7 +377,7 @@ class Plan:
     def judged_in(self, window: int) -> int:
         """The keys that the invariants look at to judge the slots of a window, as bits."""
         bits = 0
-        for slot in each_slot(window):
+        for slot in set_bits(window):
             bits |= self.judged[slot]
         return bits
 
@@ -405,7 +399,7 @@ def plan_of(semantics: Semantics, pattern: Pattern) -> Plan:
     """
     plan = Plan(pattern, tuple(judged_keys(semantics, slot) for slot in range(len(SLOT_KEYS))))
     bits, refresh = key_bits(pattern.kernel_keys), semantics.refresh
-    for slot in each_slot(semantics.precedence.slots):
+    for slot in set_bits(semantics.precedence.slots):
         plan.want((1 << slot, None, False), plan.judged[slot] & bits)
     for key in pattern.kernel_keys:
         for window in dict.fromkeys((refresh[key], semantics.released[key])):

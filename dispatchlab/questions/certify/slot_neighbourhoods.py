@@ -19,9 +19,9 @@ from dispatchlab.engine.semantics import Semantics
 from dispatchlab.model.dependence import Dependence
 from dispatchlab.model.keys import SLOT_OF_KEY, DispatchKey
 from dispatchlab.model.registration import Def, Impl, Kernel, Registration
-from dispatchlab.model.slot_set import KEY_OF_BIT, each_slot
+from dispatchlab.model.slot_set import KEY_OF_BIT, set_bits
 from dispatchlab.prover.limits import later_masks
-from dispatchlab.prover.neighbourhoods import combination, members_of, one_of_each_role
+from dispatchlab.prover.neighbourhoods import combination, one_of_each_role
 from dispatchlab.prover.prng import SplitMix64
 from dispatchlab.prover.result import Verdict
 from dispatchlab.prover.symmetry import Symmetry
@@ -159,7 +159,7 @@ class _Roles:
         found = {Neighbourhood(((key, count),)) for key, count in counts.items()}
         found |= {Neighbourhood((), key) for key in self._of_fallback}
         for number, (slot, touching) in enumerate(self._slots):
-            kernels = tuple((self.keys[at - 1], counts[self.keys[at - 1]]) for at in members_of(touching & mine))
+            kernels = tuple((self.keys[at - 1], counts[self.keys[at - 1]]) for at in set_bits(touching & mine))
             known = self._known.get((number, kernels))
             if known is None:
                 known = self._known[number, kernels] = tuple(self._of_slot(slot, touching, dict(kernels)))
@@ -168,9 +168,9 @@ class _Roles:
 
     def _of_slot(self, slot: Dependence, touching: int, counts: Mapping[DispatchKey, int]) -> Iterator[Neighbourhood]:
         roles = {self._of_key[key]: (slot.roles[self._of_key[key]], count) for key, count in counts.items()}
-        fallbacks = [self._fallback_at[at] for at in members_of(touching & self._coming)]
+        fallbacks = [self._fallback_at[at] for at in set_bits(touching & self._coming)]
         for chosen in one_of_each_role(roles, slot.lazy):
-            keys = [self.keys[at - 1] for at in members_of(chosen)]
+            keys = [self.keys[at - 1] for at in set_bits(chosen)]
             # An order of all kernels of several keys would be no order of each key's, so one key has its number.
             alone: list[DispatchKey | None] = [None]
             for several in [key for key in keys if counts[key] > 1] or alone:
@@ -221,11 +221,11 @@ def undeclared(semantics: Semantics, keys: Iterable[DispatchKey]) -> str:
 def _combinations(groups: Sequence[int], present: int) -> Iterator[int]:
     """Sets of keys: for every choice of roles one key of each, each key in turn, then all keys of these roles."""
     by_role: dict[int, list[int]] = {}
-    for key in members_of(present):
+    for key in set_bits(present):
         by_role.setdefault(combination(groups, 1 << key), []).append(1 << key)
     roles = list(by_role.values())
     for choice in range(1 << len(roles)):
-        mine = [roles[at] for at in members_of(choice)]
+        mine = [roles[at] for at in set_bits(choice)]
         yield sum(members[0] for members in mine)
         yield sum(sum(members) for members in mine)
         for at, members in enumerate(mine):
@@ -242,7 +242,7 @@ def reads_more(semantics: Semantics, reads: Mapping[int, int]) -> bool:
     """
     for window, read in reads.items():
         judged = 0 if window else -1  # nothing is written to no slots
-        for slot in each_slot(window):
+        for slot in set_bits(window):
             judged |= judged_keys(semantics, slot)
         if read & ~judged:
             return True
@@ -277,6 +277,6 @@ def look_at(semantics: Semantics, neighbourhood: Neighbourhood) -> str:
         mask ^= 1 << index
         for violation in space.violations(state):
             return f"a sequence breaks what one that should be alike keeps: {violation}"
-    for index in members_of(mask):
+    for index in set_bits(mask):
         state = space.release(state, index)
     return "" if state == space.empty() else "something is left behind by what should be alike"

@@ -231,4 +231,4 @@ def _shape(one: RecordedOperator, *, without_out: bool) -> tuple[str, ...] | Non
 
 
 def _is_out(argument: Argument) -> bool:
-    return argument.kwarg_only and argument.alias is not None and argument.alias.is_write
+    return argument.kwarg_only and argument.is_written

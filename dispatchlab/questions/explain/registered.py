@@ -55,7 +55,7 @@ class Registered:
     @property
     def writes(self) -> bool:
         """Whether it writes an argument."""
-        return any(argument.alias is not None and argument.alias.is_write for argument in self.schema.arguments)
+        return any(argument.is_written for argument in self.schema.arguments)
 
     @property
     def aliases(self) -> bool:

@@ -40,13 +40,9 @@ def _ambiguous(subject: Subject, operators: Iterable[RecordedOperator]) -> Itera
             f"it has a composite kernel from {kernel_at(operator, COMPOSITE)} and one for {mine[0]} from "
             f"{kernel_at(operator, mine[0])}, whose gradients share AutogradOther: a call that needs it raises",
             _debugs(operator, *mine, COMPOSITE),
-            mend=f'lib.impl("{_local(operator)}", fn, "AutogradOther"), or CompositeExplicitAutograd for the composite '
-            "kernel",
+            mend=f'lib.impl("{operator.name.without_namespace}", fn, "AutogradOther"), or CompositeExplicitAutograd '
+            "for the composite kernel",
         )
-
-
-def _local(operator: RecordedOperator) -> str:
-    return str(operator.name).partition("::")[2]
 
 
 @rule("DL004")
@@ -114,7 +110,7 @@ def _not_suppressed(subject: Subject, operators: Iterable[RecordedOperator]) -> 
                 "gradients decompose and never reach it",
                 _debugs(operator, key, COMPOSITE),
                 cause=str(key),
-                mend=f'lib.impl("{_local(operator)}", fn, "{autograd}"), where fn goes on to {key}',
+                mend=f'lib.impl("{operator.name.without_namespace}", fn, "{autograd}"), where fn goes on to {key}',
             )
 
 
@@ -151,12 +147,13 @@ def _given_with_def(subject: Subject, operators: Iterable[RecordedOperator]) -> 
         key = _contradiction(operator)
         if key is None or not is_given_with_def(subject, operator):
             continue
+        name = operator.name.without_namespace
         yield Found(
             str(operator.name),
             COMPOSITE,
             f"the kernel of its def ({owner(operator.debug)}) names no key, which means CompositeImplicitAutograd, "
             f"made of other operators; the one for {key} from {kernel_at(operator, key)} suggests that it is not",
             _debugs(operator, COMPOSITE, key),
-            mend=f'm.def("{_local(operator)}(...)"), and the kernel with a key: m.impl("{_local(operator)}", '
+            mend=f'm.def("{name}(...)"), and the kernel with a key: m.impl("{name}", '
             "torch::dispatch(c10::DispatchKey::CPU, fn))",
         )

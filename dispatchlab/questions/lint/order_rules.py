@@ -45,7 +45,7 @@ def _shadows(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterato
                 Level.INFORMATION if fixed else Level.WARNING,
                 cause=" over ".join(dict.fromkeys(file_in(debug) for debug in debugs)),
                 mend="remove one of the two, or, after importing the other, "
-                f'lib.impl("{_local(operator)}", fn, "{key}", allow_override=True)',
+                f'lib.impl("{operator.name.without_namespace}", fn, "{key}", allow_override=True)',
             )
     yield from _overwritten(subject.python)
 
@@ -75,10 +75,6 @@ def _overwritten(registrations: Iterable[PythonRegistration]) -> Iterator[Found]
         )
 
 
-def _local(operator: RecordedOperator) -> str:
-    return str(operator.name).partition("::")[2]
-
-
 @rule("DL009", needs="it needs an engine that tries other orders", can_run=lambda subject: subject.order_of is not None)
 def _order(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
     assert subject.order_of is not None
@@ -105,7 +101,7 @@ def _stale(operator: RecordedOperator, reason: OrderReason, packages: Packages) 
         debugs,
         Level.INFORMATION if fixed else Level.WARNING,
         cause=" and ".join(str(one.key) for one in kernels),
-        mend=f'lib.impl("{_local(operator)}", fn, "{reason.keys[0]}"), or drop one of the two',
+        mend=f'lib.impl("{operator.name.without_namespace}", fn, "{reason.keys[0]}"), or drop one of the two',
     )
 
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dispatchlab._short_repr import WordEnum
-from dispatchlab.codegen.emit.registrations import BY_HAND, Body, GeneratedKernel, Part, shard
+from dispatchlab.codegen.emit.registrations import BY_HAND, Body, GeneratedKernel, Part, cpp_name, shard, wrapper_name
 from dispatchlab.codegen.emit.ufunc_loops import ufunc_loops
 from dispatchlab.codegen.read.groups import FunctionGroup
 from dispatchlab.codegen.read.native_function import BackendKernel, NativeFunction, Variant
@@ -114,20 +114,9 @@ def _is_made_by_factory(function: NativeFunction) -> bool:
     return makes and Variant.METHOD not in function.variants
 
 
-def cpp_name(function: NativeFunction) -> str:
-    """`add_out` for add.out."""
-    return f"{function.name.name}{'_out' if function.parts.outs else ''}"
-
-
 def flat_name(function: NativeFunction) -> str:
     """`add_Tensor` for add.Tensor: the class of at::_ops."""
     return function.short_name.replace(".", "_")
-
-
-def wrapper_name(function: NativeFunction) -> str:
-    """`add_out_out` for add.out: what kernels of autograd are called."""
-    overload = function.name.overload
-    return f"{cpp_name(function)}_{overload}" if overload else cpp_name(function)
 
 
 def frames_of_call(

@@ -9,7 +9,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from dispatchlab.codegen.emit.registrations import GeneratedKernel, registrations_of
+from dispatchlab.codegen.emit.registrations import GeneratedKernel, cpp_name, registrations_of
 from dispatchlab.codegen.kernels.lab import FILE, lab_functions
 from dispatchlab.codegen.read.derivatives import derivatives_beside, load_derivatives
 from dispatchlab.codegen.read.native_function import NativeFunction
@@ -22,7 +22,6 @@ from dispatchlab.questions.explain.explain_operator import ExplainedOperator, ex
 from dispatchlab.questions.native_functions.cpp_frames import (
     Entry,
     Frame,
-    cpp_name,
     flat_name,
     frames_of_call,
     has_binding,

@@ -13,7 +13,7 @@ from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.engine.semantics import SEMANTICS as MODELLED
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.files.file_kinds import FileKind
-from dispatchlab.model.sequence import StepSequence, format_sequence
+from dispatchlab.model.sequence import StepSequence, format_sequence, python_steps, renumbered
 from dispatchlab.model.snapshot import TABLES
 from dispatchlab.prover.compare_sequences import compare_sequences, reasons_of
 from dispatchlab.prover.program import modules_of
@@ -243,11 +243,8 @@ def cut(
         modules=modules,
         expect=Expectation.ORDER_DEPENDENT,
     )
-
-    def renumbered(sequence: StepSequence) -> StepSequence:
-        return tuple(number[step] if step >= 0 else ~number[~step] for step in sequence)
-
-    return small, renumbered(counterexample.expected_sequence), renumbered(counterexample.actual_sequence)
+    expected, actual = counterexample.expected_sequence, counterexample.actual_sequence
+    return small, renumbered(expected, number), renumbered(actual, number)
 
 
 def cut_text(scenario: Scenario, counterexample: Counterexample, semantics: str) -> str:
@@ -269,9 +266,8 @@ def program_text(scenario: Scenario, counterexample: Counterexample, semantics: 
     text = scenario_text(small)
     quoted = f'"""\\\n{text}"""' if "\\" not in text and '"""' not in text else repr(text)
     return _PROGRAM.format(
-        scenario=quoted, semantics=small.semantics or "strict", expected=_steps(expected), actual=_steps(actual)
+        scenario=quoted,
+        semantics=small.semantics or "strict",
+        expected=python_steps(expected),
+        actual=python_steps(actual),
     )
-
-
-def _steps(sequence: StepSequence) -> str:
-    return ", ".join(f"~{~step}" if step < 0 else str(step) for step in sequence)

@@ -277,7 +277,7 @@ class OperatorFacts:
     @property
     def writes(self) -> tuple[Argument, ...]:
         """The arguments that its schema says it writes to."""
-        return tuple(one for one in self.schema.arguments if one.alias is not None and one.alias.is_write)
+        return tuple(one for one in self.schema.arguments if one.is_written)
 
     @property
     def aliases(self) -> bool:

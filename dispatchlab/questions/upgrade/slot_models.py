@@ -11,7 +11,7 @@ from dispatchlab.engine.semantics import Semantics, semantics_named
 from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.keys import SLOT_KEYS, SLOT_OF_KEY, DispatchKey
 from dispatchlab.model.profile import bundled_profiles, nearest_profile, version_of
-from dispatchlab.model.slot_set import ALL_SLOTS, KEY_BIT, KEY_OF_BIT, UNDEFINED_SLOT, each_slot, slots_of
+from dispatchlab.model.slot_set import ALL_SLOTS, KEY_BIT, KEY_OF_BIT, UNDEFINED_SLOT, set_bits, slots_of
 from dispatchlab.questions.upgrade.operator_changes import Cause, Find, SlotChange
 from dispatchlab.records.backend_coverage import Way
 from dispatchlab.records.model import RecordedFallback, RecordedOperator
@@ -137,7 +137,7 @@ class SlotDifference:
         )
         holds = [_by_slot(step, differing) for step in steps]
         groups: dict[tuple[Cause, Find, Find], list[DispatchKey]] = {}
-        for slot in each_slot(differing):
+        for slot in set_bits(differing):
             finds = [each.get(slot, MISSING) for each in holds]
             if finds[0] == finds[3]:  # kernels of one alias key, for another reason
                 continue
@@ -179,5 +179,5 @@ def _by_slot(shape: Shape, wanted: int = ALL_SLOTS) -> Mapping[int, Find]:
         if slots & wanted:
             way = _WAYS.get(reason, Way.COMPOSITE)
             find = Find(way, KEY_OF_BIT.get(source) if way is Way.COMPOSITE else None)
-            found.update(dict.fromkeys(each_slot(slots & wanted), find))
+            found.update(dict.fromkeys(set_bits(slots & wanted), find))
     return found
