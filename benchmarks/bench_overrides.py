@@ -7,10 +7,14 @@ protocol and `Torch` torch's, where it is installed. `PlainPath` is what tensors
 from __future__ import annotations
 
 import itertools
+import platform
+import re
 import timeit
 from collections.abc import Callable, Iterable
 from importlib import import_module
+from importlib.metadata import version
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -187,29 +191,50 @@ class PlainPath:
 def _over(function: Any, undecorated: Any, call: str, x: Any) -> float:
     """Nanoseconds of a call over one of the undecorated function; rounds of both take turns."""
     timers = [timeit.Timer(call, globals={"f": one, "x": x}) for one in (function, undecorated)]
-    rounds = [[timer.timeit(20_000) / 20_000 * 1e9 for timer in timers] for _ in range(15)]
+    rounds = [[timer.timeit(1_000) / 1_000 * 1e9 for timer in timers] for _ in range(300)]
     return min(one for one, _ in rounds) - min(other for _, other in rounds)
 
 
+_CASES = {
+    "time_mock_broadcast_tensors_torch": "one tensor",
+    "time_mock_concatenate_torch": "two tensors",
+    "time_mock_concatenate_many": "1,000 tensors",
+    "time_mock_broadcast_tensors_duck": "one argument with a handler",
+    "time_mock_concatenate_duck": "two arguments with handlers",
+    "time_mock_concatenate_mixed": "a tensor and an argument with a handler",
+}
+_COLUMNS = {"TorchFunction": "dispatchlab", "Literal": "literal algorithm", "ArrayFunction": "numpy", "Torch": "torch"}
+
+
 def report() -> str:
-    """All figures of one run beside each other; ours and the transcription take turns."""
-    names = sorted(name for name in dir(TorchFunction) if name.startswith("time_"))
+    """All figures of one run beside each other, as docs/performance.md has them; short rounds of all take turns."""
     kinds: list[type[TorchFunction]] = [TorchFunction, *TorchFunction.__subclasses__()]
     made = {kind.__name__: kind() for kind in kinds}
-    lines = []
-    for name in names:
-        number = 200 if name.endswith("many") else 20_000
+    lines = [
+        f"| ns | {' | '.join(_COLUMNS[name] for name in made)} | dispatchlab / literal |",
+        "|---" * (len(made) + 2) + "|",
+    ]
+    for name, case in _CASES.items():
+        number = 10 if name.endswith("many") else 500
+        calls = {which: timeit.Timer(getattr(one, name)) for which, one in made.items()}
         best = dict.fromkeys(made, float("inf"))
-        for _ in range(15):
-            for which, one in made.items():
-                best[which] = min(best[which], timeit.timeit(getattr(one, name), number=number) / number * 1e9)
-        ratio = best["TorchFunction"] / best["Literal"]
-        figures = "  ".join(f"{which} {value:8.0f} ns" for which, value in best.items())
-        lines.append(f"{name:36} {figures}  ratio {ratio:.2f}")
+        for _ in range(400):
+            for which, timer in calls.items():
+                best[which] = min(best[which], timer.timeit(number) / number * 1e9)
+        figures = " | ".join(f"{value:,.0f}" for value in best.values())
+        lines.append(f"| {case} | {figures} | {best['TorchFunction'] / best['Literal']:.2f} |")
     plain = PlainPath()
     over = (plain.track_broadcast_tensors(), plain.track_concatenate(), plain.track_concatenate_dim())
-    lines.append(f"over the undecorated function: {', '.join(f'{one:.0f} ns' for one in over)}")
+    lines += ["", f"Over the undecorated function: {', '.join(f'{one:.0f} ns' for one in over)}.", "", _machine()]
     return "\n".join(lines)
+
+
+def _machine() -> str:
+    cpus = Path("/proc/cpuinfo")
+    names = re.findall(r"model name\s*: (.*)", cpus.read_text(encoding="utf-8")) if cpus.exists() else []
+    packages = [name for name in ("numpy", "torch") if find_spec(name)]
+    versions = ", ".join(f"{name} {version(name)}" for name in packages)
+    return f"{names[0] if names else platform.machine()}, Python {platform.python_version()}, {versions}."
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ from typing import Any, TypeVar, cast
 from dispatchlab.call.tensor import Tensor
 from dispatchlab.call.torch_handlers import disabled, special
 from dispatchlab.overrides.errors import NoImplementationError, SignatureMismatchError, name_of, name_of_function
-from dispatchlab.overrides.handlers import call_handlers, is_plain, leaving_handler, warn_of_plain_method
+from dispatchlab.overrides.handlers import PLAIN, call_handlers, leaving_handler, warn_of_plain_method
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -117,10 +117,8 @@ def _wrapped(implementation: Callable[..., Any], dispatcher: Callable[..., Itera
             found = type(each)
             if found is Tensor:
                 tensors = tensors or (1 if kind is None else 2)
-            elif is_plain(found):
-                return call_handlers(public, implementation, relevant, args, kwargs)
             elif found is not kind:
-                if kind is not None:
+                if kind is not None or PLAIN in found.__dict__:
                     return call_handlers(public, implementation, relevant, args, kwargs)
                 one, kind = each, found
         handler = getattr(kind, "__torch_function__", None)
