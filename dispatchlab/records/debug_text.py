@@ -98,7 +98,7 @@ class Packages:
     TORCH = "torch"
 
     def __init__(self, recorded: Recorded) -> None:
-        self._ownership = ownership_of(recorded)
+        self.ownership = ownership_of(recorded)
 
     def of(self, operator: RecordedOperator, key: DispatchKey | None, debug: str) -> str | None:
         """The package of a registration; None when it is not known.
@@ -119,7 +119,7 @@ class Packages:
     def is_torch(self, operator: RecordedOperator, key: DispatchKey | None, debug: str) -> bool:
         """Whether a registration is PyTorch's own."""
         named = _path_in(debug) is not None and not debug.startswith(_AT)  # as scenarios may write it
-        return self._ownership.is_own(str(operator.name), key, f"{_AT}{debug}" if named else debug)
+        return self.ownership.is_own(str(operator.name), key, f"{_AT}{debug}" if named else debug)
 
     def are_one(self, operator: RecordedOperator, kernels: Iterable[tuple[DispatchKey | None, str]]) -> bool:
         """Whether one package made all of these, as far as their paths show it.

@@ -89,6 +89,55 @@ def test_the_backend_is_renamed_and_has_a_generator(runs: Runs) -> None:
     assert (ran.code, ran.output) == (0, "npu:0\n"), ran.error
 
 
+_LINT = """
+from dispatchlab.pytorch.introspection.registry_reader import record_registry
+from dispatchlab.questions.coverage.coverage_on_lab import Fill
+from dispatchlab.questions.lint.rule import Subject
+from dispatchlab.questions.lint.rules import selected
+from dispatchlab.questions.lint.run import lint
+from dispatchlab.sources.replay_on_lab import for_registry
+
+registry = record_registry()
+subject = Subject(registry, Fill(for_registry("torch-2.13"), registry.fallbacks))
+rules = selected([f"DL0{number}" for number in range(18, 23)])
+for one in lint(subject, rules, source="npu", without_own=True).findings:
+    print(one.code, one.operator, one.key, one.level)
+"""
+
+
+def test_the_rules_for_backends_say_what_the_device_does(runs: Runs) -> None:
+    needed = {operator for operator, _ in runs.predicted(source(BY_HAND["classifier"]), ()).calls}
+    right = runs.on_device(_LINT, {*needed, "linear", "AutogradPrivateUse1 linear", "AutocastPrivateUse1"})
+    assert (right.code, right.output) == (0, ""), right
+    planted = (*("empty.memory_format", "_copy_from", "addmm.out", "t"), "AutogradPrivateUse1 linear")
+    wrong = runs.on_device(_LINT, {*planted, "AutogradPrivateUse1 relu", "CPU neg"})
+    assert wrong.output.splitlines() == [
+        "DL018 aten::empty_strided PrivateUse1 warning",
+        "DL020 aten::linear AutogradPrivateUse1 warning",
+        "DL022 aten::neg CPU warning",
+        "DL021 aten::relu AutogradPrivateUse1 warning",
+    ]
+    program = source("x = given(2, 2)\nwith torch.inference_mode({}):\n    show(torch.nn.functional.{}(x{}))")
+    kernels = {*planted, "empty_strided", "as_strided", "AutogradPrivateUse1 relu"}
+    recorded, inferred = (
+        runs.on_device(program.format(mode, "linear", ", x"), kernels).calls for mode in ("False", "True")
+    )
+    assert ("aten::linear", "own") in recorded
+    assert ("aten::linear", "own") not in inferred
+    assert runs.on_device(program.format("False", "relu", ""), kernels).code == 0
+    assert "'aten::relu'" in runs.on_device(program.format("True", "relu", ""), kernels).error
+
+
+def test_the_view_of_a_fallback_is_a_copy(runs: Runs) -> None:
+    kernels = {*BASE, "add_.Tensor"} - {"view"}
+    found = runs.on_device(_LINT, kernels, fallback=True).output.splitlines()
+    assert [line for line in found if line.endswith("warning")] == ["DL019 aten::view PrivateUse1 warning"]
+    assert "DL019 aten::relu PrivateUse1 information" in found
+    program = source("x = given(2, 3); y = x.clone(); y.view(3, 2).add_(1); print((x == y).all().item())")
+    assert runs.on_device(program, kernels, fallback=True).output == "True\n"
+    assert runs.on_device(program, {*kernels, "view"}, fallback=True).output == "False\n"
+
+
 def test_the_command_lists_what_a_recorded_backend_lacks(tmp_path: Path) -> None:
     kernels = ("empty.memory_format", "empty_strided", "_copy_from", "as_strided", "add.Tensor")
     folder = tmp_path / "files"

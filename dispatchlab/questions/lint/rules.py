@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from dispatchlab.errors import DispatchLabError, did_you_mean
-from dispatchlab.questions.lint import composite_rules, definition_rules, kernel_rules, order_rules
+from dispatchlab.questions.lint import backend_rules, composite_rules, definition_rules, kernel_rules, order_rules
 from dispatchlab.questions.lint.rule import Rule
 
-FAMILIES = composite_rules, definition_rules, kernel_rules, order_rules
+FAMILIES = backend_rules, composite_rules, definition_rules, kernel_rules, order_rules
 """The modules of rules, by what the rules are about."""
 
 

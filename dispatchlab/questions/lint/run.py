@@ -71,7 +71,8 @@ def lint(
         operators: which operators to look at; all when left out.
         accepted: the identities of findings that a baseline accepts.
         imports: the packages that are linted; what other packages registered meanwhile is left out.
-        without_own: leave out the operators that PyTorch alone has registered, all of which it brings by itself.
+        without_own: leave out the operators that PyTorch alone has registered, all of which it brings by itself. What a
+            rule finds about them because of a package, such as of its fallback, stays.
         must_differ: the base is what there was before the imports, which have to register something.
 
     Raises:
@@ -92,7 +93,7 @@ def lint(
         left_out = {operator.name for operator in own}
         looked_at = [operator for operator in looked_at if operator.name not in left_out]
     names = None
-    if operators is not None:
+    if operators is not None and not without_own:  # somebody asked for these
         names = {*(str(operator.name) for operator in chosen), *(one.operator for one in subject.python)}
     runnable = [rule for rule in rules if rule.can_run(subject)]
     if not runnable:

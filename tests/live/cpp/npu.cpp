@@ -1,7 +1,7 @@
 // A device in memory of the host, at PrivateUse1: what PyTorch asks of a backend, and kernels that the test selects.
 //
-// NPU_KERNELS names a file with the operators that get a kernel, one on a line; NPU_FALLBACK=1 registers PyTorch's
-// fallback to the CPU; NPU_LOG names a file that gets a line for each call that reaches the device, before it runs.
+// NPU_KERNELS names a file with the operators that get a kernel, one on a line, behind a key where it is registered at
+// another one; NPU_FALLBACK=1 registers PyTorch's fallback to the CPU; NPU_LOG names a file that gets a line for each call that reaches the device, before it runs.
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/EmptyTensor.h>
@@ -345,18 +345,30 @@ void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   at::native::cpu_fallback(op, stack);
 }
 
+void kernels(torch::Library& m, const std::string& key) {
+  const char* path = std::getenv("NPU_KERNELS");
+  std::ifstream names(path == nullptr ? "" : path);
+  for (std::string line; std::getline(names, line);) {
+    const auto space = line.find(' ');
+    if (line != autocast && (space == std::string::npos ? "" : line.substr(0, space)) == key) {
+      m.impl(line.c_str() + space + 1, torch::CppFunction::makeFromBoxedFunction<&own_kernel>()); // npos + 1 is 0
+    }
+  }
+}
+
 } // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   at::RegisterPrivateUse1HooksInterface(new NpuHooks);
-  const char* path = std::getenv("NPU_KERNELS");
-  std::ifstream names(path == nullptr ? "" : path);
-  for (std::string name; std::getline(names, name);) {
-    if (name == autocast) {
-      continue;
-    }
-    m.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&own_kernel>());
-  }
+  kernels(m, "");
+}
+
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
+  kernels(m, "AutogradPrivateUse1");
+}
+
+TORCH_LIBRARY_IMPL(aten, CPU, m) {
+  kernels(m, "CPU");
 }
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {

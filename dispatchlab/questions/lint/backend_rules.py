@@ -1,0 +1,170 @@
+"""Rules about a backend that a package brings: DL018 and DL019 for what it lacks, DL020 and DL021 for its autograd
+kernels, DL022 for kernels of another device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from dispatchlab.model.keys import BACKENDS, DispatchKey
+from dispatchlab.model.slot_set import BACKENDS_OF_AUTOGRAD, keys_of
+from dispatchlab.questions.lint.kernel_rules import COMPOSITE
+from dispatchlab.questions.lint.rule import Found, Level, Subject, rule
+from dispatchlab.records.backend_coverage import Way
+from dispatchlab.records.builds import is_in_tree
+from dispatchlab.records.debug_text import Packages, owner
+from dispatchlab.records.model import RecordedKernel, RecordedOperator
+from dispatchlab.records.overlay import Overlay
+
+_BROUGHT = tuple(DispatchKey[name] for name in BACKENDS if name not in ("CPU", "Meta") and not is_in_tree(name))
+"""The keys of devices whose kernels no build of PyTorch has."""
+
+_FACTORIES = "aten::empty.memory_format", "aten::empty_strided"
+
+# Note [Backends that a package brings]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# Who registers kernels for operators of PyTorch at such a key, or a fallback there, brings a device. Who registers
+# kernels for operators of its own extends a device that another package brings, which need not be imported here.
+
+
+def _brought(subject: Subject, packages: Packages) -> dict[DispatchKey, str]:
+    """The debug text of a registration of each backend. See Note [Backends that a package brings]."""
+    recorded = subject.recorded
+    found: dict[DispatchKey, str] = {}
+    for operator in recorded.over if isinstance(recorded, Overlay) else recorded:
+        for kernel in operator.kernels:
+            if kernel.key in _BROUGHT and kernel.key not in found and _is_foreign(operator, kernel, packages):
+                found[kernel.key] = kernel.debug
+    return found
+
+
+def _is_foreign(operator: RecordedOperator, kernel: RecordedKernel, packages: Packages) -> bool:
+    """Whether a package gives an operator of PyTorch this kernel."""
+    if kernel.is_fallthrough or operator.is_dangling or not packages.is_torch(operator, None, operator.debug):
+        return False
+    return not packages.is_torch(operator, kernel.key, kernel.debug)
+
+
+def _local(operator: RecordedOperator) -> str:
+    return str(operator.name).partition("::")[2]
+
+
+@rule("DL018")
+def _no_factory(subject: Subject, _: Iterable[RecordedOperator]) -> Iterator[Found]:
+    for key, debug in _brought(subject, Packages(subject.recorded)).items():
+        for name in _FACTORIES:
+            operator = subject.recorded.operator(name)
+            if operator is None or subject.slot(operator, key).way not in (Way.FALLBACK, Way.MISSING):
+                continue
+            yield Found(
+                name,
+                key,
+                f"{owner(debug)} registers kernels at {key}, and there is none for this operator, of which PyTorch "
+                "makes the tensors of a device: a call raises, or leads a fallback back to itself",
+                (debug,),
+                cause=str(key),
+                mend=f'm.impl("{_local(operator)}", fn) in TORCH_LIBRARY_IMPL(aten, {key}, m)',
+            )
+
+
+@rule("DL019")
+def _behind_fallback(subject: Subject, _: Iterable[RecordedOperator]) -> Iterator[Found]:
+    packages = Packages(subject.recorded)
+    ownership = packages.ownership
+    fallbacks = [
+        fallback
+        for fallback in subject.recorded.fallbacks
+        if fallback.key in _BROUGHT and not fallback.fallthrough and not ownership.is_own_fallback(fallback)
+    ]
+    for operator in subject.recorded if fallbacks else ():
+        if "core" not in operator.tags or str(operator.name) in _FACTORIES:
+            continue
+        for fallback in fallbacks:
+            if subject.slot(operator, fallback.key).way is not Way.FALLBACK:
+                continue
+            is_view = "-> Tensor(a)" in (operator.schema or "")
+            what = (
+                "the result is a copy, and what is written to it is lost" if is_view else "each call leaves the device"
+            )
+            yield Found(
+                str(operator.name),
+                fallback.key,
+                f"it belongs to the operators of `core` and has no kernel for {fallback.key}; the fallback from "
+                f"{owner(fallback.debug)} takes its calls: {what}",
+                (fallback.debug,),
+                Level.WARNING if is_view else Level.INFORMATION,
+                cause=str(fallback.key),
+                mend=f'm.impl("{_local(operator)}", fn) in TORCH_LIBRARY_IMPL(aten, {fallback.key}, m)',
+            )
+
+
+def _autograd_kernels(operator: RecordedOperator, packages: Packages) -> Iterator[tuple[RecordedKernel, DispatchKey]]:
+    """The autograd kernels that packages give an operator for one backend that they bring, each with the backend."""
+    for kernel in operator.kernels:
+        backends = keys_of(BACKENDS_OF_AUTOGRAD.get(kernel.key, 0))
+        if len(backends) != 1 or backends[0] not in _BROUGHT or not kernel.active or kernel.is_fallthrough:
+            continue
+        if not packages.is_torch(operator, kernel.key, kernel.debug):
+            yield kernel, backends[0]
+
+
+@rule("DL020")
+def _over_composite(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
+    packages = Packages(subject.recorded)
+    for operator in operators:
+        for kernel, backend in _autograd_kernels(operator, packages):
+            composite = operator.active_at(COMPOSITE)
+            if composite is None or subject.slot(operator, backend).source is not COMPOSITE:
+                continue
+            yield Found(
+                str(operator.name),
+                kernel.key,
+                f"the kernel from {owner(kernel.debug)} hides the composite one of {owner(composite.debug)}, which "
+                f"inference tensors of {backend} still run: two implementations of one operator",
+                (kernel.debug, composite.debug),
+                cause=str(kernel.key),
+                mend=f'm.impl("{_local(operator)}", fn) at {backend} as well, or drop the {kernel.key} kernel, as the '
+                "parts of the composite one have gradients of their own",
+            )
+
+
+@rule("DL021")
+def _autograd_alone(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
+    packages = Packages(subject.recorded)
+    for operator in operators:
+        for kernel, backend in _autograd_kernels(operator, packages):
+            if operator.is_dangling or subject.slot(operator, backend).way is not Way.MISSING:
+                continue
+            yield Found(
+                str(operator.name),
+                kernel.key,
+                f"it has a kernel for {kernel.key} from {owner(kernel.debug)} and none for {backend}: what that "
+                f"kernel redispatches to, and each call under torch.inference_mode, raises",
+                (kernel.debug,),
+                cause=str(kernel.key),
+                mend=f'm.impl("{_local(operator)}", fn) at {backend}',
+            )
+
+
+@rule("DL022")
+def _for_another_device(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
+    packages = Packages(subject.recorded)
+    backends: dict[DispatchKey, str] | None = None
+    for operator in operators:
+        kernel = operator.active_at(DispatchKey.CPU)
+        if kernel is None or not _is_foreign(operator, kernel, packages):
+            continue
+        backends = _brought(subject, packages) if backends is None else backends
+        for key, debug in backends.items():
+            if not packages.are_one(operator, [(kernel.key, kernel.debug), (key, debug)]):
+                continue
+            yield Found(
+                str(operator.name),
+                kernel.key,
+                f"{owner(kernel.debug)} registers a kernel for the CPU, and the same package brings {key} "
+                f"({owner(debug)}): it takes the place of PyTorch's own for every program that imports it",
+                (kernel.debug,),
+                cause=str(key),
+                mend=f'm.impl("{_local(operator)}", fn) in TORCH_LIBRARY_IMPL(aten, {key}, m)',
+            )
+            break
