@@ -3,10 +3,11 @@
 # Note [Who may open the page]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 # A page of the application can write files as its user can, so it is for the browser that was given its address. The
-# server listens on the loopback address, where every user of the machine can ask; so the address has a token, which is
-# new each time. The browser that shows it gets a cookie, and nothing is answered without one of the two. A page from
-# elsewhere may ask a browser to open a socket to this machine, but its `Origin` shows where it is from, and a name that
-# was made to lead here shows in `Host`. No page may hold this one in a frame, and there are few at once.
+# server listens on the loopback address, where every user of the machine can ask; so every path begins with a token,
+# which is new each time, and nothing is answered without it. A cookie would not do: a browser sends it to all ports of
+# this machine, where another user may serve a page. A page from elsewhere may ask a browser to open a socket to this
+# machine, but its `Origin` shows where it is from, and a name that was made to lead here shows in `Host`. No page may
+# hold this one in a frame, and there are few at once.
 
 from __future__ import annotations
 
@@ -91,7 +92,7 @@ class _LocalServer(Server):
         self._ready = ready
         self._reporting: Task[None] | None = None
         self._host = f"{HOST}:{port}"
-        self._token, self._cookie = secrets.token_urlsafe(24), f"dispatchlab-{port}"
+        self._token = secrets.token_urlsafe(24)
         self._pages = 0
         self.ended_by = signal.SIGINT
 
@@ -111,7 +112,7 @@ class _LocalServer(Server):
             else:
                 writer.close()
                 break
-        self._ready(f"{self.public_url}/?token={self._token}")
+        self._ready(f"{self.public_url}/{self._token}/")
 
     def serve(self, debug: bool = False) -> None:  # noqa: FBT001, FBT002 - as it is inherited
         """Serve until a signal ends it; what is inherited does not say which one it was."""
@@ -140,8 +141,8 @@ class _LocalServer(Server):
             self._pages -= 1
 
     async def _make_app(self) -> web.Application:
-        app = await super()._make_app()
-        app.middlewares.append(self._refuse_others)
+        app = web.Application(middlewares=[self._refuse_others])
+        app.add_subapp(f"/{self._token}", await super()._make_app())
         return app
 
     @property
@@ -150,14 +151,13 @@ class _LocalServer(Server):
         async def refuse(
             request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
         ) -> web.StreamResponse:
-            given = request.query.get("token") or request.cookies.get(self._cookie, "")
-            origin = request.headers.get("Origin", None if request.path == "/ws" else f"http://{self._host}")
-            is_theirs = secrets.compare_digest(given.encode(), self._token.encode())
+            given, _, asked = request.path[1:].partition("/")
+            origin = request.headers.get("Origin", None if asked == "ws" else f"http://{self._host}")
+            is_theirs = secrets.compare_digest(given.encode(errors="replace"), self._token.encode())
             if not is_theirs or request.host != self._host or origin != f"http://{self._host}":
                 raise web.HTTPForbidden(text="this page is for the browser that opens the address that was printed\n")
             answer = await handler(request)
             if not answer.prepared:
-                answer.set_cookie(self._cookie, self._token, httponly=True, samesite="Strict")
                 answer.headers["Content-Security-Policy"] = "frame-ancestors 'none'"
                 answer.headers["Referrer-Policy"] = "no-referrer"
             return answer

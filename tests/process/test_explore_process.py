@@ -241,24 +241,23 @@ def status(address: str, **headers: str) -> int:
 def test_a_page_is_for_the_browser_that_has_its_address(tmp_path: Path) -> None:
     pytest.importorskip("textual_serve", reason="pages need textual-serve: pip install 'dispatchlab[explore]'")
     with served(tmp_path) as address, served(tmp_path) as other:
-        found = re.fullmatch(r"(http://127\.0\.0\.1:([0-9]+))/\?token=([\w-]{32})", address)
+        found = re.fullmatch(r"((http://127\.0\.0\.1:([0-9]+))/([\w-]{32}))/", address)
         assert found is not None, address
-        here, port, token = found.groups()
-        cookie = f"dispatchlab-{port}={token}"
+        page, here, port, token = found.groups()
         with urllib.request.urlopen(address, timeout=BUSY_S) as answer:
-            assert answer.headers["Set-Cookie"] == f"{cookie}; HttpOnly; Path=/; SameSite=Strict"
+            assert "Set-Cookie" not in answer.headers  # which every port of this machine would be sent
             assert answer.headers["Content-Security-Policy"] == "frame-ancestors 'none'"
-        assert status(address, Origin=here) == 200
-        assert status(here, Cookie=cookie) == 200
-        assert status(f"{here}/ws", Cookie=cookie) == 403  # a socket says where it is from
-        wrong = other.rpartition("=")[2]
-        for asked in (here, f"{here}/", f"{here}/ws", f"{here}/static/js/textual.js", f"{here}/download/a"):
-            assert status(asked, Origin=here) == 403
-            assert status(f"{asked}?token={wrong}", Origin=here) == 403
-            assert status(asked, Cookie=f"dispatchlab-{port}={wrong}", Origin=here) == 403
-            assert status(asked, Cookie=cookie, Host=f"evil.example:{port}", Origin=here) == 403
+            assert f'"ws://127.0.0.1:{port}/{token}/ws"'.encode() in answer.read()
+        assert status(address, Origin=here) == status(f"{page}/static/js/textual.js", Origin=here) == 200
+        assert status(f"{page}/ws") == 403  # a socket says where it is from
+        wrong = other.split("/")[3]
+        for path in ("", "/", "/ws", "/static/js/textual.js", "/download/a"):
+            for start in (here, f"{here}/{wrong}", f"{here}/{token[:-1]}", f"{here}//{token}", f"{here}/%F0"):
+                assert status(f"{start}{path}", Origin=here) == 403
+            assert status(f"{here}{path}?token={token}", Origin=here) == 403
+            assert status(f"{page}{path}", Host=f"evil.example:{port}", Origin=here) == 403
             for origin in ("http://evil.example", "https://127.0.0.1:1", f"http://evil.example:{port}", "null", ""):
-                assert status(asked, Cookie=cookie, Origin=origin) == 403
+                assert status(f"{page}{path}", Origin=origin) == 403
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc")
@@ -277,13 +276,13 @@ def test_applications_end_with_their_server_although_no_browser_answers(tmp_path
     try:
         assert process.stdout is not None
         address = process.stdout.readline().strip()
-        here, token = address.split("/?token=")
+        here, token = address.removesuffix("/").rsplit("/", 1)
         host, port = here.removeprefix("http://").split(":")
         for _ in range(12):  # more than are let in
             one = socket.create_connection((host, int(port)), BUSY_S)
             sockets.append(one)
             one.sendall(
-                f"GET /ws?token={token} HTTP/1.1\r\nHost: {host}:{port}\r\nOrigin: {here}\r\nUpgrade: websocket\r\n"
+                f"GET /{token}/ws HTTP/1.1\r\nHost: {host}:{port}\r\nOrigin: {here}\r\nUpgrade: websocket\r\n"
                 "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
                 "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n".encode()
             )
