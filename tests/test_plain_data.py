@@ -172,6 +172,12 @@ def test_what_is_too_large_or_too_deep_is_not_written(monkeypatch: pytest.Monkey
         ["a", ["dispatchlab.processes.executor:TaskDied", 0]],
         ["{0.x}", 0, ["dispatchlab.files.file_kinds:OverwriteError", 1, 0, 1]],
         [*(number * (2**61 - 1) for number in range(1, 3000)), ["frozenset", *range(2999)]],
+        ["a", *(["tuple", number, number] for number in range(16)), *[["frozenset", 16]] * 40],
+        [
+            "a",
+            *(["tuple", number, number] for number in range(16)),
+            *[["dispatchlab.files.journal:OtherRunError", *[16] * 4]] * 9,
+        ],
     ],
     ids=lambda nodes: json.dumps(nodes)[:50],
 )
@@ -196,6 +202,7 @@ def test_a_table_that_is_not_as_it_is_written_is_refused(nodes: list[object]) ->
         zlib.compress(b"[0]")[:-2],
         zlib.compress(b"[0]") + b"a",
         zlib.compress(b"[\xff]"),
+        zlib.compress('["\u00e9"]'.encode()),
     ],
     ids=lambda data: f"{data[:20]!r} and {len(data) - 20}",
 )

@@ -12,7 +12,8 @@
 #
 # What is read may have come from anybody. So its size is bounded before it is unpacked, its nodes before they are
 # parsed, and each value before it is made: how deep it is, and how many nodes it is when what is shared counts as often
-# as it is met, since comparing and hashing take that long. A set or a mapping whose keys have the same hash is refused,
+# as it is met, since comparing and hashing take that long. All that is hashed or looked through for its type is bounded
+# together, because many keys may be the same large one. A set or a mapping whose keys have the same hash is refused,
 # because it takes the square of their number.
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, ge
 
 from dispatchlab.errors import DispatchLabError
 
-_BYTES: Final = 1 << 25  # of a value that is written
+_BYTES: Final = 1 << 24  # of a value that is written
 _NODES: Final = 1 << 19  # likewise
 _UNFOLDED: Final = 1 << 21
 _DEPTH: Final = 100
@@ -81,7 +82,7 @@ class PlainReader:
     """
 
     def __init__(self, count: int = 1) -> None:
-        self._bytes, self._nodes = count * _BYTES, count * _NODES
+        self._bytes, self._nodes, self._work = count * _BYTES, count * _NODES, count * _UNFOLDED
 
     def read(self, data: bytes, kind: Any) -> Any:
         """Read a value.
@@ -100,12 +101,16 @@ class PlainReader:
             self._nodes -= _checked_size(content)
             if self._bytes < 0 or self._nodes < 0:
                 raise NotPlainError("there is too much of it")
+            if not content.isascii():  # one wide character makes a text four times as large
+                raise NotPlainError("it is no ASCII")
             nodes = json.loads(content)
         except (zlib.error, ValueError, RecursionError) as error:
             raise NotPlainError(f"it is damaged ({type(error).__name__})") from None
         if not unpacking.eof or unpacking.unused_data or not isinstance(nodes, list) or not nodes:
             raise NotPlainError("it is not one table")
-        value = _Table(nodes).value()
+        table = _Table(nodes, self._work)
+        value = table.value()
+        self._work = table.work
         if not fits(value, kind):
             raise NotPlainError(f"a {type(value).__name__} is not what is kept here")
         return value
@@ -205,7 +210,8 @@ def _parts(value: Any) -> tuple[str, list[Any]]:
 class _Table:
     """The nodes of a value, each made once and in their order."""
 
-    def __init__(self, nodes: list[Any]) -> None:
+    def __init__(self, nodes: list[Any], work: int) -> None:
+        self.work = work  # how many nodes may still be hashed, or looked through for their types
         self._nodes = nodes
         self._made: list[Any] = []
         self._sizes: list[int] = []
@@ -243,6 +249,10 @@ class _Table:
         depth = 1 + max((self._depths[place] for place in places), default=0)
         if size > _UNFOLDED or depth > _DEPTH:
             raise NotPlainError("it is nested too deep")
+        if tag not in ("tuple", "list"):
+            self.work -= size
+            if self.work < 0:
+                raise NotPlainError("there is too much of it")
         parts = [self._made[place] for place in places]
         make = _CONTAINERS.get(tag)
         if make is None:
