@@ -338,6 +338,20 @@ def test_a_program_that_exits_leaves_its_trace_and_its_code(
     assert (found[0], found[1].count("[call]"), found[2]) == (code, 1, message)
 
 
+def test_a_program_that_ends_its_process_does_not_end_it_with_success(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end(status: int) -> None:
+        raise SystemExit(f"ended with {status}")
+
+    monkeypatch.setattr(os, "_exit", end)
+    said = "program.py ended its process with os._exit(0), before its trace was whole: leave that call out\n"
+    for status, code, message in ((0, 5, said), (3, 3, "")):
+        found = traced(tmp_path, f"{ONE_CALL}import os\nos._exit({status})\n")
+        assert found[0] == 1
+        assert found[2].endswith(f"{message}ended with {code}\n")
+
+
 def test_a_syntax_error_shows_the_line_and_nothing_of_ours(tmp_path: Path) -> None:
     code, stdout, stderr = traced(tmp_path, "x = = 1\n")
     assert (code, stdout) == (1, "")

@@ -92,7 +92,8 @@ def trace(
     """Run FILE.py and show every call of the operators: redispatches, keys, kernels, boxings and guards.
 
     This runs the code in the file, as 'python FILE.py ARGUMENT...' does: only for files you trust. The output of the
-    program goes to standard error. The exit code is the program's, and 1 when it raises.
+    program goes to standard error. The exit code is the program's, 1 when it raises, and 5 when it calls
+    os._exit(0), which leaves no trace.
 
     --engine torch traces a program of PyTorch: each hop of each call in every thread of this process, as it was taken.
     It prints when the program is over. It needs Linux on x86-64.

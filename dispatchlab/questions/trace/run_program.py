@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from traceback import StackSummary, TracebackException
 from types import ModuleType
+from typing import NoReturn
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.files.bounded_read import ReadError, read_file
@@ -18,6 +20,7 @@ from dispatchlab.files.file_kinds import FileKind, OtherFileError, content_of
 MAX_BYTES = 16 * 2**20
 """Larger programs are refused unread."""
 
+_ENDED_IT = 5
 _GENERATED = "<call of "
 _OURS = str(Path(__file__).parents[2] / "_")[:-1]
 
@@ -67,8 +70,9 @@ def run_program(program: Program, arguments: Sequence[str] = (), *, report: Call
 
     Returns:
         0, the code that it exits with, 1 when it raised something, or 130 when it was interrupted.
+        It does not return when the program ends the process: `os._exit(0)` ends it with 5, since no trace is shown.
     """
-    with _as_main(program, arguments) as main:
+    with _as_main(program, arguments) as main, _sudden_ends(program, report):
         try:
             exec(compile(program.source, program.path, "exec"), main.__dict__)
             _wait_for_threads()
@@ -93,6 +97,25 @@ def _as_main(program: Program, arguments: Sequence[str]) -> Iterator[ModuleType]
         yield main
     finally:
         sys.modules["__main__"], sys.argv, sys.path = before
+
+
+@contextmanager
+def _sudden_ends(program: Program, report: Callable[[str], None]) -> Iterator[None]:
+    exit_now, process = os._exit, os.getpid()
+
+    def end(status: int) -> NoReturn:
+        if status == 0 and os.getpid() == process:  # and not in a fork, which ends so
+            report(
+                f"{program.path} ended its process with os._exit(0), before its trace was whole: leave that call out"
+            )
+            status = _ENDED_IT
+        exit_now(status)
+
+    os._exit = end
+    try:
+        yield
+    finally:
+        os._exit = exit_now
 
 
 def _wait_for_threads() -> None:
