@@ -413,7 +413,7 @@ def _packet_texts(inspection: Inspection) -> list[str]:
     """The overloads that a call tries, where a name of several was asked for."""
     if inspection.packet is None or not inspection.packet.overloads:
         return []
-    from dispatchlab.questions.dump.packet_blocks import packet_lines
+    from dispatchlab.questions.dump.operator_blocks import packet_lines
     from dispatchlab.views.text import text_of
 
     return [text_of(packet_lines(inspection.packet))]
@@ -440,8 +440,7 @@ def _json(inspection: Inspection, options: DumpOptions) -> str:
 
 
 def _print(console: Console, inspection: Inspection, parts: Sequence[_Part], options: DumpOptions) -> None:
-    from dispatchlab.questions.dump.operator_blocks import operator_screen
-    from dispatchlab.questions.dump.packet_blocks import packet_lines
+    from dispatchlab.questions.dump.operator_blocks import operator_screen, packet_lines
     from dispatchlab.questions.dump.python_layer_blocks import python_screen
     from dispatchlab.views.blocks import Block, Line
     from dispatchlab.views.terminal import draw

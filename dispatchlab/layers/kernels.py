@@ -322,8 +322,11 @@ def _binary_dtype(self: Tensor, other: Tensor) -> DType:
     return result_dtype([one.item() if one.is_wrapped_number else (one.dtype, one.dim) for one in (self, other)])
 
 
-def _check_alpha(dtype: DType, alpha: Number) -> None:
-    """Source: aten/src/ATen/native/BinaryOps.h (`alpha_check`), whose words these are."""
+def check_alpha(dtype: DType, alpha: Number) -> None:
+    """Refuse an alpha that the dtype of the result cannot take.
+
+    Source: aten/src/ATen/native/BinaryOps.h (`alpha_check`), whose words these are.
+    """
     if isinstance(alpha, bool) and dtype != DType.bool:
         raise refused("Boolean alpha only supported for Boolean results.")
     if isinstance(alpha, float | complex) and dtype.category < 2:
@@ -350,7 +353,7 @@ def _binary(name: str) -> Callable[..., Tensor]:
         if name == "sub":
             _check_sub(self, other)
         if alpha != 1 or isinstance(alpha, bool):
-            _check_alpha(dtype, alpha)
+            check_alpha(dtype, alpha)
 
         def elements() -> Array:
             second = as_dtype(other, dtype)

@@ -26,15 +26,14 @@ _DENSITIES: Final = (15, 50, 85)
 _REFUSALS_ASKED_AGAIN: Final = 4
 
 
-def sequences_needed(depth: int, ordered: int, *, doubt: float = 0.05) -> int:
-    """How many random walks find a flaw with a confidence of 1 - `doubt`; an estimate and not a proof.
+def sequences_needed(depth: int, ordered: int) -> int:
+    """How many random walks find a flaw with a confidence of 95 %; an estimate and not a proof.
 
     Args:
         depth: how many registrations have to be active, inactive or in order for the flaw to show.
         ordered: how many of them have to be in one certain order.
-        doubt: the chance to miss it.
     """
-    return ceil((1 << depth) * factorial(ordered) * log(1 / doubt))
+    return ceil((1 << depth) * factorial(ordered) * log(1 / 0.05))
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,9 @@ def _checked_shape(first: Tensor, second: Tensor) -> tuple[int, int]:
     return first.shape[0], second.shape[1]
 
 
-def _product(first: Tensor, second: Tensor, *, as_name: str = "m1 and m2") -> Array:
+def _product(first: Tensor, second: Tensor) -> Array:
     if first.dtype is not second.dtype:
-        raise refused(f"expected {as_name} to have the same dtype, but got: {first.dtype} != {second.dtype}")
+        raise refused(f"expected m1 and m2 to have the same dtype, but got: {first.dtype} != {second.dtype}")
     if first.dtype is DType.bool and first.data.size and second.data.size:
         raise refused(f"\"addmm_impl_cpu_\" not implemented for '{first.dtype}'")
     wide = np.float32 if first.dtype is DType.float16 else first.dtype.numpy

@@ -23,18 +23,9 @@ from dispatchlab.codegen.runtime.element_types import (
     opmath,
 )
 from dispatchlab.codegen.runtime.tensor_iterator import TensorIteratorBase
-from dispatchlab.layers.kernels import refused
+from dispatchlab.layers.kernels import check_alpha, refused
 
 Op: TypeAlias = TensorIteratorBase
-
-
-def _alpha_check(dtype: DType, alpha: Number) -> None:
-    if isinstance(alpha, bool) and dtype is not DType.bool:
-        raise refused("Boolean alpha only supported for Boolean results.")
-    if isinstance(alpha, float | complex) and dtype.category < 2:
-        raise refused("For integral input tensors, argument alpha must not be a floating point number.")
-    if isinstance(alpha, complex) and dtype.category < 3:
-        raise refused("For non-complex input tensors, argument alpha must not be a complex number.")
 
 
 def _scaled(op: Op, other: Array, alpha: Number) -> Array:
@@ -49,7 +40,7 @@ def _scaled(op: Op, other: Array, alpha: Number) -> Array:
 
 def meta_add_Tensor(op: Op, self: Tensor, other: Tensor, alpha: Number) -> None:
     op.build(self, other)
-    _alpha_check(op.common_dtype, alpha)
+    check_alpha(op.common_dtype, alpha)
 
 
 def ufunc_add(self: Elements, other: Elements, alpha: Elements) -> Elements:
@@ -70,7 +61,7 @@ def meta_sub_Tensor(op: Op, self: Tensor, other: Tensor, alpha: Number) -> None:
             "If you are trying to invert a mask, use the `~` or `logical_not()` operator instead."
         )
     op.build(self, other)
-    _alpha_check(op.common_dtype, alpha)
+    check_alpha(op.common_dtype, alpha)
 
 
 def sub_out(op: Op, self: Tensor, other: Tensor, alpha: Number, out: Tensor) -> None:

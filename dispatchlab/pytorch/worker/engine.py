@@ -44,8 +44,6 @@ class LiveEngine:
     Args:
         imports: modules to import after torch, such as packages that register operators.
         native: the file of an extension with C++ kernels, see `NativeKernels`.
-        parse_keys: hand dispatch keys over as text, of which PyTorch refuses 42, as `torch.library` does; else as
-            numbers, as C++ does.
         memory: read the slots from memory where that is possible; else only whether they are filled.
         every_table: read the table after every step of an exploration too. See Note [When the table is read].
 
@@ -60,13 +58,12 @@ class LiveEngine:
         *,
         imports: Sequence[str] = (),
         native: Path | None = None,
-        parse_keys: bool = False,
         memory: bool = True,
         every_table: bool = False,
     ) -> None:
         require_torch()
         self._imports, self._native = tuple(imports), native
-        self._options = {"parse_keys": parse_keys, "memory": memory}
+        self._options = {"memory": memory}
         self._every_table = every_table
         self._process: WorkerProcess | None = None
         self._opened = 0

@@ -7,10 +7,9 @@
   their tables.
 - `listing_blocks`: registries as blocks and as JSON: listings and counts.
 - `operator_blocks`: an operator as blocks: what it is, what is stale, its kernels with the keys that run them, and who
-  lost.
+  lost; the overloads of a name.
 - `operator_text`: the plain text of operators: the dump with its table, what Python registers, and the steps that were
   refused.
-- `packet_blocks`: the overloads of a name as blocks, in the order in which a call tries them.
 - `python_layer_blocks`: what Python has registered for an operator as blocks, and how much each registry has.
 - `python_layer_json`: what Python has registered, as JSON; a field is never renamed or dropped within a version.
 - `registered_keys`: the table that kernels at some keys give an operator, as PyTorch's `PythonDispatcher` prints it.

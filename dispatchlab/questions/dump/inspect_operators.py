@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.names import OperatorName, in_order, overload_of, overloads_in, qualified
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from dispatchlab.prover.protocol import Engine, Sandbox
     from dispatchlab.scenario.scenario import Scenario
 
-_PACKETS = "dispatchlab.pytorch.introspection.queries"
 _QUERIES = "dispatchlab.pytorch.introspection.queries"
 _PYTHON_READER = "dispatchlab.pytorch.introspection.python_registries"
 _REGISTRY_READER = "dispatchlab.pytorch.introspection.registry_reader"
@@ -148,28 +147,37 @@ class Explains(Protocol):
         """An operator with its reasons; None when nothing is registered for it."""
 
 
-def inspect_operator(
-    operator: str,
-    *,
-    source: str | None = None,
-    engine: EngineName = "lab",
-    semantics: str | None = None,
-    imports: tuple[str, ...] = (),
-    python: bool = False,
-    packets: bool = False,
-    report: Callable[[str], None] | None = None,
-) -> Inspection:
+class InspectOptions(NamedTuple):
+    """How operators are inspected.
+
+    Args:
+        engine: `lab`, or `torch` for a scenario and the installed PyTorch.
+        semantics: those of the lab engine; those that the source names when left out, or else `strict`.
+        imports: modules that the live PyTorch imports first.
+        allow_import: import the functions that a scenario names.
+        reasons: see Note [Reasons for a live table].
+        python: with what Python has registered besides; an operator that only Python knows is one then, too.
+        packets: a name without overload means all of its overloads, and `Inspection.packet` says how a call tries them.
+        report: see `recorded_from`.
+    """
+
+    engine: EngineName = "lab"
+    semantics: str | None = None
+    imports: tuple[str, ...] = ()
+    allow_import: bool = False
+    reasons: bool = False
+    python: bool = False
+    packets: bool = False
+    report: Callable[[str], None] | None = None
+
+
+def inspect_operator(operator: str, *, source: str | None = None, **options: Any) -> Inspection:
     """Inspect one operator of any source, with the lab's reasons where the source itself has none.
 
     Args:
         operator: a name, or a name without overload when that is unique.
         source: a scenario, a registry or `live`; the default registry when left out.
-        engine: see `inspect_operators`.
-        semantics: see `inspect_operators`.
-        imports: modules that the live PyTorch imports first.
-        python: see `inspect_operators`.
-        packets: see `inspect_operators`.
-        report: see `recorded_from`.
+        options: the fields of `InspectOptions`.
 
     Raises:
         DispatchLabError: there is no such operator, or the source or engine cannot be used.
@@ -177,33 +185,12 @@ def inspect_operator(
     if is_glob(operator):
         raise OneOperatorError(operator)
     if source == LIVE:
-        source, engine = None, "torch"
-    return inspect_operators(
-        operator,
-        source=source,
-        engine=engine,
-        semantics=semantics,
-        imports=imports,
-        reasons=True,
-        python=python,
-        packets=packets,
-        report=report,
-    )
+        source, options["engine"] = None, "torch"
+    return inspect_operators(operator, source=source, **options, reasons=True)
 
 
 def inspect_operators(
-    operator: str,
-    *,
-    source: str | None = None,
-    after: str | None = None,
-    engine: EngineName = "lab",
-    semantics: str | None = None,
-    imports: tuple[str, ...] = (),
-    allow_import: bool = False,
-    reasons: bool = False,
-    python: bool = False,
-    packets: bool = False,
-    report: Callable[[str], None] | None = None,
+    operator: str, *, source: str | None = None, after: str | None = None, **options: Any
 ) -> Inspection:
     """Inspect operators of any source.
 
@@ -211,14 +198,7 @@ def inspect_operators(
         operator: as `find_operators` reads it.
         source: a scenario or a registry; when left out the default registry, or the installed PyTorch on `torch`.
         after: the steps of a scenario to run first, `+0 +2 -0`.
-        engine: `lab`, or `torch` for a scenario and the installed PyTorch.
-        semantics: those of the lab engine; those that the source names when left out.
-        imports: modules that the live PyTorch imports first.
-        allow_import: import the functions that a scenario names.
-        reasons: see Note [Reasons for a live table].
-        python: with what Python has registered besides; an operator that only Python knows is one then, too.
-        packets: a name without overload means all of its overloads, and `Inspection.packet` says how a call tries them.
-        report: see `recorded_from`.
+        options: the fields of `InspectOptions`.
 
     Raises:
         DispatchLabError: there is no such operator, or the source, the engine or the sequence cannot be used.
@@ -227,41 +207,25 @@ def inspect_operators(
         if not is_scenario_source(source) and not os.path.exists(source):
             raise UnknownRegistryError(source)
         check_source(source)
-        return inspect_scenario(
-            source,
-            operator,
-            after=after,
-            engine=engine,
-            semantics=semantics,
-            imports=imports,
-            allow_import=allow_import,
-            reasons=reasons,
-            python=python,
-            packets=packets,
-        )
-    if engine == "torch" and source is not None:
+        return inspect_scenario(source, operator, after=after, **options)
+    asked = InspectOptions(**options)
+    if asked.engine == "torch" and source is not None:
         raise RecordOnTorchError(source)
     if after is not None:
         raise SequenceWithoutScenarioError(after)
-    if engine == "torch":
-        return inspect_installed(
-            operator,
-            semantics=semantics,
-            imports=imports,
-            reasons=reasons,
-            python=python,
-            packets=packets,
-            report=report,
-        )
+    if asked.engine == "torch":
+        return _inspect_installed(operator, asked)
     reason = ""
     if source is None:
         from dispatchlab.records.builds import default_registry  # costs start-up, and a named source needs none
 
         source, reason = default_registry()
-    recorded = recorded_from(source, imports=imports, report=report)
-    found = inspect_registry(recorded, operator, source=source, semantics=semantics, python=python, packets=packets)
-    if reason and report is not None:
-        report(f"note: {reason}")
+    recorded = recorded_from(source, imports=asked.imports, report=asked.report)
+    found = inspect_registry(
+        recorded, operator, source=source, semantics=asked.semantics, python=asked.python, packets=asked.packets
+    )
+    if reason and asked.report is not None:
+        asked.report(f"note: {reason}")
     return found
 
 
@@ -281,8 +245,8 @@ def inspect_registry(
         operator: as `find_operators` reads it.
         source: what to call the registry.
         semantics: those of the lab engine; `strict` when left out.
-        python: see `inspect_operators`.
-        packets: see `inspect_operators`.
+        python: see `InspectOptions`.
+        packets: see `InspectOptions`.
 
     Raises:
         UnknownOperatorError: there is no such operator.
@@ -348,18 +312,7 @@ def _python_alone(operator: str, layer: PythonLayer, source: str, semantics: str
 
 
 def inspect_scenario(
-    path: str,
-    operator: str | None = None,
-    *,
-    after: str | None = None,
-    engine: EngineName = "lab",
-    semantics: str | None = None,
-    imports: tuple[str, ...] = (),
-    allow_import: bool = False,
-    reasons: bool = False,
-    python: bool = False,
-    packets: bool = False,
-    most: int | None = None,
+    path: str, operator: str | None = None, *, after: str | None = None, most: int | None = None, **options: Any
 ) -> Inspection:
     """Run steps of a scenario and inspect operators then.
 
@@ -367,21 +320,16 @@ def inspect_scenario(
         path: the scenario file.
         operator: as `find_operators` reads it; those that the scenario is about when left out.
         after: the steps, `+0 +2 -0`; all registrations in the order of the file when left out.
-        engine: the engine that runs it.
-        semantics: those of the lab engine; those that the scenario names when left out.
-        imports: modules that the live PyTorch imports first.
-        allow_import: import the functions that the scenario names.
-        reasons: see Note [Reasons for a live table].
-        python: with what Python has registered besides in the PyTorch that a record stands on.
-        packets: see `inspect_operators`.
         most: how many operators to inspect, the first ones; all of them when left out.
+        options: the fields of `InspectOptions`.
 
     Raises:
         DispatchLabError: the scenario, the sequence, the operator or the engine cannot be used.
     """
     from dispatchlab.scenario.load import load_scenario
 
-    scenario = load_scenario(path, allow_import=allow_import)
+    how = InspectOptions(**options)
+    scenario = load_scenario(path, allow_import=how.allow_import)
     sequence = _sequence(after, scenario)
     own = tuple(map(str, operators_in(scenario)))
     beneath = registry_of_scenario(scenario)
@@ -391,24 +339,24 @@ def inspect_scenario(
     every = own if beneath is None else tuple(sorted({*own, *beneath.names}))
     if asked is not None and operator is not None and beneath is not None and not find_names(every, asked):
         asked = operator  # `mul.Tensor` may well be one of aten
-    found_names = own if asked is None else find_operators(asked, every, source=path, packets=packets)
+    found_names = own if asked is None else find_operators(asked, every, source=path, packets=how.packets)
     names = tuple(map(name_of, found_names))[:most]
-    is_packet = asked is not None and packets and _is_packet(asked, found_names)
+    is_packet = asked is not None and how.packets and _is_packet(asked, found_names)
     if beneath is not None:
-        if engine == "lab":
-            asked_semantics = semantics or scenario.semantics or "strict"
+        if how.engine == "lab":
+            asked_semantics = how.semantics or scenario.semantics or "strict"
             shown = _with_rules(_over_registry(scenario, beneath, names, sequence, path, asked_semantics), scenario)
             shown = _with_packet(shown, found_names, beneath) if is_packet else shown
-            return shown._replace(python=python_layer_of(beneath)) if python else shown
+            return shown._replace(python=python_layer_of(beneath)) if how.python else shown
         foreign = next((name for name in found_names if name in beneath.names), None)
         if foreign is not None:
             raise ForeignOperatorOnTorchError(foreign, path, scenario.packages)
-    with engine_for(engine, asked=semantics, in_file=scenario.semantics, imports=imports) as made:
+    with engine_for(how.engine, asked=how.semantics, in_file=scenario.semantics, imports=how.imports) as made:
         found = _after(scenario, made, names, sequence, path)
     found = _with_packet(found, found_names) if is_packet else found
-    if engine == "lab":
+    if how.engine == "lab":
         return _with_rules(found, scenario)
-    if reasons:
+    if how.reasons:
         with engine_for("lab", asked=model_for(made.semantics), in_file=None) as model:
             found = _with_reasons(found, _after(scenario, model, names, sequence, path).view)
     return found
@@ -488,9 +436,7 @@ def _with_rules(found: Inspection, scenario: Scenario) -> Inspection:
     made: dict[str, set[str]] = {}
     for one in scenario.registrations:
         if isinstance(one, Block) and one.made_by is not None and one.made_by.function in _MAKE_RULED_KERNELS:
-            name = one.made_by.operator
-            name = name if name.namespace or not one.namespace else replace(name, namespace=one.namespace)
-            made.setdefault(str(name), set()).add(one.debug)
+            made.setdefault(str(one.made_by.operator.within(one.namespace or "")), set()).add(one.debug)
     if not made:
         return found
 
@@ -503,26 +449,8 @@ def _with_rules(found: Inspection, scenario: Scenario) -> Inspection:
     return found._replace(view=view)
 
 
-def inspect_installed(
-    operator: str,
-    *,
-    semantics: str | None = None,
-    imports: tuple[str, ...] = (),
-    reasons: bool = False,
-    python: bool = False,
-    packets: bool = False,
-    report: Callable[[str], None] | None = None,
-) -> Inspection:
-    """Inspect operators of the installed PyTorch.
-
-    Args:
-        operator: as `find_operators` reads it.
-        semantics: what `--semantics` asks for; it is refused, since the installed PyTorch has its own.
-        imports: modules that it imports first.
-        reasons: see Note [Reasons for a live table].
-        python: with what Python has registered besides in that process, in what it has imported.
-        packets: see `inspect_operators`.
-        report: see `recorded_from`.
+def _inspect_installed(operator: str, asked: InspectOptions) -> Inspection:
+    """Inspect operators of the installed PyTorch, which has its own semantics.
 
     Raises:
         UnknownOperatorError: there is no such operator.
@@ -530,30 +458,32 @@ def inspect_installed(
         SemanticsOfTorchError: semantics were asked for.
         DispatchLabError: PyTorch or a module cannot be imported.
     """
-    if semantics is not None:
-        raise SemanticsOfTorchError(semantics)
+    if asked.semantics is not None:
+        raise SemanticsOfTorchError(asked.semantics)
     from dispatchlab.model.operator_view import view_of
     from dispatchlab.pytorch.worker.engine import LiveEngine
 
-    with LiveEngine(imports=imports) as engine:
+    with LiveEngine(imports=asked.imports) as engine:
         known = {str(name): name for name in engine.ask(f"{_QUERIES}:operator_names")}
-        source = f"PyTorch {engine.worker.version}{''.join(f' + {name}' for name in imports)}"
-        if python and not find_names(tuple(known), operator):
+        source = f"PyTorch {engine.worker.version}{''.join(f' + {name}' for name in asked.imports)}"
+        if asked.python and not find_names(tuple(known), operator):
             layer = engine.ask(f"{_PYTHON_READER}:read_operators", (operator,))
             if layer.of(operator):
-                return _python_alone(operator, layer, source, engine.semantics, imports)
-        chosen = find_operators(operator, tuple(known), source=source, packets=packets)
+                return _python_alone(operator, layer, source, engine.semantics, asked.imports)
+        chosen = find_operators(operator, tuple(known), source=source, packets=asked.packets)
         packet = None
         if _is_packet(operator, chosen):
             name = qualified(chosen[0])
-            packet = _live_packet(name, engine.ask(f"{_PACKETS}:packet_schemas", name), known)
-        layer = engine.ask(f"{_PYTHON_READER}:read_operators", tuple(chosen)) if python else None
+            packet = _live_packet(name, engine.ask(f"{_QUERIES}:packet_schemas", name), known)
+        layer = engine.ask(f"{_PYTHON_READER}:read_operators", tuple(chosen)) if asked.python else None
         seen = engine.ask(f"{_QUERIES}:look_at", tuple(known[name] for name in chosen))
-        recorded = engine.ask(f"{_REGISTRY_READER}:record_operators", chosen) if reasons else None
+        recorded = engine.ask(f"{_REGISTRY_READER}:record_operators", chosen) if asked.reasons else None
         semantics = engine.semantics
-        by_rule = engine.ask(f"{_QUERIES}:keys_by_rule", tuple(known[name] for name in chosen)) if reasons else None
+        by_rule = (
+            engine.ask(f"{_QUERIES}:keys_by_rule", tuple(known[name] for name in chosen)) if asked.reasons else None
+        )
         build, renamed = engine.worker.version, engine.ask(f"{_QUERIES}:privateuse1_name")
-    report_renamed(renamed, report)
+    report_renamed(renamed, asked.report)
     views = {
         snapshot.operator: replace(view_of(snapshot, violations), by_rule=by_rule[at] if by_rule else ())
         for at, (snapshot, violations) in enumerate(seen)
@@ -564,7 +494,7 @@ def inspect_installed(
         source,
         semantics,
         build=build,
-        imports=tuple(imports),
+        imports=tuple(asked.imports),
         privateuse1=renamed,
         python=layer,
         packet=packet,

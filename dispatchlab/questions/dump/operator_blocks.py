@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from dispatchlab.model.dump_format import AMBIGUOUS_DEBUG, Provenance
 from dispatchlab.model.operator_view import NEWER, OUTRANKED, OperatorView, TableRow
+from dispatchlab.model.packet import Packet
 from dispatchlab.questions.dump.table_groups import GroupedTable, KernelGroup, Lost, group_by_kernel
 from dispatchlab.views.blocks import (
     REASON_MOODS,
@@ -72,6 +73,16 @@ def schema_title(schema: str) -> tuple[Inline, ...]:
     """A schema, its name bold."""
     name, bracket, rest = schema.partition("(")
     return (strong(name), f"{bracket}{rest}")
+
+
+def packet_lines(packet: Packet) -> Iterator[Block]:
+    """What a call of the name tries, a schema each."""
+    count = counted(len(packet.overloads), "overload")
+    tries = warn(f": {packet.unknown}") if packet.unknown else "; a call tries them in this order:"
+    yield Line((strong(packet.name), f" has {count}", tries))
+    for overload in packet.overloads:
+        mark = quiet(" (TorchScript alone)") if overload.torchscript else ""
+        yield Line((*schema_title(overload.schema), mark), indent=2, hang=4)
 
 
 def _head(view: OperatorView) -> Iterator[Line]:

@@ -34,9 +34,9 @@ def explanation_view(explained: ExplainedOperator) -> View[ExplainedOperator]:
     return View(explained, lines=_lines, screen=_screen, torch=explained.inspection.build)
 
 
-def explanation_text(call: CallExplanation, *, no_answer: str = "", under: ModeExplanation | None = None) -> str:
+def explanation_text(call: CallExplanation, *, no_answer: str = "") -> str:
     """An explanation as plain text; what is no answer says so first."""
-    return text_of(call_blocks(call, no_answer=no_answer, under=under))
+    return text_of(call_blocks(call, no_answer=no_answer))
 
 
 # -- what all formats show

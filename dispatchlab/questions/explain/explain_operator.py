@@ -85,15 +85,15 @@ def explain_operator(
         arguments: as `describe_arguments` reads them; of a call, as `read_call` does.
         call: the arguments are all of a call, and a name without overload tries those that it has in any case.
         source: a scenario, a registry or `live`; when left out the bundled registry that has the kernels of the call.
-        engine: see `inspect_operator`.
-        semantics: see `inspect_operator`.
+        engine: see `InspectOptions`.
+        semantics: see `InspectOptions`.
         imports: modules that the live PyTorch imports first.
         include: the names of keys that a guard includes.
         exclude: the names of keys that a guard excludes.
         mode: the mode of Python that the call is made under; the hops up to it take the place of those without it.
         compiler: the backend of torch.compile, for the mode `compile`.
         decompositions: the table of decompositions, for the mode `make_fx`.
-        report: see `inspect_operator`.
+        report: see `InspectOptions`.
 
     Raises:
         DispatchLabError: there is no such operator, or the source, an argument or a key cannot be used.

@@ -170,7 +170,6 @@ def state_graph(
     title: str,
     names: Sequence[str] = (),
     counterexample: Counterexample | None = None,
-    max_nodes: int = MAX_NODES,
 ) -> StateGraph:
     """The states of a scenario with the steps between them, and a counterexample marked.
 
@@ -181,32 +180,29 @@ def state_graph(
         names: a short name for each registration.
         counterexample: the sequences to mark. When there are too many states, those that the registrations of these
             sequences can reach are drawn alone.
-        max_nodes: how many nodes are too many.
 
     Raises:
         NotDrawnError: there are too many.
     """
     about = StateGraph(title, tuple(registrations), (), (), names=tuple(names))
-    whole = _whole(parts, about, counterexample, max_nodes)
+    whole = _whole(parts, about, counterexample)
     if whole is not None:
         return whole
     if counterexample is None:
-        raise NotDrawnError(f"there are more than {max_nodes} states with different tables, too many to read")
+        raise NotDrawnError(f"there are more than {MAX_NODES} states with different tables, too many to read")
     used = {max(step, ~step) for step in (*counterexample.expected_sequence, *counterexample.actual_sequence)}
     part = next(each for each in parts if used.issubset(each.indices))
-    drawn = _Drawing(part, [at for at, index in enumerate(part.indices) if index in used], max_nodes)
+    drawn = _Drawing(part, [at for at, index in enumerate(part.indices) if index in used], MAX_NODES)
     if not drawn.complete:
-        raise NotDrawnError(f"the registrations of the counterexample alone have more than {max_nodes} states")
+        raise NotDrawnError(f"the registrations of the counterexample alone have more than {MAX_NODES} states")
     note = "cut to the registrations of the counterexample: all together have too many states to read"
     return replace(_together([drawn], about, counterexample), notes=(note,), is_cut=True)
 
 
-def _whole(
-    parts: Sequence[PartOfGraph], about: StateGraph, counterexample: Counterexample | None, max_nodes: int
-) -> StateGraph | None:
+def _whole(parts: Sequence[PartOfGraph], about: StateGraph, counterexample: Counterexample | None) -> StateGraph | None:
     """All states, those with equal tables together when there are many; None when there are too many for that."""
     drawn: list[_Drawing] = []
-    left = max(MAX_STATES, max_nodes)
+    left = max(MAX_STATES, MAX_NODES)
     for number, part in enumerate(parts):
         drawn.append(_Drawing(part, range(len(part.indices)), left, number=number))
         left -= len(drawn[-1].nodes)
@@ -215,7 +211,7 @@ def _whole(
     graph = _together(drawn, about, counterexample)
     if len(graph.nodes) > GROUPED_ABOVE:
         graph = grouped(graph)
-    return graph if len(graph.nodes) <= max_nodes else None
+    return graph if len(graph.nodes) <= MAX_NODES else None
 
 
 def _together(drawn: Sequence[_Drawing], about: StateGraph, counterexample: Counterexample | None) -> StateGraph:
@@ -295,7 +291,7 @@ def _group(nodes: Sequence[Node]) -> Node:
 class _Drawing:
     """The states of one part; nodes and edges have the numbers of the scenario."""
 
-    def __init__(self, part: PartOfGraph, members: Sequence[int], max_nodes: int, *, number: int = 0) -> None:
+    def __init__(self, part: PartOfGraph, members: Sequence[int], MAX_NODES: int, *, number: int = 0) -> None:
         self.space = part.space
         self.numbers = part.indices
         self.nodes: list[Node] = []
@@ -304,7 +300,7 @@ class _Drawing:
         found = ReachableStates(
             part.space,
             FreeSteps(members, part.order, lifetimes_in(part.space)),
-            stop=lambda states, _: "too many" if states > max_nodes else None,
+            stop=lambda states, _: "too many" if states > MAX_NODES else None,
         )
         for source, step, target, refusal in found.edges():
             if refusal is None or source != target:

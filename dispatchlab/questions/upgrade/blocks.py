@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.python_layer import REGISTRY_NAMED
@@ -31,7 +31,7 @@ from dispatchlab.questions.upgrade.operator_changes import (
     is_autograd,
     language_of,
 )
-from dispatchlab.questions.upgrade.package_changes import OtherKernel, PackageUpgrade
+from dispatchlab.questions.upgrade.package_changes import Held, OtherKernel, PackageUpgrade
 from dispatchlab.records.backend_coverage import Way
 from dispatchlab.records.compare import by_namespace, counts
 from dispatchlab.records.python_compare import Known, PythonChange, PythonChangeKind, PythonDiff, RegistryDifference
@@ -41,11 +41,6 @@ from dispatchlab.views.formatting import counted, key_names
 from dispatchlab.views.source_locations import short_debug, without_build
 from dispatchlab.views.text import plain
 from dispatchlab.views.view import View
-
-if TYPE_CHECKING:
-    from dispatchlab.questions.upgrade.backend_changes import BackendUpgrade
-    from dispatchlab.questions.upgrade.package_changes import Held, OtherKernel, PackageUpgrade
-
 
 WIDTH = 100
 """The default width of the text."""
