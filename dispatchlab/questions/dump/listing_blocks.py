@@ -1,12 +1,6 @@
 """Registries as blocks and as JSON: listings and counts.
 
-As JSON, one object on one line; a field is never renamed or dropped within a version:
-
-    version           see JSON_VERSION
-    source, torch     where the registry comes from, and the PyTorch that it is of
-    operators         [{name, schema, dangling, kernels: [{key, debug, inferred, flags, active}]}]; the kernels at
-                      the keys that were asked for, all of them when none were
-    counts            [{key, operators, inactive, fallthrough, fallback}], with --counts in place of `operators`
+docs/json.md has the fields of the JSON; none is ever renamed or dropped within a version.
 """
 
 from __future__ import annotations

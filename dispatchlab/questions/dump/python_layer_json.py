@@ -1,22 +1,6 @@
-"""What Python has registered, as JSON; a field is never renamed or dropped within a version.
+"""What Python has registered, as JSON.
 
-In `python` of an operator (`dump --format json`), a list in the order of the registries:
-
-    registry, title   the name of the registry, and what it holds
-    applies           when it applies
-    key               a dispatch key, a mode or a class, a table, a device; empty where there is one entry an operator
-    function, site    `module:name` of the function, and its line or that of the call that registered it
-    needs             the module whose import brought it; empty for `import torch`
-    active            false when a newer one has taken its place
-    overrides         [{what, site}]: what it takes the place of
-
-All of it counted (`dump --counts --layer python --format json`):
-
-    source, torch     where it comes from, and the PyTorch that it is of
-    registries        [{name, title, home, applies, needs, since, rule, found, imported, recorded, operators,
-                      registrations, by_import}]; rule says what a second registration of a slot does, null where
-                      nothing is explored; recorded is false where the recording was made before it was read;
-                      by_import counts the registrations by the module whose import brought them
+docs/json.md has the fields of the JSON; none is ever renamed or dropped within a version.
 """
 
 from __future__ import annotations

@@ -1,63 +1,6 @@
-"""Reports and operators as JSON for programs. A field is never renamed or dropped within a version.
+"""Reports and operators as JSON for programs, an object on one line each.
 
-A report (`permute --format json`, one object on one line for each scenario):
-
-    version           see JSON_VERSION
-    scenario          path of the file, as it was given
-    claim             its sentence
-    engine            lab | torch
-    semantics         strict | torch-2.13 | pr35061 | ...
-    verdict           order-independent | no violation found | order-dependent | incomplete | nondeterministic
-                      | engine crashed
-    expected          order-independent | order-dependent | refused
-    as_expected       true | false
-    exit_code         what this scenario alone would end with
-    walk              graph | orders | sample | covering | program | replay
-    registrations     how many there are
-    registration_texts  what each of them is, in the order of the file
-    layers            the layers that the verdict is about: cxx, python
-    unexplored        how many registrations of Python there are besides that were not explored
-    overwritten       how many of these a later one has taken the place of
-    sets, states, edges  how many were reached; edges are the registrations and releases that were tried
-    orders            how many orders this stands for, as a string of digits
-    components        how many independent parts there are
-    classes           how many of these were different up to renaming
-    conflicts         [{members, kind, message, asymmetric}]: registrations that exclude one another
-    never_accepted    the registrations that were accepted nowhere, by number
-    imports           of a record null or {ran, of, findings: [{what, expected, actual, before, after, sites, certain}],
-                      open}: the orders of imports that were run; of is 0 where they are too many to count
-    standing          what the verdict stands on, sentences
-    properties        [{text, standing, tested, sequence, note}]: holds | no violation found | violated | never tested
-                      | incomplete; sequence is null or one that violates it
-    counterexample    null, or {kind, expected_sequence, actual_sequence, diff, why}; sequences as "+0 +1 -0"
-    notes             sentences
-    replayed          how many random sequences ran in fresh sandboxes after a proof, and showed what its states show
-    reductions        by what less was walked than every state: any of partition, patterns, neighbourhoods
-    neighbourhoods    how many neighbourhoods were explored; sets, states and edges add up theirs then
-    seed, passes        null where they do not apply
-    modules           how many modules register, where the orders are those of their imports; else null
-    elapsed_s         seconds
-    snapshots         with --snapshots: {names, keys, moments, sequences, chosen, registering, releasing, is_cut}; a
-                      moment is {number, registered, orders, ways: [{source, step, refused}], look: {operators,
-                      violations}, same_as}, and a sequence that passes moments {sequence, numbers}
-
-Beside the operators of `dump --format json`:
-
-    packet            null, or for a name of several overloads {name, overloads: [{name, schema, torchscript}], unknown}
-
-An operator (`dump --format json`, in `operators`):
-
-    name, exists      the name; false when nothing is registered for it, and all that follows is empty
-    schema, debug, alias_kind   null while there is no def
-    tags              sorted
-    dump, table_text, slots_text   as an engine prints them; slots_text is null where it cannot be read
-    kernels           [{key, is_alias, active, debug, inferred, flags, location}]
-    table             [{key, text, debug, reason, fallthrough, source, beaten, stale}]; beaten: [{source, debug,
-                      reason, why}]; reason: null for a slot that should hold nothing; stale: what the slot holds
-                      instead, null when it holds what it should
-    violations        [{rule, detail, keys}]
-    python            what Python registers besides, see python_layer_json; null where it is not recorded, and
-                      with --layer cxx
+docs/json.md has the fields of the JSON; none is ever renamed or dropped within a version.
 """
 
 from __future__ import annotations
