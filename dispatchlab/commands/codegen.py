@@ -34,6 +34,12 @@ from dispatchlab.commands.output import Format, exit_with, note, out, show_view
     help="Print the gradients of derivatives.yaml as Python, where they call nothing but the operators of the layers.",
 )
 @click.option(
+    "--cpp",
+    is_flag=True,
+    help="Show the C++ declarations of the functions: Functions.h, NativeFunctions.h, NativeMetaFunctions.h, "
+    "Operators.h and RegisterSchema.cpp, as PyTorch's build has them; with -o DIR write the files.",
+)
+@click.option(
     "--derivatives",
     metavar="FILE",
     type=click.Path(),
@@ -73,6 +79,7 @@ def codegen(
     check: bool,
     registrations: bool,
     formulas: bool,
+    cpp: bool,
     derivatives: str | None,
     against: str | None,
     walked: str | None,
@@ -81,7 +88,7 @@ def codegen(
     include: tuple[str, ...],
     format: Format | None,
 ) -> None:
-    """Generate code from a native_functions.yaml: structured operators, all registrations, gradients.
+    """Generate code from a native_functions.yaml: structured operators, all registrations, gradients, C++ declarations.
 
     Writes nothing when anything in FILE.yaml is wrong.
 
@@ -93,6 +100,7 @@ def codegen(
       dispatchlab codegen native_functions.yaml --registrations --only empty
       dispatchlab codegen native_functions.yaml --registrations --against torch-2.13
       dispatchlab codegen native_functions.yaml --formulas --only sin
+      dispatchlab codegen native_functions.yaml --cpp --only add.Tensor
       dispatchlab codegen --walk torch.add
       dispatchlab codegen --walk add_.Tensor --arg "cpu requires_grad"
     """
@@ -111,6 +119,8 @@ def codegen(
         refuse(context, ("derivatives",), "is for --registrations and --formulas: add one of them, or leave this out")
     if formulas:
         refuse(context, ("registrations", "folder"), "and --formulas do different things: leave one of them out")
+    if cpp:
+        refuse(context, ("registrations", "formulas"), "and --cpp do different things: leave one of them out")
     if folder is not None:
         refuse(context, ("against", "format"), "is for what is printed, and -o writes files: leave one of them out")
     if check and folder is None:
@@ -124,15 +134,18 @@ def codegen(
     elif file is not None and registrations and folder is None:
         _show_registrations(file, derivatives, only, against=against, format=format)
     elif file is not None and folder is None:
-        files, _, _ = _generated(file, None, only)
-        out("".join(f"# ---- {name}\n{text}" for name, text in files.items()))
+        files, _, _ = _declarations(file, only) if cpp else _generated(file, None, only)
+        out("".join(f"{'//' if cpp else '#'} ---- {name}\n{text}" for name, text in files.items()))
     elif file is not None and folder is not None:
         path = Path(folder)
-        made = _scenarios(file, derivatives, only) if registrations else _generated(file, path, only, whole=not check)
+        if registrations:
+            made = _scenarios(file, derivatives, only)
+        else:
+            made = _declarations(file, only) if cpp else _generated(file, path, only, whole=not check)
         _write(path, *made, file, only, check=check, force=force)
 
 
-_OF_A_FILE = ("folder", "only", "check", "force", "registrations", "formulas", "derivatives", "against")
+_OF_A_FILE = ("folder", "only", "check", "force", "registrations", "formulas", "cpp", "derivatives", "against")
 
 
 def _show_walk(
@@ -184,6 +197,13 @@ def _scenarios(file: str, derivatives: str | None, only: tuple[str, ...]) -> _Ma
         note(line)
     what = f"the registrations of {scenarios.functions:,} function{'' if scenarios.functions == 1 else 's'} of {file}"
     return scenarios.files, scenarios.first_line, what
+
+
+def _declarations(file: str, only: tuple[str, ...]) -> _Made:
+    from dispatchlab.questions.native_functions.generated_registrations import cpp_declarations
+
+    files = cpp_declarations(file, only=only)
+    return files, files["Functions.h"].partition("\n")[0], f"the C++ declarations of {file}"
 
 
 def _generated(file: str, folder: Path | None, only: tuple[str, ...], *, whole: bool = False) -> _Made:

@@ -6,5 +6,6 @@
 - generate: modules, scenarios and an index for all groups of a file; written to a folder, compared with it, or loaded;
 - registrations: every registration that is generated for each function, structured or not;
 - registration_scenarios: the same as scenarios; registration_source: as Python modules;
+- cpp_declarations: the C++ headers that declare the functions, as PyTorch's build generates them;
 - formula_source: the formulas of derivatives.yaml as Python; layer_formulas: over the operators of the layers.
 """

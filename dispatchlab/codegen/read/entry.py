@@ -85,6 +85,7 @@ def read_entry(fields: Fields, tags: frozenset[str]) -> NativeFunction | None:
         tags=all_tags,
         is_abstract=delegate is not None or not kernels or any(one.key not in _IMPLICIT for one in kernels),
         is_view=shares_memory(schema, parts, all_tags),
+        text=node.text,
         location=fields.location(node),
     )
     check_fields(fields, function, tags)

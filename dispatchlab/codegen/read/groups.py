@@ -424,5 +424,6 @@ def _generated(function: NativeFunction, schema: FunctionSchema) -> NativeFuncti
         tags=frozenset(tags),
         is_view=shares_memory(schema, parts, frozenset(tags)),
         is_abstract=function.is_abstract,
+        text=function.text,
         location=function.location,
     )

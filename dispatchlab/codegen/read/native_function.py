@@ -152,6 +152,7 @@ class NativeFunction:
         kind: functional, inplace, out, mutable or scratch.
         dispatch: the kernels: those of the file, those of `ufunc_inner_loop`, and the composite one that a function
             without `dispatch` has.
+        text: `func` to the character; for a function that was made from another one, that of the other one.
         location: where `func` is written; for a function that was made from another one, where that one is.
         is_abstract: what differs between backends, rather than being one composite kernel.
         is_view: its result shares memory with an argument; see `shares_memory`.
@@ -179,6 +180,7 @@ class NativeFunction:
     tags: frozenset[str] = frozenset()
     is_abstract: bool = False
     is_view: bool = False
+    text: str = field(default="", repr=False, compare=False)
     location: SourceLocation | None = field(default=None, compare=False)
 
     @property

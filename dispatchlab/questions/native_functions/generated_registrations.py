@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dispatchlab._short_repr import WordEnum
+from dispatchlab.codegen.emit.cpp_declarations import cpp_files
 from dispatchlab.codegen.emit.layer_formulas import generated_formulas, not_generated_lines
 from dispatchlab.codegen.emit.python_source import label
 from dispatchlab.codegen.emit.registration_scenarios import by_base_name, first_line
@@ -270,6 +271,22 @@ def formulas_of_file(
 
 
 _NAMED = 8
+
+
+def cpp_declarations(native_functions: str, *, only: Sequence[str] = ()) -> Mapping[str, str]:
+    """The C++ declarations of the functions of a file, by the names of the files that have them.
+
+    Args:
+        native_functions: the file of native functions.
+        only: operators, names without overload or globs; of their kernels, those of all variants are declared.
+
+    Raises:
+        NativeYamlError: with every problem of the file.
+        UnknownOperatorError: one of `only` is not there.
+    """
+    natives = load_native_functions(native_functions)
+    chosen = _named(natives.functions, only, source=native_functions) if only else natives.functions
+    return cpp_files(natives, file=label(Path(native_functions).name), only={function.name for function in chosen})
 
 
 def _named(functions: Sequence[NativeFunction], only: Sequence[str], *, source: str) -> tuple[NativeFunction, ...]:
