@@ -28,6 +28,7 @@ from dispatchlab import (
 from dispatchlab.call import IncludeDispatchKeyGuard
 from dispatchlab.cli import main
 from dispatchlab.overrides import PythonDispatch, as_subclass, no_dispatch, torch_function_dispatch
+from tools import document_pictures, pictures
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "design" / "documents.md"
@@ -36,8 +37,8 @@ STATEMENTS = {
     "Commits aacc722aec and e42360d56f": 33,
     "Pull request 35061": 70,
     "Pull request 25629": 56,
-    "The dispatcher walkthrough": 69,
-    "Codegen and structured kernels": 71,
+    "The dispatcher walkthrough": 71,
+    "Codegen and structured kernels": 73,
 }
 """How many statements of each document there are."""
 
@@ -147,6 +148,14 @@ def test_a_row_that_says_too_little_is_found(row: Row, wrong: str) -> None:
 )
 def test_a_place_that_is_not_there_is_found(place: str, wrong: str) -> None:
     assert wrong_with(place).startswith(wrong)
+
+
+@pytest.mark.parametrize("name", document_pictures.GRAPHS)
+def test_a_figure_is_drawn_from_the_code_of_today(name: str) -> None:
+    """If this fails: `python tools/document_pictures.py`."""
+    drawn = (document_pictures.FOLDER / f"{name}.svg").read_text(encoding="utf-8")
+    assert f"from {pictures.mark(pictures.source(name, document_pictures.GRAPHS[name]()))} -->" in drawn
+    assert f"(../pictures/documents/{name}.svg)" in PAGE.with_name("figures.md").read_text(encoding="utf-8")
 
 
 # -- examples that no other test shows
