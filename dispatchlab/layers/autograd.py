@@ -9,6 +9,7 @@ that leads to the base. Source: tools/autograd/templates/VariableType.cpp; torch
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from dispatchlab.call.local_key_set import AutoDispatchBelowADInplaceOrView, AutoDispatchBelowAutograd
 from dispatchlab.call.operators import Operator, operator
@@ -178,6 +179,36 @@ def autograd_kernel(
                 node.save("result", result, is_result=True)
 
     return kernel
+
+
+def with_debug_asserts(kernel: BoxedKernel) -> BoxedKernel:
+    """The same, which raises when an input does not work on the memory that it had, as a debug build does.
+
+    Source: tools/autograd/gen_variable_type.py (`ENFORCE_SAME_TENSOR_STORAGE`), inside of `#ifndef NDEBUG`.
+    """
+
+    def checked(operator: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
+        arguments = operator.schema.arguments
+        values = stack[len(stack) - len(arguments) :]
+        before = [[_memory(one) for one in _tensors([value])] for value in values]
+        kernel(operator, keys, stack)
+        for argument, value, memories in zip(arguments, values, before, strict=True):
+            for one, memory in zip(_tensors([value]), memories, strict=True):
+                if _memory(one) is not memory:
+                    message = (
+                        f"a kernel below autograd gave {argument.name} of {operator.name} other memory: write into the "
+                        "elements that it has"
+                    )
+                    raise AutogradError(AutogradErrorKind.INPUT_REPLACED, message)
+
+    return checked
+
+
+def _memory(tensor: Tensor | None) -> object:
+    found: Any = None if tensor is None else tensor.elements
+    while getattr(found, "base", None) is not None:
+        found = found.base
+    return found
 
 
 def _tensors(values: Sequence[object]) -> list[Tensor | None]:

@@ -6,7 +6,7 @@ from collections.abc import Container
 
 from dispatchlab.call.operators import Operator, operator
 from dispatchlab.engine.dispatcher import Dispatcher
-from dispatchlab.engine.kernel import boxed, fallthrough
+from dispatchlab.engine.kernel import KernelFunction, boxed, fallthrough
 from dispatchlab.engine.library import Library
 from dispatchlab.errors import RegistrationError
 from dispatchlab.layers import (
@@ -22,6 +22,7 @@ from dispatchlab.layers import (
 from dispatchlab.layers.autocast import KEY_OF_DEVICE, POLICIES, autocast_kernel
 from dispatchlab.layers.composites import backend_select, randn_kernel
 from dispatchlab.layers.derivative_table import DERIVATIVES
+from dispatchlab.layers.derivatives import Derivative
 from dispatchlab.layers.kernels import BACKEND_KERNELS, EMPTY_KERNELS, META_KERNELS, clone_kernel, copy_, zeros_kernel
 from dispatchlab.layers.lazy_elements import LAZY_KEYS, SEEN_THROUGH
 from dispatchlab.layers.schemas import (
@@ -52,12 +53,14 @@ class Lab:
     Args:
         dispatcher: where to register them; a new, bare one when left out. It must not have these operators. It has
             the builtin fallbacks, or none at the keys that the layers use.
+        debug: have the kernels of autograd check their inputs after the call, as those of a debug build of PyTorch do.
 
     Raises:
         RegistrationError: a registration is refused; all of them are gone then.
     """
 
-    def __init__(self, dispatcher: Dispatcher | None = None) -> None:
+    def __init__(self, dispatcher: Dispatcher | None = None, *, debug: bool = False) -> None:
+        self._debug = debug
         self.dispatcher = Dispatcher(builtin_fallbacks=False) if dispatcher is None else dispatcher
         self._operators: dict[str, Operator] = {}
         self._libraries: list[Library] = []
@@ -174,16 +177,19 @@ class Lab:
     def _autograd(self) -> None:
         library = self._library("IMPL", "Autograd")
         for name, derivative in DERIVATIVES.items():
-            kernel = autograd.autograd_kernel(self, derivative, writes=name in IN_PLACE, views=name in VIEWS)
-            library.impl(name, boxed(kernel, with_keyset=True))
+            library.impl(name, self._autograd_kernel(derivative, writes=name in IN_PLACE, views=name in VIEWS))
         # A factory has nothing to record; its kernel writes what it makes, which counts nowhere.
-        library.impl("zeros", boxed(autograd.autograd_kernel(self, None), with_keyset=True))
-        without = boxed(autograd.autograd_kernel(self, None, detaches=True), with_keyset=True)
+        library.impl("zeros", self._autograd_kernel(None))
+        without = self._autograd_kernel(None, detaches=True)
         for name in NOT_DIFFERENTIABLE:
             library.impl(name, without)
-        no_formula = boxed(autograd.autograd_kernel(self, None), with_keyset=True)
+        no_formula = self._autograd_kernel(None)
         for name in WITHOUT_FORMULA:
             library.impl(name, no_formula)
+
+    def _autograd_kernel(self, derivative: Derivative | None, **known: bool) -> KernelFunction:
+        kernel = autograd.autograd_kernel(self, derivative, **known)
+        return boxed(autograd.with_debug_asserts(kernel) if self._debug else kernel, with_keyset=True)
 
     def _batching(self) -> None:
         library = self._library("IMPL", "FuncTorchBatched")
@@ -219,8 +225,7 @@ class Lab:
             return
         for key in ("BackendSelect", "ADInplaceOrView", "FuncTorchVmapMode", *map(str, AUTOCAST_KEYS)):
             self._library("IMPL", key, "_").fallback(fallthrough)
-        kernel = autograd.autograd_kernel(self, None)
-        self._library("IMPL", "Autograd", "_").fallback(boxed(kernel, with_keyset=True))
+        self._library("IMPL", "Autograd", "_").fallback(self._autograd_kernel(None))
         self._library("IMPL", "Batched", "_").fallback(boxed(batching.batched_fallback(self)))
         self._library("IMPL", "Tracer", "_").fallback(boxed(tracer_fallback, with_keyset=True))
         for key, fallback in (
