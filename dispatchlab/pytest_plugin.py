@@ -134,8 +134,9 @@ class _Capturing:
         with self._capture:
             return (yield)
 
+    @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """Take what a worker noted."""
+        """Take what a worker of pytest-xdist noted."""
         data = getattr(node, "workeroutput", {}).get(_CAPTURE_OPTION)
         if data is not None:
             self._files.append(data)

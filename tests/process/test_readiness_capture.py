@@ -154,7 +154,7 @@ def _run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_tests_of_a_package_give_its_operators_inputs(tmp_path: Path) -> None:
     file = tmp_path / "inputs.safetensors"
-    options = ("-p", "no:cacheprovider", "-W", "ignore", f"--dispatchlab-readiness={file}")
+    options = ("-p", "no:cacheprovider", "-p", "no:xdist", "-W", "ignore", f"--dispatchlab-readiness={file}")
     done = _run(tmp_path, "-m", "pytest", "-q", *options, "test_captured.py")
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{file}: 14 inputs of 7 operators" in done.stdout
