@@ -160,6 +160,13 @@ op(
     backward=lambda ctx, g: g,
 )
 op(
+    "gradient_half(Tensor x) -> Tensor",
+    lambda x: (x * 2).bfloat16(),
+    "autograd",
+    fake=lambda x: torch.empty_like(x, dtype=torch.bfloat16),
+    backward=lambda ctx, g: g.float() * 3,
+)
+op(
     "second_detached(Tensor x) -> Tensor",
     lambda x: x * x * x,
     "second_order",

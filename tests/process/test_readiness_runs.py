@@ -44,7 +44,7 @@ REASONS = {
     "Outputs 0 and 1 alias unexpectedly": "alias_two",
     "does not have an autograd kernel defined at an autograd key": "autograd_at_cpu",
     "its gradient is wrong": "gradient_factor gradient_sign gradient_swapped gradient_element gradient_float32 "
-    "gradient_thrice gradient_conjugate gradient_list custom_gradient",
+    "gradient_half gradient_thrice gradient_conjugate gradient_list custom_gradient",
     "needs a gradient and gets none, and the result changes with it": "gradient_none",
     "an autograd kernel was not registered": "gradient_absent",
     "returned an invalid gradient": "gradient_shape",
