@@ -41,6 +41,7 @@ lab = Lab()
 lab.mul(tensor([1.0], requires_grad=True), tensor([2.0]))
 """
 
+_RENAMED = "import torch\ntorch.utils.rename_privateuse1_backend('npu')\n"
 _DEVICE_PROGRAM = """\
 import torch
 
@@ -110,6 +111,7 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "codegen --walk": (("codegen", "dispatchlab/codegen/kernels/operators.yaml", "--walk", "torch.add"),),
     "doctor": (("doctor",),),
+    "doctor --backend": (("doctor", "--backend", "renamed"),),
     "imports": (("imports", "json", "math"),),
     "readiness": (("readiness", "cellar"),),
     "record --check": (("record", "--check", "{record}", "cellar"),),
@@ -122,7 +124,7 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 """What is shown -> the commands whose outputs are looked at."""
 
-NEED_PYTORCH = ("check", "coverage --program", "doctor", "imports", "readiness", "record --check")
+NEED_PYTORCH = ("check", "coverage --program", "doctor", "doctor --backend", "imports", "readiness", "record --check")
 _MORE_THAN = {"permute --snapshots": "permute", "diff --layer": "diff", "diff --for": "diff", "diff --key": "diff"}
 _INTRO = {
     "permute": "One object for each scenario, on a line of its own.",
@@ -140,6 +142,7 @@ _INTRO = {
     "diff --key": "What `--key` adds to the fields of `diff`.",
     "lint": "`--format sarif` prints SARIF 2.1.0 instead.",
     "check": "`--format sarif` prints SARIF 2.1.0 instead, and `--format github` the annotations of a workflow.",
+    "doctor --backend": "With `--backend`.",
     "imports": "",
 }
 
@@ -381,6 +384,15 @@ MEANINGS = {
     "ok": "whether everything works",
     "facts": "versions and settings",
     "doctor: torch": "the installed PyTorch; null without one",
+    "doctor --backend: backend": "the package that was imported",
+    "doctor --backend: torch": "the version of PyTorch",
+    "doctor --backend: device": "the name of the device",
+    "parts": "what PyTorch asks of a device",
+    "parts[].name": "the part",
+    "parts[].use": "what needs it",
+    "parts[].program": "a program that fails without it",
+    "parts[].error": "what that raised; empty when it came to its end",
+    "parts[].waits_for": "an earlier part that it failed at; empty when it did not",
     "tried[].feature": "the feature",
     "tried[].state": "whether it works",
     "tried[].why": "why, or why not",
@@ -511,6 +523,7 @@ def fields_of_command(title: str) -> tuple[dict[str, Field], dict[str, int]]:
     with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ):
         os.environ["PYTHONPATH"] = os.pathsep.join((folder, os.environ.get("PYTHONPATH", "")))
         (Path(folder) / "cellar.py").write_text(_PACKAGE, encoding="utf-8")
+        (Path(folder) / "renamed.py").write_text(_RENAMED, encoding="utf-8")
         program = Path(folder) / "program.py"
         program.write_text(_PROGRAM, encoding="utf-8")
         device_program = Path(folder) / "device_program.py"

@@ -2,6 +2,7 @@
 
 - `demo`: two kernels in two orders, and what a call returns after each; its scenario is `demo.yaml`.
 - `doctor`: each feature, tried on the installed PyTorch; which commands need it.
+- `backend`: what PyTorch asks of the device that a package brings, and what of it is missing.
 - `live_probes`: these features, as they are tried in the process that has torch.
 - `environment`: versions, the terminal, and optional tools.
 - `first_files`: the files that `init` writes, planned and written; the workflow for GitHub among them.

@@ -89,15 +89,16 @@ class Runs:
         self._server.kill()
         self._server.communicate()
 
-    def on_device(self, source: str, kernels: Collection[str], *, fallback: bool = False) -> Ran:
+    def on_device(self, source: str, kernels: Collection[str], *, fallback: bool = False, without: str = "") -> Ran:
         """Run a program on the device.
 
         Args:
             source: the program; it names the device `npu`.
             kernels: the operators with a kernel of the device's own.
             fallback: whether it has PyTorch's fallback to the CPU.
+            without: something else that it lacks: see NPU_WITHOUT in cpp/npu.cpp and npu_package.
         """
-        found = self._ask("run", source, kernels, fallback=fallback)
+        found = self._ask("run", source, kernels, fallback=fallback, without=without)
         return Ran(found["code"], _calls(found["calls"]), found["error"], found["output"])
 
     def predicted(self, source: str, kernels: Collection[str], *, fallback: bool = False) -> Predicted:
@@ -113,7 +114,9 @@ class Runs:
         assert found["code"] == 0, found["error"]
         return str(found["output"])
 
-    def _ask(self, what: str, source: str, kernels: Collection[str], *, fallback: bool) -> dict[str, Any]:
+    def _ask(
+        self, what: str, source: str, kernels: Collection[str], *, fallback: bool, without: str = ""
+    ) -> dict[str, Any]:
         assert self._server.stdin is not None
         assert self._server.stdout is not None
         program = self._folder / "program.py"
@@ -123,6 +126,7 @@ class Runs:
             "program": str(program),
             "kernels": sorted(name.removeprefix("aten::") for name in kernels),
             "fallback": fallback,
+            "without": without,
             "folder": str(self._folder),
         }
         self._server.stdin.write(f"{json.dumps(task)}\n")

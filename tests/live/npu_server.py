@@ -2,7 +2,7 @@
 
 Imports the modules that its arguments name. Reads a task a line on standard input and answers a line on standard
 output. A task is JSON: `what` (`run`, `predict` or `cpu`), `program` (a path), `kernels` (operators without `aten::`),
-`fallback`, `folder` (for files).
+`fallback`, `without`, `folder` (for files).
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ def _run(task: dict[str, Any], folder: Path) -> None:
         os.environ.update(
             NPU_KERNELS=str(folder / "kernels.txt"),
             NPU_FALLBACK="1" if task["fallback"] else "0",
+            NPU_WITHOUT=task["without"],
             NPU_LOG=str(folder / "calls.txt"),
         )
         __import__("npu_device")

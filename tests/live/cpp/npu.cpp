@@ -31,6 +31,11 @@ namespace {
 
 const c10::Device kNpu(c10::kPrivateUse1, 0);
 
+bool without(const std::string& part) {
+  const char* name = std::getenv("NPU_WITHOUT");
+  return name != nullptr && part == name;
+}
+
 // -- memory, the guard, the generator and the hooks
 
 void forget_storage(void* storage) {
@@ -54,8 +59,8 @@ struct NpuAllocator final : c10::Allocator {
   }
 };
 
-NpuAllocator allocator;
-REGISTER_ALLOCATOR(c10::kPrivateUse1, &allocator)
+NpuAllocator allocator; // registered as REGISTER_ALLOCATOR would
+const bool has_allocator = !without("allocator") && (c10::SetAllocator(c10::kPrivateUse1, &allocator), true);
 
 struct NpuGuard final : c10::impl::NoOpDeviceGuardImpl<c10::kPrivateUse1> {
   c10::Device exchangeDevice(c10::Device) const override {
@@ -81,7 +86,9 @@ struct NpuGuard final : c10::impl::NoOpDeviceGuardImpl<c10::kPrivateUse1> {
     return true;
   }
 };
-C10_REGISTER_GUARD_IMPL(PrivateUse1, NpuGuard)
+// as C10_REGISTER_GUARD_IMPL would
+const bool has_guard =
+    !without("guard") && (c10::impl::DeviceGuardImplRegistrar(c10::kPrivateUse1, new NpuGuard), true);
 
 struct NpuGenerator final : at::CPUGeneratorImpl {
   NpuGenerator() {
@@ -91,26 +98,27 @@ struct NpuGenerator final : at::CPUGeneratorImpl {
 };
 
 struct NpuHooks final : at::PrivateUse1HooksInterface {
+  using Default = at::PrivateUse1HooksInterface; // whose methods raise
   bool isBuilt() const override {
-    return true;
+    return without(__func__) ? Default::isBuilt() : true;
   }
   bool isAvailable() const override {
-    return true;
+    return without(__func__) ? Default::isAvailable() : true;
   }
-  bool hasPrimaryContext(c10::DeviceIndex) const override {
-    return true;
+  bool hasPrimaryContext(c10::DeviceIndex at) const override {
+    return without(__func__) ? Default::hasPrimaryContext(at) : true;
   }
   c10::DeviceIndex deviceCount() const override {
-    return 1;
+    return without(__func__) ? Default::deviceCount() : 1;
   }
   c10::DeviceIndex getCurrentDevice() const override {
-    return 0;
+    return without(__func__) ? Default::getCurrentDevice() : 0;
   }
-  c10::DeviceIndex exchangeDevice(c10::DeviceIndex) const override {
-    return 0;
+  c10::DeviceIndex exchangeDevice(c10::DeviceIndex at) const override {
+    return without(__func__) ? Default::exchangeDevice(at) : 0;
   }
-  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex) const override {
-    return 0;
+  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex at) const override {
+    return without(__func__) ? Default::maybeExchangeDevice(at) : 0;
   }
   at::Device getDeviceFromPtr(void*) const override {
     return kNpu;
@@ -119,16 +127,19 @@ struct NpuHooks final : at::PrivateUse1HooksInterface {
     static const at::Generator generator = at::make_generator<NpuGenerator>();
     return generator;
   }
-  at::Generator getNewGenerator(c10::DeviceIndex) const override {
-    return at::make_generator<NpuGenerator>();
+  at::Generator getNewGenerator(c10::DeviceIndex at) const override {
+    return without(__func__) ? Default::getNewGenerator(at) : at::make_generator<NpuGenerator>();
   }
   at::Allocator* getPinnedMemoryAllocator() const override {
-    return c10::GetDefaultCPUAllocator();
+    return without(__func__) ? Default::getPinnedMemoryAllocator() : c10::GetDefaultCPUAllocator();
   }
   bool isPinnedPtr(const void*) const override {
     return false;
   }
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
+    if (without(__func__)) {
+      return Default::resizePrivateUse1Bytes(storage, bytes);
+    }
     auto data = allocator.allocate(bytes);
     std::memcpy(data.get(), storage.data(), std::min(bytes, storage.nbytes()));
     storage.set_data_ptr_noswap(std::move(data));
@@ -359,7 +370,9 @@ void kernels(torch::Library& m, const std::string& key) {
 } // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  at::RegisterPrivateUse1HooksInterface(new NpuHooks);
+  if (!without("hooks")) {
+    at::RegisterPrivateUse1HooksInterface(new NpuHooks);
+  }
   kernels(m, "");
 }
 

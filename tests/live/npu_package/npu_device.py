@@ -49,5 +49,10 @@ class _Npu:
 _torch: Any = torch
 _torch.utils.rename_privateuse1_backend("npu")
 _torch.ops.load_library(os.environ["NPU_LIBRARY"])
-_torch._register_device_module("npu", _Npu())
-_torch.utils.generate_methods_for_privateuse1_backend()
+_left_out = os.environ.get("NPU_WITHOUT", "")
+if _left_out.startswith("torch.npu."):
+    delattr(_Npu, _left_out.removeprefix("torch.npu."))
+if _left_out != "torch.npu":
+    _torch._register_device_module("npu", _Npu())
+if _left_out != "methods":
+    _torch.utils.generate_methods_for_privateuse1_backend()
