@@ -88,6 +88,10 @@ def test_a_tag_is_the_version_also_from_the_sdist_without_git(repository: Path, 
         archive.extractall(tmp_path, filter="data")
     names = {path.name for path in (tmp_path / "dispatchlab-1.2.3").iterdir()}
     assert {"dispatchlab", "tests", "scenarios", "expect", "docs", "conftest.py", "README.md", "LICENSE"} <= names
+    described = (tmp_path / "dispatchlab-1.2.3" / "PKG-INFO").read_text(encoding="utf-8")
+    targets = re.findall(r"\]\(([^)]*)\)", described)
+    assert (len(targets) > 10, [one for one in targets if not one.startswith("https://")]) == (True, [])
+    assert f"![{described.partition('![')[2].partition('](')[0]}](https://dispatchlab.github.io/" in described
     assert version_of(build(tmp_path / "dispatchlab-1.2.3", "wheel"), tmp_path / "wheel") == "1.2.3"
 
 
