@@ -230,3 +230,11 @@ def test_overloads_of_a_record_come_after_those_of_the_registry_beneath(tmp_path
     )
     names, unknown = _tried("aten::add", "--from", str(path))
     assert (names[0], names[-2:], unknown) == ("aten::add.Tensor", ["aten::add.b", "aten::add.a"], "")
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_key_in_other_letters_is_taken_with_a_note() -> None:
+    exact = dump("test::foo", "--from", "five.yaml", "--key", "AutogradCPU")
+    found = dump("test::foo", "--from", "five.yaml", "--key", "autogradcpu")
+    assert (found.exit_code, found.stdout) == (0, exact.stdout)
+    assert found.stderr == "note: autogradcpu is taken as AutogradCPU\n"

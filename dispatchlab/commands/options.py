@@ -38,10 +38,12 @@ class OneOf(_TextType):
         self._kind = kind
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The text; of semantics, the name that `torch` stands for here, which is what reports show."""
+        """The text, or the name that it is taken as; of semantics, that which `torch` stands for here."""
         found = super().convert(value, param, ctx)
         if self._kind == "operator":
             return _operator_of(found)
+        if self._kind == "row":
+            return _key_of(found)
         if self._kind not in ("semantics", "source", "explored"):
             return found
         if _VERSION.match(found) and not os.path.exists(found):
@@ -123,6 +125,16 @@ def _operator_of(text: str) -> str:
     if found := re.fullmatch(r"torch\.(fft|linalg|special)\.(\w+)", text):
         return _taken(text, f"aten::{found[1]}_{found[2].removeprefix(f'{found[1]}_')}")
     return text
+
+
+def _key_of(text: str) -> str:
+    """The key that has this name in other letters, large or small; else the text itself."""
+    from dispatchlab.model.keys import DispatchKey
+
+    if text in DispatchKey.__members__:
+        return text
+    names = [name for name in DispatchKey.__members__ if name.lower() == text.lower()]
+    return _taken(text, names[0]) if names else text
 
 
 def _taken(text: str, name: str) -> str:
