@@ -61,7 +61,7 @@ def test_the_readme_convinces_in_half_a_minute() -> None:
     text = README.read_text(encoding="utf-8")
     assert len(text.splitlines()) < 70
     assert text.count("](docs/pictures/") == 2
-    first = text.split("\n## ")[0]
-    assert "dispatchlab demo" in first
-    assert "verdict: order-dependent" in first
+    first, second = text.split("\n## ")[:2]
+    assert all(f"\ndispatchlab {command}" in first for command in ("explain", "check", "demo", "diff"))
+    assert "verdict: order-dependent" in second
     assert "<!-- the test command -->\n```\n" in text
