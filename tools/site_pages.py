@@ -1,14 +1,17 @@
 """The hook of mkdocs: pages that are made while the site is built, links that leave docs/, and pictures.
 
 mkdocs.yml names this file. The pages that are made: the API reference, one page for each topic of `scenarios/`, the
-fields of scenario files, the list of lint rules, CONTRIBUTING.md and CHANGELOG.md. A link from docs/ to another file of
-the checkout leads to its page on the site, or else to the file on GitHub; a file that does not exist is an error.
+fields of scenario files, the list of lint rules, the notebooks with what their cells show, CONTRIBUTING.md and
+CHANGELOG.md. A link from docs/ to another file of the checkout leads to its page on the site, or else to the file on
+GitHub; a file that does not exist is an error.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import html
+import io
 import json
 import logging
 import posixpath
@@ -150,6 +153,43 @@ def _indented(text: str) -> str:
     return "".join(f"    {line}\n" if line else "\n" for line in text.splitlines())
 
 
+# -- notebooks
+
+
+def notebooks() -> list[Path]:
+    """The notebooks of the examples."""
+    return sorted((ROOT / "examples").glob("*.ipynb"))
+
+
+def _notebook(path: Path) -> str:
+    """The page of a notebook, whose cells are run for it."""
+    names: dict[str, Any] = {}
+    parts = []
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        text = "".join(cell["source"])
+        parts.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```\n\n{_shown(text, names)}")
+    file = path.relative_to(ROOT).as_posix()
+    return "\n\n".join(parts) + f"\n\n[The notebook on GitHub]({SOURCE}/blob/main/{file})\n"
+
+
+def _shown(code: str, names: dict[str, Any]) -> str:
+    """What a cell prints, and what its last line shows."""
+    tree, value, printed = ast.parse(code), None, io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+        exec(compile(tree, "notebook", "exec"), names)
+        if isinstance(last, ast.Expr):
+            value = eval(compile(ast.Expression(last.value), "notebook", "eval"), names)
+    text = printed.getvalue()
+    if value is None or hasattr(value, "_repr_html_"):
+        table = "" if value is None else value._repr_html_()
+    else:
+        table, text = "", f"{text}{value!r}\n"
+    style, end, rest = table.partition("</style>")  # on one line, which Markdown leaves alone
+    table = style.replace("\n", " ") + end + rest.replace("\n", "&#10;")
+    return (f"```text\n{text}```\n\n" if text else "") + (f'<div class="dl-shown" tabindex="0">{table}</div>' if table else "")
+
+
 # -- the fields of scenario files
 
 
@@ -228,6 +268,7 @@ def _made_pages() -> dict[str, str]:
         **dict(_reference()),
         **dict(_scenarios()),
         **dict(_lint()),
+        **{f"notebooks/{path.stem}.md": _notebook(path) for path in notebooks()},
         "contributing.md": _read("CONTRIBUTING.md"),
         "changelog.md": _read("CHANGELOG.md"),
     }
@@ -240,6 +281,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
         "scenarios/": ["scenarios/index.md", *(f"scenarios/{topic}.md" for topic in topics())],
         "lint/": ["lint/index.md", *(f"lint/{rule.code}.md" for rule in RULES)],
         "reference/": ["reference/index.md", *reference],
+        "notebooks/": [f"notebooks/{path.stem}.md" for path in notebooks()],
     }
     config.nav = _with_made(config.nav, made)
     return config
@@ -281,7 +323,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         found = _FENCE.match(line)
         if found is not None and (not fence or line.strip() == fence):
             fence = "" if fence else found[1]
-        elif not fence:
+        elif not fence and not line.startswith('<div class="dl-shown"'):
             line = _LINK.sub(lambda match: _relinked(match, here), line)
         lines.append(line)
     return "\n".join(lines) + "\n"

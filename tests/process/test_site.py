@@ -42,6 +42,7 @@ MAIN = (
     "scenario_format.html",
     "guides/operator_author.html",
     "lint/index.html",
+    "notebooks/first_proof.html",
     "reference/index.html",
     "reference/check.html",
     "scenarios/table.html",
@@ -160,6 +161,15 @@ def test_every_scenario_is_on_the_page_of_its_topic(pages: dict[str, _Page]) -> 
         names = {path.stem for path in (ROOT / "scenarios" / topic).glob("*.yaml")}
         assert names
         assert names <= set(pages[f"scenarios/{topic}.html"].anchors)
+
+
+def test_every_notebook_is_a_page_with_what_its_cells_show(site: Path) -> None:
+    names = {path.stem for path in (ROOT / "examples").glob("*.ipynb")}
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in (site / "notebooks").glob("*.html")}
+    assert texts.keys() == names
+    assert all(text.count('<div class="dl-shown"') >= 2 for text in texts.values())
+    assert all("<svg" in part for part in texts["first_proof"].split('<div class="dl-shown"')[1:])
+    assert "Verdict.ORDER_DEPENDENT" in texts["first_proof"]  # what a line without a table shows
 
 
 PLANTED = {
