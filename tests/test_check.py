@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -191,3 +192,12 @@ def test_sarif_of_a_check_is_valid_and_knows_every_kind(tmp_path: Path) -> None:
     rules = one["tool"]["driver"]["rules"]
     assert [rules[result["ruleIndex"]]["id"] for result in one["results"]] == ["order", "DL006"]
     assert [result["ruleId"] for result in one["results"]] == ["order", "DL006"]
+
+
+def test_many_notes_are_counted_and_all_shows_them() -> None:
+    notes = tuple(f"note {at}" for at in range(5))
+    found = replace(report_of(), answers=(Answer(Question.LINT, "no likely mistake", notes=notes),))
+    short, whole = check_view(found).text(), check_view(found, complete=True).text()
+    assert [note for note in notes if note in short] == list(notes[:3])
+    assert "2 more notes; --all shows them" in short
+    assert [note for note in notes if note in whole] == list(notes)

@@ -281,7 +281,8 @@ def test_a_record_of_one_order_is_no_proof(base: Verdict, modules: int) -> None:
     assert report.exploration.verdict is (Verdict.NO_VIOLATION_FOUND if is_weaker else base)
     assert report.standing == ("torch-2.13", "1 import order ran")
     note = (
-        "a b ran in one order of imports, and may register something else in another one: record again without --once"
+        "a b ran in one order of imports, and may register something else in another one: record again without --once, "
+        "or check with --orders 24"
     )
     assert report.exploration.notes == ((note,) if is_weaker else ())
 

@@ -187,7 +187,9 @@ def _shown(code: str, names: dict[str, Any]) -> str:
         table, text = "", f"{text}{value!r}\n"
     style, end, rest = table.partition("</style>")  # on one line, which Markdown leaves alone
     table = style.replace("\n", " ") + end + rest.replace("\n", "&#10;")
-    return (f"```text\n{text}```\n\n" if text else "") + (f'<div class="dl-shown" tabindex="0">{table}</div>' if table else "")
+    return (f"```text\n{text}```\n\n" if text else "") + (
+        f'<div class="dl-shown" tabindex="0">{table}</div>' if table else ""
+    )
 
 
 # -- the fields of scenario files

@@ -93,7 +93,10 @@ def _questions(found: CheckReport, *, complete: bool) -> Iterator[b.Line]:
     yield _row("registered", found.registered)
     for answer in found.answers:
         yield _row(str(answer.question), answer.shown, _mood(answer))
-        for text in answer.notes if complete else _needed_notes(answer, found):
+        notes = answer.notes if complete else _needed_notes(answer, found)
+        shown = len(notes) if complete else OTHERS
+        more = () if len(notes) <= shown else (f"{counted(len(notes) - shown, 'more note')}; --all shows them",)
+        for text in (*notes[:shown], *more):
             yield b.Line(text, "quiet", label="", width=_WIDTH)
 
 

@@ -72,7 +72,7 @@ def check_packages(
         nothing,
         (),
         tuple(one for one in Question if one in fails),
-        notes=tuple(f"left out: {each}" for each in facts.record.unreadable),
+        notes=tuple(f"left out: {each}" for each in dict.fromkeys(facts.record.unreadable)),
     )
     if len(nothing) == len(named):  # a def that nobody keeps is gone by now, and lint knows
         lint, *_ = _lint(report, facts, scenario).answers

@@ -187,7 +187,7 @@ def _with_imports(scenario: Scenario, found: Exploration, *, is_own: bool) -> Ex
         verdict = Verdict.NO_VIOLATION_FOUND
         notes += (
             f"{packages} ran in one order of imports, and may register something else in another one: record again "
-            "without --once",
+            "without --once, or check with --orders 24",
         )
     elif any(finding.certain for finding in imports.findings):
         verdict = Verdict.ORDER_DEPENDENT
