@@ -243,9 +243,6 @@ def _read(path: Path) -> str:
 def record_module(module: str) -> str:
     """Record what a module registers, in a process of its own: the text of a scenario.
 
-    Args:
-        module: the module.
-
     Raises:
         TorchMissingError: there is no PyTorch.
         ImportFailedError: it cannot be imported.

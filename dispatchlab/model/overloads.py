@@ -496,10 +496,6 @@ def common_call(first: FunctionSchema, second: FunctionSchema) -> Call | None:
     >>> print(common_call(first, second))
     (torch.ones(2), 1)
 
-    Args:
-        first: the schema of one overload.
-        second: that of the other.
-
     Returns:
         The call with the fewest arguments, by position where it can be.
     """

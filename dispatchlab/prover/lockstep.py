@@ -116,14 +116,13 @@ def lockstep(
     Compared are the outcome of each step (accepted, or the kind of its refusal) and everything that snapshots show;
     the slots where both engines show them.
 
+    Arguments that are not named here are those of `explore`.
+
     Args:
         expected: the engine that says what is right.
         actual: the engine that is held to it.
-        registrations: what is registered and released.
         operators: what is observed, one at least.
         options: the bounds, the seed, and how many passes to take; one by default.
-        order: registrations that are registered in this order only.
-        progress: called about ten times a second with how far it has come.
 
     Returns:
         `NO_VIOLATION_FOUND` when they agree everywhere; `ORDER_DEPENDENT` with the shortest sequence after which they

@@ -74,11 +74,9 @@ def explore_forkable(
 ) -> Exploration:
     """Explore an engine whose whole state is a value, in parts when it knows footprints.
 
+    Arguments that are not named here are those of `explore`.
+
     Args:
-        engine: the engine.
-        registrations: the scenario.
-        operators: what is observed.
-        order: registrations that are registered in this order only; releases are free.
         seed: of the sequences that are run to check determinism and renamings.
         watch: bounds and progress.
         reduced: whether to look for parts and neighbourhoods at all.

@@ -54,13 +54,7 @@ def explore_apart(
 ) -> Exploration:
     """Find out whether order matters, group by group. See Note [Partition by operator].
 
-    Args:
-        engine: the engine.
-        registrations: what is registered and released.
-        operators: what is observed.
-        options: which walk to take, and its bounds; the groups share its time.
-        order: registrations that are registered in this order only.
-        progress: called about ten times a second with how far the current group has come.
+    The arguments are those of `explore`; the groups share the time of the options.
 
     Returns:
         The result: sums of the groups, and the first counterexample of the gravest verdict.

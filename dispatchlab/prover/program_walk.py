@@ -63,14 +63,11 @@ def explore_program(
 ) -> Exploration:
     """Find out whether the order of imports matters.
 
+    Arguments that are not named here are those of `explore`.
+
     Args:
-        engine: the engine.
         registrations: what is registered.
-        operators: what is observed.
         program: the orders of the registrations.
-        options: which walk to take, and its bounds.
-        cancelled: called about ten times a second to ask whether to stop.
-        progress: called about ten times a second with how far it has come.
 
     Returns:
         The verdict on all orders of the program, and a counterexample when there is one, verified from scratch.

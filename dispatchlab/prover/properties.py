@@ -160,16 +160,12 @@ def check_statements(
 ) -> tuple[Checked, ...]:
     """Check properties on the walk that `explore` takes with these options. See Note [What a property is checked on].
 
+    Arguments that are not named here are those of `explore`.
+
     Args:
-        engine: the engine.
-        registrations: what is registered and released.
-        operators: what is observed.
         statements: the properties.
-        options: which walk to take, and its bounds.
-        order: registrations that are registered in this order only; releases are free.
         program: the modules that make the registrations; then the orders are those of their imports.
         independent: a walk of the parts has shown that they are independent of one another.
-        cancelled: called about ten times a second to ask whether to stop.
 
     Returns:
         What was found about each.

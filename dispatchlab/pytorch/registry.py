@@ -75,9 +75,6 @@ def live_python_layer(imports: Sequence[str] = ()) -> PythonLayerInMemory:
 def live_moments(imports: Sequence[str] = ()) -> RegistryMoments:
     """The registry of one new process before packages are imported, after that, and after garbage was collected.
 
-    Args:
-        imports: the packages.
-
     Raises:
         DispatchLabError: as for `live_registry`.
     """
@@ -88,9 +85,6 @@ def live_moments(imports: Sequence[str] = ()) -> RegistryMoments:
 
 def live_package_operators(imports: Sequence[str]) -> PackageOperators:
     """What packages bring to a new process, with what Python registers besides.
-
-    Args:
-        imports: the packages.
 
     Raises:
         DispatchLabError: as for `live_registry`.

@@ -74,10 +74,6 @@ Places: TypeAlias = tuple[Place | None, ...]
 class SharedRows:
     """The rows in a folder of an archive. See Note [Shared rows].
 
-    Args:
-        archive: the archive.
-        folder: the folder.
-
     Raises:
         RegistryFileError: the names are damaged.
     """

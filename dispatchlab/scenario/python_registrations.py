@@ -159,20 +159,6 @@ PYTHON = Field(
 
 
 def python_fields(one: PythonRegistration, registry: str = "registry") -> Iterator[tuple[str, str]]:
-    """The fields of a registration as they are written, those alone that say something.
-
-    Args:
-        one: the registration.
-        registry: the field that names its registry.
-    """
-    named = (
-        (registry, one.registry),
-        ("operator", one.operator),
-        ("key", one.key),
-        ("function", one.function),
-        ("site", one.site),
-        ("needs", one.needs),
-        ("call", one.call),
-        ("effect", one.effect),
-    )
+    """The fields of a registration as they are written, those alone that say something."""
+    named = ((registry, one.registry), *((field.name, getattr(one, field.name)) for field in PYTHON_FIELDS))
     return ((name, text) for name, text in named if text)

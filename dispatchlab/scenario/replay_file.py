@@ -29,7 +29,7 @@ from dispatchlab.files.yaml_fields import (
     scalar,
 )
 from dispatchlab.files.yaml_tree import Node
-from dispatchlab.model.sequence import StepSequence, format_sequence, parse_sequence
+from dispatchlab.model.sequence import StepSequence, format_sequence, parse_sequence, renumbered
 from dispatchlab.scenario.load import SEMANTICS_FIELD, read_as, read_bytes
 from dispatchlab.scenario.scenario import Scenario
 from dispatchlab.scenario.write import digest_of, scalar_text
@@ -66,12 +66,7 @@ class Replay:
 
 
 class OtherScenarioError(DispatchLabError):
-    """A replay was to run on a scenario that it was not made for.
-
-    Args:
-        replay: the replay.
-        file: the scenario.
-    """
+    """A replay was to run on a scenario that it was not made for."""
 
     replay: Replay
     file: str
@@ -83,12 +78,7 @@ class OtherScenarioError(DispatchLabError):
 
 
 class ScenarioOfReplayError(DispatchLabError):
-    """The scenario of a replay was not found.
-
-    Args:
-        file: the replay.
-        scenario: the name of the scenario.
-    """
+    """The scenario of a replay was not found."""
 
     file: str
     scenario: str
@@ -216,11 +206,7 @@ def resolve(replay: Replay, scenario: Scenario) -> tuple[StepSequence, StepSeque
     if any(replay.registrations[index] not in place for index in used):
         raise StaleReplayError(replay, staleness(replay, scenario))
     numbers = [place.get(name, -1) for name in replay.registrations]
-
-    def renumbered(sequence: StepSequence) -> StepSequence:
-        return tuple(numbers[step] if step >= 0 else ~numbers[~step] for step in sequence)
-
-    return renumbered(replay.expected_sequence), renumbered(replay.actual_sequence)
+    return renumbered(replay.expected_sequence, numbers), renumbered(replay.actual_sequence, numbers)
 
 
 _TOO_LONG = re.compile(r"\d{10}")

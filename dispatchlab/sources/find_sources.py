@@ -335,12 +335,7 @@ class NoScenarioError(DispatchLabError):
 
 
 class AmbiguousOperatorError(DispatchLabError):
-    """A name without overload stands for several operators.
-
-    Args:
-        asked: the name.
-        found: the operators.
-    """
+    """A name without overload stands for several operators."""
 
     asked: str
     found: tuple[str, ...]

@@ -141,12 +141,7 @@ class Page:
         return [text for line in made if (text := line.text()).plain]
 
     def source(self, debug: str, style: str = "") -> list[Text]:
-        """The words of a debug text, its source locations short and as links.
-
-        Args:
-            debug: the debug text.
-            style: the style of its words.
-        """
+        """The words of a debug text, its source locations short and as links."""
         if not debug.strip():
             return [Text(word, QUIET) for word in ("(no", "debug", "text)")]
         return [self._source_word(piece, style) for piece in located(printable(debug))]

@@ -23,12 +23,7 @@ VECTOR_BYTES = 32
 
 
 class DispatchStub:
-    """A kernel of each device, behind one name.
-
-    Args:
-        name: the stub.
-        kernels: the kernel of each device that has one.
-    """
+    """A kernel of each device, behind one name."""
 
     __slots__ = ("_kernels", "name")
 

@@ -94,10 +94,6 @@ def check_fallback(registration: Fallback) -> None:
 def tags_of(names: Iterable[str], registration: Registration) -> list[Any]:
     """PyTorch's tags with these names, sorted by name.
 
-    Args:
-        names: the names.
-        registration: the registration that has them.
-
     Raises:
         NotExpressibleError: this PyTorch has no such tag.
     """

@@ -405,11 +405,6 @@ class Libraries:
     def check_text(self, key: DispatchKey | None, registration: Registration, what: str) -> None:
         """Check that PyTorch parses a key where its bindings want text; one that it does not have, it refuses itself.
 
-        Args:
-            key: the key.
-            registration: the registration that names it.
-            what: of what it is the key.
-
         Raises:
             NotExpressibleError: it has the key, and cannot parse it.
         """

@@ -60,10 +60,6 @@ def module_uses(source: str, packages: Collection[str]) -> Iterator[ModuleUse]:
     """The questions that a module asks about modules of packages; none in what Python cannot read.
 
     See Note [Questions about modules].
-
-    Args:
-        source: the source of the module.
-        packages: the names of the packages.
     """
     if not any(package in source for package in packages):
         return

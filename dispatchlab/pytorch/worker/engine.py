@@ -165,14 +165,12 @@ class LiveEngine:
     ) -> Exploration:
         """Find out whether the order of registrations matters on the running PyTorch.
 
+        Arguments that are not named here are those of the prover's `explore`.
+
         Args:
-            registrations: what is registered and released.
-            operators: what is observed.
             options: which walk to take, and its bounds. See Note [Partition by operator] in
                 prover/partition_by_operator.py.
-            order: registrations that are registered in this order only.
             program: the orders of the registrations, with nothing released; None for every order and release.
-            progress: called about ten times a second with how far it has come.
 
         Returns:
             What the explorer returns; `CRASHED` with the sequence when the worker died.
@@ -198,13 +196,12 @@ class LiveEngine:
     ) -> Exploration:
         """Run any walk over registrations in the worker.
 
+        Arguments that are not named here are those of the prover's `explore`.
+
         Args:
             function: `package.module:function`, called as `explore` is, with a `LocalEngine` first.
-            registrations: what is registered and released.
-            operators: what is observed.
             arguments: what it is given after these.
             order: registrations that are registered in this order only; None for a function that asks for none.
-            progress: called about ten times a second with how far it has come.
 
         Returns:
             What the function returns; `CRASHED` with the shortest sequence when the worker died.

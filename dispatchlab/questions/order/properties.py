@@ -70,13 +70,12 @@ def check_properties(
 ) -> tuple[PropertyResult, ...]:
     """Check the properties of a scenario.
 
+    Arguments that are not named here are those of `explore`.
+
     Args:
-        engine: the engine.
         scenario: what is registered, as the engine takes it.
-        options: which walk to take, and its bounds.
         program: the modules that make the registrations, where the orders are those of their imports.
         found: what an exploration of the same has found; the parts of a proof are independent.
-        cancelled: called about ten times a second to ask whether to stop.
 
     Raises:
         DispatchLabError: the arguments of a call cannot be read.
