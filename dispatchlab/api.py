@@ -255,7 +255,7 @@ def _scenario(subject: object, *, allow_import: bool) -> Scenario:
             registrations = tuple(subject)
         case _:
             raise CheckSubjectError(f"a {type(subject).__name__}")
-    strange = next((one for one in registrations if not isinstance(one, _KINDS)), None)
+    strange = next((registration for registration in registrations if not isinstance(registration, _KINDS)), None)
     if strange is not None or not registrations:
         raise CheckSubjectError("no registrations" if not registrations else f"a {type(strange).__name__} among them")
     return Scenario(

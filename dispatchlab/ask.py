@@ -200,7 +200,7 @@ def certify(
     name = os.fspath(registry) if registry is not None else LIVE if package else default_registry().name
     recorded = recorded_from(name, imports=_imports(package))
     found = certification_of_own(recorded, name, operators=tuple(operators), semantics=semantics, jobs=jobs)
-    proved = sum(one.verdict is Certified.ORDER_INDEPENDENT for one in found.certificates)
+    proved = sum(certificate.verdict is Certified.ORDER_INDEPENDENT for certificate in found.certificates)
     summary = f"{name}: {proved:,} of {counted(len(found.certificates), 'operator')} order-independent"
     return Result(found, summary, lambda: certification_view(found, torch=recorded.torch))
 

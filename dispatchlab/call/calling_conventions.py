@@ -148,7 +148,7 @@ def _returning_written(called: Target, signature: CallSignature) -> Target:
 def _in_place(called: Target, signature: CallSignature, function: Target) -> Target:
     """Every argument in its place; by name where the function takes it no other way."""
     parameters = list(inspect.signature(function).parameters.values())[-len(signature.arguments) :]
-    by_name = [one.name for one in parameters if one.kind is inspect.Parameter.KEYWORD_ONLY]
+    by_name = [parameter.name for parameter in parameters if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
     if not by_name or not signature.arguments:
         return called
     count = len(signature.arguments) - len(by_name)

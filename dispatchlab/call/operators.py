@@ -343,7 +343,7 @@ class Packet:
 
     def overloads(self) -> tuple[str, ...]:
         """The overload names; `default` for the one without."""
-        return tuple(one or "default" for one in self._overloads)
+        return tuple(overload or "default" for overload in self._overloads)
 
     def __getattr__(self, overload: str) -> Operator:
         if overload not in self.overloads():

@@ -87,7 +87,7 @@ class PythonArgParser:
         self, args: Sequence[object], kwargs: Mapping[str, object], reasons: Mapping[PythonSignature, str]
     ) -> str:
         count = len(args) + len(kwargs)
-        shown = [each for each in self.signatures if not each.hidden]
+        shown = [signature for signature in self.signatures if not signature.hidden]
         plausible = [each for each in shown if each.required <= count <= len(each.parameters)]
         if len(plausible) == 1:
             return reasons[plausible[0]]
@@ -108,7 +108,7 @@ class PythonArgParser:
         return clause.replace("it missing", "it is missing", 1)
 
     def _warn(self, taken: PythonSignature) -> None:
-        instead = [f"\t{self.name}{each}" for each in self.signatures if not each.hidden]
+        instead = [f"\t{self.name}{signature}" for signature in self.signatures if not signature.hidden]
         warnings.warn(
             f"This overload of {self.name} is deprecated:\n\t{self.name}{taken}\n"
             "Consider using one of the following signatures instead:\n" + "\n".join(instead),
@@ -166,7 +166,7 @@ class PythonSignature:
     @property
     def positional(self) -> int:
         """How many arguments can be given by position."""
-        return sum(not one.by_name for one in self.parameters)
+        return sum(not parameter.by_name for parameter in self.parameters)
 
     @property
     def takes_varargs(self) -> bool:
@@ -176,7 +176,7 @@ class PythonSignature:
     @property
     def required(self) -> int:
         """How many arguments must be given."""
-        return sum(not one.optional for one in self.parameters)
+        return sum(not parameter.optional for parameter in self.parameters)
 
     def __str__(self) -> str:
         parts: list[str] = []
@@ -234,7 +234,7 @@ class PythonSignature:
         return values
 
     def _too_many(self, given: int) -> str:
-        least = sum(not (one.optional or one.by_name) for one in self.parameters)
+        least = sum(not (parameter.optional or parameter.by_name) for parameter in self.parameters)
         most = self.positional
         takes = f"{most}" if least == most else f"from {least} to {most}"
         plural = "" if most == 1 else "s"

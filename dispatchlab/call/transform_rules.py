@@ -115,7 +115,7 @@ def is_in_place(schema: FunctionSchema) -> bool:
 
 def slices_refused(schema: FunctionSchema) -> str:
     """Why an operator cannot be called with the slices of any argument or for any result; empty when it can."""
-    lists = any(str(one.type).startswith("Tensor") and "[" in str(one.type) for one in schema.arguments)
+    lists = any(str(argument.type).startswith("Tensor") and "[" in str(argument.type) for argument in schema.arguments)
     if lists or any(str(one.type) != "Tensor" for one in schema.returns):
         return "a slice at a time can be done with single tensors only"
     return ""

@@ -156,7 +156,7 @@ def certify(
 
         scenario = load_scenario(registry)
         unexplored = len(scenario.python)
-        differs = scenario.imports is not None and any(one.certain for one in scenario.imports.findings)
+        differs = scenario.imports is not None and any(finding.certain for finding in scenario.imports.findings)
         if scenario.imports is not None and scenario.imports.findings:
             what = scenario.imports.findings[0].what
             note(f"note: {what} differs by the order of imports: see `dispatchlab permute {registry}`")

@@ -357,7 +357,7 @@ def _format_meant(error: click.NoSuchOption) -> list[str]:
     """The option that `--json` stands for, where the command has that format: names that look alike are others."""
     name = error.option_name.removeprefix("--")
     options = () if error.ctx is None else error.ctx.command.params
-    formats = [each.type for each in options if each.name == "format"]
+    formats = [option.type for option in options if option.name == "format"]
     return [f"--format {name}" for each in formats if isinstance(each, click.Choice) and name in each.choices]
 
 

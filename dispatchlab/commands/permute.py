@@ -457,7 +457,7 @@ class _Printer:
             case "rich":
                 shown = [*self._seen(full=True)] if len(self.files) == 1 and not self.steps else []
                 snapshots = [
-                    (title, [found.view(each.operator) for each in found.snapshots if each.exists])
+                    (title, [found.view(snapshot.operator) for snapshot in found.snapshots if snapshot.exists])
                     for title, found in shown
                 ]
                 torch = shown[0][1].build if shown else ""
@@ -485,7 +485,7 @@ class _Printer:
         if full and self.asked.engine in (None, "lab"):
             try:
                 title, found = self._at(None)
-                if any(each.exists for each in found.snapshots):  # a scenario of Python alone makes no operator
+                if any(snapshot.exists for snapshot in found.snapshots):  # a scenario of Python alone makes no operator
                     yield title, found
             except DispatchLabError as error:  # the verdict stands, and so does its exit code
                 note(f"note: the operators cannot be shown: {error}")
@@ -574,4 +574,4 @@ def _moment_text(seen: tuple[str, Inspection]) -> str:
     from dispatchlab.questions.dump.operator_text import operator_text
 
     title, found = seen
-    return f"\n{title}\n\n" + "\n".join(operator_text(each) for each in found.snapshots if each.exists)
+    return f"\n{title}\n\n" + "\n".join(operator_text(snapshot) for snapshot in found.snapshots if snapshot.exists)

@@ -135,8 +135,8 @@ def dependences(lowered: Sequence[LoweredRegistration], semantics: Semantics) ->
         members = list(set_bits(mask))
         name = operators[variable.of][0][1].name if isinstance(variable.of, str) else None
         found[variable] = Dependence(
-            tuple(1 << one for one in members),
-            {one: one for one in members},
+            tuple(1 << member for member in members),
+            {member: member for member in members},
             operator=name,
             traces=traces(mask),
             is_list=variable.kind == "kernels",

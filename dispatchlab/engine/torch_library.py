@@ -503,7 +503,7 @@ def _lacks_device(call: TorchLibraryCall, schema: FunctionSchema) -> bool:
 
 def _is_functional(schema: FunctionSchema, *, views: bool) -> bool:
     """Whether nothing is written and something is returned; of views, those of one tensor to another with `views`."""
-    if any(each.is_written for each in schema.arguments):
+    if any(argument.is_written for argument in schema.arguments):
         return False
     if any(each.alias is not None and not each.alias.is_write for each in schema.returns):
         plain = SimpleType("Tensor")

@@ -142,7 +142,7 @@ def table_text(operator: OperatorName, view: OperatorView, changes: Sequence[Row
     lines = [_head(operator, view)]
     if action:
         lines += [Text(), *_change_lines(changes, action)]
-    lines += [Text(), *_table_lines(view, {one.key for one in changes})]
+    lines += [Text(), *_table_lines(view, {change.key for change in changes})]
     return Text("\n").join(lines)
 
 

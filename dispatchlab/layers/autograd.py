@@ -241,7 +241,7 @@ def _recorded(
 
     node = Node(derivative.name, run, tensors)
     node.stash["detach"] = calls("detach")
-    node.stash["inputs"] = tuple(None if one is None else (one.shape, one.dtype) for one in tensors)
+    node.stash["inputs"] = tuple(None if tensor is None else (tensor.shape, tensor.dtype) for tensor in tensors)
     if derivative.save is not None:
         derivative.save(calls, node, values)
     return node

@@ -174,7 +174,7 @@ def mm_mat2_backward(
 
 
 def _column_major(tensors: Sequence[Tensor], sizes: Sequence[int], strides: Sequence[int], layout: Layout) -> bool:
-    strided = all(each is Layout.strided for each in (layout, *(one.layout for one in tensors)))
+    strided = all(each is Layout.strided for each in (layout, *(tensor.layout for tensor in tensors)))
     return strided and strides[0] == 1 and strides[1] == sizes[0]
 
 

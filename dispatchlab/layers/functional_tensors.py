@@ -65,7 +65,7 @@ class FunctionalStorage:
         Raises:
             CallError: of kind `other`: as_strided was called on a view, and a write through that has no way back.
         """
-        if any(one.is_as_strided for one in steps[1:]):
+        if any(step.is_as_strided for step in steps[1:]):
             message = (
                 f"a view chain of length {len(steps)} was written, and as_strided() in it was called on a view: that "
                 "cannot be functionalized"
@@ -297,13 +297,13 @@ _KEEPS_DTYPE_OF_OUT = ("cumsum.out", "cumprod.out")
 
 def _functional_arguments(called: Operator, functional: Operator, values: list[object]) -> list[object]:
     """What the functional variant is called with: by name, and the options of a factory are those of `out`."""
-    given = dict(zip((one.name for one in called.schema.arguments), values, strict=True))
+    given = dict(zip((argument.name for argument in called.schema.arguments), values, strict=True))
     out = given.get("out")
     if isinstance(out, Tensor):
         if _local(called) in _KEEPS_DTYPE_OF_OUT and given["dtype"] is None:
             given["dtype"] = out.dtype
         given = {name: getattr(out, name) for name in _OPTIONS_OF_OUT} | {"pin_memory": None} | given
-    return [given[one.name] for one in functional.schema.arguments]
+    return [given[argument.name] for argument in functional.schema.arguments]
 
 
 def _write(calls: Calls, written: object, value: object) -> None:
@@ -322,7 +322,7 @@ def _write(calls: Calls, written: object, value: object) -> None:
                 new = calls("_to_copy")(new, dtype=one.dtype, layout=one.layout)
             assert isinstance(new, Tensor)
         one.replace(new)
-    functional = [one for one in tensors if isinstance(one, FunctionalTensor)]
+    functional = [tensor for tensor in tensors if isinstance(tensor, FunctionalTensor)]
     for one in functional:
         one.commit_update()
     for one in functional:
@@ -427,7 +427,7 @@ _NOT_ON_META = NOT_IN_FUNCTIONAL | DispatchKeySet.of(
 def _check_on_meta(called: Operator, arguments: Sequence[object]) -> None:
     """Run the write on Meta, for its functional form would take shapes that a write cannot."""
     with ExcludeDispatchKeyGuard(_NOT_ON_META):
-        called.call_boxed([_on_meta(one) for one in arguments])
+        called.call_boxed([_on_meta(argument) for argument in arguments])
 
 
 def _on_meta(value: object) -> object:

@@ -544,12 +544,12 @@ def stack(results: Results, tensors: list[Tensor], dim: int = 0) -> Tensor:
     """`stack`."""
     shape = [*_stack_shape(tensors)]
     shape.insert(dim if dim >= 0 else dim + len(shape) + 1, len(tensors))
-    dtype = reduce(promoted, (one.dtype for one in tensors))
-    return results.result(lambda: np.stack([one.data for one in tensors], dim), tuple(shape), tensors[0], dtype)
+    dtype = reduce(promoted, (tensor.dtype for tensor in tensors))
+    return results.result(lambda: np.stack([tensor.data for tensor in tensors], dim), tuple(shape), tensors[0], dtype)
 
 
 def _stack_shape(tensors: list[Tensor]) -> tuple[int, ...]:
-    shapes = sorted({one.shape for one in tensors})
+    shapes = sorted({tensor.shape for tensor in tensors})
     if len(shapes) != 1:
         raise refused(
             f"stack expects one or more tensors of one shape, but got {', '.join(map(str, shapes)) or 'none'}"

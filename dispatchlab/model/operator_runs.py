@@ -71,17 +71,17 @@ class FunctionParameter:
 
 def refuses_defaults(parameters: tuple[FunctionParameter, ...], schema: FunctionSchema) -> str:
     """What Python says of a call that leaves out all that has a default; empty when the function takes it."""
-    positional = [one for one in schema.arguments if not one.kwarg_only]
+    positional = [argument for argument in schema.arguments if not argument.kwarg_only]
     while positional and positional[-1].default is not None:
         positional.pop()
-    named = [one for one in schema.arguments if one.kwarg_only and one.default is None]
+    named = [argument for argument in schema.arguments if argument.kwarg_only and argument.default is None]
     return _refusal(parameters, positional, named)
 
 
 def refuses_all(parameters: tuple[FunctionParameter, ...], schema: FunctionSchema) -> str:
     """What Python says of a call that leaves out nothing; empty when the function takes it."""
-    positional = [one for one in schema.arguments if not one.kwarg_only]
-    return _refusal(parameters, positional, [one for one in schema.arguments if one.kwarg_only])
+    positional = [argument for argument in schema.arguments if not argument.kwarg_only]
+    return _refusal(parameters, positional, [argument for argument in schema.arguments if argument.kwarg_only])
 
 
 def _refusal(parameters: tuple[FunctionParameter, ...], positional: list[Argument], named: list[Argument]) -> str:

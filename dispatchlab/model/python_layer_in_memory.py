@@ -33,7 +33,7 @@ class PythonLayerInMemory:
 
     @cached_property
     def _operators(self) -> list[str]:
-        return [one.operator for one in self.registrations]
+        return [registration.operator for registration in self.registrations]
 
     def of(self, operator: str) -> tuple[PythonRegistration, ...]:
         """What there is for one operator, in the order of the registries."""

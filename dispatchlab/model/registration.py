@@ -349,14 +349,14 @@ Registration: TypeAlias = Def | Impl | Fallback | NameOnly | Claim | Block | Pyt
 
 def with_defs_needed(registrations: Sequence[Registration]) -> tuple[Registration, ...]:
     """The registrations, each `PythonImpl` with whether one of the others defines its operator."""
-    if not any(isinstance(one, PythonImpl) for one in registrations):
+    if not any(isinstance(registration, PythonImpl) for registration in registrations):
         return tuple(registrations)
     defined = set(defined_by(registrations))
     return tuple(
-        replace(one, needs_def=True)
-        if isinstance(one, PythonImpl) and not one.needs_def and one.operator in defined
-        else one
-        for one in registrations
+        replace(registration, needs_def=True)
+        if isinstance(registration, PythonImpl) and not registration.needs_def and registration.operator in defined
+        else registration
+        for registration in registrations
     )
 
 

@@ -201,7 +201,7 @@ def with_classes(type_: Type, names: Mapping[str, str]) -> Type:
         case TupleType(elements):
             return TupleType(tuple(with_classes(each, names) for each in elements))
         case UnionType(members):
-            return union_of(with_classes(each, names) for each in members)
+            return union_of(with_classes(member, names) for member in members)
         case DictType(key, value):
             return DictType(with_classes(key, names), with_classes(value, names))
         case _:

@@ -29,7 +29,7 @@ def short_names(registrations: Sequence[Registration]) -> tuple[str, ...]:
         registrations: in the order of their numbers.
     """
     several = len({name for one in registrations for name in operators_of(one)}) > 1
-    candidates = [tuple(dict.fromkeys(_candidates(one, several=several))) for one in registrations]
+    candidates = [tuple(dict.fromkeys(_candidates(registration, several=several))) for registration in registrations]
     level = [0] * len(candidates)
     while True:
         names = [_cut(each[at]) for each, at in zip(candidates, level, strict=True)]

@@ -31,8 +31,8 @@ def inner_functions(lab: Lab, wrap: Wrap, unique_dim: Function, unique2: Functio
     """
 
     def broadcast_tensors(tensors: Any) -> Any:
-        shape = shape_of("broadcast_tensors", *(one.shape for one in tensors))
-        return tuple([one if one.shape == shape else lab("expand")(one, list(shape)) for one in tensors])
+        shape = shape_of("broadcast_tensors", *(tensor.shape for tensor in tensors))
+        return tuple([tensor if tensor.shape == shape else lab("expand")(tensor, list(shape)) for tensor in tensors])
 
     def tensordot(a: Any, b: Any, dims_self: Any, dims_other: Any) -> Any:
         return _contracted(lab, a, b, dims_self, dims_other)

@@ -188,7 +188,7 @@ def _rank(overload: str) -> tuple[bool, bool, str]:
 
 def _implementation(name: str, operators: Sequence[Operator]) -> Function:
     made = _of_operators(name, operators)
-    made.__dict__["signatures"] = tuple([one.table.signature for one in operators])
+    made.__dict__["signatures"] = tuple([operator.table.signature for operator in operators])
     return made
 
 

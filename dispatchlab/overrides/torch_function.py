@@ -271,13 +271,13 @@ def _wrapper_source(signature: inspect.Signature) -> str:
     parameters = signature.parameters.values()
     positional = [one.name for one in parameters if one.kind in (_Kind.POSITIONAL_ONLY, _Kind.POSITIONAL_OR_KEYWORD)]
     optional = [
-        one.name
-        for one in parameters
-        if one.kind in (_Kind.POSITIONAL_OR_KEYWORD, _Kind.KEYWORD_ONLY)
-        if one.default is not _Kind.empty and not one.name.startswith("_")
+        parameter.name
+        for parameter in parameters
+        if parameter.kind in (_Kind.POSITIONAL_OR_KEYWORD, _Kind.KEYWORD_ONLY)
+        if parameter.default is not _Kind.empty and not parameter.name.startswith("_")
     ]
     first, *others = optional[:_NAMED] or [""]
-    variadic = any(one.kind is _Kind.VAR_POSITIONAL for one in parameters)
+    variadic = any(parameter.kind is _Kind.VAR_POSITIONAL for parameter in parameters)
     most = len(_POSITIONS) if variadic else min(len(_POSITIONS), len(positional))
     first_value = [(first, first)] if first else []
     none_named, one_named = _branches(most, [], positional), ""

@@ -110,7 +110,7 @@ def import_orders(
     take(entries)
     for first in (entries[-1], *entries):
         if len(found) < most:
-            take([first, *(each for each in reversed(entries) if each != first)])
+            take([first, *(entry for entry in reversed(entries) if entry != first)])
     for _ in range(4 * most):
         if len(found) < most:
             left = list(entries)

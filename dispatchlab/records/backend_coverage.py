@@ -69,7 +69,7 @@ class Coverage:
 
     def by(self, way: Way) -> tuple[Covered, ...]:
         """The operators that are covered in one way."""
-        return tuple(each for each in self.operators if each.filled.way is way)
+        return tuple(operator for operator in self.operators if operator.filled.way is way)
 
     def sources(self, way: Way) -> tuple[tuple[DispatchKey, int], ...]:
         """The keys at which the kernels of one way are registered, with how many there are, most first."""
@@ -82,7 +82,7 @@ class Coverage:
     @property
     def fallthrough(self) -> int:
         """How many operators skip the key."""
-        return sum(each.filled.fallthrough for each in self.operators)
+        return sum(operator.filled.fallthrough for operator in self.operators)
 
 
 class NoSlotError(DispatchLabError):

@@ -95,8 +95,8 @@ class Scenario:
             return None
         count = len(self.registrations)
         known = (
-            replace(one, body=tuple(item for item in one.body if isinstance(item, str) or item < count))
-            for one in self.modules
+            replace(module, body=tuple(item for item in module.body if isinstance(item, str) or item < count))
+            for module in self.modules
         )
         return Program.of(count, tuple(known))
 

@@ -303,8 +303,8 @@ def own_operators(recorded: Recorded, source: str) -> Difference:
         return Difference(tuple(recorded))
     else:
         base, name = open_named(bundled), bundled
-    if {(one.key, one.fallthrough) for one in recorded.fallbacks} != {
-        (one.key, one.fallthrough) for one in base.fallbacks
+    if {(fallback.key, fallback.fallthrough) for fallback in recorded.fallbacks} != {
+        (fallback.key, fallback.fallthrough) for fallback in base.fallbacks
     }:
         return Difference(tuple(recorded))
     known = recorded.over if isinstance(recorded, Overlay) else recorded
@@ -321,7 +321,7 @@ def _shape(operator: RecordedOperator | None) -> object:
     """What the order of its registrations can depend on."""
     if operator is None:
         return None
-    kernels = tuple((one.key, one.inferred, one.flags, one.active) for one in operator.kernels)
+    kernels = tuple((kernel.key, kernel.inferred, kernel.flags, kernel.active) for kernel in operator.kernels)
     return operator.schema, operator.alias, kernels
 
 

@@ -152,7 +152,7 @@ class Translator:
                 arguments = ", ".join(("calls", *(each.code for each in values)))
                 return _Value(f"{helper.python}({arguments})", helper.result)
         for schema in self._operators.get(bare, ()):
-            positional = [one for one in schema.arguments if not one.kwarg_only]
+            positional = [argument for argument in schema.arguments if not argument.kwarg_only]
             wanted = [_type_text(one.type) for one in positional]
             needed = sum(one.default is None for one in positional)
             if needed <= len(types) <= len(wanted) and all(map(_fits, types, wanted)) and len(schema.returns) == 1:
@@ -244,7 +244,7 @@ class _Scope:
 
     def __init__(self, translator: Translator, function: NativeFunction) -> None:
         self._translator, self._function = translator, function
-        self._arguments = {one.name: _type_text(one.type) for one in function.schema.arguments}
+        self._arguments = {argument.name: _type_text(argument.type) for argument in function.schema.arguments}
         self.saved: dict[str, Saved] = {}
 
     def translate(self, expression: Expression) -> _Value:
@@ -267,7 +267,7 @@ class _Scope:
             case Call(function, template, items):
                 if template:
                     raise _Missing(f"{function}<{', '.join(template)}>")
-                return self._translator.calls(function, [self.translate(each) for each in items])
+                return self._translator.calls(function, [self.translate(item) for item in items])
             case Method(Name(name), property_, (), False) if property_ in _PROPERTIES and name in self._arguments:
                 type_, code = _PROPERTIES[property_]
                 if self._arguments[name] != TENSOR:
@@ -276,7 +276,7 @@ class _Scope:
             case Method(target, name, items, pointer):
                 if pointer:
                     raise _Missing(f"->{name}()")
-                return self._method(self.translate(target), name, [self.translate(each) for each in items])
+                return self._method(self.translate(target), name, [self.translate(item) for item in items])
             case Unary("-", value):
                 return self._negated(self.translate(value))
             case Unary("!", value):
@@ -291,7 +291,7 @@ class _Scope:
             case Choice(condition, yes, no):
                 return self._choice(*map(self.translate, (condition, yes, no)))
             case Braces(items):
-                values = [self.translate(each) for each in items]
+                values = [self.translate(item) for item in items]
                 if any(each.type != "int" for each in values):
                     raise _Missing("{...} of other values than numbers")
                 return _Value(f"[{', '.join(each.code for each in values)}]", "int[]")
@@ -406,7 +406,7 @@ def _check_function(function: NativeFunction, formula: Formula, taken: Set[str])
     """Nodes have one result here, and a formula is for tensors of the function itself, not for elements of lists."""
     if len(function.schema.returns) != 1:
         raise _Missing(f"a node with {len(function.schema.returns)} results")
-    types = {one.name: _type_text(one.type) for one in function.schema.arguments}
+    types = {argument.name: _type_text(argument.type) for argument in function.schema.arguments}
     for name in types:
         if name in taken or name.endswith("_gradient"):
             raise _Missing(f"an argument {name}, which is the name of something else in generated code")
@@ -486,7 +486,7 @@ def _flat(function: NativeFunction) -> str:
 
 def _tensor_arguments(function: NativeFunction) -> list[str]:
     """The tensor arguments, in the order of the inputs of a node."""
-    return [one.name for one in function.schema.arguments if TENSOR in _type_text(one.type)]
+    return [argument.name for argument in function.schema.arguments if TENSOR in _type_text(argument.type)]
 
 
 def _backward_source(each: TranslatedFunction, file: str) -> Iterator[str]:

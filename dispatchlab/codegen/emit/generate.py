@@ -50,7 +50,7 @@ def scenario_of(generated: GeneratedGroup, file: str) -> Scenario:
     return Scenario(
         claim=f"The {len(blocks)} libraries that are generated for {group.functional.name} can be loaded in any order.",
         registrations=tuple(blocks),
-        operators=tuple(each.name for each in group.functions),
+        operators=tuple(function.name for function in group.functions),
         namespace=namespace,
     )
 
@@ -248,7 +248,7 @@ def chosen_groups(natives: NativeFunctions, only: Sequence[str]) -> tuple[Functi
         matching = [group for group in natives.structured_groups if _matches(group, bare)]
         if not matching:
             known = tuple(each.short_name for group in natives.structured_groups for each in group.functions)
-            other = any(each.short_name == bare for each in natives.functions)
+            other = any(function.short_name == bare for function in natives.functions)
             raise NoSuchGroupError(asked, known, other=other)
         found |= dict.fromkeys(matching)
     return tuple(group for group in natives.structured_groups if group in found)

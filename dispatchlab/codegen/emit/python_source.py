@@ -84,7 +84,7 @@ def def_debug_text(generated: GeneratedGroup, function: NativeFunction, file: st
 
 def annotated_types(function: NativeFunction) -> tuple[tuple[Type, ...], tuple[Type, ...]]:
     """The types of arguments and returns in the annotations of a wrapper: those of the schema, without sizes."""
-    arguments = tuple(_without_sizes(one.type) for one in function.schema.arguments)
+    arguments = tuple(_without_sizes(argument.type) for argument in function.schema.arguments)
     return arguments, tuple(_without_sizes(one.type) for one in function.schema.returns)
 
 
@@ -157,7 +157,7 @@ def _hand_written(generated: GeneratedGroup, loops: UfuncLoops | None) -> dict[s
     for key in generated.keys:
         for wrapper in key.wrappers:
             if wrapper.calls:
-                arguments = ", ".join(python_name(one.name) for one in wrapper.function.schema.arguments)
+                arguments = ", ".join(python_name(argument.name) for argument in wrapper.function.schema.arguments)
                 found.setdefault(wrapper.calls, f"{wrapper.calls}({arguments})")
     return found
 

@@ -133,12 +133,12 @@ def register_source(
 
 def python_names(arguments: Iterable[Argument | Precomputed]) -> list[str]:
     """What arguments are called in a call."""
-    return [python_name(one.name) for one in arguments]
+    return [python_name(argument.name) for argument in arguments]
 
 
 def python_parameters(arguments: Iterable[Argument | Precomputed]) -> list[str]:
     """Arguments as a def has them, with annotations."""
-    return [f"{python_name(one.name)}: {annotation(one.type)}" for one in arguments]
+    return [f"{python_name(argument.name)}: {annotation(argument.type)}" for argument in arguments]
 
 
 def annotation(type_: Type) -> str:

@@ -40,11 +40,11 @@ def registration_scenario(name: str, registrations: Iterable[FunctionRegistratio
     namespace = functions[0].function.name.namespace
     defs = tuple(
         Def(
-            each.function.own_schema,
-            tags=each.function.tags,
-            debug=schema_debug(each.function, file),
+            function.function.own_schema,
+            tags=function.function.tags,
+            debug=schema_debug(function.function, file),
         )
-        for each in functions
+        for function in functions
     )
     blocks = [
         Block(namespace, BlockKind.IMPL, tuple(_impl(kernel, file) for kernel in kernels), key=key)
@@ -53,7 +53,7 @@ def registration_scenario(name: str, registrations: Iterable[FunctionRegistratio
     return Scenario(
         claim=f"The {len(blocks) + 1} libraries with all that is generated for {name} can be loaded in any order.",
         registrations=(Block(namespace, BlockKind.FRAGMENT, defs), *blocks),
-        operators=tuple(each.function.name for each in functions),
+        operators=tuple(function.function.name for function in functions),
         namespace=namespace,
     )
 

@@ -136,7 +136,7 @@ def registrations_of(
         natives: the content of native_functions.yaml.
         derivatives: that of derivatives.yaml; without it nothing is known of autograd kernels, and there are none.
     """
-    found: dict[OperatorName, list[GeneratedKernel]] = {each.name: [] for each in natives.functions}
+    found: dict[OperatorName, list[GeneratedKernel]] = {function.name: [] for function in natives.functions}
     for kernels in (
         _backends(natives),
         _backend_select(natives),
@@ -148,8 +148,8 @@ def registrations_of(
         for kernel in kernels:
             found[kernel.function.name].append(kernel)
     return tuple(
-        FunctionRegistrations(each, tuple(sorted(found[each.name], key=lambda one: one.key)))
-        for each in natives.functions
+        FunctionRegistrations(function, tuple(sorted(found[function.name], key=lambda one: one.key)))
+        for function in natives.functions
     )
 
 
@@ -174,11 +174,11 @@ def left_out(natives: NativeFunctions, derivatives: Derivatives | None) -> tuple
     found = [
         LeftOut(
             "kernels that `manual_kernel_registration` leaves to C++",
-            tuple(one.name for one in functions if one.manual_kernel_registration),
+            tuple(function.name for function in functions if function.manual_kernel_registration),
         ),
         LeftOut(
             "kernels of Autograd, ADInplaceOrView and Tracer, written by hand",
-            tuple(one.name for one in functions if cpp_name(one) in BY_HAND),
+            tuple(function.name for function in functions if cpp_name(function) in BY_HAND),
         ),
         LeftOut(
             "kernels of Functionalize: C++ has them, or nothing has",
@@ -204,18 +204,18 @@ def _without_variant(natives: NativeFunctions) -> tuple[OperatorName, ...]:
         for one in (group.view, group.inplace)
         if one is not None
     }
-    by_hand = {one.name for one in natives.functions if one.short_name in _NOT_FUNCTIONALIZED}
+    by_hand = {function.name for function in natives.functions if function.short_name in _NOT_FUNCTIONALIZED}
     return tuple(one for one in _never_functionalized(natives) if one in alone and one not in by_hand | copied)
 
 
 def _never_functionalized(natives: NativeFunctions) -> tuple[OperatorName, ...]:
     generated = {kernel.function.name for kernel in _functionalization(natives)}
     return tuple(
-        one.name
-        for one in natives.functions
-        if one.name not in generated
-        and _IMPLICIT not in one.composites
-        and (one.is_view or any(argument.is_written for argument in one.schema.arguments))
+        function.name
+        for function in natives.functions
+        if function.name not in generated
+        and _IMPLICIT not in function.composites
+        and (function.is_view or any(argument.is_written for argument in function.schema.arguments))
     )
 
 
@@ -319,12 +319,12 @@ def _functionalization(natives: NativeFunctions) -> Iterator[GeneratedKernel]:
 
 
 def _functionalized_writes(group: FunctionGroup) -> Iterator[GeneratedKernel]:
-    wanted = [each for each in group.functions if _IMPLICIT not in each.composites]
+    wanted = [function for function in group.functions if _IMPLICIT not in function.composites]
     # NB: one of these two takes its variants with it
     if any(each.short_name in ("lift", "resize_") for each in wanted):
         return
     for each in wanted:
-        if any(one.is_written for one in each.schema.arguments):
+        if any(argument.is_written for argument in each.schema.arguments):
             yield from _functionalize(each, group.functional)
 
 

@@ -95,12 +95,12 @@ class UfuncLoops:
     @property
     def tensors(self) -> tuple[Argument, ...]:
         """The arguments that are tensors, which the TensorIterator has."""
-        return tuple(one for one in self.arguments if is_tensor_like(one.type))
+        return tuple(argument for argument in self.arguments if is_tensor_like(argument.type))
 
     @property
     def others(self) -> tuple[Argument, ...]:
         """The other arguments, which the stub takes."""
-        return tuple(one for one in self.arguments if not is_tensor_like(one.type))
+        return tuple(argument for argument in self.arguments if not is_tensor_like(argument.type))
 
     @property
     def ufuncs(self) -> tuple[str, ...]:
@@ -140,7 +140,7 @@ def ufunc_loops(group: FunctionGroup) -> UfuncLoops | None:
         if not _is_taken(one.type):
             raise UfuncLoopError(out, f"{one.name} is {one.type}, which no inner loop takes")
     loops = {loop.key: loop for loop in out.ufunc_inner_loop}
-    tensors = tuple(one for one in arguments if is_tensor_like(one.type))
+    tensors = tuple(argument for argument in arguments if is_tensor_like(argument.type))
     cuda, functors = _cuda(out, loops, arguments, tensors)
     cpu = tuple(_cpu(out, loops))
     for one in arguments:
@@ -211,8 +211,8 @@ def _cuda(
             made.append(functor)
         for kind in kinds:
             found.setdefault(kind, {})[key] = functor
-    if binary and tuple(one.name for one in tensors) != _TENSOR_NAMES:
-        names = " and ".join(one.name for one in tensors)
+    if binary and tuple(tensor.name for tensor in tensors) != _TENSOR_NAMES:
+        names = " and ".join(tensor.name for tensor in tensors)
         raise UfuncLoopError(out, f"the tensors of a binary function are called self and other, and these are {names}")
     for kind, functors in found.items():
         if UfuncKey.CUDA_FUNCTOR not in functors:
@@ -229,5 +229,5 @@ def _functor(
 ) -> Functor:
     at = SCALAR_TENSOR[key]
     held_tensor = None if at is None else tensors[at]
-    held = tuple(one for one in arguments if one is held_tensor or one not in tensors)
-    return Functor(key, name, ufunc, held, tuple(one for one in tensors if one is not held_tensor))
+    held = tuple(argument for argument in arguments if argument is held_tensor or argument not in tensors)
+    return Functor(key, name, ufunc, held, tuple(tensor for tensor in tensors if tensor is not held_tensor))

@@ -346,13 +346,13 @@ class _Reader:
             return None, ""
         node = field[1]
         hint = "write a list of True and False, one for each result"
-        if isinstance(node, Listing) and all(isinstance(one, Scalar) for one in node.items):
-            texts = [one.text for one in node.items if isinstance(one, Scalar)]
-            if all(one in ("True", "False") for one in texts):
+        if isinstance(node, Listing) and all(isinstance(item, Scalar) for item in node.items):
+            texts = [item.text for item in node.items if isinstance(item, Scalar)]
+            if all(text in ("True", "False") for text in texts):
                 if len(texts) > len(function.schema.returns):
                     message = f"{function.short_name} has {len(function.schema.returns)} results, and this names more"
                     self._report(DerivativeRule.WRONG_VALUE, node, message, hint)
-                return tuple(one == "True" for one in texts), ""
+                return tuple(text == "True" for text in texts), ""
             if len(texts) == 1 and len(function.schema.returns) == 1:
                 return (True,), texts[0]
             hint = "a condition stands alone, for the only result"
@@ -362,7 +362,7 @@ class _Reader:
     def _formulas(
         self, key: DispatchKey, fields: Mapping[str, tuple[Scalar, Node]], function: NativeFunction
     ) -> KeyFormulas:
-        arguments = {one.name for one in function.schema.arguments}
+        arguments = {argument.name for argument in function.schema.arguments}
         results = _result_names(function)
         backward: list[Formula] = []
         forward: list[Formula] = []

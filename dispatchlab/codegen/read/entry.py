@@ -83,7 +83,7 @@ def read_entry(fields: Fields, tags: frozenset[str]) -> NativeFunction | None:
         cpp_no_default_args=_no_default_arguments(fields, schema),
         use_const_ref_for_mutable_tensors=fields.get(CONST_REF, False),
         tags=all_tags,
-        is_abstract=delegate is not None or not kernels or any(one.key not in _IMPLICIT for one in kernels),
+        is_abstract=delegate is not None or not kernels or any(kernel.key not in _IMPLICIT for kernel in kernels),
         is_view=shares_memory(schema, parts, all_tags),
         text=node.text,
         location=fields.location(node),

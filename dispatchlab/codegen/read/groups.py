@@ -258,17 +258,17 @@ def _broken(group: FunctionGroup) -> Iterator[Problem]:
 
 
 def _autogen(group: FunctionGroup) -> Iterator[Problem]:
-    generated = sorted(str(one.name.without_namespace) for one in group.functions if one.is_generated)
+    generated = sorted(str(function.name.without_namespace) for function in group.functions if function.is_generated)
     listed = sorted({str(name.without_namespace) for one in group.functions for name in one.autogen})
     if generated == listed:
         return
-    source = next(one for one in group.functions if not one.is_generated)
+    source = next(function for function in group.functions if not function.is_generated)
     hint = f"write `autogen: {', '.join(generated)}` there" if generated else "leave autogen out"
     if not listed:
         message = f"{', '.join(generated)} can be made from {source.short_name}, and no autogen lists it"
         yield _problem(Rule.AUTOGEN_MISSING, source, message, hint)
         return
-    lister = next(one for one in group.functions if one.autogen)
+    lister = next(function for function in group.functions if function.autogen)
     makes = ", ".join(generated) if generated else "nothing"
     message = f"autogen says {', '.join(listed)}, and what can be made from {lister.short_name} is {makes}"
     yield _problem(Rule.AUTOGEN_DIFFERS, lister, message, hint)

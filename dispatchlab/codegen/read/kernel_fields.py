@@ -178,7 +178,7 @@ def _check_composites(
                 f"the only kernel is composite and called {only.name}, where {name} is expected",
                 f"rename it to {name} and leave dispatch out",
             )
-    composites = [one.key for one in kernels if one.key in COMPOSITE_KEYS]
+    composites = [kernel.key for kernel in kernels if kernel.key in COMPOSITE_KEYS]
     if len(composites) > 1 and (len(composites) > 2 or _NON_FUNCTIONAL in composites or _NESTED not in composites):
         fields.report_field(
             Rule.TWO_COMPOSITES,

@@ -67,7 +67,7 @@ def _of_entries(natives: NativeFunctions, derivatives: Derivatives) -> dict[Oper
     for group in natives.view_groups:
         if isinstance(group, ViewGroup) and group.copy is not None and group.view.name in matches:
             match = matches[group.view.name]
-            nodes = tuple(None if each is None else f"{each}_copy" for each in match.nodes)
+            nodes = tuple(None if node is None else f"{node}_copy" for node in match.nodes)
             matches.setdefault(group.copy.name, replace(match, nodes=nodes))
     return matches
 

@@ -48,7 +48,7 @@ class NativeFunctions:
     @cached_property
     def structured_groups(self) -> tuple[FunctionGroup, ...]:
         """The groups that have meta and impl."""
-        return tuple(each for each in self.groups if isinstance(each, FunctionGroup) and each.structured)
+        return tuple(group for group in self.groups if isinstance(group, FunctionGroup) and group.structured)
 
     @cached_property
     def backends(self) -> Mapping[DispatchKey, Mapping[OperatorName, BackendKernel]]:
@@ -219,4 +219,4 @@ def _bytes_of(path: Path) -> bytes:
 
 def _not_yaml(error: YamlError) -> NativeYamlError:
     """The same problems, as those of a file of native functions."""
-    return NativeYamlError(tuple(replace(each, rule=Rule.NOT_YAML) for each in error.problems))
+    return NativeYamlError(tuple(replace(problem, rule=Rule.NOT_YAML) for problem in error.problems))

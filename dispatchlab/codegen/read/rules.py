@@ -370,7 +370,7 @@ def _is_random(function: NativeFunction) -> bool:
     name = function.short_name
     if "rand" in name or any(innermost(one.type) == SimpleType("Generator") for one in function.parts.inputs):
         return True
-    drops = "dropout" in name or any("dropout" in one.name for one in function.schema.arguments)
+    drops = "dropout" in name or any("dropout" in argument.name for argument in function.schema.arguments)
     return drops and "backward" not in name and function.schema.name.name != "_cudnn_init_dropout_state"
 
 

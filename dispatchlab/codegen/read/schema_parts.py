@@ -212,7 +212,7 @@ def signature_of(schema: FunctionSchema, parts: SchemaParts, *, base: str = "", 
     inputs.append("*")
     for one in parts.by_name:
         inputs += (one.name, one.type) if one.default is None or not defaults else (one.name, one.type, one.default)
-    if any(one.alias is not None for one in schema.arguments):
+    if any(argument.alias is not None for argument in schema.arguments):
         returned = [one.alias for one in schema.returns]
         first = () if parts.self_argument is None else (parts.self_argument,)
         written = [

@@ -34,7 +34,7 @@ _BELOW_WRITES = DispatchKeySet.full_after(DispatchKey.ADInplaceOrView)
 def _select_backend(operator: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
     """Redispatch to the key of dtype, layout and device; tensors among the arguments add their keys."""
     arguments = operator.schema.arguments
-    values = dict(zip((one.name for one in arguments), stack[len(stack) - len(arguments) :], strict=True))
+    values = dict(zip((argument.name for argument in arguments), stack[len(stack) - len(arguments) :], strict=True))
     device, layout, dtype = (values.get(name) for name in ("device", "layout", "dtype"))
     where = getattr(CPU if device is None else device, "type")  # noqa: B009 - a Device, which the schema says
     key = compute_dispatch_key(where, layout if isinstance(layout, Layout) else Layout.strided, dtype)
@@ -58,7 +58,7 @@ def _count_writes(operator: Operator, keys: DispatchKeySet, stack: list[object])
 def _returns_self(operator: Operator, stack: list[object]) -> None:
     """The Meta kernel of an operator that writes `self`, which has no elements to write."""
     arguments = operator.schema.arguments
-    at = len(stack) - len(arguments) + [one.name for one in arguments].index("self")
+    at = len(stack) - len(arguments) + [argument.name for argument in arguments].index("self")
     written = stack[at]
     if not (isinstance(written, Tensor) and is_on_meta(written)):
         message = f"{operator.name} got a tensor with elements to write, and one on meta to read: clone that to meta"

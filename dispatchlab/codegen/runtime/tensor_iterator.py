@@ -96,10 +96,10 @@ class TensorIteratorBase(MetaBase):
         out: Tensor | None = self.maybe_get_output(0)
         if out is not None:
             check_overlap(out, tensors)
-        self.shape = broadcast_shape([one.shape for one in tensors])
+        self.shape = broadcast_shape([tensor.shape for tensor in tensors])
         device = _common_device(tensors)
         if common is None:
-            common = result_dtype([(one.dtype, one.dim) for one in tensors])
+            common = result_dtype([(tensor.dtype, tensor.dim) for tensor in tensors])
         if to_float and common.category < 2:
             common = DEFAULT_DTYPE
         self.common_dtype, self.common_device, self.operands = common, device, list(tensors)
@@ -109,8 +109,8 @@ class TensorIteratorBase(MetaBase):
             target = out.dtype
         strides = output_strides(tensors, self.shape, common)
         self.set_output_raw_strided(0, self.shape, strides, Options(target, device))
-        if not any(is_on_meta(one) for one in tensors):
-            self.inputs = tuple(np.broadcast_to(_elements(one, common), self.shape) for one in tensors)
+        if not any(is_on_meta(tensor) for tensor in tensors):
+            self.inputs = tuple(np.broadcast_to(_elements(tensor, common), self.shape) for tensor in tensors)
 
     @property
     def scalar_kind(self) -> str:
@@ -153,7 +153,7 @@ class TensorIteratorBase(MetaBase):
         checks_cast: bool,
         same_dtype: bool,
     ) -> None:
-        if out.shape != self.shape and any(one is out for one in tensors):
+        if out.shape != self.shape and any(tensor is out for tensor in tensors):
             message = f"output with shape {list(out.shape)} doesn't match the broadcast shape {list(self.shape)}"
             raise CallError(ErrorKind.OTHER, message)
         if same_dtype and target != out.dtype:
@@ -190,7 +190,7 @@ def check_overlap(out: Tensor, tensors: Sequence[Tensor]) -> None:
             "Please clone() the tensor before performing the operation."
         )
         raise CallError(ErrorKind.OTHER, message)
-    if any(overlap_partly(out, one) for one in tensors):
+    if any(overlap_partly(out, tensor) for tensor in tensors):
         message = (
             "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
             "memory location. Please clone() the tensor before performing the operation."

@@ -165,7 +165,7 @@ def _define(block: Block, call: TorchLibraryCall, qualified: str, function: Any)
 
 
 def _impl(block: Block, call: TorchLibraryCall, qualified: str, function: Any) -> Make:
-    registered = next((one for one in block.registrations if isinstance(one, Impl)), None)
+    registered = next((registration for registration in block.registrations if isinstance(registration, Impl)), None)
     if registered is None:
         raise NotExpressibleError(block, "the block of an impl has an impl inside")
     local, kernel = str(call.operator.without_namespace), registered.kernel
@@ -177,7 +177,7 @@ def _impl(block: Block, call: TorchLibraryCall, qualified: str, function: Any) -
 def _custom_op(block: Block, call: TorchLibraryCall, qualified: str, function: Any) -> Make:
     definition, schema = _definition(block)
     arguments: dict[str, Any] = {
-        "mutates_args": [each.name for each in schema.arguments if each.is_written],
+        "mutates_args": [argument.name for argument in schema.arguments if argument.is_written],
         "device_types": call.on or None,
         "schema": source_text(clone_with_name(schema, OperatorName("", "x"))).removeprefix("x"),
     }
@@ -306,7 +306,7 @@ def _stand_in_class(module: str, name: str, mode: type) -> type:
 
 def _definition(block: Block) -> tuple[Def, FunctionSchema]:
     """The def in a block, and its schema."""
-    found = next((one for one in block.registrations if isinstance(one, Def)), None)
+    found = next((registration for registration in block.registrations if isinstance(registration, Def)), None)
     if found is None:
         raise NotExpressibleError(block, "the block of a define or a custom_op has a def inside")
     if isinstance(found.schema, OperatorName):

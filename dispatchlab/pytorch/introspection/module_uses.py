@@ -105,10 +105,10 @@ def _imported_by(node: ast.AST) -> Iterator[str]:
 def _guarded(node: ast.AST) -> Iterator[ast.AST]:
     """The lines after whose failed import the module goes on."""
     match node:
-        case ast.Try(body=body, handlers=handlers) if any(_catches(one.type) for one in handlers):
+        case ast.Try(body=body, handlers=handlers) if any(_catches(handler.type) for handler in handlers):
             yield from body
         case ast.With(items=items, body=body):
-            calls = [one.context_expr for one in items if isinstance(one.context_expr, ast.Call)]
+            calls = [item.context_expr for item in items if isinstance(item.context_expr, ast.Call)]
             if any(_catches(argument) for call in calls for argument in call.args):
                 yield from body
 

@@ -72,7 +72,7 @@ class RegistryWatch:
         names = sorted(name for name in {*self._dumps, *now} if self._dumps.get(name) != now.get(name))
         operators = [self._operator(name, now.get(name, ""), roots, ownership) for name in names]
         came, went = self._fallbacks(roots, ownership)
-        return RegistryChanges(tuple(each for each in operators if each is not None), came, went)
+        return RegistryChanges(tuple(operator for operator in operators if operator is not None), came, went)
 
     def _operator(self, name: str, text: str, roots: tuple[str, ...], ownership: Ownership) -> ChangedOperator | None:
         old_text = self._dumps.get(name, "")

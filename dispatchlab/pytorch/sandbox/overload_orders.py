@@ -91,5 +91,5 @@ def _defs_of(registration: Registration) -> list[tuple[OperatorName, FunctionSch
 
 def _signature(schema: FunctionSchema) -> tuple[tuple[tuple[Type, str], ...], tuple[Type, ...]]:
     """What PyTorch finds an overload by when it is released."""
-    arguments = tuple((without_size(fake_of(each.type)), each.name) for each in schema.arguments)
+    arguments = tuple((without_size(fake_of(argument.type)), argument.name) for argument in schema.arguments)
     return arguments, tuple(without_size(fake_of(each.type)) for each in schema.returns)

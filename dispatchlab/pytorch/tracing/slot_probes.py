@@ -413,11 +413,11 @@ def _place_of_key_set() -> int:
     """Bytes from the start of a TensorImpl to its key set."""
     t, c = torch(), bindings()
     tensors = (t.empty(1), t.empty(1, device="meta"), t.empty(1, requires_grad=True), t.empty(1).to_sparse())
-    wanted = [c._dispatch_keys(one).raw_repr() for one in tensors]
+    wanted = [c._dispatch_keys(tensor).raw_repr() for tensor in tensors]
     places = [
         at
         for at in range(0, _MOST_TENSOR_BYTES, 8)
-        if [ctypes.c_uint64.from_address(one._cdata + at).value for one in tensors] == wanted
+        if [ctypes.c_uint64.from_address(tensor._cdata + at).value for tensor in tensors] == wanted
     ]
     if len(places) != 1:
         raise ProbeError("the key set of a tensor was not found in its memory")

@@ -140,14 +140,14 @@ class Certification:
 
     def of(self, verdict: Certified) -> tuple[Certificate, ...]:
         """The certificates with one verdict."""
-        return tuple(each for each in self.certificates if each.verdict is verdict)
+        return tuple(certificate for certificate in self.certificates if certificate.verdict is verdict)
 
     def because(self, cause: Cause, *, in_force: bool | None = None) -> tuple[Certificate, ...]:
         """Those in which the order matters for one cause; `in_force` asks for those that show then, or do not."""
         return tuple(
-            each
-            for each in self.certificates
-            if any(reason.cause is cause and in_force in (None, reason.in_force) for reason in each.reasons)
+            certificate
+            for certificate in self.certificates
+            if any(reason.cause is cause and in_force in (None, reason.in_force) for reason in certificate.reasons)
         )
 
     @property

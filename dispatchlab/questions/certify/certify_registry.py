@@ -142,8 +142,8 @@ def certification_of(
     if not chosen:
         raise NothingToCertifyError(name, against)
     rules = for_registry(semantics, torch=recorded.torch)
-    fallbacks = tuple(one for one in recorded.fallbacks if one.key in rules.existing)
-    replaced = tuple(one for one in fallbacks if stays(rules, one.key, one.debug))
+    fallbacks = tuple(fallback for fallback in recorded.fallbacks if fallback.key in rules.existing)
+    replaced = tuple(fallback for fallback in fallbacks if stays(rules, fallback.key, fallback.debug))
     meter = _Meter(progress, started, sum(map(_cost_of_operator, chosen)))
     proof = _Proof()
     certificates: dict[str, Certificate] = {}

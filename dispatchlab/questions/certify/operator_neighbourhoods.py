@@ -276,8 +276,8 @@ def scenario_of(
         semantics: the dispatcher, with the fallbacks of the registry.
         neighbourhood: what comes and goes there.
     """
-    in_force = tuple(each for each in semantics.fallbacks if each.key is not neighbourhood.fallback)
-    coming = tuple(each for each in semantics.fallbacks if each.key is neighbourhood.fallback)
+    in_force = tuple(fallback for fallback in semantics.fallbacks if fallback.key is not neighbourhood.fallback)
+    coming = tuple(fallback for fallback in semantics.fallbacks if fallback.key is neighbourhood.fallback)
     registrations: list[Registration] = [Def(SCHEMA)]
     order: list[int] = []
     for key, count in neighbourhood.kernels:

@@ -125,7 +125,7 @@ class _Roles:
         fallbacks = sorted(semantics.fallbacks, key=lambda one: not fallback_comes_and_goes(semantics, one))
         registrations: list[Registration] = [Def(SCHEMA)]
         registrations += [Impl(NAME, key, Kernel(), str(key)) for key in self.keys]
-        lowered = [lower(one, plain) for one in registrations] + [lower(one, within) for one in fallbacks]
+        lowered = [lower(one, plain) for one in registrations] + [lower(fallback, within) for fallback in fallbacks]
         found = dependences(lowered, plain)
         self.is_unknown = isinstance(found, str)
         declared: Mapping[Hashable, Dependence] = {} if isinstance(found, str) else found

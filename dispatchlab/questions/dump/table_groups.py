@@ -169,7 +169,7 @@ def _registered_at(provenance: Provenance) -> tuple[str, ...]:
 def _kernel_of(row: TableRow, kernels: list[_Collected]) -> _Collected:
     """The kernel that has a row. A table that PyTorch printed does not name the key that it is registered at."""
     assert row.reason is not None
-    active = [each for each in kernels if each.registered is not None and each.registered.active]
+    active = [kernel for kernel in kernels if kernel.registered is not None and kernel.registered.active]
     by_text = [each for each in active if each.debug == row.debug]
     wanted = (row.source,) if row.source else (row.key, *_registered_at(row.reason))
     for key in wanted:
@@ -183,7 +183,7 @@ def _kernel_of(row: TableRow, kernels: list[_Collected]) -> _Collected:
 
 def _beaten_kernel(beaten: Beaten, kernels: list[_Collected]) -> _Collected:
     """The kernel that lost a row: an overridden one where a newer one beat it."""
-    same = [each for each in kernels if (each.key, each.debug) == (beaten.source, beaten.debug)]
+    same = [kernel for kernel in kernels if (kernel.key, kernel.debug) == (beaten.source, beaten.debug)]
     if not same:
         return _added(_Collected(beaten.source, beaten.debug, None), kernels)
     hidden = beaten.why == NEWER

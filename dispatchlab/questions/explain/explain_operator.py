@@ -205,7 +205,7 @@ def _fitting(operator: str, arguments: Sequence[ArgumentSpec], all_of_them: Insp
 def _given(inspection: Inspection, arguments: Sequence[ArgumentSpec], *, call: bool) -> Given | None:
     """The arguments of a call of a name; None where they only describe the tensors of one operator."""
     packet = inspection.packet
-    has_default = packet is not None and any(each.name == packet.name for each in packet.overloads)
+    has_default = packet is not None and any(overload.name == packet.name for overload in packet.overloads)
     if not call and (packet is None or has_default or not packet.overloads):
         return None
     from dispatchlab.questions.explain.packet_calls import read_call  # costs start-up, and not every question is a call

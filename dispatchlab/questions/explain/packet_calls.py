@@ -139,7 +139,7 @@ def resolve(packet: Packet, given: Given) -> PacketCall:
     """
     found = call_packet(packet, given.call)
     taken = found.tried[-1].name
-    if any(each.torchscript for each in packet.overloads if each.name == taken):
+    if any(overload.torchscript for overload in packet.overloads if overload.name == taken):
         raise TorchScriptCallError(packet.name, str(given.call), taken)
     return found
 

@@ -43,7 +43,7 @@ def _parsed(operator: RecordedOperator) -> FunctionSchema | None:
 def maps_tensors(operator: RecordedOperator) -> bool:
     """Whether it takes a tensor and returns one that was not given: else it has no gradient and no shape of its own."""
     schema = _parsed(operator)
-    if schema is None or not any("Tensor" in str(one.type) for one in schema.arguments):
+    if schema is None or not any("Tensor" in str(argument.type) for argument in schema.arguments):
         return False
     returned = [one for one in schema.returns if "Tensor" in str(one.type)]
     return any(one.alias is None or not one.alias.is_write for one in returned)

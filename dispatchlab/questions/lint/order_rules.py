@@ -88,11 +88,11 @@ def _order(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[
 
 
 def _stale(operator: RecordedOperator, reason: OrderReason, packages: Packages) -> Found:
-    kernels = [one for one in reason.registrations if one.key is not None]
-    them = " and ".join(f"{one.key} from {owner(one.debug)}" for one in kernels)
-    debugs = tuple(one.debug for one in kernels)
+    kernels = [registration for registration in reason.registrations if registration.key is not None]
+    them = " and ".join(f"{kernel.key} from {owner(kernel.debug)}" for kernel in kernels)
+    debugs = tuple(kernel.debug for kernel in kernels)
     when = "" if reason.in_force else ", while not everything is imported"
-    fixed = packages.are_one(operator, [(one.key, one.debug) for one in kernels])
+    fixed = packages.are_one(operator, [(kernel.key, kernel.debug) for kernel in kernels])
     return Found(
         str(operator.name),
         reason.keys[0],
@@ -100,7 +100,7 @@ def _stale(operator: RecordedOperator, reason: OrderReason, packages: Packages) 
         "no dump shows it",
         debugs,
         Level.INFORMATION if fixed else Level.WARNING,
-        cause=" and ".join(str(one.key) for one in kernels),
+        cause=" and ".join(str(kernel.key) for kernel in kernels),
         mend=f'lib.impl("{operator.name.without_namespace}", fn, "{reason.keys[0]}"), or drop one of the two',
     )
 

@@ -262,4 +262,4 @@ class _Order:
         if not concerned:
             return {}
         found = certification_of(self._recorded, name="", semantics=model, operators=concerned)
-        return {each.operator: each.reasons for each in found.certificates}
+        return {certificate.operator: certificate.reasons for certificate in found.certificates}

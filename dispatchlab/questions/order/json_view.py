@@ -71,7 +71,7 @@ def _(value: PropertyResult) -> dict[str, object]:
 @as_json.register
 def _(value: Moment) -> dict[str, object]:
     operators, violations = value.look
-    seen = [{"name": str(each.operator), **fields_of(each, without=("operator",))} for each in operators]
+    seen = [{"name": str(operator.operator), **fields_of(operator, without=("operator",))} for operator in operators]
     broken = [{"operator": str(each.operator), **fields_of(each, without=("operator",))} for each in violations]
     return fields_of(value, look={"operators": seen, "violations": broken})
 

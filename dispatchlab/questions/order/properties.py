@@ -202,7 +202,7 @@ def _check_arguments(stated: CallDoes) -> None:
 
     schema = parse_schema(f"t::f({', '.join(f'Tensor? x{at}' for at in range(len(stated.arguments)))}) -> ()")
     try:
-        describe_arguments(schema, [each.partition("=")[2] or each for each in stated.arguments])
+        describe_arguments(schema, [argument.partition("=")[2] or argument for argument in stated.arguments])
     except ArgumentSpecError as error:
         raise CallPropertyError(str(stated), str(error)) from None
 

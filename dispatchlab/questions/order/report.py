@@ -106,7 +106,7 @@ class Report:
         if self.by_imports:
             return ""
         named = {"cxx": "the C++ layer", "python": "the Python layer"}
-        layers = f" in {' and '.join(named[one] for one in self.layers)}"
+        layers = f" in {' and '.join(named[layer] for layer in self.layers)}"
         if not self.unexplored:
             return layers if self.in_python and self.exploration.counterexample is None else ""
         number = f"{self.unexplored:,} registration{'' if self.unexplored == 1 else 's'} of Python"
@@ -163,7 +163,7 @@ def report_of(scenario: Scenario, engine: Engine, found: Exploration, *, require
         exit_code=code,
         unexplored=len(scenario.python),
         overwritten=len(written) - len({one.slot for one in written}),
-        in_python=sum(isinstance(one, PythonImpl) for one in scenario.registrations),
+        in_python=sum(isinstance(registration, PythonImpl) for registration in scenario.registrations),
         imports=scenario.imports,
         is_record=bool(scenario.packages),
         by_imports=by_imports,

@@ -156,7 +156,7 @@ def snapshots_of_file(
     scenario = explored(load_scenario(path, allow_import=allow_import), live=engine == "torch")
     count = len(scenario.registrations)
     with engine_for(engine, asked=semantics, in_file=scenario.semantics, imports=imports) as made:
-        return snapshots_of(made, scenario, [parse_sequence(each, count=count) for each in sequences])
+        return snapshots_of(made, scenario, [parse_sequence(sequence, count=count) for sequence in sequences])
 
 
 class _Moments:

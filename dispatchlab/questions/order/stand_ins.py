@@ -104,8 +104,8 @@ def with_stand_ins(registrations: Sequence[Registration]) -> tuple[tuple[Registr
     for one in registrations:
         if isinstance(one, Block) and one.made_by is None:
             inside = tuple(
-                stand_in(each, one.namespace or "") if isinstance(each, Def | Impl) else each
-                for each in one.registrations
+                stand_in(registration, one.namespace or "") if isinstance(registration, Def | Impl) else registration
+                for registration in one.registrations
             )
             found.append(replace(one, registrations=inside) if inside != one.registrations else one)
         else:

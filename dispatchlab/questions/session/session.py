@@ -324,7 +324,7 @@ class SandboxRunner:
         seen = {
             one.operator: Seen(one, broken, lambda: None)
             for one in snapshots
-            for broken in (tuple(each for each in violations if each.operator == one.operator),)
+            for broken in (tuple(violation for violation in violations if violation.operator == one.operator),)
         }
         return Moment(sequence, active, refusals, seen.__getitem__, ended)
 

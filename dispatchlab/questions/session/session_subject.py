@@ -181,8 +181,8 @@ class Catalogue:
         )
         semantics = replace(for_registry(asked, torch=torch), fallbacks=fallbacks)
         start = tuple(range(len(registrations)))
-        brought = {(one.key, one.kernel.form) for one in semantics_named(asked).fallbacks}
-        others = brought != {(one.key, one.kernel.form) for one in fallbacks}
+        brought = {(fallback.key, fallback.kernel.form) for fallback in semantics_named(asked).fallbacks}
+        others = brought != {(fallback.key, fallback.kernel.form) for fallback in fallbacks}
         note = f"{self.source} has other backend fallbacks than {asked}, which a check and a saved scenario have"
         return Subject(
             title=found,

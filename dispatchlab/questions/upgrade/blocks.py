@@ -179,13 +179,13 @@ def _python_sections(found: PythonDiff) -> Iterator[b.Section]:
         yield b.Section("Registries of Python", (table,), "python")
     rows: tuple[b.Row, ...] = tuple(
         (
-            b.Cell(one.registry, "name"),
-            b.Cell(one.operator, "name"),
-            one.key,
-            _PYTHON_KINDS[one.kind].one,
-            b.Cell(b.Stack(_python_function_texts(one)), "code"),
+            b.Cell(change.registry, "name"),
+            b.Cell(change.operator, "name"),
+            change.key,
+            _PYTHON_KINDS[change.kind].one,
+            b.Cell(b.Stack(_python_function_texts(change)), "code"),
         )
-        for one in found.changes
+        for change in found.changes
     )
     if rows:
         heads = ("registry", "operator", "key", "how", "what is in force")
@@ -828,9 +828,9 @@ def _package(upgrade: PackageUpgrade, *, everything: bool) -> Iterator[b.Line]:
     refused = upgrade.newly_refused
     accepted = [one for one in upgrade.refused if one.after is None]
     both = len(upgrade.refused) - len(refused) - len(accepted)
-    lost = [each for each in upgrade.kernels if each.before.is_packages and not each.after.is_packages]
-    won = [each for each in upgrade.kernels if each.after.is_packages and not each.before.is_packages]
-    moved = [each for each in upgrade.kernels if each.after.is_packages and each.before.is_packages]
+    lost = [kernel for kernel in upgrade.kernels if kernel.before.is_packages and not kernel.after.is_packages]
+    won = [kernel for kernel in upgrade.kernels if kernel.after.is_packages and not kernel.before.is_packages]
+    moved = [kernel for kernel in upgrade.kernels if kernel.after.is_packages and kernel.before.is_packages]
     rows: tuple[tuple[str, str, int, b.Mood], ...] = (
         ("refused", f"{counted(len(refused), 'registration')} refused now", len(refused), "bad"),
         ("accepted", f"{counted(len(accepted), 'registration')} no longer refused", len(accepted), "good"),
@@ -885,13 +885,13 @@ def _package(upgrade: PackageUpgrade, *, everything: bool) -> Iterator[b.Line]:
         )
     for title, changes in (("Calls", upgrade.kernels), ("Calls that run PyTorch's kernels", upgrade.others)):
         if changes:
-            yield from _part(title, len({each.operator for each in changes}))
+            yield from _part(title, len({change.operator for change in changes}))
             entries = [list(_other(*group, everything=everything)) for group in _same(changes)]
             yield from _entries(entries, "change", everything=everything)
 
 
 def _operators(changes: Iterable[OtherKernel]) -> str:
-    return counted(len({each.operator for each in changes}), "operator")
+    return counted(len({change.operator for change in changes}), "operator")
 
 
 def _same(changes: Iterable[OtherKernel]) -> Iterator[tuple[OtherKernel, list[str]]]:

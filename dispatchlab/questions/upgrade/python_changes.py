@@ -44,7 +44,7 @@ def python_side_of(source: str, recorded: Recorded) -> PythonSide | None:
     scenario = load_scenario(source)
     beneath = registry_of_scenario(scenario)
     under = None if beneath is None else python_layer_of(beneath)
-    own = tuple(one.code for one in scenario.registrations if isinstance(one, PythonImpl))
+    own = tuple(registration.code for registration in scenario.registrations if isinstance(registration, PythonImpl))
     if under is None and (beneath is not None or not (own or scenario.python)):
         return None
     base = python_layer(recorded.torch, ()) if under is None else under

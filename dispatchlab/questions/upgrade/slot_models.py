@@ -160,8 +160,8 @@ def kernel_bits(operator: RecordedOperator) -> int:
 def _fallback_slots(fallbacks: Sequence[RecordedFallback]) -> tuple[int, int]:
     """The slots with a fallback, and those whose fallback falls through."""
     return (
-        slots_of(one.key for one in fallbacks if one.key in SLOT_OF_KEY),
-        slots_of(one.key for one in fallbacks if one.fallthrough and one.key in SLOT_OF_KEY),
+        slots_of(fallback.key for fallback in fallbacks if fallback.key in SLOT_OF_KEY),
+        slots_of(fallback.key for fallback in fallbacks if fallback.fallthrough and fallback.key in SLOT_OF_KEY),
     )
 
 
