@@ -252,8 +252,8 @@ def _bits_of_list(tensors: list[Tensor | None]) -> int:
     if type(tensors) is not list:
         raise TypeError
     bits = 0
-    for one in tensors:
-        bits |= one.key_bits  # type: ignore[union-attr]  # None has none: the AttributeError goes the general way
+    for tensor in tensors:
+        bits |= tensor.key_bits  # type: ignore[union-attr]  # None has none: the AttributeError goes the general way
     return bits
 
 

@@ -180,10 +180,10 @@ class PythonSignature:
 
     def __str__(self) -> str:
         parts: list[str] = []
-        for one in self.parameters:
-            if one.by_name and "*" not in parts:
+        for parameter in self.parameters:
+            if parameter.by_name and "*" not in parts:
                 parts.append("*")
-            parts.append(str(one))
+            parts.append(str(parameter))
         return f"({', '.join(parts)})"
 
     def bind(

@@ -310,8 +310,8 @@ def values(state: State) -> dict[Hashable, Hashable]:
         for kind, held_signature in zip(_SIGNATURES, value.signatures, strict=True):
             if held_signature is not None:
                 found[kind, variable, 0] = held_signature
-        for each in value.names:
-            found["name", each, 0] = True
+        for name in value.names:
+            found["name", name, 0] = True
         for bit, kernels in value.kernels.items():
             found["kernels", variable, bit] = kernels
         for held, bits in value.slots.items():

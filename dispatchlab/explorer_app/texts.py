@@ -173,8 +173,8 @@ def _entry(text: str | None) -> str:
 def _grouped(changes: Sequence[RowChange]) -> list[tuple[str, str, list[str]]]:
     """Changes that read alike, with their keys."""
     groups: dict[tuple[str, str], list[str]] = {}
-    for one in changes:
-        groups.setdefault((_entry(one.before), _entry(one.after)), []).append(one.key)
+    for change in changes:
+        groups.setdefault((_entry(change.before), _entry(change.after)), []).append(change.key)
     return [(before, after, keys) for (before, after), keys in groups.items()]
 
 

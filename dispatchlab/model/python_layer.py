@@ -663,8 +663,8 @@ class PythonRegistration(NamedTuple):
 def by_slot(registrations: Iterable[PythonRegistration]) -> dict[tuple[str, str, str], list[PythonRegistration]]:
     """Registrations in the order in which they were made, by where they are kept; the last of each is in force."""
     found: dict[tuple[str, str, str], list[PythonRegistration]] = {}
-    for one in registrations:
-        found.setdefault(one.slot, []).append(one)
+    for registration in registrations:
+        found.setdefault(registration.slot, []).append(registration)
     return found
 
 

@@ -367,12 +367,12 @@ def defined_by(registrations: Iterable[Registration], namespace: str = "") -> It
         registrations: the registrations.
         namespace: of names without one.
     """
-    for one in registrations:
-        match one:
+    for registration in registrations:
+        match registration:
             case Def():
-                yield one.operator.within(namespace)
+                yield registration.operator.within(namespace)
             case Block():
-                yield from defined_by(one.registrations, one.namespace or "")
+                yield from defined_by(registration.registrations, registration.namespace or "")
             case _:
                 pass
 

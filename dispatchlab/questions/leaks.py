@@ -145,16 +145,16 @@ class Watch:
 
     def _on_torch(self, changes: RegistryChanges) -> Iterable[Leak]:
         for verb, fallbacks in (("went", changes.went), ("came", changes.came)):
-            for one in fallbacks:
-                skips = "fallthrough " if one.fallthrough else ""
-                yield Leak("torch", "", (f"fallback {one.key} {verb}: {skips}{one.debug}",))
-        for each in changes.operators:
-            if not self._is_allowed(each.name):
-                if each.dumps is None:
-                    lines = _difference(each.name, each.before, each.after)
+            for fallback in fallbacks:
+                skips = "fallthrough " if fallback.fallthrough else ""
+                yield Leak("torch", "", (f"fallback {fallback.key} {verb}: {skips}{fallback.debug}",))
+        for operator in changes.operators:
+            if not self._is_allowed(operator.name):
+                if operator.dumps is None:
+                    lines = _difference(operator.name, operator.before, operator.after)
                 else:
-                    lines = _text_difference(*each.dumps)
-                yield Leak("torch", each.name, tuple(lines), each.imported)
+                    lines = _text_difference(*operator.dumps)
+                yield Leak("torch", operator.name, tuple(lines), operator.imported)
 
     def _in_python(self, journal: PythonJournal, changed: Collection[str]) -> Iterable[Leak]:
         """What is kept by Python; `changed` are the operators of which the dispatcher has something else, too."""

@@ -320,14 +320,14 @@ _SHOWN: Final = 5
 
 def kernel_texts(registrations: Sequence[Registration]) -> Iterator[str]:
     """The debug texts of the kernels that are registered."""
-    for one in registrations:
-        match one:
+    for registration in registrations:
+        match registration:
             case Block():
-                yield from kernel_texts(one.registrations)
+                yield from kernel_texts(registration.registrations)
             case Impl() | Fallback():
-                yield one.debug
+                yield registration.debug
             case Def(kernel=kernel) if kernel is not None:
-                yield one.debug
+                yield registration.debug
 
 
 def property_lines(one: Property) -> Iterator[tuple[str, object]]:

@@ -463,10 +463,10 @@ def formula_body(functions: Sequence[TranslatedFunction], *, file: str) -> list[
     """The functions of formulas, and the table of them."""
     names: dict[tuple[str, ...], str] = {}  # by the lines of a function, which several operators may have in common
     rows: list[str] = []
-    for each in functions:
-        flat, save = _flat(each.function), tuple(_save_source(each))
-        backward = names.setdefault(tuple(_backward_source(each, file)), f"_{flat}")
-        rows += _row(each, backward, names.setdefault(save, f"_save_{flat}") if save else "")
+    for function in functions:
+        flat, save = _flat(function.function), tuple(_save_source(function))
+        backward = names.setdefault(tuple(_backward_source(function, file)), f"_{flat}")
+        rows += _row(function, backward, names.setdefault(save, f"_save_{flat}") if save else "")
     body = [line for lines, name in names.items() for line in (f"def {name}{lines[0]}", *lines[1:], "", "")]
     return [*body, "FORMULAS: Mapping[str, Derivative] = {", *rows, "}", '"""By operator."""']
 

@@ -179,13 +179,13 @@ def _named_apart(groups: Sequence[GeneratedGroup], beside: Iterable[str] = ()) -
     """The groups, each of which has a file of its own, also where upper and lower case are the same."""
     taken = {name.casefold(): name for name in beside}
     found: dict[str, GeneratedGroup] = {}
-    for each in groups:
-        name = each.name.casefold()
+    for group in groups:
+        name = group.name.casefold()
         if name in found:
-            raise GroupNameError(each, found[name].group.functional.short_name)
-        if taken.get(name, each.name) != each.name or f"{name}.py" == INDEX:
-            raise GroupNameError(each, taken.get(name, "the index"))
-        found[name] = each
+            raise GroupNameError(group, found[name].group.functional.short_name)
+        if taken.get(name, group.name) != group.name or f"{name}.py" == INDEX:
+            raise GroupNameError(group, taken.get(name, "the index"))
+        found[name] = group
     return groups
 
 
@@ -256,8 +256,8 @@ def chosen_groups(natives: NativeFunctions, only: Sequence[str]) -> tuple[Functi
 
 def _matches(group: FunctionGroup, asked: str) -> bool:
     names = [generated_group(group).name]
-    for each in group.functions:
-        names += (each.short_name, each.name.name)
+    for function in group.functions:
+        names += (function.short_name, function.name.name)
     return any(name == asked or fnmatch.fnmatchcase(name, asked) for name in names)
 
 

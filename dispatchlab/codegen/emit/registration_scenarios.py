@@ -61,8 +61,8 @@ def registration_scenario(name: str, registrations: Iterable[FunctionRegistratio
 def libraries_of(functions: Iterable[FunctionRegistrations]) -> Iterator[tuple[DispatchKey, list[GeneratedKernel]]]:
     """The kernels of functions, library by library: a key and a file of the generated code have one."""
     libraries: dict[tuple[DispatchKey, str], list[GeneratedKernel]] = {}
-    for each in functions:
-        for kernel in each.kernels:
+    for function in functions:
+        for kernel in function.kernels:
             libraries.setdefault((kernel.key, kernel.file), []).append(kernel)
     return ((key, libraries[key, file]) for key, file in sorted(libraries))
 

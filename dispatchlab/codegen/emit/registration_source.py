@@ -103,8 +103,8 @@ def _wrapped(functions: Sequence[FunctionRegistrations]) -> _Wrapped:
     """The kernels that are Python functions of the module, each with a name of its own, by their identity."""
     found: _Wrapped = {}
     taken: set[str] = set()
-    for each in functions:
-        for kernel in each.kernels:
+    for function in functions:
+        for kernel in function.kernels:
             if not _is_function(kernel):
                 continue
             name = f"functionalize_{_flat(kernel.name)}" if kernel.body is Body.DECOMPOSES else _flat(kernel.name)

@@ -189,19 +189,19 @@ def _check_composites(
 
 
 def _check_structured(fields: Fields, kernels: tuple[BackendKernel, ...]) -> None:
-    for one in kernels:
-        if one.key in (DispatchKey.Meta, _NON_FUNCTIONAL):
+    for kernel in kernels:
+        if kernel.key in (DispatchKey.Meta, _NON_FUNCTIONAL):
             fields.report_field(
                 Rule.STRUCTURED_META,
                 DISPATCH,
-                f"the kernel of {one.key} is generated from meta, and dispatch gives {one.name}",
+                f"the kernel of {kernel.key} is generated from meta, and dispatch gives {kernel.name}",
                 "leave it out",
             )
-        elif one.key in (_IMPLICIT, _NESTED):
+        elif kernel.key in (_IMPLICIT, _NESTED):
             fields.report_field(
                 Rule.STRUCTURED_COMPOSITE,
                 DISPATCH,
-                f"a structured function has meta and impl, and dispatch gives the composite kernel {one.name}",
+                f"a structured function has meta and impl, and dispatch gives the composite kernel {kernel.name}",
                 "leave it out, or take `structured` off",
             )
 
@@ -286,12 +286,12 @@ def with_ufunc_kernels(
     fields: Fields, schema: FunctionSchema, kernels: tuple[BackendKernel, ...]
 ) -> tuple[BackendKernel, ...]:
     """The kernels and those that `ufunc_inner_loop` makes for CPU and CUDA."""
-    for one in kernels:
-        if one.key in UFUNC_KEYS:
+    for kernel in kernels:
+        if kernel.key in UFUNC_KEYS:
             fields.report_field(
                 Rule.UFUNC_DISPATCH,
                 DISPATCH,
-                f"the kernel of {one.key} is made from ufunc_inner_loop, and dispatch gives {one.name}",
+                f"the kernel of {kernel.key} is made from ufunc_inner_loop, and dispatch gives {kernel.name}",
                 "leave one of the two out",
             )
     made = (BackendKernel(key, f"ufunc_{schema.name.name}_{key}", structured=True) for key in UFUNC_KEYS)

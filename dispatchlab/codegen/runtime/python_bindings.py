@@ -112,9 +112,9 @@ class PythonFunctions:
 
     @staticmethod
     def _take_numbers(target: NativeFunction, values: dict[str, Any]) -> None:
-        for one in target.schema.arguments:
-            if one.type == TENSOR and one.name in values and not isinstance(values[one.name], Tensor):
-                values[one.name] = tensor(values[one.name])
+        for argument in target.schema.arguments:
+            if argument.type == TENSOR and argument.name in values and not isinstance(values[argument.name], Tensor):
+                values[argument.name] = tensor(values[argument.name])
 
 
 def signature_text(group: FunctionGroup | NativeFunction) -> str:

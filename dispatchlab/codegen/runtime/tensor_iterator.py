@@ -233,16 +233,16 @@ def broadcast_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
 
 def _common_device(tensors: Sequence[Tensor]) -> Device:
     device: Device | None = None
-    for one in tensors:
-        if one.dim == 0 and one.device == CPU:
+    for tensor in tensors:
+        if tensor.dim == 0 and tensor.device == CPU:
             continue
-        if device is not None and device != one.device:
+        if device is not None and device != tensor.device:
             message = (
                 "Expected all tensors to be on the same device, but found at least two devices, "
-                f"{device} and {one.device}!"
+                f"{device} and {tensor.device}!"
             )
             raise CallError(ErrorKind.OTHER, message)
-        device = one.device
+        device = tensor.device
     return CPU if device is None else device
 
 

@@ -268,8 +268,8 @@ class _Operators:
 
     def _read(self, names: Iterable[str]) -> Iterator[tuple[Any, Mapping[Any, Any]]]:
         for _, overloads in self._known.values():
-            for each in overloads:
-                has = vars(each)
+            for overload in overloads:
+                has = vars(overload)
                 table = next((has[name] for name in names if name in has), None)
                 if table is not None:
-                    yield each, table
+                    yield overload, table

@@ -152,10 +152,10 @@ def _agree(kernels: Sequence[Kernel], schemas: Sequence[FunctionSchema]) -> bool
 
 
 def _members(registrations: Sequence[Registration]) -> Iterator[tuple[OperatorName, Def | Impl]]:
-    for one in registrations:
-        if isinstance(one, Def | Impl):
-            yield one.operator, one
-        elif isinstance(one, Block):
-            for each in one.registrations:
+    for registration in registrations:
+        if isinstance(registration, Def | Impl):
+            yield registration.operator, registration
+        elif isinstance(registration, Block):
+            for each in registration.registrations:
                 if isinstance(each, Def | Impl):
-                    yield each.operator.within(one.namespace or ""), each
+                    yield each.operator.within(registration.namespace or ""), each

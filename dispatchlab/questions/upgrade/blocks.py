@@ -897,9 +897,9 @@ def _operators(changes: Iterable[OtherKernel]) -> str:
 def _same(changes: Iterable[OtherKernel]) -> Iterator[tuple[OtherKernel, list[str]]]:
     """The operators whose calls change in one way, and one of them for the way."""
     groups: dict[object, tuple[OtherKernel, list[str]]] = {}
-    for each in changes:
-        way = each.keys, each.before.find, each.before.is_packages, each.after.find, each.after.is_packages
-        groups.setdefault(way, (each, []))[1].append(each.operator)
+    for change in changes:
+        way = change.keys, change.before.find, change.before.is_packages, change.after.find, change.after.is_packages
+        groups.setdefault(way, (change, []))[1].append(change.operator)
     yield from groups.values()
 
 

@@ -122,7 +122,7 @@ def python_upgrade(
 
 def _called(registrations: Iterable[Registration]) -> Iterator[str]:
     """The operators for which a record has calls of functions of torch.library."""
-    for one in registrations:
-        if isinstance(one, Block) and one.made_by is not None:
-            for call in (one.made_by, *one.made_by.parts):
-                yield str(call.operator.within(one.namespace or ""))
+    for registration in registrations:
+        if isinstance(registration, Block) and registration.made_by is not None:
+            for call in (registration.made_by, *registration.made_by.parts):
+                yield str(call.operator.within(registration.namespace or ""))
