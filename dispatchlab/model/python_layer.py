@@ -120,7 +120,6 @@ class PythonRegistry(NamedTuple):
         applies: when what it holds runs, one sentence.
         needs: the module that has to be imported before it is filled; empty when `import torch` does.
         since: the version of PyTorch that has it, or the oldest that was looked at where that has it.
-        one_each: whether an operator can be in it once, whatever the key.
         rule: what registering in it does; None when that is not known, and nothing in it is explored then.
         calls: the functions that write it, the one that packages call first; without any they assign.
         no_call: why no registration can be made in it by itself, a clause; empty where one can.
@@ -137,7 +136,6 @@ class PythonRegistry(NamedTuple):
     applies: str
     needs: str = ""
     since: str = "2.4"
-    one_each: bool = True
     rule: PythonRule | None = None
     calls: tuple[RegisteringFunction, ...] = ()
     no_call: str = ""
@@ -184,7 +182,6 @@ PYTHON_REGISTRIES: tuple[PythonRegistry, ...] = (
         "torch._ops:OpOverload.py_kernels",
         "when the Python dispatcher is on, as under torch.compile, torch.export and make_fx with symbolic sizes: "
         "in place of the C++ kernel of the slot",
-        one_each=False,
         rule=_OVERRIDE,
         calls=(
             *_functions("torch._ops", "OperatorBase.py_impl", "HigherOrderOperator.py_impl", also=_BESIDE_KERNELS),
@@ -202,7 +199,6 @@ PYTHON_REGISTRIES: tuple[PythonRegistry, ...] = (
         "rules for one mode or tensor class",
         "torch._ops:OpOverload.python_key_table",
         "at the key Python, when that mode is on or an argument is of that class: in place of __torch_dispatch__",
-        one_each=False,
         rule=_ALREADY,
         names=_MODE_TABLES,
         formerly="OpOverload.python_key_mode_table",
@@ -213,7 +209,6 @@ PYTHON_REGISTRIES: tuple[PythonRegistry, ...] = (
         "torch._decomp:global_decomposition_table",
         "when a graph is traced with a table of decompositions (make_fx, AOTAutograd, torch.export): "
         "in place of the operator, after autograd or before it",
-        one_each=False,
         rule=_DUPLICATE,
         calls=(
             *_functions(_DECOMP, "register_decomposition", also=_BESIDE_DECOMPOSITIONS),
@@ -280,7 +275,6 @@ PYTHON_REGISTRIES: tuple[PythonRegistry, ...] = (
         "torch._subclasses.fake_impls:op_implementations_checks",
         "under FakeTensorMode, when the rules before it give no answer and the operator has the property: "
         "before any Meta kernel",
-        one_each=False,
         no_call="it is a rule for every operator with some property, and not for one",
     ),
     PythonRegistry(
@@ -297,7 +291,6 @@ PYTHON_REGISTRIES: tuple[PythonRegistry, ...] = (
         "torch._library.simple_registry:singleton",
         "a fake implementation on meta and fake tensors; a torch_dispatch rule under its mode or for its class; "
         "an effect when a graph is traced",
-        one_each=False,
         calls=(
             *_functions("torch.library", "Library._register_torch_dispatch_rule", decorate=False),
             *_functions("torch._higher_order_ops.effects", "_register_effectful_op", decorate=False),
@@ -309,7 +302,6 @@ PYTHON_REGISTRIES: tuple[PythonRegistry, ...] = (
         "torch._library.custom_ops:OPDEFS",
         "through the kernels that custom_op puts into the dispatch table: its function on each device, "
         "its backward, its rules for vmap and autocast",
-        one_each=False,
         no_call=LEFT_BY_TORCH_LIBRARY,
     ),
     PythonRegistry(
@@ -317,7 +309,6 @@ PYTHON_REGISTRIES: tuple[PythonRegistry, ...] = (
         "rules of higher-order operators",
         "torch._ops:_higher_order_ops",
         "whenever a higher-order operator is called: at the dispatch key, under the mode or in the functorch transform",
-        one_each=False,
         rule=PythonRule(Second.REFUSED, by_object=False, refusal="Trying to override a python impl"),
         names=("py_kernels", *_MODE_TABLES),
     ),
@@ -338,7 +329,6 @@ PYTHON_REGISTRIES: tuple[PythonRegistry, ...] = (
         "torch.distributed.tensor._sharding_prop:ShardingPropagator",
         "when an argument is a DTensor: they say how the results are sharded",
         needs=_DTENSOR,
-        one_each=False,
         rule=_REPLACES,
         calls=(
             *_functions(f"{_DTENSOR}.experimental", "register_sharding"),
@@ -459,7 +449,6 @@ PYTHON_REGISTRIES: tuple[PythonRegistry, ...] = (
         "functions of semi-structured sparse tensors",
         "torch.sparse.semi_structured:SparseSemiStructuredTensor.SPARSE_DISPATCH",
         "when an argument is a tensor of that class: from its __torch_dispatch__",
-        one_each=False,
         no_call=_OF_PYTORCH,
         read_later=True,
     ),
@@ -469,7 +458,6 @@ PYTHON_REGISTRIES: tuple[PythonRegistry, ...] = (
         "torch.distributed._shard.sharded_tensor.api:_SHARDED_OPS",
         "when an argument is a ShardedTensor: from its __torch_function__, after those of its sharding spec",
         needs="torch.distributed._shard.sharded_tensor",
-        one_each=False,
         rule=_REPLACES,
         no_call=_OF_PYTORCH,
         read_later=True,

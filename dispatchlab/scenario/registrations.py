@@ -195,18 +195,7 @@ def _made_by(node: Node, context: Context) -> TorchLibraryCall:
 
 MADE_BY = Field(
     "made_by",
-    Shape(
-        "a call of torch.library",
-        _made_by,
-        {
-            "type": "object",
-            "properties": {
-                field.name: {"description": field.doc, **field.shape.schema} for field in LAYER_TABLE.fields
-            },
-            "required": ["call", "operator"],
-            "additionalProperties": False,
-        },
-    ),
+    Shape("a call of torch.library", _made_by, LAYER_TABLE.schema),
     "The call of torch.library that registers all this; the running PyTorch makes it, other engines register what is "
     "inside.",
 )
@@ -409,7 +398,7 @@ def read_registration(node: Node, around: Surroundings, context: Context) -> Reg
         return replace(made, debug=def_debug, location=location, kernel_debug="" if debug == def_debug else debug)
     if table is IMPL_TABLE:
         operator = entry[OPERATOR_FIELD].within(around.namespace)
-        return Impl(operator, entry.get(DISPATCH), _kernel_of(entry, Kernel()), debug, location)
+        return Impl(operator, entry.get(DISPATCH), _kernel_of(entry), debug, location)
     if table is FALLBACK_TABLE:
         return Fallback(entry.get(DISPATCH), entry[FALLBACK_FIELD], debug, location)
     if table is NAME_TABLE:
@@ -473,7 +462,7 @@ def _def(entry: Entry, around: Surroundings, context: Context) -> Def:
         parsed(node, _definition_parser(context.classes, typevars=False), context)
         kernel = None
     else:
-        kernel = _kernel_of(entry, Kernel())
+        kernel = _kernel_of(entry)
     if isinstance(named, OperatorName):
         schema = _inferred(named.within(around.namespace), kernel, entry, context)
         alias = entry.get(ALIAS, AliasKind.CONSERVATIVE)
@@ -502,8 +491,8 @@ def _inferred(
         raise Wrong(entry.node_of(KERNEL_FIELD), error.message, "or write the schema out") from None
 
 
-def _kernel_of(entry: Entry, default: Kernel) -> Kernel:
-    kernel = entry.get(KERNEL_FIELD, default)
+def _kernel_of(entry: Entry) -> Kernel:
+    kernel = entry.get(KERNEL_FIELD, Kernel())
     if SIGNATURE not in entry:
         return kernel
     if kernel.form is not KernelForm.UNBOXED:

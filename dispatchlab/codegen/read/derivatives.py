@@ -94,11 +94,6 @@ class KeyFormulas:
     forward: tuple[Formula, ...] = ()
     non_differentiable: tuple[str, ...] = ()
 
-    @property
-    def differentiable(self) -> frozenset[str]:
-        """The arguments that gradients go to."""
-        return frozenset(name for formula in self.formulas for name in formula.names)
-
 
 @dataclass(frozen=True, slots=True)
 class DerivativeEntry:
