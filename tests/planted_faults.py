@@ -285,6 +285,48 @@ FAULTS: dict[str, tuple[str, Fault]] = {
         "dispatchlab.codegen.runtime.python_bindings:_operator_values",
         _without_out,
     ),
+    # -- statements of several documents
+    "tests/overrides/test_overrides_dispatch.py"
+    "::test_a_handler_that_comes_back_to_itself_is_refused_and_leaves_nothing_behind": (
+        "dispatchlab.call.torch_handlers:python_bits",
+        returning(0),
+    ),
+    "tests/overrides/test_overrides_dispatch.py"
+    "::test_an_interpreter_of_the_first_version_gives_every_argument_by_position": (
+        f"{_DISPATCH}:interpreter_of",
+        returning(None),
+    ),
+    "tests/overrides/test_overrides_nesting.py::test_a_trace_of_calls_shows_the_hops_through_the_python_key": (
+        "dispatchlab.call.torch_handlers:python_bits",
+        returning(0),
+    ),
+    "tests/overrides/test_overrides_defaults.py::test_normalize_refuses_what_a_call_refuses": (
+        f"{_DISPATCH}:normalize",
+        lambda real: lambda schema, args, kwargs=None: (tuple(args), {**(kwargs or {})}),
+    ),
+    "tests/test_prover_graph_walk.py::test_what_was_refused_and_left_a_trace_is_a_residue": (
+        "dispatchlab.prover.checker:_flaw",
+        returning(None),
+    ),
+    "tests/test_call_trace.py"
+    "::test_calling_again_below_autograd_leaves_backend_select_and_cuda_as_the_walkthrough_has_it": _NO_AUTOGRAD,
+    "tests/test_call_trace.py::test_the_programs_of_the_walkthrough_leave_these_traces": _NO_AUTOGRAD,
+    "tests/test_call_layers.py::test_the_asserts_of_a_debug_build_find_a_kernel_that_gives_an_input_other_memory": (
+        "dispatchlab.layers.autograd:with_debug_asserts",
+        lambda real: lambda kernel: kernel,
+    ),
+    "tests/test_codegen_walk.py::test_torch_add_goes_through_the_22_frames_of_the_walkthrough": (
+        "dispatchlab.questions.native_functions.cpp_frames:_entry_frames",
+        returning(()),
+    ),
+    "tests/test_codegen_registrations.py::test_without_names_there_are_counts_and_everything_that_is_left_out": (
+        f"{_REGISTRATIONS}:left_out",
+        returning(()),
+    ),
+    "tests/test_codegen_cpp.py::test_the_declarations_of_add_are_those_of_the_walkthrough": (
+        "dispatchlab.codegen.emit.cpp_declarations:_structured_type",
+        returning("int64_t"),
+    ),
 }
 """By test: what is replaced, and by what."""
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from tests.planted_faults import FAULTS
-from tests.test_design_documents import ROOT, rows
+from tests.test_design_documents import PAGE, ROOT, rows
 
 
 def test_each_test_that_a_row_names_fails_when_its_behaviour_is_switched_off() -> None:
@@ -28,8 +28,9 @@ def test_each_fault_belongs_to_a_row() -> None:
     assert sorted(FAULTS.keys() - named) == []
 
 
-def test_many_rows_that_a_test_shows_have_a_fault() -> None:
+def test_half_of_the_rows_that_a_test_shows_have_a_fault() -> None:
     """Others are shown by scenarios, commands and golden files, or by tests that need PyTorch."""
     with_fault = [row for row in rows() if FAULTS.keys() & {*row.shown_by}]
-    assert 5 * len(with_fault) >= 2 * len([row for row in rows() if any("::test_" in place for place in row.shown_by)])
-    assert len(with_fault) >= 100
+    assert 2 * len(with_fault) >= len([row for row in rows() if any("::test_" in place for place in row.shown_by)])
+    said = f"one for each of {len(FAULTS)} tests, which {len(with_fault)} of the rows name"
+    assert said in " ".join(PAGE.read_text(encoding="utf-8").split())
