@@ -127,6 +127,22 @@ def test_a_call_that_this_pytorch_lacks_is_not_named() -> None:
     assert cell_of(view, Aspect.FUNCTIONALIZE).closes.startswith("return a copy")
 
 
+def test_advice_fits_the_operator() -> None:
+    def call(signature: str, aspect: Aspect, *keys: str) -> str:
+        return cell_of(facts(signature, *keys, filled=FALLBACK), aspect).closes
+
+    for key, device in (
+        ("CUDA", '"cuda", torch.float16'),
+        ("CPU", '"cpu", torch.bfloat16'),
+        ("XPU", '"xpu", torch.float16'),
+    ):
+        assert call(_UNARY, Aspect.AUTOCAST, key) == f'torch.library.register_autocast("my::op", {device})'
+    assert call("(Tensor x) -> int", Aspect.VMAP, "CPU") == 'torch.library.register_vmap("my::op", ...)'
+    assert not call("(Tensor x) -> __torch__.torch.classes.my.Kept", Aspect.VMAP, "CPU")
+    assert call(_UNARY, Aspect.AUTOGRAD, "CPU").startswith("torch.library.register_autograd(")
+    assert not call("(Tensor(a) x) -> Tensor(a)", Aspect.AUTOGRAD, "CPU")
+
+
 @pytest.mark.parametrize(
     ("signature", "tags", "wanted"),
     [

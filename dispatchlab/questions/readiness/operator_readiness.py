@@ -251,10 +251,10 @@ class OperatorFacts:
         return str(self.operator.name)
 
     @property
-    def has_kernel(self) -> bool:
-        """Whether a kernel of some backend is there, by whatever way."""
-        keys = (DispatchKey.CPU, DispatchKey.CUDA, *_OTHERS)
-        return any(self.fill(key).way in (Way.DIRECT, Way.COMPOSITE) for key in keys)
+    def backends(self) -> tuple[DispatchKey, ...]:
+        """The backends that a kernel is there for, by whatever way; CUDA first."""
+        keys = (DispatchKey.CUDA, DispatchKey.CPU, *_OTHERS)
+        return tuple(key for key in keys if self.fill(key).way in (Way.DIRECT, Way.COMPOSITE))
 
     @property
     def is_custom_op(self) -> bool:
@@ -530,7 +530,7 @@ def _inductor(facts: OperatorFacts) -> _Judgement:
     missing = _traced(facts)
     if missing is not None:
         return missing
-    if facts.takes_tensors and not facts.has_kernel:
+    if facts.takes_tensors and not facts.backends:
         return _unknown(_NO_KERNEL)
     if facts.schema.returns and not any(_has_tensor(one.type) for one in facts.schema.returns):
         return _unknown("it returns no tensor, at which torch.compile may break the graph")
@@ -565,7 +565,7 @@ def _autograd(facts: OperatorFacts) -> _Judgement:
     if facts.is_custom_op or not with_kernel:
         what = "custom_op got no backward" if facts.is_custom_op else "nothing is registered for Autograd"
         reason = f"{what}, which is a gap where a result has a floating-point type: a run shows it"
-        if facts.writes:
+        if facts.writes or facts.aliases:  # register_autograd refuses these
             return _unknown(f"{what}, and what its kernel calls may be recorded: a run shows it")
         return _open_gap(facts, reason, "torch.library.register_autograd(OP, backward, ...)")
     filled = facts.fill(with_kernel[0])
@@ -590,10 +590,12 @@ def _vmap(facts: OperatorFacts) -> _Judgement:
     if not facts.schema.returns:
         return _gap(facts, "the fallback refuses operators that return nothing", call)
     if any(one.type != TENSOR for one in facts.schema.returns):
-        return _gap(facts, "the fallback refuses operators that return something else than tensors", call)
+        objects = any("__torch__" in str(one.type) for one in facts.schema.returns)
+        reason = "the fallback refuses operators that return something else than tensors"
+        return _no(f"{reason}, and no batching rule gives such an object") if objects else _gap(facts, reason, call)
     if any(_is_tensor_list(one.type) for one in facts.schema.arguments):
         return _gap(facts, "the fallback refuses operators that take lists of tensors", call)
-    if not facts.has_kernel:
+    if not facts.backends:
         return _unknown(_NO_KERNEL)
     if filled.way is not Way.FALLBACK:
         return _unknown("no batching rule is registered, and this PyTorch shows no fallback")
@@ -630,10 +632,12 @@ def _autocast(facts: OperatorFacts) -> _Judgement:
         return _yes(f"its kernel at {', '.join(map(str, keys))}")
     if facts.is_composite:
         return _not_needed(f"{_NEVER_SEEN}, and autocast sees what it calls")
+    backend = facts.backends[0] if facts.backends else DispatchKey.CUDA
+    dtype = "bfloat16" if backend is DispatchKey.CPU else "float16"
     return _open_gap(
         facts,
         "autocast does not cast its arguments, which is a gap where one has a floating-point type: a run shows it",
-        'torch.library.register_autocast(OP, "cuda", torch.float16)',
+        f'torch.library.register_autocast(OP, "{backend.name.lower()}", torch.{dtype})',
     )
 
 
