@@ -187,18 +187,25 @@ def test_exports_and_packages_are_called_and_compared(tmp_path: Path) -> None:
     assert "2 symbols for sizes" in shown[3][1]
 
 
-EIGHT_BITS = """
+NO_GAPS = """
 import torch
 from dispatchlab.pytorch.introspection.readiness_runs import run_cell
-LIB = torch.library.Library("eight", "DEF")
-LIB.define("to(Tensor x) -> Tensor")
-LIB.impl("to", lambda x: x.to(torch.float8_e4m3fn), "CPU")
-INPUTS = {"eight::to": [((torch.ones(3, 4, requires_grad=True),), {})]}
+LIB = torch.library.Library("without_gaps", "DEF")
+def refuse(x):
+    raise ValueError
+KERNELS = {"eight_bits": lambda x: x.to(torch.float8_e4m3fn), "refuses": refuse, "fake_refuses": torch.sin}
+for name, kernel in KERNELS.items():
+    LIB.define(f"{name}(Tensor x) -> Tensor")
+    LIB.impl(name, kernel, "CPU")
+    torch.library.register_fake(f"without_gaps::{name}", refuse, lib=LIB)
+INPUTS = {f"without_gaps::{name}": [((torch.ones(3, 4, requires_grad=True),), {})] for name in KERNELS}
+def show():
+    for name, column in (("eight_bits", "autograd"), ("refuses", "fake"), ("fake_refuses", "fake")):
+        print(run_cell("no_gaps:INPUTS", f"without_gaps::{name}", column).outcome)
 """
 
 
-def test_a_result_of_eight_bits_needs_no_gradient(tmp_path: Path) -> None:
-    (tmp_path / "eight.py").write_text(EIGHT_BITS)
-    run = "import eight; print(eight.run_cell('eight:INPUTS', 'eight::to', 'autograd').outcome)"
-    done = _run(tmp_path, "-c", run)
-    assert done.stdout == "not needed\n", done.stderr[-3000:]
+def test_a_result_of_eight_bits_needs_no_gradient_and_a_call_that_raises_no_fake(tmp_path: Path) -> None:
+    (tmp_path / "no_gaps.py").write_text(NO_GAPS)
+    done = _run(tmp_path, "-c", "import no_gaps; no_gaps.show()")
+    assert done.stdout == "not needed\nnot decided\nfails\n", done.stderr[-3000:]

@@ -341,7 +341,11 @@ def _compare_fake(expected: Any, found: Any, text: str, *, strides: bool = True)
 
 def _faked(*, static: bool) -> _Check:
     def check(op: Any, given: Inputs) -> str:
-        found = fake_call(op, given, static=static)
+        try:
+            found = fake_call(op, given, static=static)
+        except Exception:
+            _expected(op, given)  # where the call itself raises, a fake may, too
+            raise
         sizes = "" if static else " and symbols for their sizes"
         how = f"a call on tensors without data{sizes}"
         with suppress(_NotDecided):
@@ -739,7 +743,7 @@ def _autocast(op: Any, given: Inputs) -> str:
         seen.clear()
     if not reached:
         raise _NotNeeded("no kernel of it is called under autocast, which sees what it calls")
-    raise AssertionError("on the CPU, its kernel is given the types that the call was, under autocast too")
+    raise _Wrong("on the CPU, its kernel is given the types that the call was, under autocast too")
 
 
 def _dtensor(op: Any, given: Inputs) -> str:
