@@ -200,7 +200,7 @@ def _key(value: Any) -> object:
     if isinstance(value, torch().Tensor):
         _check_plain(value)
         return (
-            *(value.dtype, value.device.type, value.dim(), value.requires_grad, value.numel() == 0),
+            *(value.dtype, value.device.type, value.dim(), _needs_gradient(value), value.numel() == 0),
             *(type(value), value.is_contiguous(), 0 in value.stride()),
         )
     if isinstance(value, (list, tuple)):
@@ -210,6 +210,11 @@ def _key(value: Any) -> object:
     if isinstance(value, (int, float)):
         return (type(value), value > 0)
     return str(value)
+
+
+def _needs_gradient(tensor: Any) -> bool:
+    """Whether the call is to give it a gradient: inside of `torch.autograd.Function` the function does."""
+    return bool(tensor.requires_grad and torch().is_grad_enabled())
 
 
 def _check_plain(tensor: Any) -> None:
@@ -294,7 +299,7 @@ class _Encoding:
                     "shape": list(one.shape),
                     "stride": list(one.stride()),
                     "offset": one.storage_offset() - begin // one.element_size(),
-                    "gradient": one.requires_grad,
+                    "gradient": _needs_gradient(one),
                     "parameter": type(one) is torch().nn.Parameter,
                 }
             )
