@@ -33,6 +33,42 @@ _MODULES = {
     "order_crashes": "import ctypes\nimport faulthandler\nfaulthandler.disable()\nctypes.string_at(0)\n",
     "order_hangs": "import time\nwhile True:\n    time.sleep(60)\n",
 }
+_SETS = """
+import contextvars, ctypes, decimal, faulthandler, gc, os, sys, tracemalloc, warnings
+import torch
+from torch.overrides import TorchFunctionMode
+class Mode(TorchFunctionMode):
+    v = {v}
+    def __torch_function__(self, function, types, arguments=(), named=None):
+        return function(*arguments, **(named or {{}}))
+mode, hooks = Mode(), torch.autograd.graph.saved_tensors_hooks(lambda t: {v}, lambda t: {v})
+mode.__enter__()
+hooks.__enter__()
+torch.set_autocast_dtype("mps", (torch.half, torch.bfloat16)[{v} - 1])
+torch._C._functorch.set_inplace_requires_grad_allowed({v} == 1)
+torch._C._set_check_sparse_tensor_invariants({v} == 1)
+torch._C._stash_obj_in_tls("order_runs", {v})
+torch.ops.aten.sin.default.order_runs = torch.ops.order_runs_number = {v}
+torch.ops.aten.order_runs = [{v}]
+variable = vars(torch).setdefault("order_runs_variable", contextvars.ContextVar("variable"))
+variable.set({v})
+warnings.simplefilter(("error", "ignore")[{v} - 1], BytesWarning)
+sys.addaudithook(lambda *event: {v} and None)
+os.register_at_fork(before=lambda: {v})
+(faulthandler.enable, faulthandler.disable)[{v} - 1]()
+(tracemalloc.start, tracemalloc.stop)[{v} - 1]()
+ctypes.set_errno({v})
+decimal.DefaultContext.prec = {v}
+gc.set_debug({v})
+gc.get_referents(int.__dict__)[0]["order_runs"] = {v}
+lib = torch.library.Library("order_runs", "FRAGMENT")
+try:
+    lib.define("tagged() -> ()", tags=((), (torch.Tag.core,))[{v} - 1])
+except RuntimeError:
+    pass
+"""
+_MODULES |= {f"order_sets_{v}": _SETS.format(v=v) for v in (1, 2)}
+_MODULES["order_pipes"] = "pipe = os.pipe()\n"
 _ORDERS: tuple[Order, ...] = (
     ("order_plain",),
     ("order_large", "order_plain"),
@@ -42,6 +78,9 @@ _ORDERS: tuple[Order, ...] = (
     ("order_plain", "order_ends"),
     ("order_crashes", "order_plain"),
     ("order_missing", "order_plain"),
+    ("order_sets_1", "order_sets_2"),
+    ("order_sets_2", "order_sets_1"),
+    ("order_pipes",),
 )
 
 
@@ -78,6 +117,38 @@ def runs(folder: Path, children_before: set[str]) -> Mapping[Order, OrderRun]:
     found = [*_with_limit(_ORDERS, 600), *_with_limit((("order_plain", "order_hangs"),), 0.2)]
     assert [run.order for run in found] == [*_ORDERS, ("order_plain", "order_hangs")]
     return {run.order: run for run in found}
+
+
+def test_what_two_modules_set_in_turn_is_seen_wherever_it_is_kept(runs: Mapping[Order, OrderRun]) -> None:
+    first, second = "order_sets_1", "order_sets_2"
+    one, other = (runs[order].state for order in ((first, second), (second, first)))
+    assert one is not None
+    assert other is not None
+    assert (one.failures, other.failures) == ({}, {})
+    different = {what for what in {*one.texts, *other.texts} if one.texts.get(what) != other.texts.get(what)}
+    unseen = [part for part in _SET_IN_TURN if not any(what.startswith(part) for what in different)]
+    assert unseen == []
+
+
+_SET_IN_TURN = (
+    *("setting mode 0: ", "setting hooks of saved tensors: ", "setting type of autocast of mps"),
+    *("setting get_inplace_requires_grad_allowed", "setting _check_sparse_tensor_invariants"),
+    *("torch._C._stash_obj_in_tls 1", "replaced torch.ops.aten.sin.default.order_runs"),
+    *(
+        "replaced torch.ops.order_runs_number",
+        "replaced torch.ops.aten.order_runs",
+        "state of context variable variable",
+    ),
+    *("process filters of warnings", "sys.addaudithook 1", "os.register_at_fork 1", "process faults are handled"),
+    *("process memory is traced", "process last error of C", "process default context of decimal"),
+    *("process flags of the garbage collector", "replaced builtins.int.order_runs", "tags of order_runs::tagged"),
+)
+
+
+def test_a_pipe_that_is_left_open_is_named(runs: Mapping[Order, OrderRun]) -> None:
+    state = runs["order_pipes",].state
+    assert state is not None
+    assert any(sentence.startswith("pipe is open") for sentence in state.hidden)
 
 
 @pytest.mark.usefixtures("folder")
@@ -200,6 +271,46 @@ _SOURCES = {
     "operator": "v = [None, torch.ops.aten.add.Tensor, torch.ops.aten.mul.Tensor][{v}]\ndef f(x):\n    return v(x, x)",
     "name in globals": "v = {v}\ndef f(x):\n    return x + globals()['v']",
     "getter": "import operator\nf = operator.itemgetter({v})",
+    "attribute of a table": "class T(dict):\n    pass\nt = T()\nt.v = {v}\ndef f(x):\n    return x + t.v",
+    "attribute of a list": "class T(list):\n    pass\nt = T()\nt.v = {v}\ndef f(x):\n    return x + t.v",
+    "table that hides its entries": "class T(dict):\n    def items(self):\n        return ()\nt = T(v={v})\n"
+    "def f(x):\n    return x + t['v']",
+    "default of a table": "import collections\nt = collections.defaultdict(lambda: {v})\n"
+    "def f(x):\n    return x + t['v']",
+    "length of a queue": "import collections\nt = collections.deque(maxlen={v})\ndef f(x):\n    return x + t.maxlen",
+    "object in a set": "class C:\n    pass\nc = C()\nc.v = {v}\nt = {{c}}\ndef f(x):\n    return x + next(iter(t)).v",
+    "object that is a key": "class C:\n    pass\nc = C()\nc.v = {v}\nt = {{c: 1}}\n"
+    "def f(x):\n    return x + next(iter(t)).v",
+    "attribute of a partial": "f = functools.partial(max, 0)\nf.v = {v}",
+    "metaclass": "class M(type):\n    v = {v}\nclass C(metaclass=M):\n    pass\ndef f(x):\n    return x + C.v",
+    "class of no module": "n = {{}}\nexec('class C:\\n    v = {v}', n)\nc = n['C']\ndef f(x):\n    return x + c.v",
+    "globals of no module": "n = {{'v': {v}}}\nexec('def f(x):\\n    return x + v', n)\nf = n['f']",
+    "module that is not loaded": "import types\nm = types.ModuleType('bare')\nm.v = {v}\ndef f(x):\n    return x + m.v",
+    "default that is a module": "import order_other\ndef f(x, m=order_other):\n    return x + m.v",
+    "object that has a module": "import order_other\nclass C:\n    m = order_other\ndef f(x):\n    return x + C().m.v",
+    "name in a format": "import order_other\ndef f(x):\n    return x + float('{{0.v}}'.format(order_other))",
+    "name in a pattern": "import order_other, types\ndef f(x):\n    match order_other:\n"
+    "        case types.ModuleType(v=one):\n            return x + one",
+    "name in a pickle": "import pickle\ndef f(x):\n    return x + pickle.loads(b'corder_other\\nv\\n.')",
+    "end of a long pattern": "import re\np = re.compile('a?' * 150 + str({v}))\n"
+    "def f(x):\n    return x + len(p.pattern)",
+    "class that says to be another": "class RLock:\n    __members__ = {{}}\n    def __repr__(self):\n"
+    "        return 'R L'\nc = RLock()\nc.v = {v}\ndef f(x):\n    return x + c.v",
+    "object in an array": "import numpy\nr = [{v}]\na = numpy.empty(1, dtype=object)\na[0] = r\n"
+    "def f(x):\n    return x + a[0][0]",
+    "storage beyond a tensor": "t = torch.tensor([0, {v}])[:1]\ndef f(x):\n    return x + t.as_strided((2,), (1,))[1]",
+    "hook after a gradient": "t = torch.ones(1, requires_grad=True)\n"
+    "t.register_post_accumulate_grad_hook(lambda t: {v})\ndef f(x):\n    return x + t",
+    "attribute of a library": "lib = torch.library.Library('order_texts', 'FRAGMENT')\nlib.v = {v}\n"
+    "def f(x):\n    return x + lib.v",
+    "function that a function of TorchScript calls": "f = torch.jit.CompilationUnit('def g(x: int) -> int:\\n'\n"
+    "    '    return x + {v}\\n\\ndef f(x: int) -> int:\\n    return g(x)\\n').f",
+}
+_HIDDEN = {
+    "history of a tensor": "t = torch.ones(1, requires_grad=True) ** {v}\ndef f(x):\n    return x + t",
+    "queue of C below a class": "import queue\nclass Q(queue.SimpleQueue):\n    pass\nq = Q()\nq.put({v})\n"
+    "def f(x):\n    return x + q.get()",
+    "groups of a match": "import re\nm = re.match('(a)?' * {v}, 'a')\ndef f(x):\n    return x + len(m.groups())",
 }
 
 
@@ -217,7 +328,12 @@ def _texts(
     contents.read([("f", vars(sys.modules["order_mine"])["f"])])
     contents.read_modules()
     assert not contents.is_cut
-    return contents.texts
+    return {**contents.texts, "hidden": str(sorted(contents.opaque))}
+
+
+@pytest.mark.parametrize("part", _HIDDEN)
+def test_what_shows_nothing_of_what_it_holds_is_named(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _texts(_HIDDEN[part], 1, "/here", monkeypatch)["hidden"] != "[]"
 
 
 @pytest.mark.parametrize("part", _SOURCES)

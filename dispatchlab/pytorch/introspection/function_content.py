@@ -10,15 +10,16 @@ import abc
 import ctypes
 import dis
 import functools
+import re
 import sys
 import warnings
 from bisect import bisect_right
-from collections import deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from hashlib import blake2b
-from importlib.util import find_spec
+from importlib.util import find_spec, resolve_name
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType, UnionType
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -39,7 +40,8 @@ from dispatchlab.pytorch.introspection.queries import kept_packet
 # Not followed are the globals of PyTorch and the standard library: there are too many, and what a package changes there
 # is compared by itself. The globals of a package that code does not name can still be reached through `sys.modules`,
 # `globals()` or `getattr`; where reached code names one of these, or imports what is not loaded yet, all globals of the
-# packages' modules are read.
+# packages' modules are read. Those that a text in the code has as a word are always read: formats and patterns name
+# what they look up. What lies in no loaded module, such as a plugin or what `exec` made, is taken for a package's.
 
 MOST_VALUES: Final = 250_000
 """So many values are read; the rest is not, and `Contents.is_cut` says so."""
@@ -55,6 +57,7 @@ _REFLECTION: Final = frozenset(
     {
         *("__dict__", "__globals__", "__import__", "__subclasses__", "attrgetter", "eval", "exec", "f_globals"),
         *("dir", "gc", "getattr", "globals", "importlib", "inspect", "modules", "vars"),
+        *("locate", "resolve_name", "Unpickler"),
         *(name for registry in PYTHON_REGISTRIES for name in registry.names_in_code if "_" in name),
     }
 )
@@ -86,6 +89,9 @@ class Contents:
         self._kept: list[object] = []  # as long as it lives, nothing else has its id
         self._storages: dict[int, int] = {}
         self._memory = _Memory()
+        self._held: dict[int, tuple[str, ModuleType]] = {}  # the modules of packages that values hold
+        self._steps: set[str] = set()
+        self._words: set[str] = set()
         self.opaque: set[str] = set()
         """The objects of C that show nothing of what they hold, and the functions of C of the packages."""
         self.names: set[str] = set()
@@ -102,14 +108,16 @@ class Contents:
 
     def read_modules(self) -> None:
         """Read the globals of the modules where code that is reached may look at what it does not name."""
+        loaded = [name for name in sys.modules if name in self._modules]
         if self.is_reflective:
-            loaded = [name for name in sys.modules if name in self._modules]
             self._queue.append((f"{MODULE}names", loaded))
-            for name in sorted(loaded):
-                own = {each: value for each, value in list(vars(sys.modules[name]).items()) if each[:2] != "__"}
-                self._queue += [(f"{MODULE}{name}: global {each}", value) for each, value in own.items()]
+        for name in sorted(loaded):
+            own = {each: value for each, value in list(vars(sys.modules[name]).items()) if each[:2] != "__"}
+            read = own if self.is_reflective else own.keys() & self._words
+            self._queue += [(f"{MODULE}{name}: global {each}", own[each]) for each in sorted(read)]
+            if self.is_reflective:
                 self._queue.append((f"{MODULE}{name}: {ORDER_OF_KEYS}", digest(*own)))
-            self._drain()
+        self._drain()
 
     def address(self, number: int) -> str:
         """A text for a whole number that may be the address of an object; the number itself where it is none."""
@@ -122,12 +130,14 @@ class Contents:
         return not self.names.isdisjoint(_REFLECTION)
 
     def _drain(self) -> None:
-        while self._queue:
+        while self._queue or self._read_held():
             if len(self.texts) >= MOST_VALUES:
                 self.is_cut = True
                 self._queue.clear()
                 return
             path, value = self._queue.popleft()
+            if isinstance(value, ModuleType) and self._is_package(value):
+                self._held.setdefault(id(value), (path, value))
             if type(value) in _PLAIN:
                 self.texts[path] = _short(repr(value))
                 continue
@@ -146,6 +156,32 @@ class Contents:
             separator = ": " if ":" not in path.rpartition("::")[2] else ", "
             self._queue.extend((f"{path}{separator}{step}", target) for step, target in edges)
 
+    def _read_held(self) -> bool:
+        """Read of the modules that values hold what code that is reached names, but for what was read."""
+        for path, module in self._held.values():
+            for name in sorted(self.names & vars(module).keys()):
+                if (step := f"{path}: global {name}") not in self._steps:
+                    self._steps.add(step)
+                    self._queue.append((step, vars(module)[name]))
+        return bool(self._queue)
+
+    def _is_of_package(self, kind: type) -> bool:
+        """Whether a package made a class; one that lies nowhere was made by a function for somebody."""
+        if kind.__module__ in self._modules:
+            return True
+        found: object = sys.modules.get(kind.__module__)
+        for name in kind.__qualname__.split("."):
+            found = getattr(found, "__dict__", {}).get(name)
+        return found is not kind and _is_of_python(kind) and "<locals>" not in kind.__qualname__
+
+    def _is_package(self, value: object) -> bool:
+        """Whether this is a module of a package; one that is not loaded by its name may be anybody's."""
+        if not isinstance(value, ModuleType) or value.__name__ in self._modules:
+            return isinstance(value, ModuleType)
+        top = value.__name__.partition(".")[0]
+        is_bare = type(value) is ModuleType and sys.modules.get(value.__name__) is not value
+        return is_bare and (top in self._modules or top not in sys.modules)
+
     def _described(self, value: object) -> tuple[str, Iterable[_Edge]]:
         """A value in a few words, and what it is made of."""
         named = self._named.get(id(value))
@@ -157,7 +193,8 @@ class Contents:
             case MethodType():
                 return "bound method", (("function", value.__func__), ("self", value.__self__))
             case functools.partial():
-                return "partial", (("function", value.func), ("arguments", value.args), ("keywords", value.keywords))
+                edges = (("function", value.func), ("arguments", value.args), ("keywords", value.keywords))
+                return "partial", (*edges, *self._own(value))
             case CodeType():
                 return f"code {_code_digest(value)}", self._names(value, {})
             case _Module():
@@ -167,19 +204,27 @@ class Contents:
             case type():
                 return self._class(value)
             case list() | tuple() | deque():
-                return f"{_type_name(type(value))} of {len(value)}", (
-                    (f"[{at}]", each) for at, each in enumerate(value)
-                )
+                items = list(_with_base(value, list, tuple, deque).__iter__(value))
+                entries = [(f"[{at}]", each) for at, each in enumerate(items)]
+                if isinstance(value, deque):
+                    entries.append(("most", value.maxlen))
+                return f"{_type_name(type(value))} of {len(items)}", (*entries, *self._own(value))
             case dict() | MappingProxyType():
-                keys = [_key_text(key) for key in value]
-                entries = list(zip(keys, list(value.values()), strict=False))
-                text = f"{_type_name(type(value))} of {len(value)}"
-                return text, (*((f"[{key}]", each) for key, each in entries), (ORDER_OF_KEYS, digest(*keys)))
+                pairs = list(_with_base(value, OrderedDict, dict, MappingProxyType).items(value))
+                keys = [_key_text(key) for key, _ in pairs]
+                entries = [(f"[{key}]", each) for key, (_, each) in zip(keys, pairs, strict=True)]
+                entries += [(f"key [{at}]", key) for at, (key, _) in enumerate(pairs) if type(key) not in _PLAIN]
+                if isinstance(value, defaultdict):
+                    entries.append(("default", value.default_factory))
+                text = f"{_type_name(type(value))} of {len(pairs)}"
+                return text, (*entries, (ORDER_OF_KEYS, digest(*keys)), *self._own(value))
             case set() | frozenset():
-                keys = list(map(_key_text, value))
-                has_order = all(type(each) in _PLAIN for each in value)  # else it is by address
-                order = ((ORDER_OF_KEYS, digest(*keys)),) if has_order else ()
-                return f"{_type_name(type(value))} {digest(*sorted(keys))}", order
+                items = sorted(_with_base(value, set, frozenset).__iter__(value), key=_key_text)
+                keys = list(map(_key_text, items))
+                has_order = all(type(each) in _PLAIN for each in items)  # else it is by address
+                order = ((ORDER_OF_KEYS, digest(*map(_key_text, value))),) if has_order else ()
+                entries = [(f"[{at}]", each) for at, each in enumerate(items) if type(each) not in _PLAIN]
+                return f"{_type_name(type(value))} {digest(*keys)}", (*order, *entries, *self._own(value))
             case BuiltinFunctionType():
                 if value.__module__ in self._modules:
                     self.opaque.add(f"a function of {value.__module__}")
@@ -187,7 +232,7 @@ class Contents:
             case classmethod() | staticmethod():
                 return _type_name(type(value)), (("function", value.__func__),)
             case property():
-                return "property", (("get", value.fget), ("set", value.fset))
+                return "property", (("get", value.fget), ("set", value.fset), ("delete", value.fdel))
         return self._object(value)
 
     def _function(self, value: FunctionType) -> tuple[str, Iterable[_Edge]]:
@@ -205,24 +250,26 @@ class Contents:
                 yield f"closure {name}", cell.cell_contents
             except ValueError:
                 yield f"closure {name}", "empty"
-        yield from ((f"attribute {name}", each) for name, each in vars(value).items() if "dynamo" not in name)
+        yield from (
+            (f"attribute {name}", each) for name, each in vars(value).items() if not name.startswith("_torchdynamo")
+        )
         scope = value.__globals__.get("__name__")
-        if scope in self._modules or (value.__module__ in self._modules and not _is_of_module(value, scope)):
+        if scope in self._modules or not _is_of_module(value, scope):
             yield from self._names(value.__code__, value.__globals__)
 
     def _names(self, code: CodeType, scope: Mapping[str, Any]) -> Iterator[_Edge]:
         """The globals that code names, and what it names in modules of the packages."""
         names = frozenset(_names_in(code))
         self.names |= names
+        self._words.update(_words_in(code))
         for name in sorted(names):
             if name in scope:
                 value = scope[name]
-                if isinstance(value, ModuleType) and value.__name__ in self._modules:
-                    value = _Module(value, names)
-                yield f"global {name}", value
+                yield f"global {name}", _Module(value, names) if self._is_package(value) else value
             elif name in self._modules and name in sys.modules:  # imported by the code itself
                 yield f"import {name}", _Module(sys.modules[name], names)
-        if any(map(_is_not_loaded, _imports_in(code))):  # what it finds then, may be anything of the packages
+        imported = _imports_in(code, str(scope.get("__package__") or ""))
+        if any(_is_not_loaded(each, self._modules) for each in imported):  # what it finds, may be anything of a package
             self.names.add("modules")
 
     def _globals_of(self, module: _Module) -> Iterator[_Edge]:
@@ -231,46 +278,59 @@ class Contents:
             yield "global __getattr__", scope["__getattr__"]
         for name in sorted(module.names & scope.keys()):
             value = scope[name]
-            is_followed = isinstance(value, ModuleType) and value.__name__ in self._modules
-            yield f"global {name}", _Module(value, module.names) if is_followed else value
+            yield f"global {name}", _Module(value, module.names) if self._is_package(value) else value
 
     def _class(self, value: type) -> tuple[str, Iterable[_Edge]]:
         name = f"class {_type_name(value)}"
-        if value.__module__ not in self._modules:
+        if not self._is_of_package(value):
             return name, ()
         own = {each: content for each, content in vars(value).items() if each not in _OF_EVERY_CLASS}
         if "_abc_impl" in own:
             own["_abc_impl"] = frozenset(reference() for reference in vars(abc)["_get_dump"](value)[0])
         bases = ((f"base {at}", base) for at, base in enumerate(value.__bases__))
         heirs: list[type[Any]] = type.__subclasses__(value)
-        return name, (*_attributes(own), *bases, ("subclasses", list(map(_type_name, heirs))))
+        edges = (*_attributes(own), *bases, ("subclasses", list(map(_type_name, heirs))))
+        return name, (*edges, ("metaclass", type(value))) if self._is_of_package(type(value)) else edges
 
     def _object(self, value: Any) -> tuple[str, Iterable[_Edge]]:
         kind: type[Any] = type(value)
         shown = _shown_by(kind)
         if shown is not None:
-            return shown(value), ()
-        edges: list[_Edge] = [] if kind.__module__ not in self._modules else [("class", kind)]
+            more = self._own(value) if kind.__module__ in self._modules else ()
+            return shown(value), (*more, *((f"attribute {name}", each) for name, each in attributes_added(value)))
+        edges = list(self._own(value))
+        if isinstance(value, torch().Tensor):
+            return _tensor_text(value), (*edges, *self._tensor(value))
+        if kind.__module__ == "numpy" and kind.__name__ == "ndarray":
+            items = (("items", list(value.flat)),) if value.dtype.hasobject else ()
+            numbers = "" if items else f" {digest(value.tobytes().hex())}"
+            return f"array {value.dtype} {value.shape}{numbers} {value.strides} {value.flags.writeable}", items
+        if kind is re.Pattern:
+            return "pattern", (("pattern", value.pattern), ("flags", value.flags))
+        seen: list[_Edge] = []
+        if any(base.__module__.partition(".")[0] in _STANDARD or _is_of_c(base) for base in kind.__mro__[:-1]):
+            seen += _made_of(value)
+        seen += [(f"what {name} gives", getattr(value, name)()) for name in _ASKED if hasattr(kind, name)]
+        is_hiding = kind.__module__ in _HIDING or any(map(_is_of_c, kind.__mro__[:-1])) if not edges else False
+        if not seen and (is_hiding or any(map(_hides, kind.__mro__[:-1]))):
+            self.opaque |= {f"an object of {name}" for name in {_type_name(kind)} - _HIDES_NOTHING}
+        return _type_name(kind), edges + seen
+
+    def _own(self, value: Any) -> Iterator[_Edge]:
+        """What an object has beside what its class of C keeps: its class where a package made that, its attributes."""
+        kind: type[Any] = type(value)
+        if kind in _CONTAINERS:
+            return
+        if self._is_of_package(kind):
+            yield "class", kind
         own = getattr(value, "__dict__", None)
-        if isinstance(own, dict):
-            edges += _attributes(own)
+        if isinstance(own, dict) and own:
+            yield from _attributes(own)
         for base in kind.__mro__:
             slots = vars(base).get("__slots__", ())
             for name in (slots,) if isinstance(slots, str) else slots:
                 if hasattr(value, name) and name not in ("__dict__", "__weakref__"):
-                    edges.append((f"attribute {name}", getattr(value, name)))
-        if isinstance(value, torch().Tensor):
-            return _tensor_text(value), (*edges, *self._tensor(value))
-        if isinstance(value, dict):
-            edges.append(("items", dict(value)))
-        elif isinstance(value, list | tuple):
-            edges.append(("items", list(value)))
-        elif any(base.__module__.partition(".")[0] in _STANDARD or _is_of_c(base) for base in kind.__mro__[:-1]):
-            edges += _made_of(value)
-        edges += [(f"what {name} gives", getattr(value, name)()) for name in _ASKED if hasattr(kind, name)]
-        if not edges and (kind.__module__ in _HIDING or any(map(_is_of_c, kind.__mro__[:-1]))):
-            self.opaque |= {f"an object of {name}" for name in {_type_name(kind)} - _HIDES_NOTHING}
-        return _type_name(kind), edges
+                    yield f"attribute {name}", getattr(value, name)
 
     def _tensor(self, value: Any) -> Iterator[_Edge]:
         """What a tensor has beside its numbers."""
@@ -279,11 +339,15 @@ class Contents:
             return
         yield "layout", (value.stride(), value.storage_offset(), value.is_inference())
         if value.device.type == "cpu" and value.numel():
-            storage = value.untyped_storage().data_ptr()
-            yield "storage", f"of {self._storages.setdefault(storage, len(self._storages))}"
-        hooks = getattr(value, "_backward_hooks", None)
-        yield "hooks", list((hooks or {}).values())
+            storage = value.untyped_storage()
+            yield "storage", f"of {self._storages.setdefault(storage.data_ptr(), len(self._storages))}"
+            if type(value) is torch().Tensor and not value.is_quantized:
+                yield "bytes", _bytes_of(storage)
+        for name in ("_backward_hooks", "_post_accumulate_grad_hooks"):
+            yield name, list((getattr(value, name, None) or {}).values())
         yield "gradient", value.grad if value.is_leaf and value.requires_grad else None
+        if not value.is_leaf:
+            self.opaque.add("the history of a tensor")
 
 
 class _Memory:
@@ -313,9 +377,52 @@ def _attributes(own: Mapping[str, object]) -> Iterator[_Edge]:
     yield f"attributes: {ORDER_OF_KEYS}", digest(*own)
 
 
+def attributes_added(value: Any) -> Iterator[_Edge]:
+    """The attributes of an operator or a library of PyTorch that no code of its class has set."""
+    ops = sys.modules["torch._ops"]
+    if isinstance(value, (ops.OpOverload, ops.OpOverloadPacket, torch().library.Library)):
+        known = _named_by(type(value).__mro__)
+        for name, each in list(vars(value).items()):
+            if name not in known and name[:2] != "__" and not isinstance(each, ops.OpOverload):
+                yield name, each
+
+
+@functools.cache
+def _named_by(kinds: tuple[type, ...]) -> frozenset[str]:
+    """The names in the code of classes."""
+    functions = (each for base in kinds for each in vars(base).values() if isinstance(each, FunctionType))
+    return frozenset(name for function in functions for name in function.__code__.co_names)
+
+
+def _bytes_of(storage: Any) -> str:
+    """A digest of all of a storage, of which a tensor may show a part."""
+    whole = torch().empty(0, dtype=torch().uint8).set_(storage)
+    return blake2b(whole.numpy(), digest_size=8).hexdigest()
+
+
+def _with_base(value: object, *kinds: Any) -> Any:
+    """The class of the standard library that an object is of, whose methods no package has replaced."""
+    return next(kind for kind in kinds if isinstance(value, kind))
+
+
+def _is_of_python(kind: type) -> bool:
+    """Whether Python code made a class."""
+    return bool(kind.__flags__ & _HEAP_TYPE and not kind.__flags__ & _IMMUTABLE_TYPE)
+
+
 def _is_of_c(kind: type) -> bool:
     """Whether the objects of a class hold something that C alone knows."""
-    return not kind.__flags__ & _HEAP_TYPE or type(kind).__name__ == "pybind11_type"
+    return not _is_of_python(kind) or type(kind).__name__ == "pybind11_type"
+
+
+def _hides(kind: type) -> bool:
+    """Whether a class of C is above those of Python whose objects hold something beside their attributes."""
+    return type(kind).__name__ == "pybind11_type" or (
+        _is_of_c(kind)
+        and kind.__module__ in _HIDING
+        and kind not in _CONTAINERS
+        and _type_name(kind) not in _HIDES_NOTHING
+    )
 
 
 def _made_of(value: Any) -> Iterator[_Edge]:
@@ -342,11 +449,15 @@ _HIDES_NOTHING: Final = frozenset(
     {
         *("object", "getset_descriptor", "member_descriptor", "method_descriptor", "wrapper_descriptor"),
         *("classmethod_descriptor", "method-wrapper", "PyCapsule", "_abc:_abc_data", "collections:_tuplegetter"),
-        *("random:SystemRandom", "typing:TypeVar", "torch:_C._ModuleInfo"),
+        *("random:SystemRandom", "typing:TypeVar", "torch:_C._ModuleInfo", "_thread:_local", "type", "str", "bytes"),
+        *("int", "float", "complex", "BaseException", "Exception", "_random:Random", "functools:_lru_cache_wrapper"),
     }
 )
 _HEAP_TYPE: Final = 1 << 9
 """The flag of classes that were not compiled into a library as they are."""
+_IMMUTABLE_TYPE: Final = 1 << 8
+"""The flag of classes of C that were made when they were loaded."""
+_CONTAINERS: Final = frozenset({dict, list, tuple, set, frozenset, deque, OrderedDict, defaultdict, MappingProxyType})
 _ASKED: Final = ("hexdigest", "locked", "get_state")
 """Methods that show what an object of C holds, without a change of it."""
 
@@ -394,20 +505,51 @@ def _names_in(code: CodeType) -> Iterator[str]:
             yield from _names_in(each)
 
 
-def _imports_in(code: CodeType) -> Iterator[str]:
-    """The modules that code imports when it runs."""
+def _words_in(code: CodeType) -> Iterator[str]:
+    """The words in the texts of code."""
+    consts = list(code.co_consts)
+    for each in consts:
+        if isinstance(each, str | bytes):
+            yield from _WORD.findall(each if isinstance(each, str) else each.decode("latin-1"))
+        elif isinstance(each, tuple | frozenset):
+            consts += each
+        elif isinstance(each, CodeType):
+            yield from _words_in(each)
+
+
+_WORD: Final = re.compile(r"[^\W\d]\w*")
+
+
+def _imports_in(code: CodeType, package: str) -> Iterator[str]:
+    """The modules that code of a package imports when it runs, and what it imports of them."""
+    module = ""
+    level = 0
     for instruction in dis.get_instructions(code):
-        if instruction.opname == "IMPORT_NAME":
-            yield str(instruction.argval).partition(".")[0]
+        if instruction.opname == "LOAD_CONST" and type(instruction.argval) is int:
+            level = instruction.argval
+        elif instruction.opname == "IMPORT_NAME":
+            module = str(instruction.argval)
+            with suppress(ImportError, ValueError):
+                module = resolve_name("." * level + module, package)
+            yield module
+        elif instruction.opname == "IMPORT_FROM" and not hasattr(sys.modules.get(module), instruction.argval):
+            yield f"{module}.{instruction.argval}"
     for each in code.co_consts:
         if isinstance(each, CodeType):
-            yield from _imports_in(each)
+            yield from _imports_in(each, package)
+
+
+def _is_not_loaded(module: str, packages: Collection[str]) -> bool:
+    """Whether a module is not imported and is of a package, or lies beside one and not where packages are installed."""
+    top = module.partition(".")[0]
+    if not module or module in sys.modules or top in sys.stdlib_module_names:
+        return False
+    return top in packages or _lies_beside(top)
 
 
 @functools.cache
-def _is_not_loaded(module: str) -> bool:
-    """Whether a module is not imported and lies beside the packages, not where packages are installed."""
-    if not module or module in sys.modules or module in sys.stdlib_module_names:
+def _lies_beside(module: str) -> bool:
+    if module in sys.modules:
         return False
     with suppress(ImportError, ValueError):
         spec = find_spec(module)
@@ -420,7 +562,7 @@ def _code_digest(code: CodeType) -> str:
     consts = [_code_digest(each) if isinstance(each, CodeType) else f"{type(each)} {each!r}" for each in code.co_consts]
     names = (*code.co_names, *code.co_varnames, *code.co_freevars, *code.co_cellvars)
     numbers = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
-    return digest(code.co_code.hex(), *consts, *names, *map(str, numbers))
+    return digest(code.co_code.hex(), code.co_exceptiontable.hex(), *consts, *names, *map(str, numbers))
 
 
 def _self_of(value: BuiltinFunctionType) -> Iterator[_Edge]:
@@ -438,13 +580,11 @@ def _shown_by(kind: type[Any]) -> Callable[[Any], str] | None:
         return lambda value: f"operator {value._qualified_op_name}"
     if issubclass(kind, (c.ScriptFunction, c.ScriptMethod)):
         return _script_text
-    if kind.__module__ == "numpy" and kind.__name__ == "ndarray":
-        return lambda value: f"array {value.dtype} {value.shape} {digest(value.tobytes().hex())}"
     of_torch = (torch().dtype, torch().device, torch().layout, torch().memory_format, torch().finfo, torch().iinfo)
     simple = (*of_torch, c.DispatchKey, c.DispatchKeySet, UnionType)
-    if issubclass(kind, simple) or kind.__module__ == "re" or isinstance(getattr(kind, "__members__", None), dict):
+    if issubclass(kind, simple) or (type(kind).__name__ == "pybind11_type" and hasattr(kind, "__members__")):
         return repr
-    if kind.__name__ == "RLock":
+    if kind.__name__ == "RLock" and kind.__module__ == "_thread":
         return lambda value: f"RLock {repr(value).split()[0]}"
     if issubclass(kind, torch().library.Library):
         return lambda value: f"library {value.ns} {value.kind} {value.dispatch_key}"
@@ -460,7 +600,7 @@ def _overload_text(value: Any) -> str:
 
 
 def _script_text(value: Any) -> str:
-    return f"TorchScript {digest(str(value.graph))}"
+    return f"TorchScript {digest(str(value.inlined_graph))}"
 
 
 def _tensor_text(value: Any) -> str:

@@ -194,7 +194,7 @@ class SharedState:
         elif kind is tuple or kind is frozenset:
             level += [(parent, key, each) for each in value if type(each) not in _PLAIN]
         elif issubclass(kind, type):
-            if value.__flags__ & _HEAP_TYPE and not _is_own(value, _WEAK):
+            if not _is_own(value, _WEAK):
                 self._take(level, parent, key, type, vars(value))
         elif kind is MappingProxyType:
             self._take(level, parent, key, dict, value)
@@ -323,8 +323,6 @@ _WRAPPERS: Final = {staticmethod: _of_static, classmethod: _of_static, property:
 _MAPPINGS: Final = tuple((kind.__iter__, kind.values, kind.items) for kind in (dict, OrderedDict))
 """How mappings are read whose classes run no code of their own for it."""
 _PART_NAMES: Final = ("__code__", "__defaults__", "__kwdefaults__", "__doc__", "__dict__")
-_HEAP_TYPE: Final = 1 << 9
-"""The flag of classes that Python code made, which alone can be written."""
 _NOISE: Final = frozenset(
     {
         "__warningregistry__",
@@ -337,7 +335,7 @@ _NOISE: Final = frozenset(
     }
 )
 _NOT_FOLLOWED: Final = frozenset(
-    {"_frozen_importlib", "_frozen_importlib_external", "_weakrefset", "abc", "importlib", "inspect"}
+    {"_frozen_importlib", "_frozen_importlib_external", "_warnings", "_weakrefset", "abc", "importlib", "inspect"}
     | {"linecache", "re", "threading", "tokenize", "traceback", "typing", "warnings", "zipimport"}
 )
 """Modules of which only the attributes are compared, and nothing that these hold."""

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import linecache
 import os
 import random
@@ -18,14 +19,14 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
 from importlib.metadata import PackageNotFoundError, requires
 from operator import itemgetter
 from pathlib import Path
-from types import FunctionType, ModuleType, SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any, Final
 
 from dispatchlab._gc_pause import collector_paused
@@ -37,7 +38,13 @@ from dispatchlab.model.registration import Fallback
 from dispatchlab.pytorch.bridge.native_libraries import knows_torch
 from dispatchlab.pytorch.bridge.reserved_namespaces import IMPORT_ORDERS, is_own
 from dispatchlab.pytorch.bridge.torch import bindings, torch
-from dispatchlab.pytorch.introspection.function_content import MODULE, ORDER_OF_KEYS, Contents, digest
+from dispatchlab.pytorch.introspection.function_content import (
+    MODULE,
+    ORDER_OF_KEYS,
+    Contents,
+    attributes_added,
+    digest,
+)
 from dispatchlab.pytorch.introspection.package_paths import package_roots, site_chain, without_roots
 from dispatchlab.pytorch.introspection.python_journal import PYTORCH_FOLDERS
 from dispatchlab.pytorch.introspection.python_sites import FunctionSites
@@ -141,6 +148,7 @@ class StateBefore:
         """What was registered for the end of the process."""
         self._settings = dict(_settings())
         self._fetched: dict[int, tuple[object, str]] = {}
+        self._context = copy_context()
         self._state = SharedState()
         self._others = _not_of_user()
 
@@ -163,7 +171,8 @@ class StateBefore:
         with collector_paused():
             found = self._end_state(failures, watch)
         foreign = [f"{name} is called through ctypes, and what C keeps is not compared" for name in outside.foreign]
-        return replace(found, written=tuple(outside.lasting()), hidden=(*found.hidden, *foreign))
+        opened = [f"{what} is open, and what is in it is not compared" for what in outside.opened()]
+        return replace(found, written=tuple(outside.lasting()), hidden=(*found.hidden, *foreign, *opened))
 
     def fetched(self, original: Callable[..., Any], operator: Any, key: Any) -> object:
         """Stands in for the function that hands out kernels, so that it is known later which one an object is."""
@@ -198,6 +207,7 @@ class StateBefore:
             if dump != self._dumps.get(name, ""):
                 texts[f"{Kind.DUMP}{name}"] = _PYTHON_LINE.sub("Python", without_roots(dump, self._roots))
                 texts[f"{Kind.TABLE}{name}"] = self._table(name)
+                texts |= _unprinted(name)
         table = self._table(_UNTOUCHED)
         if table != self._untouched:
             texts["backend fallbacks"] = table
@@ -212,13 +222,12 @@ class StateBefore:
             {key: text for key, (_, text) in self._fetched.items()},
         )
         contents.read(sorted(self._roots_of_calls(watch), key=itemgetter(0)))
+        contents.read(_in_thread())
         count = -1
         while count != len(contents.names):  # what is read now may name what was taken for noise before
             count, known = len(contents.names), Known(contents.names, contents.address)
             contents.read(sorted(self._roots_of_state(known), key=itemgetter(0)))
         contents.read_modules()
-        if "warn" in contents.names:
-            texts[f"{Kind.PROCESS}filters of warnings"] = str([filter_[:2] for filter_ in warnings.filters])
         for name, shown in _BY_NAME.items():
             if name in contents.names:
                 contents.read([(f"{Kind.PROCESS}{name}", shown())])
@@ -316,6 +325,10 @@ class StateBefore:
         others = [
             name for name, module in new.items() if isinstance(module, ModuleType) and not self._is_of_user(module)
         ]
+        for variable, value in copy_context().items():
+            if self._context.get(variable, _NOTHING) is not value:
+                paths[shown := f"{Kind.STATE}context variable {variable.name}"] += 1
+                yield f"{shown}{f' ({paths[shown]})' if paths[shown] > 1 else ''}", value
         later = self._state.new_state(others, (new.keys() - others).__contains__, known)
         for path, value, is_attribute in (*self._state.changes(known), *later):
             if self._is_shown(value, path):
@@ -375,6 +388,36 @@ def _overloads(names: Sequence[str]) -> Iterator[tuple[str, str]]:
                 schema = _schema(base, "" if attribute == "default" else attribute)
                 if schema != str(overload._schema):
                     yield f"schema that torch.ops keeps of {base}.{attribute}", str(overload._schema)
+                yield f"tags that torch.ops keeps of {base}.{attribute}", _tags(overload.tags)
+
+
+def _unprinted(name: str) -> Iterator[tuple[str, str]]:
+    """What no dump shows of an operator."""
+    base, _, overload = name.partition(".")
+    with suppress(RuntimeError):
+        found = bindings()._get_operation_overload(base, overload)
+        yield f"tags of {name}", _tags(found[2]) if found is not None else ""
+    with suppress(RuntimeError, AttributeError):
+        yield f"stub of {name}", str(bindings()._dispatch_pystub(base, overload))
+
+
+def _tags(tags: Iterable[Any]) -> str:
+    return ", ".join(sorted(tag.name for tag in tags)) or "none"
+
+
+def _in_thread() -> Iterator[tuple[str, object]]:
+    """What the bindings keep of a thread: modes, and the hooks of tensors that are saved."""
+    modes = sys.modules["torch.utils._python_dispatch"]._get_current_dispatch_mode_stack()
+    functions = sys.modules["torch.overrides"]._get_current_function_mode_stack()
+    yield from ((f"{Kind.SETTING}mode {at}", mode) for at, mode in enumerate((*functions, *modes)))
+    with suppress(AttributeError, RuntimeError, TypeError):
+        yield (
+            f"{Kind.SETTING}hooks of saved tensors",
+            bindings()._autograd._top_saved_tensors_default_hooks(*_EVEN_IF_OFF),
+        )
+
+
+_EVEN_IF_OFF: Final = (True,)  # an argument that has no name
 
 
 def _listed(overloads: Sequence[str]) -> str:
@@ -401,11 +444,25 @@ def _competing(base: str, tried: Sequence[str]) -> Iterator[tuple[str, str]]:
 def _settings() -> Iterator[tuple[str, str]]:
     """What kernels read of the process beside their arguments."""
     c, module = bindings(), torch()
-    for name in (*_SETTINGS, *_switches()):
+    for name in _SETTINGS:
         function = getattr(c, name, None) or getattr(module, name, None)
         if function is not None:
             with suppress(RuntimeError, TypeError, AssertionError), warnings.catch_warnings(action="ignore"):
                 yield f"{Kind.SETTING}{name}", str(function())  # some are deprecated
+    for function in _getters():
+        with suppress(RuntimeError, TypeError, AssertionError), warnings.catch_warnings(action="ignore"):
+            value = function()
+            if isinstance(value, bool | int | str | tuple | list | module.dtype | None):
+                yield f"{Kind.SETTING}{function.__name__}", str(value)
+    for device in (*_AUTOCAST, c._get_privateuse1_backend_name()):
+        with suppress(RuntimeError, TypeError, AttributeError):
+            yield f"{Kind.SETTING}autocast of {device}", f"{module.is_autocast_enabled(device)}"
+            yield f"{Kind.SETTING}type of autocast of {device}", f"{module.get_autocast_dtype(device)}"
+    for backend in ("generic", "cuda", "mkldnn"):
+        for operation in ("all", "matmul", "conv", "rnn"):
+            with suppress(RuntimeError, AttributeError):
+                precision = c._get_fp32_precision_getter(backend, operation)
+                yield f"{Kind.SETTING}fp32_precision of {backend} {operation}", str(precision)
     yield f"{Kind.RNG}torch", digest(str(module.get_rng_state().tolist()))
     yield f"{Kind.RNG}Python", digest(str(random.getstate()))
     if "numpy" in sys.modules:
@@ -433,6 +490,34 @@ def _settings() -> Iterator[tuple[str, str]]:
     for name, shown in _OF_PROCESS.items():
         with suppress(Exception):
             yield f"{Kind.PROCESS}{name}", str(shown())
+
+
+def _filters_of_warnings() -> list[str]:
+    """The filters of warnings, and which of two with other actions comes first where one warning may meet both."""
+    filters = [(_filter_text(one), one) for one in warnings.filters]
+    pairs = itertools.combinations(filters, 2)
+    order = (f"{text} before {later}" for (text, one), (later, other) in pairs if _may_meet(one, other))
+    return sorted([*(text for text, _ in filters), *order])
+
+
+def _filter_text(one: Sequence[Any]) -> str:
+    action, message, category, module, line = one
+    return f"{action} {_pattern(message)} {_name_of(category)} {_pattern(module)} {line}"
+
+
+def _pattern(value: Any) -> str:
+    return str(getattr(value, "pattern", value) or "")
+
+
+def _may_meet(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    if one[0] == other[0] or not (issubclass(one[2], other[2]) or issubclass(other[2], one[2])):
+        return False
+    begins = [[_LITERAL.match(_pattern(each[at]).lower())[0] for at in (1, 3)] for each in (one, other)]  # type: ignore[index]
+    return all(left.startswith(right) or right.startswith(left) for left, right in zip(*begins, strict=True))
+
+
+_LITERAL: Final = re.compile(r"[\w ,']*")
+"""What a pattern begins with that only stands for itself."""
 
 
 def _umask() -> int:
@@ -495,6 +580,17 @@ _OF_PROCESS: Final[Mapping[str, Callable[[], object]]] = {
         for name in sorted(_loaded("csv").list_dialects())
     ],
     "largest field of csv": lambda: _loaded("csv").field_size_limit(),
+    "filters of warnings": _filters_of_warnings,
+    "faults are handled": lambda: _loaded("faulthandler").is_enabled(),
+    "memory is traced": lambda: _loaded("tracemalloc").is_tracing(),
+    "last error of C": lambda: _loaded("ctypes").get_errno(),
+    "flags of the garbage collector": gc.get_debug,
+    "default context of decimal": lambda: (_loaded("decimal").DefaultContext, _loaded("decimal").ExtendedContext),
+    "tools of monitoring": lambda: [
+        (tool, name, vars(sys)["monitoring"].get_events(tool))
+        for tool in range(6)
+        if (name := vars(sys)["monitoring"].get_tool(tool)) is not None
+    ],
 }
 """What kernels may ask the process for."""
 
@@ -507,17 +603,27 @@ _SETTINGS: Final = (
     *("is_anomaly_enabled", "_get_warnAlways", "_get_deterministic_fill_uninitialized_memory"),
     *("_is_multithreading_enabled", "_get_linalg_preferred_backend", "is_flush_denormal"),
 )
-_SWITCH: Final = re.compile(
-    r"_get_.*(enabled|allow|_warn|mode|order|reduction|tf32|deterministic|benchmark|engine|accumulation|preferred)"
+_AUTOCAST: Final = ("cpu", "cuda", "mps", "xpu", "hpu", "xla", "ipu", "mtia", "maia")
+_GETTER: Final = re.compile(r"_?((get|is|jit_get|jit_can|debug_get|check|saved_tensors_hooks)_.*|.*_(enabled|allowed))")
+_NO_SETTING: Final = re.compile(
+    "cuda_|schema|nvfuser|_stats|exception|sequence|accelerator|upgrader|_stack$|tracing_state|value_trace|available"
 )
 
 
 @cache
-def _switches() -> tuple[str, ...]:
-    """The functions that say how a switch of PyTorch is set, by their names."""
-    more = "_is_view_replay_enabled", "_is_fwd_grad_enabled", "_is_grad_layout_enforcement_enabled"
-    names = (name for name in dir(bindings()) if _SWITCH.match(name) and "cuda_" not in name)
-    return *names, *more, "is_anomaly_check_nan_enabled", "get_num_interop_threads"
+def _getters() -> tuple[Callable[[], object], ...]:
+    """The functions of the bindings that say how something is set, as their names tell."""
+    c = bindings()
+    spaces = [
+        space for space in (c, getattr(c, "_functorch", None), getattr(c, "_autograd", None)) if space is not None
+    ]
+    functions = [
+        function
+        for space in spaces
+        for name, function in vars(space).items()
+        if _GETTER.fullmatch(name) and not _NO_SETTING.search(name) and name not in _SETTINGS
+    ]
+    return tuple(function for function in functions if callable(function) and not isinstance(function, type))
 
 
 _CONFIGS: Final = (
@@ -532,9 +638,22 @@ def _is_order_of_state(path: str) -> bool:
 
 
 def _namespaces() -> Iterator[tuple[str, Mapping[str, object]]]:
-    """What namespaces of `torch.ops` have that is no operator."""
-    ops = sys.modules["torch._ops"]
-    for name, space in list(vars(torch().ops).items()):
+    """What `torch.ops`, its namespaces and its operators have that is no operator."""
+    ops, all_ops = sys.modules["torch._ops"], torch().ops
+    yield "torch.ops", {name: each for name, each in vars(all_ops).items() if not isinstance(each, ops._OpNamespace)}
+    for name, space in list(vars(all_ops).items()):
         if isinstance(space, ops._OpNamespace):
-            own = {key: each for key, each in vars(space).items() if isinstance(each, FunctionType | type | int | str)}
-            yield f"torch.ops.{name}", {key: each for key, each in own.items() if key not in ("name", "__name__")}
+            packets = {key: each for key, each in vars(space).items() if isinstance(each, ops.OpOverloadPacket)}
+            own = {key: each for key, each in vars(space).items() if key not in packets and key not in _OF_NAMESPACE}
+            yield (
+                f"torch.ops.{name}",
+                {key: each for key, each in own.items() if not isinstance(each, ops._OpNamespace)},
+            )
+            for key, packet in packets.items():
+                path = f"torch.ops.{name}.{key}"
+                for at, value in ((path, packet), *((f"{path}.{one}", each) for one, each in vars(packet).items())):
+                    if added := dict(attributes_added(value)):
+                        yield at, added
+
+
+_OF_NAMESPACE: Final = ("name", "__name__", "_dir", "__doc__", "__package__", "__loader__", "__spec__", "__file__")

@@ -226,6 +226,11 @@ def imported(order: Order, base: StateBefore, begins: Callable[[str], object]) -
     wrapped.wrap(codecs, "register", partial(base.hidden, "search of codecs"))
     wrapped.wrap(atexit, "register", base.ends)
     wrapped.wrap(codecs, "register_error", partial(base.hidden, "codecs of errors"))
+    for owner, name in _LISTS_OF_C:
+        if owner in sys.modules:
+            wrapped.wrap(sys.modules[owner], name, partial(base.hidden, f"{owner}.{name}"))
+    if hasattr(sys, "monitoring"):  # from Python 3.12 on
+        wrapped.wrap(vars(sys)["monitoring"], "register_callback", partial(base.hidden, "callback of sys.monitoring"))
     wrapped.wrap(bindings(), "_dispatch_get_computed_kernel_for_dispatch_key", base.fetched)
     try:
         with RegistrationWatch() as watch:
@@ -256,6 +261,11 @@ def _drawn(counts: Counter[str], original: Callable[..., bytes], size: int) -> b
     return random.Random(f"{line} {counts[line]}").randbytes(size)
 
 
+_LISTS_OF_C: Final = (
+    *(("sys", "addaudithook"), ("os", "register_at_fork"), ("torch._C", "_stash_obj_in_tls")),
+    *(("torch.monitor", "register_event_handler"), ("torch._C._monitor", "register_event_handler")),
+)
+"""Functions that put another one into a list, or an object into a table, that Python does not show."""
 _DRAWING: Final = ("uuid.py", "wrapped_functions.py")
 
 

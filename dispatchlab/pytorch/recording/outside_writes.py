@@ -17,7 +17,8 @@ from typing import Any, Final
 # that Python opens, renames and removes. It sees that a program is started, and not what that does, so that counts as a
 # change, as a fork does. It does not see what C writes, as `torch.save` and `dbm` do: so the files beside the packages
 # are listed before and after, with their sizes and times. One that only grew meanwhile is left out there, since it may
-# be a log of another process.
+# be a log of another process. What is in a pipe, a socket or a file without a name, no audit event tells, so one that
+# is open at the end and was not before is named.
 
 
 class OutsideWrites:
@@ -30,6 +31,7 @@ class OutsideWrites:
     def __init__(self, modules: Sequence[str]) -> None:
         self._folders = tuple(dict.fromkeys(_folders(modules)))
         self._before = dict(_listed(self._folders))
+        self._open = frozenset(_descriptors())
         self._written: dict[str, bool] = {}
         files = [str(getattr(sys.modules.get(name), "__file__", "")) for name in _OF_C]
         self._own = tuple(file.removesuffix("__init__.py") for file in files if file)
@@ -37,6 +39,11 @@ class OutsideWrites:
         self.foreign: dict[str, None] = {}
         """The functions of C that packages have looked up through ctypes."""
         sys.addaudithook(self._note)
+
+    def opened(self) -> list[str]:
+        """What is open now that is no file with a name."""
+        targets = {target.partition(":")[0] for one in _descriptors() if one not in self._open for target in one[1:]}
+        return sorted(targets)
 
     def lasting(self) -> list[str]:
         """The files that are not as they were, and the programs that were started."""
@@ -122,6 +129,16 @@ def _listed(folders: Sequence[tuple[str, bool]]) -> Iterator[tuple[str, tuple[in
             with suppress(OSError):
                 found = os.lstat(path)
                 yield path, (found.st_size, found.st_mtime_ns, found.st_ino)
+
+
+def _descriptors() -> Iterator[tuple[str, str]]:
+    """The open pipes, sockets and files without a name, each with its number, where the system tells."""
+    with suppress(OSError):
+        for number in os.listdir("/proc/self/fd"):
+            with suppress(OSError):  # that of the listing itself is gone by now
+                target = os.readlink(f"/proc/self/fd/{number}")
+                if not target.startswith("/") or target.startswith(("/memfd:", "/dev/shm/")):
+                    yield number, target
 
 
 def _differ(before: tuple[int, ...] | None, after: tuple[int, ...] | None) -> bool:
