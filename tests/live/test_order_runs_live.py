@@ -296,6 +296,12 @@ _SOURCES = {
     "def f(x):\n    return x + len(p.pattern)",
     "class that says to be another": "class RLock:\n    __members__ = {{}}\n    def __repr__(self):\n"
     "        return 'R L'\nc = RLock()\nc.v = {v}\ndef f(x):\n    return x + c.v",
+    "call at the end of an object": "import weakref\nclass C:\n    pass\nc = C()\nweakref.finalize(c, int, {v})\n"
+    "def f(x):\n    return x + bool(c)",
+    "cause of an exception": "e = ValueError()\ne.__cause__ = ValueError({v})\n"
+    "def f(x):\n    return x + len(e.__cause__.args)",
+    "parts of a sparse tensor": "t = torch.sparse_coo_tensor([[0] * {v}], [6 / {v}] * {v}, (2,))\n"
+    "def f(x):\n    return x + t._nnz()",
     "object in an array": "import numpy\nr = [{v}]\na = numpy.empty(1, dtype=object)\na[0] = r\n"
     "def f(x):\n    return x + a[0][0]",
     "storage beyond a tensor": "t = torch.tensor([0, {v}])[:1]\ndef f(x):\n    return x + t.as_strided((2,), (1,))[1]",

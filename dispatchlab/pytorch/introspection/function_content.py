@@ -14,7 +14,7 @@ import re
 import sys
 import warnings
 from bisect import bisect_right
-from collections import OrderedDict, defaultdict, deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
@@ -23,7 +23,7 @@ from importlib.util import find_spec, resolve_name
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType, UnionType
 from typing import Any, Final, NamedTuple, TypeAlias
-from weakref import ReferenceType
+from weakref import ReferenceType, finalize, getweakrefs
 
 from dispatchlab.model.python_layer import PYTHON_REGISTRIES
 from dispatchlab.pytorch.bridge.torch import torch
@@ -213,7 +213,7 @@ class Contents:
                 pairs = list(_with_base(value, OrderedDict, dict, MappingProxyType).items(value))
                 keys = [_key_text(key) for key, _ in pairs]
                 entries = [(f"[{key}]", each) for key, (_, each) in zip(keys, pairs, strict=True)]
-                entries += [(f"key [{at}]", key) for at, (key, _) in enumerate(pairs) if type(key) not in _PLAIN]
+                entries += _keys_of(keys, [key for key, _ in pairs])
                 if isinstance(value, defaultdict):
                     entries.append(("default", value.default_factory))
                 text = f"{_type_name(type(value))} of {len(pairs)}"
@@ -251,7 +251,9 @@ class Contents:
             except ValueError:
                 yield f"closure {name}", "empty"
         yield from (
-            (f"attribute {name}", each) for name, each in vars(value).items() if not name.startswith("_torchdynamo")
+            (f"attribute {name}", each)
+            for name, each in vars(value).items()
+            if not name.startswith(("_torchdynamo", "__dynamo"))
         )
         scope = value.__globals__.get("__name__")
         if scope in self._modules or not _is_of_module(value, scope):
@@ -299,6 +301,8 @@ class Contents:
             more = self._own(value) if kind.__module__ in self._modules else ()
             return shown(value), (*more, *((f"attribute {name}", each) for name, each in attributes_added(value)))
         edges = list(self._own(value))
+        if isinstance(value, BaseException):
+            edges += (("cause", value.__cause__), ("context", value.__context__))
         if isinstance(value, torch().Tensor):
             return _tensor_text(value), (*edges, *self._tensor(value))
         if kind.__module__ == "numpy" and kind.__name__ == "ndarray":
@@ -331,11 +335,18 @@ class Contents:
             for name in (slots,) if isinstance(slots, str) else slots:
                 if hasattr(value, name) and name not in ("__dict__", "__weakref__"):
                     yield f"attribute {name}", getattr(value, name)
+        ends = [each.__callback__ for each in getweakrefs(value) if each.__callback__ is not None]
+        called = [vars(finalize)["_registry"].get(each, each) if isinstance(each, finalize) else each for each in ends]
+        called = [(each.func, each.args, each.kwargs) if hasattr(each, "func") else (each,) for each in called]
+        if own_calls := [each for each in called if not str(each[0].__module__).startswith(("torch.", "weakref"))]:
+            yield "called at its end", own_calls
 
     def _tensor(self, value: Any) -> Iterator[_Edge]:
         """What a tensor has beside its numbers."""
         if value.layout is not torch().strided:
-            yield "values", value.detach().to_dense() if value.layout is not torch()._mkldnn else None
+            for name in _OF_SPARSE:
+                with suppress(RuntimeError, AttributeError):
+                    yield name, getattr(value.detach(), name)()
             return
         yield "layout", (value.stride(), value.storage_offset(), value.is_inference())
         if value.device.type == "cpu" and value.numel():
@@ -369,6 +380,14 @@ class _Memory:
 def _is_of_module(value: FunctionType, name: object) -> bool:
     """Whether the globals of a function are those of a module, though it may say that it is of another one."""
     return isinstance(name, str) and getattr(sys.modules.get(name), "__dict__", None) is value.__globals__
+
+
+def _keys_of(texts: Sequence[str], keys: Sequence[object]) -> Iterator[_Edge]:
+    """The keys that are objects, by their texts, and by their places where several have one text."""
+    counts = Counter(texts)
+    for at, (text, key) in enumerate(zip(texts, keys, strict=True)):
+        if type(key) not in _PLAIN:
+            yield f"key {text if counts[text] == 1 else f'[{at}]'}", key
 
 
 def _attributes(own: Mapping[str, object]) -> Iterator[_Edge]:
@@ -442,6 +461,11 @@ def _made_of(value: Any) -> Iterator[_Edge]:
             yield "made of", value.__reduce_ex__(2)[1:]
 
 
+_OF_SPARSE: Final = (
+    *("is_coalesced", "_indices", "_values", "values", "crow_indices", "col_indices", "ccol_indices", "row_indices"),
+    "to_dense",
+)
+"""Methods that show what a tensor holds which is not strided."""
 _STANDARD: Final = sys.stdlib_module_names - {"abc", "enum", "typing"}
 _HIDING: Final = sys.stdlib_module_names | {"builtins"}
 """The modules of classes of C whose objects may hold something that they do not show."""
@@ -465,7 +489,9 @@ _OWN_WRAPPERS: Final = "dispatchlab/pytorch/recording/wrapped_functions.py"
 """Wrappers that are there while registrations are watched; who wraps a function then, wraps the one of PyTorch."""
 
 _PLAIN: Final = frozenset({type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented)})
-_OF_EVERY_CLASS: Final = frozenset({"__dict__", "__weakref__", "__doc__", "__module__", "__firstlineno__"})
+_OF_EVERY_CLASS: Final = frozenset(
+    {"__dict__", "__weakref__", "__doc__", "__module__", "__firstlineno__", "_autograd_function_id"}
+)
 
 
 def _short(text: str) -> str:

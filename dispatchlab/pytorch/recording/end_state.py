@@ -634,7 +634,10 @@ _CONFIGS: Final = (
 
 def _is_order_of_state(path: str) -> bool:
     """Whether a path is to the order of keys of what only modules reach that are not of the packages."""
-    return path.startswith(Kind.STATE) and path.endswith(ORDER_OF_KEYS)
+    return path.startswith(Kind.STATE) and (path.endswith(ORDER_OF_KEYS) or _KEY_BY_PLACE.search(path) is not None)
+
+
+_KEY_BY_PLACE: Final = re.compile(r"key \[\d+\]$")
 
 
 def _namespaces() -> Iterator[tuple[str, Mapping[str, object]]]:
