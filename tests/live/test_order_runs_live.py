@@ -300,8 +300,8 @@ _SOURCES = {
     "def f(x):\n    return x + bool(c)",
     "cause of an exception": "e = ValueError()\ne.__cause__ = ValueError({v})\n"
     "def f(x):\n    return x + len(e.__cause__.args)",
-    "parts of a sparse tensor": "t = torch.sparse_coo_tensor([[0] * {v}], [6 / {v}] * {v}, (2,))\n"
-    "def f(x):\n    return x + t._nnz()",
+    "parts of a sparse tensor": "with torch.sparse.check_sparse_tensor_invariants(True):\n"
+    "    t = torch.sparse_coo_tensor([[0] * {v}], [6 / {v}] * {v}, (2,))\ndef f(x):\n    return x + t._nnz()",
     "object in an array": "import numpy\nr = [{v}]\na = numpy.empty(1, dtype=object)\na[0] = r\n"
     "def f(x):\n    return x + a[0][0]",
     "storage beyond a tensor": "t = torch.tensor([0, {v}])[:1]\ndef f(x):\n    return x + t.as_strided((2,), (1,))[1]",

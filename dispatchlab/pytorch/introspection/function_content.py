@@ -345,7 +345,7 @@ class Contents:
         """What a tensor has beside its numbers."""
         if value.layout is not torch().strided:
             for name in _OF_SPARSE:
-                with suppress(RuntimeError, AttributeError):
+                with suppress(RuntimeError, AttributeError), warnings.catch_warnings(action="ignore"):
                     yield name, getattr(value.detach(), name)()
             return
         yield "layout", (value.stride(), value.storage_offset(), value.is_inference())
