@@ -10,6 +10,7 @@ import abc
 import ctypes
 import dis
 import functools
+import io
 import re
 import sys
 import warnings
@@ -315,7 +316,8 @@ class Contents:
         if any(base.__module__.partition(".")[0] in _STANDARD or _is_of_c(base) for base in kind.__mro__[:-1]):
             seen += _made_of(value)
         seen += [(f"what {name} gives", getattr(value, name)()) for name in _ASKED if hasattr(kind, name)]
-        is_hiding = kind.__module__ in _HIDING or any(map(_is_of_c, kind.__mro__[:-1])) if not edges else False
+        shows = edges or isinstance(getattr(value, "__dict__", None), dict)
+        is_hiding = not shows and (kind.__module__ in _HIDING or any(map(_is_of_c, kind.__mro__[:-1])))
         if not seen and (is_hiding or any(map(_hides, kind.__mro__[:-1]))):
             self.opaque |= {f"an object of {name}" for name in {_type_name(kind)} - _HIDES_NOTHING}
         return _type_name(kind), edges + seen
@@ -456,6 +458,10 @@ def _made_of(value: Any) -> Iterator[_Edge]:
         yield "bytes", bytes(value)
     elif type(value).__module__ == "sqlite3" and hasattr(value, "iterdump"):
         yield "content", list(value.iterdump())
+    elif isinstance(value, io.IOBase) and not isinstance(value, io.BytesIO | io.StringIO):
+        yield "file", (getattr(value, "name", None), value.closed)
+        with suppress(OSError, ValueError):
+            yield "position", value.tell()
     else:
         with suppress(TypeError, AttributeError, ValueError), warnings.catch_warnings(action="ignore"):
             yield "made of", value.__reduce_ex__(2)[1:]

@@ -139,6 +139,8 @@ def _descriptors() -> Iterator[tuple[str, str]]:
                 target = os.readlink(f"/proc/self/fd/{number}")
                 if not target.startswith("/") or target.startswith(("/memfd:", "/dev/shm/")):
                     yield number, target
+                elif target.endswith(" (deleted)"):
+                    yield number, "a file without a name"
 
 
 def _differ(before: tuple[int, ...] | None, after: tuple[int, ...] | None) -> bool:
