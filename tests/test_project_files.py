@@ -7,10 +7,11 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import click
 import yaml
 
 from dispatchlab.adopt.first_files import workflow
-from dispatchlab.cli import COMMANDS
+from dispatchlab.cli import COMMANDS, main
 
 ROOT = Path(__file__).parents[1]
 HOME = "https://github.com/dispatchlab/dispatchlab"
@@ -39,6 +40,20 @@ def test_every_address_is_of_the_same_home() -> None:
         found = re.findall(r"https://github\.com/[\w-]+/[\w-]+", (ROOT / name).read_text(encoding="utf-8"))
         assert set(found) == {HOME}
     assert loaded("CITATION.cff")["license"] == PROJECT["license"]
+
+
+def test_the_page_on_security_names_each_way_to_have_code_run() -> None:
+    text = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    ways = set()
+    with main.make_context("dispatchlab", ["--no-color", "check"], resilient_parsing=True) as context:
+        for name in COMMANDS:
+            command = main.get_command(context, name)
+            assert command is not None
+            for each in command.params:
+                if re.search(r"PACKAGE|MODULE|FILE\.py", each.metavar or ""):
+                    ways.add(each.opts[-1] if isinstance(each, click.Option) else name)
+    assert ways >= {"--import", "--program", "--from-program", "check", "init", "record", "trace"}
+    assert [way for way in ways if not re.search(rf"[` ]{way}\b", text)] == []
 
 
 def test_the_release_publishes_without_a_token_and_what_was_built() -> None:
