@@ -87,7 +87,7 @@ def test_a_configuration_beyond_the_limit_is_not_read(
         ("a = " + "[" * 100_000, "it cannot be read (a value is nested too deep)"),
         ("a = " + "9" * 5_000, "it cannot be read (Exceeds the limit"),
         ("a = \n", "it cannot be read (Invalid value"),
-        ("#" * (4 * 2**20 + 1), "the file is larger than 4 MiB, the limit for configuration files"),
+        ("#" * (2**20 + 1), "the file is larger than 1 MiB, the limit for configuration files"),
     ],
     ids=["deep", "digits", "syntax", "long"],
 )

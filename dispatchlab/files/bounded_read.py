@@ -146,11 +146,11 @@ def _too_large(name: str, limit: int, what: str) -> ReadError:
     return ReadError(name, f"the file is larger than {limit // 2**20} MiB, the limit for {what}")
 
 
-MAX_CONFIGURATION = 4 * 2**20
+MAX_CONFIGURATION = 2**20
 """The most bytes of a configuration file, which a user writes by hand."""
 
 
-_MOST_PARTS = 1_000
+_MOST_PARTS = 1_000  # of one key, or of several that take as long
 
 
 def read_configuration(path: str | os.PathLike[str]) -> bytes:
@@ -158,12 +158,12 @@ def read_configuration(path: str | os.PathLike[str]) -> bytes:
 
     Raises:
         OSError: the system cannot open or read it.
-        ReadError: as for `read_file`; also for a key of very many parts, for which `tomllib` takes their square in
-            memory.
+        ReadError: as for `read_file`; also for keys of very many parts, for each of which `tomllib` takes the square
+            of them in time and memory.
     """
     data = read_file(path, limit=MAX_CONFIGURATION, what="configuration files")
-    if any(part.count(b".") > _MOST_PARTS for part in re.split(rb"[=,{\[\n]", data)):
-        raise ReadError(os.fspath(path), f"a key has more than {_MOST_PARTS:,} parts: shorten it")
+    if sum(part.count(b".") ** 2 for part in re.split(rb"[=,{\[\n]", data)) > _MOST_PARTS**2:
+        raise ReadError(os.fspath(path), f"keys have too many parts, such as {_MOST_PARTS:,} in one: shorten them")
     return data
 
 
