@@ -24,6 +24,7 @@ from dispatchlab.files.yaml_tree import MOST_PROBLEMS, MOST_SHOWN
 from dispatchlab.model import schema_parser
 from dispatchlab.model.printed_schema import parse_printed
 from dispatchlab.model.schema_parser import LONGEST_NAME, parse_schema, parse_schema_or_name
+from dispatchlab.pytorch.introspection.readiness_captures import CaptureError, read_captures
 from dispatchlab.questions.lint.baseline import load_baseline
 from dispatchlab.records.file import is_registry_file, registry_bytes
 from dispatchlab.scenario import ScenarioError, parse_scenario
@@ -125,11 +126,12 @@ def test_what_is_within_the_limits_is_read() -> None:
     [
         (b"[" * 100_000, "nested too deep"),
         (b'{"version": ' + b"9" * 5_000 + b"}", "a number has too many digits"),
+        (b" " * (8 * 2**20 + 1), "the file is larger than 8 MiB, the limit for baselines"),
         (b'{"version":\n  2, "findings": [}', "it is not JSON: Expecting value on line 2, column 19"),
         (b'{"version":\n  \xff', "found the byte 0xff, which is not text in UTF-8; save the file as UTF-8 on line 2"),
         (b'{"version": 2, "findings": ["' + b"a" * 5_000 + b'"]}', "expected a code, an operator, a key and files"),
     ],
-    ids=["deep", "digits", "syntax", "encoding", "long"],
+    ids=["deep", "digits", "large", "syntax", "encoding", "long"],
 )
 def test_a_baseline_that_cannot_be_read_is_a_short_error(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "baseline.json"
@@ -269,6 +271,15 @@ def test_a_key_of_very_many_parts_is_refused_before_it_is_parsed(tmp_path: Path)
             bounded_read.read_configuration(path)
     path.write_text("[a.b.c]\nd = '" + "1.2, " * 5_000 + "'\n")
     assert bounded_read.read_configuration(path).startswith(b"[a.b.c]")
+
+
+def test_captured_inputs_with_a_header_of_very_many_values_are_refused_before_it_is_parsed(tmp_path: Path) -> None:
+    path = tmp_path / "calls.safetensors"
+    for content in (b"[]," * 2**19, '"\u00e9",'.encode()):  # one such letter can make all of it wide
+        header = b'{"a": [' + content + b"0]}"
+        path.write_bytes(len(header).to_bytes(8, "little") + header)
+        with pytest.raises(CaptureError, match="its header has more than 1,048,576 values, or is not as it is written"):
+            read_captures(str(path))
 
 
 def test_json_that_is_no_text_has_a_line() -> None:

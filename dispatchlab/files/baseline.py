@@ -10,7 +10,7 @@ from dispatchlab.escape import json_document
 from dispatchlab.files.bounded_read import ReadError, json_value, read_file
 from dispatchlab.files.file_kinds import FileKind, OtherFileError, content_of
 
-MAX_BYTES = 16 * 2**20
+MAX_BYTES = 8 * 2**20
 """Larger files are refused unread; a baseline of 10,000 findings has two."""
 
 T = TypeVar("T")

@@ -30,6 +30,7 @@ PER_OPERATOR = 8
 """How many calls of an operator are kept."""
 
 _PER_CALL = 1 << 20
+_MAX_VALUES = 1 << 20
 _MAX_RANK = 64
 _OWN = frozenset(
     (
@@ -395,7 +396,10 @@ def _parsed(data: bytes) -> tuple[dict[str, list[Any]], list[bytes]]:
     (length,) = struct.unpack_from("<Q", data)
     if length > len(data) - 8:
         raise ValueError("its header is longer than the file")
-    header = json.loads(data[8 : 8 + length])
+    text = data[8 : 8 + length]
+    if text.count(b",") + text.count(b"[") > _MAX_VALUES or not text.isascii():
+        raise ValueError(f"its header has more than {_MAX_VALUES:,} values, or is not as it is written")
+    header = json.loads(text)
     metadata = header.pop("__metadata__")
     if metadata.get("format") != INPUTS_FORMAT:
         raise ValueError("it is of another format")
