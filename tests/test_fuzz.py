@@ -11,6 +11,7 @@ import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -342,14 +343,16 @@ def test_an_unexpected_error_outside_of_a_command_is_exit_70_too(
 
 
 def test_what_the_system_refuses_is_no_defect_and_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*arguments: object) -> None:
-        raise OSError(errno.EMFILE, "Too many open files", "a\nb")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(type(main), "get_command", fail)
-        result = run("schema")
-    text = "the system refused what this command needs: Too many open files (a\\nb); nothing was decided"
-    assert (result.exit_code, result.stderr) == (74, f"dispatchlab: {text}\n")
+    for error, words in (
+        (OSError(errno.EMFILE, "Too many open files", "a\nb"), "Too many open files (a\\nb)"),
+        (OSError(errno.EACCES, "Permission denied", "a"), "Permission denied (a)"),
+        (RuntimeError("can't start new thread"), "another thread"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(type(main), "get_command", Mock(side_effect=error))
+            result = run("schema")
+        text = f"the system refused what this command needs: {words}; nothing was decided"
+        assert (result.exit_code, result.stderr) == (74, f"dispatchlab: {text}\n")
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)

@@ -20,8 +20,10 @@ _BAD_INPUT: Final = 2
 _REFUSED: Final = 74
 _REFUSALS: Final = (
     *(errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.ENOMEM, errno.EAGAIN),
+    *(errno.EACCES, errno.EPERM),
 )
 _NO_FOLDER: Final = "No usable temporary directory found"  # of `tempfile`
+_NO_THREAD: Final = "can't start new thread"  # of `threading`
 _LONGEST = 200
 _MOST_DETAILS = 2**20
 
@@ -53,6 +55,8 @@ def report_unexpected(error: BaseException) -> int:
 
 def _of_the_system(error: BaseException) -> tuple[str, int]:
     """What the system would not do, and the exit code for that; empty for any other error."""
+    if isinstance(error, RuntimeError) and str(error) == _NO_THREAD:
+        return "the system refused what this command needs: another thread; nothing was decided", _REFUSED
     if not isinstance(error, OSError):
         return "", UNEXPECTED
     if isinstance(error, FileNotFoundError):

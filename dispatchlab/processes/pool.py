@@ -102,8 +102,9 @@ class ProcessExecutor(TaskExecutor):
         if self._thread is None:
             reader, self._wake = Pipe(duplex=False)
             loop = _Loop(self, reader)
-            self._thread = Thread(target=loop.run, name="pool", daemon=True)
-            self._thread.start()
+            thread = Thread(target=loop.run, name="pool", daemon=True)
+            thread.start()  # which the system may refuse
+            self._thread = thread
         assert self._wake is not None
         with self._lock:
             is_woken, self._woken = self._woken, True
