@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.processes.deadline import Deadline, DeadlineReached
 from dispatchlab.processes.memory import default_memory_bound, used_memory
+from dispatchlab.processes.parent import end_with_parent
 from dispatchlab.prover.explore import explore
 from dispatchlab.prover.result import Exploration, Verdict
 from dispatchlab.prover.walk_options import WalkOptions
@@ -26,6 +29,18 @@ HOUR = 3600.0
 def _alarm(*_: object, **__: object) -> None:
     """Let the deadline's alarm arrive now."""
     signal.raise_signal(signal.SIGALRM)
+
+
+def test_a_worker_that_gets_no_thread_ends_and_says_nothing(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("dispatchlab.processes.parent._signal_at_end", Mock())
+    monkeypatch.setattr("dispatchlab.processes.parent.Thread", Mock(side_effect=RuntimeError("can't start new thread")))
+    monkeypatch.setattr("os._exit", Mock(side_effect=SystemExit))
+    with pytest.raises(SystemExit):
+        end_with_parent(-1)
+    cast(Mock, os._exit).assert_called_once_with(74)
+    assert capfd.readouterr() == ("", "")
 
 
 def test_a_deadline_interrupts_what_looks_at_no_clock() -> None:

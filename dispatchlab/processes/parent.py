@@ -20,6 +20,7 @@ from typing import Final
 # PR_SET_PDEATHSIG would kill the worker alone, and as soon as the thread that started it ends.
 
 _TRACKER_S: Final = 0.5
+_REFUSED: Final = 74
 _F_SETSIG: Final = 10  # of Linux; `fcntl` has it from Python 3.13 on
 
 
@@ -50,7 +51,10 @@ def end_with_parent(lifeline: int) -> None:
     """
     with suppress(ImportError, OSError, AttributeError):
         _signal_at_end(lifeline)
-    Thread(target=_wait, args=(lifeline,), name="parent", daemon=True).start()
+    try:
+        Thread(target=_wait, args=(lifeline,), name="parent", daemon=True).start()
+    except RuntimeError:  # the system starts no thread, so this process ends before it might outlive its parent
+        os._exit(_REFUSED)
 
 
 def kill_group(pid: int) -> None:
