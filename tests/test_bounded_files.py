@@ -27,6 +27,7 @@ OPENED_ELSEWHERE = {
     "files/file_kinds.py": "the first bytes",
     "files/journal.py": "a record at a time, with a limit",
     "pytorch/bridge/native_libraries.py": "mapped, not read: a library that is loaded",
+    "pytorch/introspection/backend_parts.py": "the null device",
     "pytorch/introspection/function_content.py": "what the kernel shows of this process",
     "pytorch/introspection/site_log.py": "no file",
     "pytorch/recording/end_state.py": "what the kernel shows of this process",
