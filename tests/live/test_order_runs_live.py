@@ -50,6 +50,7 @@ torch._C._set_check_sparse_tensor_invariants({v} == 1)
 torch._C._stash_obj_in_tls("order_runs", {v})
 torch.ops.aten.sin.default.order_runs = torch.ops.order_runs_number = {v}
 torch.ops.aten.order_runs = [{v}]
+torch._library.simple_registry.singleton.order_runs = {v}
 variable = vars(torch).setdefault("order_runs_variable", contextvars.ContextVar("variable"))
 variable.set({v})
 warnings.simplefilter(("error", "ignore")[{v} - 1], BytesWarning)
@@ -138,6 +139,7 @@ _SET_IN_TURN = (
     *(
         "replaced torch.ops.order_runs_number",
         "replaced torch.ops.aten.order_runs",
+        "state of torch._library.simple_registry.singleton.order_runs",
         "state of context variable variable",
     ),
     *("process filters of warnings", "sys.addaudithook 1", "os.register_at_fork 1", "process faults are handled"),

@@ -200,13 +200,16 @@ class SharedState:
             self._take(level, parent, key, dict, value)
         elif kind in _WRAPPERS:
             level += [(parent, key, each) for each in _WRAPPERS[kind](value) if each is not None]
-        elif not issubclass(kind, ModuleType) and not _is_own(kind, _READ_ELSEWHERE):
+        elif not issubclass(kind, ModuleType) and not _is_own(kind, _NOT_READ):
             try:
                 own = object.__getattribute__(value, "__dict__")
             except (AttributeError, TypeError):
                 own = None
+            is_read = _is_own(kind, _READ_ELSEWHERE)
             if type(own) is dict:
-                self._take(level, parent, key, object, own)
+                self._take([] if is_read else level, parent, key, object, own)
+            if is_read:
+                return
             if issubclass(kind, dict) and (kind.__iter__, kind.values, kind.items) in _MAPPINGS:
                 self._take(level, parent, key, dict, value)
             elif issubclass(kind, list | set) and kind.__iter__ in (list.__iter__, set.__iter__):
@@ -341,8 +344,10 @@ _NOT_FOLLOWED: Final = frozenset(
 """Modules of which only the attributes are compared, and nothing that these hold."""
 _OF_OPERATORS: Final = ("torch.ops", "torch.classes")
 _WEAK: Final = ("dispatchlab", "weakref", "_weakref", "functools")
-_READ_ELSEWHERE: Final = ("torch._ops", "torch._library", *_WEAK)
-"""Modules whose objects are not followed."""
+_NOT_READ: Final = ("torch._ops", *_WEAK)
+"""Modules whose objects are not compared."""
+_READ_ELSEWHERE: Final = ("torch._library",)
+"""Modules of whose objects only the attributes are compared, and nothing that these hold."""
 _NUMBER: Final = re.compile(r"\b(?:0x[0-9a-f]{9,}|[1-9][0-9]{9,18})\b")
 _ADDRESSES: Final = 1 << 32
 """Whole numbers from here on are taken for addresses."""
