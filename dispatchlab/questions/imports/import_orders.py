@@ -20,6 +20,7 @@ from dispatchlab.errors import DispatchLabError
 from dispatchlab.files.bounded_read import ReadError, read_file
 from dispatchlab.processes.executor import completed
 from dispatchlab.sources.executors import executor_for
+from dispatchlab.views.formatting import counted
 
 if TYPE_CHECKING:
     from dispatchlab.pytorch.recording.import_run import ImportOutcome
@@ -160,7 +161,7 @@ def compare_import_orders(
     orders = tuple(permutations(packages) if every else orders_of(packages, samples=samples, seed=seed))
     limit_s = limit_in_force()
     limit_s = IMPORT_LIMIT_S if limit_s is None else limit_s
-    started(f"{len(orders):,} orders of {', '.join(packages)}")
+    started(f"{counted(len(orders), 'order')} of {', '.join(packages)}")
     if cluster is None:
         outcomes = [_run(_Task(orders, again, limit_s, jobs, ()))[0]]
     else:
