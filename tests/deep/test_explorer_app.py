@@ -38,6 +38,12 @@ PICTURE = ROOT / "docs" / "explore.svg"
 Play = Callable[[ExplorerApp, Pilot[Any]], Awaitable[None]]
 
 
+@pytest.fixture(autouse=True)
+def _notes_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep notes for as long as a slow machine needs."""
+    monkeypatch.setattr(ExplorerApp, "NOTIFICATION_TIMEOUT", 3600)
+
+
 def play(script: Play, *, what: str | None = None, size: tuple[int, int] = (120, 34), **asked: Any) -> None:
     """Run the application and let a script press its keys."""
 
