@@ -232,7 +232,7 @@ def test_a_recorded_registry_is_explained(tmp_path: Path) -> None:
         (["aten::ad*"], "'aten::ad*' is a glob, and explain takes one operator: name it"),
         (["aten::reluu"], "there is no operator aten::reluu in torch-2.13-cpu; did you mean aten::relu"),
         (["aten::relu", "--arg", "cude"], "'cude' does not describe a tensor; did you mean cuda?"),
-        (["aten::relu", "--exclude", "Autogradcpu"], "'Autogradcpu' is not a dispatch key; did you mean AutogradCPU?"),
+        (["aten::relu", "--exclude", "AutogradCPV"], "'AutogradCPV' is not a dispatch key; did you mean AutogradCPU?"),
         (
             ["aten::relu", "--engine", "torch", "--from", "torch-2.13"],
             "torch-2.13 is a recording, which --engine torch cannot run",

@@ -140,7 +140,7 @@ def _program(choose: random.Random) -> Callable[[Framework], None]:
                     given.append(values[second % len(values)])
                 values.append(framework.op(name)(*given))
                 framework.note("result", framework.about(values[-1]))
-        framework.note("values", *(elements(value).tolist() for value in values))
+        framework.note("values", *(_digits(value) for value in values))
         if values[-1].requires_grad:
             framework.backward(values[-1])
         for leaf in leaves:
@@ -148,6 +148,11 @@ def _program(choose: random.Random) -> Callable[[Framework], None]:
             framework.note("grad", None if found is None else elements(found).round(9).tolist())
 
     return run
+
+
+def _digits(value: Any) -> list[str]:
+    """The numbers without their last digits, in which libraries of functions differ."""
+    return [f"{number:.12g}" for number in elements(value).ravel().tolist()]
 
 
 def _end(framework: Framework, run: Callable[[Framework], None]) -> str:

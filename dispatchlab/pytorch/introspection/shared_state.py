@@ -136,8 +136,8 @@ class SharedState:
                     yield SharedChange(_step(owner.path, owner.kind, key), value, is_attribute=False)
                 else:
                     name = _key_text(key)
-                    is_pid = type(value) is int and value == os.getpid() and "pid" in name.lower()
-                    texts.append(f"{name}: {_PROCESS if is_pid else _shallow(value, known.address)}")
+                    shown = _without_process(value) if _PROCESS_NAME.search(name) else value
+                    texts.append(f"{name}: {_shallow(shown, known.address)}")
             has_order = owner.keys is None and not isinstance(owner.view, set)
             yield SharedChange(owner.path, str(texts if has_order else sorted(texts)), is_attribute=False)
 
@@ -320,6 +320,8 @@ _SIZE: Final = 64
 _LEVELS: Final = 4
 _GONE: Final = "taken out"
 _PROCESS: Final = "the number of the process"
+_PROCESS_NAME: Final = re.compile("pid|process", re.IGNORECASE)
+"""Names of what may hold it."""
 _TABLES: Final = (dict, list, set)
 _PLAIN: Final = frozenset({type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented)})
 _WRAPPERS: Final = {staticmethod: _of_static, classmethod: _of_static, property: _of_property}
@@ -373,6 +375,13 @@ def _key_text(key: object) -> str:
     if type(key) is tuple:
         return ", ".join(map(_key_text, key))
     return repr(key)[:60] if type(key) in _PLAIN else str(getattr(key, "__qualname__", type(key).__qualname__))
+
+
+def _without_process(value: object) -> object:
+    """A value without the number of the process, alone or in a tuple."""
+    if type(value) is tuple:
+        return tuple(map(_without_process, value))
+    return _PROCESS if type(value) is int and value == os.getpid() else value
 
 
 def _shallow(value: Any, address: Callable[[int], str]) -> str:
