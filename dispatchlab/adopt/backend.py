@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.views.as_json import json_text
@@ -107,17 +107,13 @@ def backend_text(found: BackendFound) -> str:
 
 def backend_json(found: BackendFound) -> str:
     """The same as JSON."""
-    parts = [
-        {"name": one.name, "use": one.use, "program": one.program, "error": one.error, "waits_for": one.waits_for}
-        for one in found.parts
-    ]
     return json_text(
         {
             "ok": found.exit_code == 0,
             "backend": found.package,
             "device": found.device,
             "torch": found.torch,
-            "parts": parts,
+            "parts": [asdict(part) for part in found.parts],
         }
     )
 

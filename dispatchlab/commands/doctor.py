@@ -33,14 +33,15 @@ def doctor(*, backend: str | None, format: Format | None, progress: bool | None)
     """
     import sys
 
-    from dispatchlab.adopt.backend import backend_json, backend_text, diagnose_backend
-    from dispatchlab.adopt.doctor import diagnose, doctor_json, doctor_text
-
     if backend is not None:
+        from dispatchlab.adopt.backend import backend_json, backend_text, diagnose_backend
+
         reach_checkout(click.get_current_context())
         device = diagnose_backend(backend)
         show(format, text=lambda: backend_text(device), json=lambda: backend_json(device))
         exit_with(device.exit_code)
+    from dispatchlab.adopt.doctor import diagnose, doctor_json, doctor_text
+
     shown = sys.stderr.isatty() if progress is None else progress
     found = diagnose(progress=(lambda name: note(f"trying: {name}")) if shown else None)
     show(format, text=lambda: doctor_text(found), json=lambda: doctor_json(found))

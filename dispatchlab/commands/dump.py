@@ -292,7 +292,7 @@ _OF_ONE_VERSION = ("source", "after", "engine", "semantics", "imports", "allow_i
 @collector_paused()  # which would look at the operators that are kept again and again
 def _dump_operators(context: click.Context, options: DumpOptions) -> None:
     """Show operators: their kernels, their tables, and what Python registers."""
-    from dispatchlab.questions.dump.inspect_operators import inspect_operators
+    from dispatchlab.questions.dump.inspect_operators import InspectOptions, inspect_operators
     from dispatchlab.sources.find_sources import is_registry_source, table_rows
 
     operator, source, reason = _operator(options), options.source, ""
@@ -300,10 +300,7 @@ def _dump_operators(context: click.Context, options: DumpOptions) -> None:
         refuse(context, ("allow_import",), "is for the functions that a scenario names: name one with --from SCENARIO")
     if source is None and options.engine == "lab":
         source, reason = _default(options.keys)
-    inspection = inspect_operators(
-        operator,
-        source=source,
-        after=options.after,
+    how = InspectOptions(
         engine=options.engine,
         semantics=options.semantics,
         imports=options.imports,
@@ -312,6 +309,7 @@ def _dump_operators(context: click.Context, options: DumpOptions) -> None:
         packets=True,
         report=note,
     )
+    inspection = inspect_operators(operator, source=source, after=options.after, options=how)
     _note_default(reason)
     packet = inspection.packet
     if packet is not None and packet.overloads:  # with the table of the one that the name alone means, if there is one

@@ -493,16 +493,15 @@ class _Printer:
             yield self._at(moment)
 
     def _at(self, moment: str | None) -> tuple[str, Inspection]:
-        from dispatchlab.questions.dump.inspect_operators import inspect_scenario
+        from dispatchlab.questions.dump.inspect_operators import InspectOptions, inspect_scenario
 
         found = inspect_scenario(
             self.files[0],
             after=None if moment is None else _steps_of(moment),
-            engine=self.asked.engine or "lab",
-            semantics=self.asked.semantics,
-            imports=self.asked.imports,
-            allow_import=self.asked.allow_import,
             most=_MOST_OPERATORS,
+            options=InspectOptions(
+                self.asked.engine or "lab", self.asked.semantics, self.asked.imports, self.asked.allow_import
+            ),
         )
         what = "all registrations, in the order of the file" if moment is None else moment
         refused = f", {len(found.refused)} refused" if found.refused else ""

@@ -21,7 +21,7 @@ from dispatchlab.model.schema_parser import parse_name
 from dispatchlab.pytorch.introspection.package_paths import package_roots, without_root
 from dispatchlab.pytorch.introspection.queries import look_at
 from dispatchlab.pytorch.introspection.registry_reader import record_operators
-from dispatchlab.questions.dump.inspect_operators import inspect_operator
+from dispatchlab.questions.dump.inspect_operators import InspectOptions, inspect_operator
 from dispatchlab.questions.explain.argument_specs import describe_arguments
 from dispatchlab.questions.explain.hops import explain, schema_of, thread_keys
 from dispatchlab.questions.explain.result import CallExplanation, Hop
@@ -172,7 +172,7 @@ def test_the_hop_after_an_autograd_kernel_is_handed_the_set_that_pytorch_hands_o
 
 
 def test_the_live_pytorch_explains_itself_with_what_lost() -> None:
-    found = inspect_operator("aten::add.Tensor", engine="torch")
+    found = inspect_operator("aten::add.Tensor", options=InspectOptions("torch"))
     assert found.source == f"PyTorch {torch.__version__}"
     explanation = explain(
         found.only_view, describe_arguments(schema_of(found.only_view), ["cpu", "cpu"]), thread_keys()
@@ -244,7 +244,8 @@ def test_a_scenario_is_explained_on_the_running_pytorch_as_on_its_model(tmp_path
     explanations = [
         explain(found.only_view, describe_arguments(schema_of(found.only_view), ["cpu requires_grad"]), thread_keys())
         for engine, semantics in (("torch", None), ("lab", "torch-2.13"))
-        for found in [inspect_operator("foo", source=str(path), engine=cast(EngineName, engine), semantics=semantics)]
+        for options in [InspectOptions(cast(EngineName, engine), semantics)]
+        for found in [inspect_operator("foo", source=str(path), options=options)]
     ]
     live, model = explanations
     assert live == model

@@ -24,7 +24,7 @@ from dispatchlab.prover.result import Verdict
 from dispatchlab.pytorch.bridge import torch as live_torch
 from dispatchlab.pytorch.introspection.queries import fresh_overload_order, overload_order, packet_schemas
 from dispatchlab.pytorch.sandbox.sandbox import LocalEngine
-from dispatchlab.questions.dump.inspect_operators import inspect_operators
+from dispatchlab.questions.dump.inspect_operators import InspectOptions, inspect_operators
 from dispatchlab.questions.explain.packet_calls import TorchScriptCallError, read_call, resolve
 from dispatchlab.records.file import open_bundled
 from dispatchlab.sources.engines import EngineName
@@ -218,7 +218,7 @@ def test_calls_on_the_command_line_go_where_pytorch_sends_them() -> None:
 
 @pytest.mark.parametrize(("source", "engine"), [(None, "torch"), ("live", "lab")])
 def test_dump_shows_what_the_packet_of_a_process_tries(source: str | None, engine: EngineName) -> None:
-    packet = inspect_operators("aten::atanh", source=source, engine=engine, packets=True).packet
+    packet = inspect_operators("aten::atanh", source=source, options=InspectOptions(engine, packets=True)).packet
     assert packet is not None
     assert packet.unknown == ""
     shown = [overload_of(each.name) for each in packet.overloads if not each.torchscript]

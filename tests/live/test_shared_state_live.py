@@ -128,3 +128,15 @@ def test_of_modules_that_came_later_plain_values_are_digested_and_those_of_packa
     shown = str(read(numbers)["t_later.table"])
     assert shown.count(str(os.getpid())) == 2
     assert "the number of the process" in shown
+
+
+@pytest.mark.parametrize(("name", "is_shown"), [("process_identity", False), ("_creator_pid", False), ("size", True)])
+def test_the_number_of_the_process_is_left_out_where_a_name_says_so(
+    name: str, monkeypatch: pytest.MonkeyPatch, *, is_shown: bool
+) -> None:
+    state = SharedState()
+    source = f"import os\nclass C:\n    pass\nc = C()\nc.{name} = (os.getpid(), 7)\n"
+    _module("state_of_a_lock", source, monkeypatch)
+    found = state.new_state(["state_of_a_lock"], lambda module: False, Known((), str))
+    text = next(str(change.value) for change in found if change.path == "state_of_a_lock.c")
+    assert (str(os.getpid()) in text, "7" in text) == (is_shown, True)

@@ -11,8 +11,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from dispatchlab.codegen.emit.generated_group import impl_arguments
 from dispatchlab.codegen.read.groups import FunctionGroup
-from dispatchlab.codegen.read.native_function import BackendKernel, NativeFunction, Precompute, Precomputed, Variant
+from dispatchlab.codegen.read.native_function import BackendKernel, NativeFunction, Precomputed, Variant
 from dispatchlab.codegen.read.native_functions import NativeFunctions
 from dispatchlab.codegen.read.schema_parts import innermost
 from dispatchlab.model.keys import DispatchKey
@@ -304,7 +305,7 @@ def function_declarations(function: NativeFunction) -> str:
     for symint in (False, True) if of.has_symint else (False,):
         for faithful in forms:
             signature = _Signature(of, faithful, symint)
-            body = f"{{\n    return at::_ops::{_flat(function)}::call({signature.passed_on()});\n}}"
+            body = f"{{\n    return at::_ops::{function.flat_name}::call({signature.passed_on()});\n}}"
             if Variant.FUNCTION in function.variants:
                 lines.append(f"// {function.name.namespace}::{of}\ninline {signature.declaration()} {body}\n")
             if of.has_symint:
@@ -325,7 +326,7 @@ def operator_declaration(function: NativeFunction) -> str:
     of = _Function(function)
     result, arguments = of.style(symint=True).results(of.schema.returns), of.dispatcher_arguments()
     return f"""\
-struct TORCH_API {_flat(function)} {{
+struct TORCH_API {function.flat_name} {{
   using schema = {result} ({", ".join(one.type for one in arguments)});
   using ptr_schema = schema*;
   static constexpr const char* name = "{function.name.namespace}::{function.name.name}";
@@ -347,10 +348,6 @@ def schema_registrations(functions: Iterable[NativeFunction]) -> Iterator[str]:
             declared = f"const std::vector<at::Tag> tags_{len(known)} = {{{tags}}};\n"
         named = f"tags_{known.setdefault(tags, len(known))}" if tags else "{}"
         yield f"{declared}m.def({_cpp_string(str(_Function(function)))}, {named});\n"
-
-
-def _flat(function: NativeFunction) -> str:
-    return function.short_name.replace(".", "_")
 
 
 def _cpp_string(text: str) -> str:
@@ -375,11 +372,9 @@ def kernel_declarations(group: FunctionGroup | NativeFunction, key: DispatchKey)
         functions = [(one, one.kernel_at(key)) for one in group.functions]
         return [_kernel_declaration(one, found) for one, found in functions if found is not None]
     visible = "TORCH_XPU_API" if key is DispatchKey.XPU else "TORCH_API"
-    base = f"at::meta::structured_{_flat(group.functional)}"
-    return [
-        f"struct {visible} structured_{kernel.name} : public {base} {{\n"
-        f"void impl({_joined(_impl_arguments(group.out))});\n}};\n"
-    ]
+    base = f"at::meta::structured_{group.functional.flat_name}"
+    arguments = _joined(Binding(_structured_type(one.type), one.name) for one in impl_arguments(group.out))
+    return [f"struct {visible} structured_{kernel.name} : public {base} {{\nvoid impl({arguments});\n}};\n"]
 
 
 def _kernel_declaration(function: NativeFunction, kernel: BackendKernel) -> str:
@@ -400,16 +395,6 @@ def _native_option(name: str, *, default: bool) -> Binding:
     return Binding(f"::std::optional<{_OPTION_TYPES.get(name)}>", name, "{}" if default else None)
 
 
-def _impl_arguments(out: NativeFunction) -> Iterator[Binding]:
-    precomputed = out.precomputed or Precompute()
-    replaced = dict(precomputed.replace)
-    arguments: list[Argument | Precomputed] = []
-    for one in out.parts.inputs:
-        arguments += replaced.get(one.name, (one,))
-    for each in (*arguments, *precomputed.add, *out.parts.outs):
-        yield Binding(_structured_type(each.type), each.name)
-
-
 def meta_declaration(group: FunctionGroup) -> str:
     """What NativeMetaFunctions.h has of a structured group: the class of its meta function."""
     out, inputs = group.out, group.functional.parts.inputs
@@ -419,7 +404,7 @@ def meta_declaration(group: FunctionGroup) -> str:
     result = "meta_return_ty" if values else "void"
     base = out.structured_inherits or "at::impl::MetaBase"
     return (
-        f"struct TORCH_API structured_{_flat(group.functional)} : public {base} {{\n"
+        f"struct TORCH_API structured_{group.functional.flat_name} : public {base} {{\n"
         f"{inside}    {result} meta({arguments});\n}};\n"
     )
 

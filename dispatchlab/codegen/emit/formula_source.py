@@ -463,10 +463,10 @@ def formula_body(functions: Sequence[TranslatedFunction], *, file: str) -> list[
     """The functions of formulas, and the table of them."""
     names: dict[tuple[str, ...], str] = {}  # by the lines of a function, which several operators may have in common
     rows: list[str] = []
-    for function in functions:
-        flat, save = _flat(function.function), tuple(_save_source(function))
-        backward = names.setdefault(tuple(_backward_source(function, file)), f"_{flat}")
-        rows += _row(function, backward, names.setdefault(save, f"_save_{flat}") if save else "")
+    for translated in functions:
+        flat, save = translated.function.flat_name, tuple(_save_source(translated))
+        backward = names.setdefault(tuple(_backward_source(translated, file)), f"_{flat}")
+        rows += _row(translated, backward, names.setdefault(save, f"_save_{flat}") if save else "")
     body = [line for lines, name in names.items() for line in (f"def {name}{lines[0]}", *lines[1:], "", "")]
     return [*body, "FORMULAS: Mapping[str, Derivative] = {", *rows, "}", '"""By operator."""']
 
@@ -478,10 +478,6 @@ def _helpers_in(body: Iterable[str]) -> list[str]:
     """The helpers that the lines call."""
     called = {name for line in body if not line.startswith("def ") for name in _CALLED.findall(line)}
     return sorted(called - {"calls", "list", "enumerate"})
-
-
-def _flat(function: NativeFunction) -> str:
-    return function.short_name.replace(".", "_")
 
 
 def _tensor_arguments(function: NativeFunction) -> list[str]:

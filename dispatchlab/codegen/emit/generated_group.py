@@ -122,17 +122,21 @@ class GeneratedGroup:
     @property
     def impl_arguments(self) -> tuple[Argument | Precomputed, ...]:
         """What impl takes: the arguments, some of them replaced by what meta computed, and the outputs."""
-        out = self.group.out
-        replaced = {} if out.precomputed is None else dict(out.precomputed.replace)
-        found: list[Argument | Precomputed] = []
-        for argument in out.parts.inputs:
-            found += replaced.get(argument.name, (argument,))
-        return (*found, *(() if out.precomputed is None else out.precomputed.add), *out.parts.outs)
+        return impl_arguments(self.group.out)
+
+
+def impl_arguments(out: NativeFunction) -> tuple[Argument | Precomputed, ...]:
+    """What impl takes: the arguments, some of them replaced by what meta computed, and the outputs."""
+    replaced = {} if out.precomputed is None else dict(out.precomputed.replace)
+    found: list[Argument | Precomputed] = []
+    for argument in out.parts.inputs:
+        found += replaced.get(argument.name, (argument,))
+    return (*found, *(() if out.precomputed is None else out.precomputed.add), *out.parts.outs)
 
 
 def generated_group(group: FunctionGroup) -> GeneratedGroup:
     """What is generated for a structured group."""
-    name = python_name(group.functional.short_name.replace(".", "_"))
+    name = python_name(group.functional.flat_name)
     meta_class = f"structured_{name}"
     out = group.out
     structured = sorted((kernel for kernel in out.dispatch if kernel.structured), key=lambda kernel: kernel.key)

@@ -40,11 +40,11 @@ def registration_scenario(name: str, registrations: Iterable[FunctionRegistratio
     namespace = functions[0].function.name.namespace
     defs = tuple(
         Def(
-            function.function.own_schema,
-            tags=function.function.tags,
-            debug=schema_debug(function.function, file),
+            registered.function.own_schema,
+            tags=registered.function.tags,
+            debug=schema_debug(registered.function, file),
         )
-        for function in functions
+        for registered in functions
     )
     blocks = [
         Block(namespace, BlockKind.IMPL, tuple(_impl(kernel, file) for kernel in kernels), key=key)
@@ -53,7 +53,7 @@ def registration_scenario(name: str, registrations: Iterable[FunctionRegistratio
     return Scenario(
         claim=f"The {len(blocks) + 1} libraries with all that is generated for {name} can be loaded in any order.",
         registrations=(Block(namespace, BlockKind.FRAGMENT, defs), *blocks),
-        operators=tuple(function.function.name for function in functions),
+        operators=tuple(registered.function.name for registered in functions),
         namespace=namespace,
     )
 

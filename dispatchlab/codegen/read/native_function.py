@@ -194,6 +194,11 @@ class NativeFunction:
         return str(self.schema.name.without_namespace)
 
     @property
+    def flat_name(self) -> str:
+        """`add_out` for add.out: the class in at::_ops."""
+        return self.short_name.replace(".", "_")
+
+    @property
     def own_schema(self) -> FunctionSchema:
         """The schema as a def in a library has it, without namespace."""
         return clone_with_name(self.schema, self.name.without_namespace)

@@ -167,7 +167,7 @@ class Contents:
         return bool(self._queue)
 
     def _is_of_package(self, kind: type) -> bool:
-        """Whether a package made a class; one that lies nowhere was made by a function for somebody."""
+        """Whether a package made a class, as it did where the module that the class names does not hold it."""
         if kind.__module__ in self._modules:
             return True
         found: object = sys.modules.get(kind.__module__)
@@ -176,7 +176,7 @@ class Contents:
         return found is not kind and _is_of_python(kind) and "<locals>" not in kind.__qualname__
 
     def _is_package(self, value: object) -> bool:
-        """Whether this is a module of a package; one that is not loaded by its name may be anybody's."""
+        """Whether this is a module of a package, as one is taken for that is not loaded by its name."""
         if not isinstance(value, ModuleType) or value.__name__ in self._modules:
             return isinstance(value, ModuleType)
         top = value.__name__.partition(".")[0]

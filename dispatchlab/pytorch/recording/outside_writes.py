@@ -17,8 +17,8 @@ from typing import Any, Final
 # that Python opens, renames and removes. It sees that a program is started, and not what that does, so that counts as a
 # change, as a fork does. It does not see what C writes, as `torch.save` and `dbm` do: so the files beside the packages
 # are listed before and after, with their sizes and times. One that only grew meanwhile is left out there, since it may
-# be a log of another process. What is in a pipe, a socket or a file without a name, no audit event tells, so one that
-# is open at the end and was not before is named.
+# be a log of another process. No audit event shows what is written into a pipe, a socket or a file without a name, so
+# each of these that was opened and is still open is named.
 
 
 class OutsideWrites:
@@ -132,7 +132,7 @@ def _listed(folders: Sequence[tuple[str, bool]]) -> Iterator[tuple[str, tuple[in
 
 
 def _descriptors() -> Iterator[tuple[str, str]]:
-    """The open pipes, sockets and files without a name, each with its number, where the system tells."""
+    """The open pipes, sockets and files without a name, each with its number; none where there is no /proc."""
     with suppress(OSError):
         for number in os.listdir("/proc/self/fd"):
             with suppress(OSError):  # that of the listing itself is gone by now

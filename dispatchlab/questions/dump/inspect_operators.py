@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.names import OperatorName, in_order, overload_of, overloads_in, qualified
@@ -171,13 +171,16 @@ class InspectOptions(NamedTuple):
     report: Callable[[str], None] | None = None
 
 
-def inspect_operator(operator: str, *, source: str | None = None, **options: Any) -> Inspection:
+_USUAL = InspectOptions()
+
+
+def inspect_operator(operator: str, *, source: str | None = None, options: InspectOptions = _USUAL) -> Inspection:
     """Inspect one operator of any source, with the lab's reasons where the source itself has none.
 
     Args:
         operator: a name, or a name without overload when that is unique.
         source: a scenario, a registry or `live`; the default registry when left out.
-        options: the fields of `InspectOptions`.
+        options: how to inspect them.
 
     Raises:
         DispatchLabError: there is no such operator, or the source or engine cannot be used.
@@ -185,12 +188,12 @@ def inspect_operator(operator: str, *, source: str | None = None, **options: Any
     if is_glob(operator):
         raise OneOperatorError(operator)
     if source == LIVE:
-        source, options["engine"] = None, "torch"
-    return inspect_operators(operator, source=source, **options, reasons=True)
+        source, options = None, options._replace(engine="torch")
+    return inspect_operators(operator, source=source, options=options._replace(reasons=True))
 
 
 def inspect_operators(
-    operator: str, *, source: str | None = None, after: str | None = None, **options: Any
+    operator: str, *, source: str | None = None, after: str | None = None, options: InspectOptions = _USUAL
 ) -> Inspection:
     """Inspect operators of any source.
 
@@ -198,7 +201,7 @@ def inspect_operators(
         operator: as `find_operators` reads it.
         source: a scenario or a registry; when left out the default registry, or the installed PyTorch on `torch`.
         after: the steps of a scenario to run first, `+0 +2 -0`.
-        options: the fields of `InspectOptions`.
+        options: how to inspect them.
 
     Raises:
         DispatchLabError: there is no such operator, or the source, the engine or the sequence cannot be used.
@@ -207,25 +210,24 @@ def inspect_operators(
         if not is_scenario_source(source) and not os.path.exists(source):
             raise UnknownRegistryError(source)
         check_source(source)
-        return inspect_scenario(source, operator, after=after, **options)
-    asked = InspectOptions(**options)
-    if asked.engine == "torch" and source is not None:
+        return inspect_scenario(source, operator, after=after, options=options)
+    if options.engine == "torch" and source is not None:
         raise RecordOnTorchError(source)
     if after is not None:
         raise SequenceWithoutScenarioError(after)
-    if asked.engine == "torch":
-        return _inspect_installed(operator, asked)
+    if options.engine == "torch":
+        return _inspect_installed(operator, options)
     reason = ""
     if source is None:
         from dispatchlab.records.builds import default_registry  # costs start-up, and a named source needs none
 
         source, reason = default_registry()
-    recorded = recorded_from(source, imports=asked.imports, report=asked.report)
+    recorded = recorded_from(source, imports=options.imports, report=options.report)
     found = inspect_registry(
-        recorded, operator, source=source, semantics=asked.semantics, python=asked.python, packets=asked.packets
+        recorded, operator, source=source, semantics=options.semantics, python=options.python, packets=options.packets
     )
-    if reason and asked.report is not None:
-        asked.report(f"note: {reason}")
+    if reason and options.report is not None:
+        options.report(f"note: {reason}")
     return found
 
 
@@ -312,7 +314,12 @@ def _python_alone(operator: str, layer: PythonLayer, source: str, semantics: str
 
 
 def inspect_scenario(
-    path: str, operator: str | None = None, *, after: str | None = None, most: int | None = None, **options: Any
+    path: str,
+    operator: str | None = None,
+    *,
+    after: str | None = None,
+    most: int | None = None,
+    options: InspectOptions = _USUAL,
 ) -> Inspection:
     """Run steps of a scenario and inspect operators then.
 
@@ -321,15 +328,14 @@ def inspect_scenario(
         operator: as `find_operators` reads it; those that the scenario is about when left out.
         after: the steps, `+0 +2 -0`; all registrations in the order of the file when left out.
         most: how many operators to inspect, the first ones; all of them when left out.
-        options: the fields of `InspectOptions`.
+        options: how to inspect them.
 
     Raises:
         DispatchLabError: the scenario, the sequence, the operator or the engine cannot be used.
     """
     from dispatchlab.scenario.load import load_scenario
 
-    how = InspectOptions(**options)
-    scenario = load_scenario(path, allow_import=how.allow_import)
+    scenario = load_scenario(path, allow_import=options.allow_import)
     sequence = _sequence(after, scenario)
     own = tuple(map(str, operators_in(scenario)))
     beneath = registry_of_scenario(scenario)
@@ -339,24 +345,26 @@ def inspect_scenario(
     every = own if beneath is None else tuple(sorted({*own, *beneath.names}))
     if asked is not None and operator is not None and beneath is not None and not find_names(every, asked):
         asked = operator  # `mul.Tensor` may well be one of aten
-    found_names = own if asked is None else find_operators(asked, every, source=path, packets=how.packets)
+    found_names = own if asked is None else find_operators(asked, every, source=path, packets=options.packets)
     names = tuple(map(name_of, found_names))[:most]
-    is_packet = asked is not None and how.packets and _is_packet(asked, found_names)
+    is_packet = asked is not None and options.packets and _is_packet(asked, found_names)
     if beneath is not None:
-        if how.engine == "lab":
-            asked_semantics = how.semantics or scenario.semantics or "strict"
+        if options.engine == "lab":
+            asked_semantics = options.semantics or scenario.semantics or "strict"
             shown = _with_rules(_over_registry(scenario, beneath, names, sequence, path, asked_semantics), scenario)
             shown = _with_packet(shown, found_names, beneath) if is_packet else shown
-            return shown._replace(python=python_layer_of(beneath)) if how.python else shown
+            return shown._replace(python=python_layer_of(beneath)) if options.python else shown
         foreign = next((name for name in found_names if name in beneath.names), None)
         if foreign is not None:
             raise ForeignOperatorOnTorchError(foreign, path, scenario.packages)
-    with engine_for(how.engine, asked=how.semantics, in_file=scenario.semantics, imports=how.imports) as made:
+    with engine_for(
+        options.engine, asked=options.semantics, in_file=scenario.semantics, imports=options.imports
+    ) as made:
         found = _after(scenario, made, names, sequence, path)
     found = _with_packet(found, found_names) if is_packet else found
-    if how.engine == "lab":
+    if options.engine == "lab":
         return _with_rules(found, scenario)
-    if how.reasons:
+    if options.reasons:
         with engine_for("lab", asked=model_for(made.semantics), in_file=None) as model:
             found = _with_reasons(found, _after(scenario, model, names, sequence, path).view)
     return found

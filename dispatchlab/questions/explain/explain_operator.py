@@ -11,7 +11,7 @@ from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.packet import NoOverloadError, Packet, PacketCall, PacketOverload, SeveralTakeItError
 from dispatchlab.model.profile import version_of
 from dispatchlab.model.schema_types import OptionalType
-from dispatchlab.questions.dump.inspect_operators import Inspection, inspect_operator
+from dispatchlab.questions.dump.inspect_operators import Inspection, InspectOptions, inspect_operator
 from dispatchlab.questions.explain.argument_specs import (
     ArgumentSpec,
     ArgumentSpecError,
@@ -107,16 +107,8 @@ def explain_operator(
         needed = (*facts.imports, *facts.option(option).imports)
         imports = (*imports, *(module for module in needed if module not in imports))
     python = mode is not None
-    inspection = inspect_operator(
-        operator,
-        source=source,
-        engine=engine,
-        semantics=semantics,
-        imports=imports,
-        python=python,
-        packets=True,
-        report=report,
-    )
+    options = InspectOptions(engine, semantics, imports, python=python, packets=True, report=report)
+    inspection = inspect_operator(operator, source=source, options=options)
     given = _given(inspection, arguments, call=call)
     try:
         inspection, packet_call = _one_of(inspection, given)
@@ -133,7 +125,8 @@ def explain_operator(
         keys = [described.options.backend, *(key for argument in described.arguments for key in argument.keys)]
         known, reason = default_registry(keys)
         if known != source:
-            inspection = inspect_operator(operator, source=known, semantics=semantics, python=python, report=report)
+            options = InspectOptions(semantics=semantics, python=python, report=report)
+            inspection = inspect_operator(operator, source=known, options=options)
             described = _described(inspection, arguments, given)
         if report is not None:
             report(f"note: {reason}")

@@ -45,10 +45,6 @@ def _is_foreign(operator: RecordedOperator, kernel: RecordedKernel, packages: Pa
     return not packages.is_torch(operator, kernel.key, kernel.debug)
 
 
-def _local(operator: RecordedOperator) -> str:
-    return str(operator.name).partition("::")[2]
-
-
 @rule("DL018")
 def _no_factory(subject: Subject, _: Iterable[RecordedOperator]) -> Iterator[Found]:
     for key, debug in _brought(subject, Packages(subject.recorded)).items():
@@ -63,7 +59,7 @@ def _no_factory(subject: Subject, _: Iterable[RecordedOperator]) -> Iterator[Fou
                 "makes the tensors of a device: a call raises, or leads a fallback back to itself",
                 (debug,),
                 cause=str(key),
-                mend=f'm.impl("{_local(operator)}", fn) in TORCH_LIBRARY_IMPL(aten, {key}, m)',
+                mend=f'm.impl("{operator.name.without_namespace}", fn) in TORCH_LIBRARY_IMPL(aten, {key}, m)',
             )
 
 
@@ -94,7 +90,7 @@ def _behind_fallback(subject: Subject, _: Iterable[RecordedOperator]) -> Iterato
                 (fallback.debug,),
                 Level.WARNING if is_view else Level.INFORMATION,
                 cause=str(fallback.key),
-                mend=f'm.impl("{_local(operator)}", fn) in TORCH_LIBRARY_IMPL(aten, {fallback.key}, m)',
+                mend=f'm.impl("{operator.name.without_namespace}", fn) in TORCH_LIBRARY_IMPL(aten, {fallback.key}, m)',
             )
 
 
@@ -123,8 +119,8 @@ def _over_composite(subject: Subject, operators: Iterable[RecordedOperator]) -> 
                 f"inference tensors of {backend} still run: two implementations of one operator",
                 (kernel.debug, composite.debug),
                 cause=str(kernel.key),
-                mend=f'm.impl("{_local(operator)}", fn) at {backend} as well, or drop the {kernel.key} kernel, as the '
-                "parts of the composite one have gradients of their own",
+                mend=f'm.impl("{operator.name.without_namespace}", fn) at {backend} as well, or drop the {kernel.key} '
+                "kernel, as the parts of the composite one have gradients of their own",
             )
 
 
@@ -142,7 +138,7 @@ def _autograd_alone(subject: Subject, operators: Iterable[RecordedOperator]) -> 
                 f"kernel redispatches to, and each call under torch.inference_mode, raises",
                 (kernel.debug,),
                 cause=str(kernel.key),
-                mend=f'm.impl("{_local(operator)}", fn) at {backend}',
+                mend=f'm.impl("{operator.name.without_namespace}", fn) at {backend}',
             )
 
 
@@ -165,6 +161,6 @@ def _for_another_device(subject: Subject, operators: Iterable[RecordedOperator])
                 f"({owner(debug)}): it takes the place of PyTorch's own for every program that imports it",
                 (kernel.debug,),
                 cause=str(key),
-                mend=f'm.impl("{_local(operator)}", fn) in TORCH_LIBRARY_IMPL(aten, {key}, m)',
+                mend=f'm.impl("{operator.name.without_namespace}", fn) in TORCH_LIBRARY_IMPL(aten, {key}, m)',
             )
             break

@@ -93,7 +93,7 @@ def lint(
         left_out = {operator.name for operator in own}
         looked_at = [operator for operator in looked_at if operator.name not in left_out]
     names = None
-    if operators is not None and not without_own:  # somebody asked for these
+    if operators is not None and not without_own:  # the caller names them
         names = {*(str(operator.name) for operator in chosen), *(one.operator for one in subject.python)}
     runnable = [rule for rule in rules if rule.can_run(subject)]
     if not runnable:

@@ -114,11 +114,6 @@ def _is_made_by_factory(function: NativeFunction) -> bool:
     return makes and Variant.METHOD not in function.variants
 
 
-def flat_name(function: NativeFunction) -> str:
-    """`add_Tensor` for add.Tensor: the class of at::_ops."""
-    return function.short_name.replace(".", "_")
-
-
 def frames_of_call(
     function: NativeFunction,
     group: FunctionGroup | None,
@@ -205,7 +200,7 @@ def _lookup(function: NativeFunction, *, first: bool, from_box: bool, to_box: bo
             yield _frame("c10::impl::wrap_kernel_functor_unboxed_::call", _FUNCTORS)
             yield _frame("c10::impl::detail::WrapFunctionIntoFunctor_::operator()", _FUNCTION, inlined=True)
         return
-    yield Frame(Layer.API, f"at::_ops::{flat_name(function)}::{verb}", _operators_file(function))
+    yield Frame(Layer.API, f"at::_ops::{function.flat_name}::{verb}", _operators_file(function))
     yield _frame(f"c10::TypedOperatorHandle::{verb}", "Dispatcher.h", inlined=True)
     yield _frame(f"c10::Dispatcher::{verb}", "Dispatcher.h", inlined=first)
     yield _frame("c10::KernelFunction::call", "KernelFunction_impl.h", inlined=True)
@@ -369,11 +364,11 @@ def _backend(function: NativeFunction, group: FunctionGroup | None, generated: G
             assert kernel is not None
             yield from _structured_impl(group, kernel)
         case Body.META if group is not None:
-            name = flat_name(group.functional)
+            name = group.functional.flat_name
             yield Frame(Layer.META, f"at::meta::structured_{name}::meta", "aten/src/ATen/native (by hand)")
         case Body.DEFAULT if group is not None:
             yield Frame(Layer.API, f"at::{cpp_name(group.out)}", f"ATen/ops/{function.parts.name.base}.h")
-            yield Frame(Layer.API, f"at::_ops::{flat_name(group.out)}::call", _operators_file(group.out))
+            yield Frame(Layer.API, f"at::_ops::{group.out.flat_name}::call", _operators_file(group.out))
         case Body.CALLS_NATIVE:
             yield Frame(Layer.NATIVE, generated.calls, "aten/src/ATen/native (by hand)")
         case _:

@@ -22,7 +22,6 @@ from dispatchlab.questions.explain.explain_operator import ExplainedOperator, ex
 from dispatchlab.questions.native_functions.cpp_frames import (
     Entry,
     Frame,
-    flat_name,
     frames_of_call,
     has_binding,
     runs_below_autograd,
@@ -134,7 +133,7 @@ def find_function(
     """
     flat = _OPS.fullmatch(asked)
     if flat is not None:
-        named = [function for function in natives.functions if flat_name(function) == flat[1]]
+        named = [function for function in natives.functions if function.flat_name == flat[1]]
         entry: Entry | None = Entry.CPP
     else:
         name, entry, module = _parts(asked)
