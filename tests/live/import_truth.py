@@ -274,9 +274,7 @@ class _Registered:
             for key, value in list(table.items())
             if self._tables[name].get(key) is not value
         ]
-        defs = {call for call in self._calls if call.startswith("define ")}  # again only after a release
-        calls = sorted([*defs, *(call for call in self._calls if call not in defs)])
-        return {"what is registered": "\n".join(calls), "what tables have": "\n".join(sorted(changed))}
+        return {"what is registered": "\n".join(sorted(self._calls)), "what tables have": "\n".join(sorted(changed))}
 
 
 def _tables() -> Iterator[tuple[str, dict[Any, Any]]]:
