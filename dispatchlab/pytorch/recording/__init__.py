@@ -8,7 +8,8 @@
 - `read_watch`: what packages ask meanwhile; `dispatcher_reads`: which answers another module writes.
 - `record_package`: packages as a scenario.
 - `package_facts`: what every question about packages is asked of, read in one process that imports them once.
-- `end_state`: what imports leave behind; `order_runs`: other orders of imports, in processes that are forked;
+- `end_state`: what imports leave behind, in texts of a `state_kind`; `process_settings`: how the process is set.
+- `order_runs`: other orders of imports, in processes that are forked;
   `order_check`: what is not the same after them; `outside_writes`: files that they change, programs they start.
 - `import_run`: orders of imports, and what differs between them.
 """

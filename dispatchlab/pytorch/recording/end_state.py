@@ -5,23 +5,14 @@
 
 from __future__ import annotations
 
-import gc
-import itertools
-import linecache
-import os
-import random
 import re
-import signal
 import sys
 import threading
-import typing
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from contextvars import ContextVar, copy_context
+from contextvars import copy_context
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import cache
 from importlib.metadata import PackageNotFoundError, requires
 from operator import itemgetter
@@ -30,7 +21,6 @@ from types import ModuleType, SimpleNamespace
 from typing import Any, Final
 
 from dispatchlab._gc_pause import collector_paused
-from dispatchlab._short_repr import member_repr
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.overloads import earlier_overloads, overloads_text
 from dispatchlab.model.printed_schema import parse_printed
@@ -38,13 +28,7 @@ from dispatchlab.model.registration import Fallback
 from dispatchlab.pytorch.bridge.native_libraries import knows_torch
 from dispatchlab.pytorch.bridge.reserved_namespaces import IMPORT_ORDERS, is_own
 from dispatchlab.pytorch.bridge.torch import bindings, torch
-from dispatchlab.pytorch.introspection.function_content import (
-    MODULE,
-    ORDER_OF_KEYS,
-    Contents,
-    attributes_added,
-    digest,
-)
+from dispatchlab.pytorch.introspection.function_content import ORDER_OF_KEYS, Contents, attributes_added, digest
 from dispatchlab.pytorch.introspection.package_paths import package_roots, site_chain, without_roots
 from dispatchlab.pytorch.introspection.python_journal import PYTORCH_FOLDERS
 from dispatchlab.pytorch.introspection.python_sites import FunctionSites
@@ -53,6 +37,8 @@ from dispatchlab.pytorch.introspection.queries import fresh_overload_order, kept
 from dispatchlab.pytorch.introspection.registry_reader import all_dumps
 from dispatchlab.pytorch.introspection.shared_state import Known, SharedState
 from dispatchlab.pytorch.recording.outside_writes import OutsideWrites
+from dispatchlab.pytorch.recording.process_settings import ASKED_BY_NAME, name_of, settings, thread_state
+from dispatchlab.pytorch.recording.state_kind import Kind
 from dispatchlab.pytorch.recording.watch import RegistrationWatch, WatchedCall
 
 # Note [What imports leave behind]
@@ -71,26 +57,6 @@ from dispatchlab.pytorch.recording.watch import RegistrationWatch, WatchedCall
 # A dump of every operator is only read where a shared library was loaded, since C++ registers without a call.
 
 Texts = dict[str, str]
-
-
-class Kind(StrEnum):
-    """What the name of a text begins with; the rest says of what it is. The globals of modules begin with `MODULE`."""
-
-    KERNEL = "kernel of "
-    FALLBACK = "fallback at "
-    OVERLOADS = "overloads "
-    REPLACED = "replaced "
-    STATE = "state of "
-    DUMP = "dump of "
-    TABLE = "table of "
-    SETTING = "setting "
-    SEED = "setting initial_seed"
-    RNG = "setting rng of "
-    ENVIRONMENT = "environment "
-    PROCESS = "process "
-    MODULE = MODULE
-
-    __repr__ = member_repr
 
 
 _PYTHON_LINE: Final = re.compile(r"registered at [^ \n]+\.py:\d+")
@@ -146,7 +112,7 @@ class StateBefore:
         """Functions of which Python shows no list, each with what it is for."""
         self.exits: list[object] = []
         """What was registered for the end of the process."""
-        self._settings = dict(_settings())
+        self._settings = dict(settings())
         self._fetched: dict[int, tuple[object, str]] = {}
         self._context = copy_context()
         self._state = SharedState()
@@ -191,7 +157,7 @@ class StateBefore:
 
     def virtual(self, original: Callable[..., type], of: type, subclass: type) -> type:
         """Stands in for the function that makes a class a subclass of an abstract one, which only C notes."""
-        self.searched.append((f"virtual subclass {_name_of(subclass)} of {_name_of(of)}", subclass))
+        self.searched.append((f"virtual subclass {name_of(subclass)} of {name_of(of)}", subclass))
         return original(of, subclass)
 
     def hidden(self, what: str, original: Callable[..., Any], *arguments: Any, **named: Any) -> object:
@@ -212,7 +178,7 @@ class StateBefore:
         if table != self._untouched:
             texts["backend fallbacks"] = table
         texts |= _overloads(names)
-        texts |= {name: text for name, text in _settings() if self._settings.get(name) != text}
+        texts |= {name: text for name, text in settings() if self._settings.get(name) != text}
         contents = Contents(
             [
                 name
@@ -222,13 +188,13 @@ class StateBefore:
             {key: text for key, (_, text) in self._fetched.items()},
         )
         contents.read(sorted(self._roots_of_calls(watch), key=itemgetter(0)))
-        contents.read(_in_thread())
+        contents.read(thread_state())
         count = -1
         while count != len(contents.names):  # what is read now may name what was taken for noise before
             count, known = len(contents.names), Known(contents.names, contents.address)
             contents.read(sorted(self._roots_of_state(known), key=itemgetter(0)))
         contents.read_modules()
-        for name, shown in _BY_NAME.items():
+        for name, shown in ASKED_BY_NAME.items():
             if name in contents.names:
                 contents.read([(f"{Kind.PROCESS}{name}", shown())])
         if "_run_exitfuncs" in contents.names:
@@ -405,21 +371,6 @@ def _tags(tags: Iterable[Any]) -> str:
     return ", ".join(sorted(tag.name for tag in tags)) or "none"
 
 
-def _in_thread() -> Iterator[tuple[str, object]]:
-    """What the bindings keep of a thread: modes, and the hooks of tensors that are saved."""
-    modes = sys.modules["torch.utils._python_dispatch"]._get_current_dispatch_mode_stack()
-    functions = sys.modules["torch.overrides"]._get_current_function_mode_stack()
-    yield from ((f"{Kind.SETTING}mode {at}", mode) for at, mode in enumerate((*functions, *modes)))
-    with suppress(AttributeError, RuntimeError, TypeError):
-        yield (
-            f"{Kind.SETTING}hooks of saved tensors",
-            bindings()._autograd._top_saved_tensors_default_hooks(*_EVEN_IF_OFF),
-        )
-
-
-_EVEN_IF_OFF: Final = (True,)  # an argument that has no name
-
-
 def _listed(overloads: Sequence[str]) -> str:
     return ", ".join(each or "default" for each in overloads) or "none"
 
@@ -439,197 +390,6 @@ def _competing(base: str, tried: Sequence[str]) -> Iterator[tuple[str, str]]:
     except (DispatchLabError, ValueError):
         texts = {base: _listed(tried)}
     yield from ((f"{Kind.OVERLOADS}before {name}", text) for name, text in texts.items() if text)
-
-
-def _settings() -> Iterator[tuple[str, str]]:
-    """What kernels read of the process beside their arguments."""
-    c, module = bindings(), torch()
-    for name in _SETTINGS:
-        function = getattr(c, name, None) or getattr(module, name, None)
-        if function is not None:
-            with suppress(RuntimeError, TypeError, AssertionError), warnings.catch_warnings(action="ignore"):
-                yield f"{Kind.SETTING}{name}", str(function())  # some are deprecated
-    for function in _getters():
-        with suppress(RuntimeError, TypeError, AssertionError), warnings.catch_warnings(action="ignore"):
-            value = function()
-            if isinstance(value, bool | int | str | tuple | list | module.dtype | None):
-                yield f"{Kind.SETTING}{function.__name__}", str(value)
-    for device in (*_AUTOCAST, c._get_privateuse1_backend_name()):
-        with suppress(RuntimeError, TypeError, AttributeError):
-            yield f"{Kind.SETTING}autocast of {device}", f"{module.is_autocast_enabled(device)}"
-            yield f"{Kind.SETTING}type of autocast of {device}", f"{module.get_autocast_dtype(device)}"
-    for backend in ("generic", "cuda", "mkldnn"):
-        for operation in ("all", "matmul", "conv", "rnn"):
-            with suppress(RuntimeError, AttributeError):
-                precision = c._get_fp32_precision_getter(backend, operation)
-                yield f"{Kind.SETTING}fp32_precision of {backend} {operation}", str(precision)
-    yield f"{Kind.RNG}torch", digest(str(module.get_rng_state().tolist()))
-    yield f"{Kind.RNG}Python", digest(str(random.getstate()))
-    if "numpy" in sys.modules:
-        yield f"{Kind.RNG}numpy", digest(str(sys.modules["numpy"].random.get_state()))
-    for backend in ("cudnn", "mkldnn", "mkl", "cuda", "mps", "opt_einsum"):
-        flags = getattr(module.backends, backend, None)
-        for flag in ("enabled", "deterministic", "benchmark", "allow_tf32", "strategy"):
-            with suppress(Exception):
-                value = getattr(flags, flag)
-                if isinstance(value, bool | str):
-                    yield f"{Kind.SETTING}torch.backends.{backend}.{flag}", str(value)
-    for name in _CONFIGS:
-        config = sys.modules.get(name)
-        with suppress(Exception):
-            for field, entry in list(getattr(config, "_config", {}).items()):
-                value = getattr(entry, "user_override", entry)
-                value = value.get(None) if isinstance(value, ContextVar) else value
-                if isinstance(value, bool | int | float | str | tuple | list | None):
-                    yield f"{Kind.SETTING}{name}.{field}", repr(value)[:200]
-    modes = sys.modules["torch.utils._python_dispatch"]._get_current_dispatch_mode_stack()
-    functions = sys.modules["torch.overrides"]._get_current_function_mode_stack()
-    kinds = [type(one) for one in (*functions, *modes)]
-    yield f"{Kind.SETTING}modes", ", ".join(f"{kind.__module__}:{kind.__qualname__}" for kind in kinds)
-    yield from ((f"{Kind.ENVIRONMENT}{name}", value) for name, value in list(os.environ.items()))
-    for name, shown in _OF_PROCESS.items():
-        with suppress(Exception):
-            yield f"{Kind.PROCESS}{name}", str(shown())
-
-
-def _filters_of_warnings() -> list[str]:
-    """The filters of warnings, and which of two with other actions comes first where one warning may meet both."""
-    filters = [(_filter_text(one), one) for one in warnings.filters]
-    pairs = itertools.combinations(filters, 2)
-    order = (f"{text} before {later}" for (text, one), (later, other) in pairs if _may_meet(one, other))
-    return sorted([*(text for text, _ in filters), *order])
-
-
-def _filter_text(one: Sequence[Any]) -> str:
-    action, message, category, module, line = one
-    return f"{action} {_pattern(message)} {_name_of(category)} {_pattern(module)} {line}"
-
-
-def _pattern(value: Any) -> str:
-    return str(getattr(value, "pattern", value) or "")
-
-
-def _may_meet(one: Sequence[Any], other: Sequence[Any]) -> bool:
-    if one[0] == other[0] or not (issubclass(one[2], other[2]) or issubclass(other[2], one[2])):
-        return False
-    begins = [[_LITERAL.match(_pattern(each[at]).lower())[0] for at in (1, 3)] for each in (one, other)]  # type: ignore[index]
-    return all(left.startswith(right) or right.startswith(left) for left, right in zip(*begins, strict=True))
-
-
-_LITERAL: Final = re.compile(r"[\w ,']*")
-"""What a pattern begins with that only stands for itself."""
-
-
-def _umask() -> int:
-    found = os.umask(0o77)
-    os.umask(found)
-    return found
-
-
-def _handler(number: int) -> str:
-    return _name_of(signal.getsignal(number))
-
-
-def _name_of(function: object) -> str:
-    return f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', function)}"
-
-
-_BY_NAME: Final[Mapping[str, Callable[[], object]]] = {
-    "onceregistry": lambda: vars(warnings)["onceregistry"],
-    "get_overloads": lambda: {name: dict(own) for name, own in vars(typing)["_overload_registry"].items()},
-    "getline": lambda: {name: lines for name, lines in linecache.cache.items() if not os.path.exists(name)},
-}
-"""What is read where code names something that it is asked through."""
-_OF_DIALECTS: Final = ("delimiter", "quotechar", "escapechar", "doublequote", "lineterminator", "quoting")
-
-
-def _loaded(module: str) -> Any:
-    """A module that is loaded; raises KeyError otherwise."""
-    return sys.modules[module]
-
-
-_OF_PROCESS: Final[Mapping[str, Callable[[], object]]] = {
-    "mask of new files": _umask,
-    "thresholds of the garbage collector": gc.get_threshold,
-    "timeout of sockets": lambda: _loaded("socket").getdefaulttimeout(),
-    "limits": lambda: [
-        _loaded("resource").getrlimit(number)
-        for name, number in sorted(vars(_loaded("resource")).items())
-        if name.startswith("RLIMIT_")
-    ],
-    "errors of numpy": lambda: _loaded("numpy").geterr(),
-    "locale": lambda: _loaded("locale").setlocale(_loaded("locale").LC_ALL, None),
-    "context of decimal": lambda: _loaded("decimal").getcontext(),
-    "recursion limit": sys.getrecursionlimit,
-    "interval of threads": sys.getswitchinterval,
-    "handlers of signals": lambda: [_handler(number) for number in sorted(signal.valid_signals())],
-    "denormal numbers": lambda: (torch().full((8,), 1e-45) * 1).tolist(),
-    "folder": os.getcwd,
-    "garbage collector": gc.isenabled,
-    "longest number": sys.get_int_max_str_digits,
-    "flags of dlopen": sys.getdlopenflags,
-    "functions of tracing": lambda: [_name_of(each) for each in (sys.gettrace(), sys.getprofile())],
-    "hooks of generators": lambda: [_name_of(each) for each in sys.get_asyncgen_hooks()],
-    "depth of coroutines": sys.get_coroutine_origin_tracking_depth,
-    "timers": lambda: [signal.getitimer(timer)[1] for timer in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL)],
-    "blocked signals": lambda: sorted(signal.pthread_sigmask(signal.SIG_BLOCK, ())),
-    "priority": lambda: os.getpriority(os.PRIO_PROCESS, 0),
-    "processors": lambda: sorted(os.sched_getaffinity(0)),
-    "dialects of csv": lambda: [
-        (name, *(getattr(_loaded("csv").get_dialect(name), each) for each in _OF_DIALECTS))
-        for name in sorted(_loaded("csv").list_dialects())
-    ],
-    "largest field of csv": lambda: _loaded("csv").field_size_limit(),
-    "filters of warnings": _filters_of_warnings,
-    "faults are handled": lambda: _loaded("faulthandler").is_enabled(),
-    "memory is traced": lambda: _loaded("tracemalloc").is_tracing(),
-    "last error of C": lambda: _loaded("ctypes").get_errno(),
-    "flags of the garbage collector": gc.get_debug,
-    "default context of decimal": lambda: (_loaded("decimal").DefaultContext, _loaded("decimal").ExtendedContext),
-    "tools of monitoring": lambda: [
-        (tool, name, vars(sys)["monitoring"].get_events(tool))
-        for tool in range(6)
-        if (name := vars(sys)["monitoring"].get_tool(tool)) is not None
-    ],
-}
-"""What kernels may ask the process for."""
-
-_SETTINGS: Final = (
-    *("_get_privateuse1_backend_name", "get_default_dtype", "get_default_device", "is_grad_enabled"),
-    *("is_inference_mode_enabled", "are_deterministic_algorithms_enabled", "get_num_threads", "initial_seed"),
-    *("is_deterministic_algorithms_warn_only_enabled", "get_float32_matmul_precision", "is_autocast_enabled"),
-    *("is_autocast_cpu_enabled", "get_autocast_cpu_dtype", "get_autocast_gpu_dtype", "is_autocast_cache_enabled"),
-    *("_dispatch_tls_local_include_set", "_dispatch_tls_local_exclude_set", "_is_torch_function_enabled"),
-    *("is_anomaly_enabled", "_get_warnAlways", "_get_deterministic_fill_uninitialized_memory"),
-    *("_is_multithreading_enabled", "_get_linalg_preferred_backend", "is_flush_denormal"),
-)
-_AUTOCAST: Final = ("cpu", "cuda", "mps", "xpu", "hpu", "xla", "ipu", "mtia", "maia")
-_GETTER: Final = re.compile(r"_?((get|is|jit_get|jit_can|debug_get|check|saved_tensors_hooks)_.*|.*_(enabled|allowed))")
-_NO_SETTING: Final = re.compile(
-    "cuda_|schema|nvfuser|_stats|exception|sequence|accelerator|upgrader|_stack$|tracing_state|value_trace|available"
-)
-
-
-@cache
-def _getters() -> tuple[Callable[[], object], ...]:
-    """The functions of the bindings that say how something is set, as their names tell."""
-    c = bindings()
-    spaces = [
-        space for space in (c, getattr(c, "_functorch", None), getattr(c, "_autograd", None)) if space is not None
-    ]
-    functions = [
-        function
-        for space in spaces
-        for name, function in vars(space).items()
-        if _GETTER.fullmatch(name) and not _NO_SETTING.search(name) and name not in _SETTINGS
-    ]
-    return tuple(function for function in functions if callable(function) and not isinstance(function, type))
-
-
-_CONFIGS: Final = (
-    *("torch._dynamo.config", "torch._inductor.config", "torch._functorch.config", "torch.fx.experimental._config"),
-    *("torch.compiler.config", "torch._export.config"),
-)
 
 
 def _is_order_of_state(path: str) -> bool:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dispatchlab.pytorch.bridge.torch import ImportTimeoutError, torch
-from dispatchlab.pytorch.recording.end_state import Kind
 from dispatchlab.pytorch.recording.order_check import compare_runs
 from dispatchlab.pytorch.recording.order_runs import AGAIN, OrderServer
+from dispatchlab.pytorch.recording.state_kind import Kind
 from dispatchlab.scenario.import_orders import Order, OrderFinding
 
 

@@ -10,8 +10,9 @@ from typing import Final
 
 from dispatchlab.prover.program import import_orders
 from dispatchlab.pytorch.introspection.function_content import ORDER_OF_KEYS
-from dispatchlab.pytorch.recording.end_state import EndState, Kind
+from dispatchlab.pytorch.recording.end_state import EndState
 from dispatchlab.pytorch.recording.order_runs import OrderRun, OrderServer
+from dispatchlab.pytorch.recording.state_kind import Kind
 from dispatchlab.scenario.import_orders import ImportOrders, OrderFinding
 
 # Note [What counts as different]
