@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from dataclasses import replace
 from pathlib import Path
 
+import click
 import pytest
 
+from dispatchlab.cli import COMMANDS
+from dispatchlab.commands.output import FOR_READING, FORMATS
+from dispatchlab.model.keys import BACKENDS, DEVICE_OF_BACKEND
 from dispatchlab.model.profile import bundled_profiles
 from dispatchlab.questions.lint import kernel_rules
 from dispatchlab.questions.lint.rules import FAMILIES, RULES, every_rule
 from dispatchlab.records.file import bundled_names, open_bundled
 from tests.histories.file import file_of
 from tests.recorded_tables import PRINTED
+from tests.test_cli_help import command
 from tools.add_version import FIGURES, PAGES, PROFILES, STEPS
 from tools.library_rules import known, with_version
 
@@ -117,3 +123,42 @@ def test_no_code_names_a_lint_rule_but_its_family() -> None:
     assert [file.name for file in others if names.search(file.read_text(encoding="utf-8"))] == []
     assert {file.stem for file in folder.glob("lint/*_rules.py")} == {file.stem for file in families}
     assert len(others) > 50
+
+
+# -- a dispatch key, an output format
+
+
+def modules_with(*words: str) -> set[str]:
+    """The modules of the package whose code has one of these words as a name, an attribute or a text."""
+    found = set()
+    for file in (ROOT / "dispatchlab").rglob("*.py"):
+        text = file.read_text(encoding="utf-8")
+        if any(word in text for word in words):
+            nodes = list(ast.walk(ast.parse(text)))
+            texts = {node.value for node in nodes if isinstance(node, ast.Constant)}
+            names = {getattr(node, "attr", getattr(node, "id", getattr(node, "name", None))) for node in nodes}
+            if {*words} & (texts | names):
+                found.add(file.relative_to(ROOT).as_posix())
+    return found
+
+
+def test_a_backend_is_named_where_contributing_says_and_nowhere_else() -> None:
+    assert "the rest is data of the profiles" in row("add a dispatch key")
+    places = {*re.findall(r"`(dispatchlab/[^`]*\.py)`", row("add a dispatch key"))}
+    assert modules_with("MTIA", "mtia") == places
+    assert {*DEVICE_OF_BACKEND} > {*BACKENDS} - {"PrivateUse2", "PrivateUse3"}
+    assert len(places) == 6
+
+
+def test_an_output_format_is_named_where_contributing_says_and_every_command_takes_it() -> None:
+    places = {*re.findall(r"`(dispatchlab/[^`]*\.py)`", row("add an output format"))}
+    assert modules_with("markdown") - {"dispatchlab/questions/lint/sarif.py"} == places  # a field of SARIF is called so
+    taken = {
+        name: option.type.choices
+        for name in COMMANDS
+        for option in command(name).params
+        if option.name == "format" and isinstance(option.type, click.Choice)
+    }
+    whole = {name for name, choices in taken.items() if {*choices} > {*FOR_READING, "json"}}
+    assert [name for name in whole if tuple(taken[name])[: len(FORMATS)] != FORMATS] == []
+    assert len(whole) >= 10

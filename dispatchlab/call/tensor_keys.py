@@ -9,7 +9,13 @@ from functools import cache
 
 from dispatchlab.call.tensor_options import DeviceType, DType, Layout
 from dispatchlab.model.key_set import FUNCTIONALITY_BITS, DispatchKeySet
-from dispatchlab.model.keys import AUTOCAST_KEY_OF_BACKEND, AUTOGRAD_KEY_OF_BACKEND, BACKENDS, DispatchKey
+from dispatchlab.model.keys import (
+    AUTOCAST_KEY_OF_BACKEND,
+    AUTOGRAD_KEY_OF_BACKEND,
+    BACKENDS,
+    DEVICE_OF_BACKEND,
+    DispatchKey,
+)
 
 PYTHON_KEYS = DispatchKeySet.of(DispatchKey.Python, DispatchKey.PythonTLSSnapshot)
 """What a tensor of a Python subclass that intercepts calls carries, too."""
@@ -19,8 +25,7 @@ AUTOGRAD_KEYS = DispatchKeySet.of(
 )
 """Every autograd functionality."""
 
-_NAMES = {name.lower(): name for name in (*BACKENDS, "FPGA", "Vulkan", "Metal")} | {"privateuseone": "PrivateUse1"}
-_BACKENDS: dict[DeviceType, str] = {device: _NAMES[device] for device in DeviceType}
+_BACKENDS: dict[DeviceType, str] = {DeviceType(device): name for name, device in DEVICE_OF_BACKEND.items()}
 _PREFIXES: dict[Layout, str] = {
     Layout.strided: "",
     Layout.jagged: "NestedTensor",

@@ -71,7 +71,7 @@ def _with_certificates(ctx: click.Context, param: click.Parameter, value: str | 
 )
 @report_option()
 @force_option
-@view_format_option
+@view_format_option()
 @progress_option
 @quiet_option
 @click.pass_context

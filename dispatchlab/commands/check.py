@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from dispatchlab.commands.options import (
-    FORMAT_HELP,
     baseline_option,
     check_baseline,
     force_option,
@@ -16,9 +15,20 @@ from dispatchlab.commands.options import (
     refuse,
     report_option,
     root_option,
+    view_format_option,
     write_baseline_option,
 )
-from dispatchlab.commands.output import exit_with, note, out, progress_display, save, save_page, show_view
+from dispatchlab.commands.output import (
+    FOR_READING,
+    Format,
+    exit_with,
+    note,
+    out,
+    progress_display,
+    save,
+    save_page,
+    show_view,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,7 +73,7 @@ _QUESTIONS = ("order", "lint", "upgrade", "drift", "readiness")
     "--all", "show_all", is_flag=True, help="Show all findings, not the 20 most harmful causes, and every note."
 )
 @root_option
-@click.option("--format", type=click.Choice(["rich", "text", "json", "markdown", "sarif", "github"]), help=FORMAT_HELP)
+@view_format_option("sarif", "github")
 @import_timeout_option
 @quiet_option
 @click.pass_context
@@ -81,7 +91,7 @@ def check(
     force: bool,
     show_all: bool,
     root: str | None,
-    format: Literal["rich", "text", "json", "markdown", "sarif", "github"] | None,
+    format: Format | Literal["sarif", "github"] | None,
 ) -> None:
     """Ask every question about a package: order, lint, upgrade, drift from its record, readiness.
 
@@ -119,7 +129,7 @@ def check(
     check_baseline(context, write_baseline, page, force=force)
     if format not in ("sarif", "github"):
         refuse(context, ("root",), "is for the paths of --format sarif and github: leave it out")
-    if format in ("json", "markdown", "sarif", "github"):
+    if format not in (None, *FOR_READING):
         refuse(context, ("show_all",), f"has no effect with --format {format}: leave it out")
     if len(fail_on) > 1 and "nothing" in fail_on:
         raise click.UsageError("--fail-on nothing stands alone: name the questions, or it")

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import click
 
-from dispatchlab.commands.options import FORMATS, ROW, SOURCE, force_option, given, refuse
+from dispatchlab.commands.options import PLAIN_FORMATS, ROW, SOURCE, force_option, given, refuse
 from dispatchlab.commands.output import Format, exit_with, note, out, show_view
 
 
@@ -66,7 +66,7 @@ from dispatchlab.commands.output import Format, exit_with, note, out, show_view
 )
 @click.option("--exclude", metavar="KEY", multiple=True, type=ROW, help="With --walk, exclude KEY as a guard does.")
 @click.option("--include", metavar="KEY", multiple=True, type=ROW, help="With --walk, include KEY as a guard does.")
-@click.option("--format", type=FORMATS, help="Output format of --registrations and --walk.")
+@click.option("--format", type=PLAIN_FORMATS, help="Output format of --registrations and --walk.")
 @click.pass_context
 def codegen(
     context: click.Context,

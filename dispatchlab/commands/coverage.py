@@ -68,7 +68,7 @@ _WAYS = click.Choice(["direct", "composite", "fallback", "ambiguous", "missing"]
 @import_option()
 @report_option(", with every operator unless --list selects some")
 @force_option
-@view_format_option
+@view_format_option()
 @click.pass_context
 def coverage(
     context: click.Context,

@@ -70,7 +70,7 @@ from dispatchlab.commands.output import Format, exit_with, note, reading, save_p
 @click.option("--exit-code", is_flag=True, help="Exit with 1 when anything is reported; else it is 0 in any case.")
 @report_option(", with every detail")
 @force_option
-@view_format_option
+@view_format_option()
 @quiet_option
 @click.pass_context
 def diff(

@@ -98,7 +98,7 @@ _ALL = "all"
 @engine_option("Engine whose dispatcher to explain.")
 @semantics_option
 @import_option()
-@view_format_option
+@view_format_option()
 @click.pass_context
 def explain(
     context: click.Context,

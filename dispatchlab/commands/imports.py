@@ -51,7 +51,7 @@ from dispatchlab.commands.output import Format, exit_with, show_view, working
 )
 @cluster_option("Try orders")
 @import_timeout_option
-@view_format_option
+@view_format_option()
 @progress_option
 @click.pass_context
 def imports(

@@ -7,7 +7,6 @@ from typing import Literal
 import click
 
 from dispatchlab.commands.options import (
-    FORMAT_HELP,
     IMPORT_HELP,
     SOURCE,
     baseline_option,
@@ -19,9 +18,10 @@ from dispatchlab.commands.options import (
     refuse,
     report_option,
     root_option,
+    view_format_option,
     write_baseline_option,
 )
-from dispatchlab.commands.output import exit_with, note, out, reading, save, save_page, show_view
+from dispatchlab.commands.output import FOR_READING, Format, exit_with, note, out, reading, save, save_page, show_view
 
 
 @click.command()
@@ -48,7 +48,7 @@ from dispatchlab.commands.output import exit_with, note, out, reading, save, sav
     "--all", "show_all", is_flag=True, help="Show all findings, not the 20 most harmful causes, with every operator."
 )
 @root_option
-@click.option("--format", type=click.Choice(["rich", "text", "json", "markdown", "sarif"]), help=FORMAT_HELP)
+@view_format_option("sarif")
 @quiet_option
 @click.pass_context
 def lint(
@@ -68,7 +68,7 @@ def lint(
     explain: str | None,
     show_all: bool,
     root: str | None,
-    format: Literal["rich", "text", "json", "markdown", "sarif"] | None,
+    format: Format | Literal["sarif"] | None,
 ) -> None:
     """Report likely mistakes: kernels that dangle, override others, or disable a decomposition.
 
@@ -106,7 +106,7 @@ def lint(
     check_baseline(context, write_baseline, page, force=force)
     if format != "sarif":
         refuse(context, ("root",), "is for the paths of --format sarif: leave it out")
-    if format in ("json", "markdown", "sarif"):
+    if format not in (None, *FOR_READING):
         refuse(context, ("show_all",), f"has no effect with --format {format}, which has all findings: leave it out")
     accepted = frozenset[Identity]() if baseline is None else load_baseline(baseline)
     rules = selected(select, ignore)

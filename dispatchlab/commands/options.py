@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from dispatchlab.commands.output import FORMATS
 from dispatchlab.errors import DispatchLabError
 
 if TYPE_CHECKING:
@@ -183,9 +184,8 @@ JOBS = click.IntRange(min=1, max=61 if sys.platform == "win32" else 1024)
 
 MOST_GIB = 2**20
 
-FORMATS = click.Choice(["rich", "text", "json"])
-VIEW_FORMATS = click.Choice(["rich", "text", "json", "markdown"])
-"""The formats of a result that is made of blocks. See views/blocks.py."""
+PLAIN_FORMATS = click.Choice(["rich", "text", "json"])
+"""The formats of a result that is not made of blocks."""
 FORMAT_HELP = "Output format. Default: rich on a terminal, text anywhere else."
 IMPORT_HELP = "Import MODULE into the installed PyTorch first, for what it registers; may be repeated."
 
@@ -232,11 +232,18 @@ def refuse(context: click.Context, names: Iterable[str], reason: str) -> None:
             raise NoEffectError(found[name], reason)
 
 
-format_option = click.option("--format", type=FORMATS, help=FORMAT_HELP)
-"""`--format`."""
+format_option = click.option("--format", type=PLAIN_FORMATS, help=FORMAT_HELP)
+"""`--format`, of a command whose result is not."""
 
-view_format_option = click.option("--format", type=VIEW_FORMATS, help=FORMAT_HELP)
-"""`--format`, of a command whose result is made of blocks."""
+
+def view_format_option(*others: str) -> Callable[[_Command], _Command]:
+    """`--format`, of a command whose result is made of blocks.
+
+    Args:
+        others: the formats that this result has besides those of every view.
+    """
+    return click.option("--format", type=click.Choice([*FORMATS, *others]), help=FORMAT_HELP)
+
 
 semantics_option = click.option(
     "--semantics",

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from io import StringIO, TextIOWrapper
 from threading import Event, Thread
 from time import monotonic
-from typing import IO, TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias, get_args
 
 import click
 
@@ -28,6 +28,12 @@ if TYPE_CHECKING:
     from dispatchlab.views.view import View
 
 Format: TypeAlias = Literal["rich", "text", "json", "markdown"]
+
+FORMATS: Final[tuple[Format, ...]] = get_args(Format)
+"""What a result that is made of blocks can be printed as. See views/blocks.py."""
+
+FOR_READING: Final = ("rich", "text")
+"""The formats for one who reads on a terminal, and is shown what matters. The others are whole, for programs."""
 
 QUIET: Final = "dispatchlab.quiet"
 """The place in click's `meta` that says whether `--quiet` was given."""
@@ -97,15 +103,21 @@ def show_view(asked: Format | None, view: View[Any]) -> None:
         asked: the value of `--format`.
         view: the result.
     """
-    match chosen_format(asked):
-        case "json":
-            out(view.json())
+    format = chosen_format(asked)
+    (out_paged if format in FOR_READING else out)(shown(format, view))
+
+
+def shown(format: Format, view: View[Any]) -> str:
+    """A result as it is printed in a format."""
+    match format:
         case "rich":
-            out_paged(rich_text(view.draw))
-        case "markdown":
-            out(view.markdown())
+            return rich_text(view.draw)
         case "text":
-            out_paged(view.text())
+            return view.text()
+        case "json":
+            return view.json()
+        case "markdown":
+            return view.markdown()
 
 
 def chosen_format(asked: Format | None) -> Format:

@@ -32,6 +32,7 @@ from dispatchlab.commands.options import (
     view_format_option,
 )
 from dispatchlab.commands.output import (
+    FOR_READING,
     Drawn,
     Format,
     OutputClosed,
@@ -44,6 +45,7 @@ from dispatchlab.commands.output import (
     progress_display,
     rich_text,
     save,
+    shown,
     warn,
 )
 from dispatchlab.errors import DispatchLabError
@@ -186,7 +188,7 @@ class PictureFormatError(DispatchLabError):
     is_flag=True,
     help="Print the whole report of every scenario. Default: of several, one line for each that is as expected.",
 )
-@view_format_option
+@view_format_option()
 @progress_option
 @quiet_option
 @allow_import_option
@@ -239,11 +241,11 @@ def permute(
         refuse(context, ("replay", "save", "graph"), "is for this machine: leave --cluster out")
     files = scenario_files(scenarios or _scenario_of(asked.replay), report=note)
     _check(asked, files, force=force)
-    shown = chosen_format(format)
+    chosen = chosen_format(format)
     for option, given in (("--at", moments), ("--snapshots", snapshots)):
         if given and len(files) > 1:
             raise OneScenarioError(option, len(files))
-    if shown == "json" and not snapshots:
+    if chosen == "json" and not snapshots:
         refuse(context, ("moments",), "shows operators as text, and `dump --after SEQUENCE` has them as JSON: use it")
     _check_moments(moments, files, asked)
     if snapshots and not moments:
@@ -253,7 +255,7 @@ def permute(
         from dataclasses import replace
 
         asked = replace(asked, pictures="all" if len(files) == 1 else "violations")
-    printer = _Printer(files, asked, shown, force, verbose or len(files) == 1, moments, page, snapshots)
+    printer = _Printer(files, asked, chosen, force, verbose or len(files) == 1, moments, page, snapshots)
     interrupted = closed = False
     try:
         with (
@@ -367,7 +369,7 @@ class _Printer:
             if outcome.program is not None and len(self.files) == 1 and self.format != "json":
                 about = "A program that shows it wherever PyTorch is installed; --save FILE.py keeps it."
                 program = f"\n# {about}\n{outcome.program}"
-                if self.format == "markdown":
+                if self.format not in FOR_READING:
                     program = f"\n{about}\n\n```python\n{outcome.program}```\n"
                 text = Drawn(text + printable(program)) if isinstance(text, Drawn) else text + program
             deliver = out_paged if len(self.files) == 1 and self.format != "json" else out
@@ -435,33 +437,27 @@ class _Printer:
             gap = "\n" if self.wrote_report else ""
             self.wrote_report = False
             line = f"{line_of(report)}\n"
-            if self.format == "markdown":
+            if self.format not in FOR_READING:
                 from dispatchlab.views.blocks import Items
-                from dispatchlab.views.markdown import markdown_of
+                from dispatchlab.views.view import View
 
-                line = markdown_of((Items((line_of(report),)),))
+                line = shown(self.format, View(report, lambda report: (Items((line_of(report),)),)))
             return "" if is_quiet() else f"{gap}{line}"
         from dispatchlab.questions.order.blocks import report_view
 
         self.wrote_report = True
-        gap = "\n" if self.reports else ""
+        gap = "\n" if self.reports and self.format != "json" else ""
         steps = self.snapshots
-        match self.format:
-            case "json":
-                return report_view(report, steps=steps).json()
-            case "markdown":
-                return gap + report_view(report, steps=steps).markdown()
-            case "text":
-                moments = () if self.steps else self._seen()
-                return gap + report_view(report, steps=steps).text() + "".join(map(_moment_text, moments))
-            case "rich":
-                shown = [*self._seen(full=True)] if len(self.files) == 1 and not self.steps else []
-                snapshots = [
-                    (title, [found.view(snapshot.operator) for snapshot in found.snapshots if snapshot.exists])
-                    for title, found in shown
-                ]
-                torch = shown[0][1].build if shown else ""
-                return Drawn(gap + rich_text(report_view(report, snapshots=snapshots, torch=torch, steps=steps).draw))
+        if self.format == "rich":
+            seen = [*self._seen(full=True)] if len(self.files) == 1 and not self.steps else []
+            snapshots = [
+                (title, [found.view(snapshot.operator) for snapshot in found.snapshots if snapshot.exists])
+                for title, found in seen
+            ]
+            torch = seen[0][1].build if seen else ""
+            return Drawn(gap + rich_text(report_view(report, snapshots=snapshots, torch=torch, steps=steps).draw))
+        text = gap + shown(self.format, report_view(report, steps=steps))
+        return text + "".join(map(_moment_text, self._seen() if self.format == "text" and not self.steps else ()))
 
     def _at_every_step(self) -> Snapshots | None:
         """The snapshots after each step; where they cannot be shown, the exit code says so."""

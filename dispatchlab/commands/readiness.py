@@ -9,7 +9,6 @@ from typing import Literal
 import click
 
 from dispatchlab.commands.options import (
-    FORMAT_HELP,
     JOBS,
     check_page,
     force_option,
@@ -18,8 +17,9 @@ from dispatchlab.commands.options import (
     refuse,
     report_option,
     root_option,
+    view_format_option,
 )
-from dispatchlab.commands.output import exit_with, note, out, save, save_page, show_view, working
+from dispatchlab.commands.output import FOR_READING, Format, exit_with, note, out, save, save_page, show_view, working
 
 _COLUMNS = (
     *("cpu", "cuda", "backends", "fake", "dynamic_shapes", "autograd", "second_order", "functionalize", "vmap"),
@@ -85,7 +85,7 @@ _COLUMNS = (
 @force_option
 @click.option("--all", "show_all", is_flag=True, help="Show the reason of every cell.")
 @root_option
-@click.option("--format", type=click.Choice(["rich", "text", "json", "markdown", "sarif"]), help=FORMAT_HELP)
+@view_format_option("sarif")
 @progress_option
 @click.pass_context
 def readiness(
@@ -106,7 +106,7 @@ def readiness(
     force: bool,
     show_all: bool,
     root: str | None,
-    format: Literal["rich", "text", "json", "markdown", "sarif"] | None,
+    format: Format | Literal["sarif"] | None,
     progress: bool | None,
 ) -> None:
     """Show what the operators of packages have of what users of PyTorch 2 expect, and which call closes each gap.
@@ -141,7 +141,7 @@ def readiness(
 
     if format != "sarif":
         refuse(context, ("root",), "is for the paths of --format sarif: leave it out")
-    if format in ("json", "markdown", "sarif"):
+    if format not in (None, *FOR_READING):
         refuse(context, ("show_all",), f"has no effect with --format {format}: leave it out")
     check_page(context, page, force=force, others=saved is not None or write_baseline is not None)
     runs = generate or inputs is not None or program is not None

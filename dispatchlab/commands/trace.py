@@ -72,7 +72,7 @@ class TorchProgramError(DispatchLabError):
     type=click.IntRange(min=1, max=10**8),
     help="Keep the first N hops, with --engine torch; 160 bytes each. Default: 250000.",
 )
-@view_format_option
+@view_format_option()
 @click.pass_context
 def trace(
     context: click.Context,

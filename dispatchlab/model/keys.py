@@ -243,6 +243,18 @@ BACKENDS: tuple[str, ...] = (
 )
 """The backend components, lowest bit first."""
 
+DEVICE_OF_BACKEND: Mapping[str, str] = MappingProxyType(
+    {name: name.lower() for name in (*BACKENDS, "FPGA", "Vulkan", "Metal") if not name.startswith("PrivateUse")}
+    | {"PrivateUse1": "privateuseone"}
+)
+"""The type of the devices of each backend that has some, as PyTorch writes it."""
+
+PARSED_DEVICES: tuple[str, ...] = (
+    *(device for device in DEVICE_OF_BACKEND.values() if device != "metal"),
+    *("mkldnn", "opengl", "opencl", "ideep"),
+)
+"""The device types that PyTorch parses from text (c10/core/Device.cpp)."""
+
 PER_BACKEND_FUNCTIONALITIES: tuple[DispatchKey, ...] = (
     DispatchKey.Dense,
     DispatchKey.Quantized,
@@ -262,7 +274,7 @@ FUNCTIONALITY_KEYS: tuple[DispatchKey, ...] = tuple(key for key in DispatchKey i
 ALIAS_KEYS: tuple[DispatchKey, ...] = tuple(key for key in DispatchKey if key.is_alias)
 
 FORMER_KEYS: tuple[DispatchKey, ...] = (DispatchKey.Named,)
-"""The keys that PyTorch 2.13 lacks and an older version has; all of them are functionality keys with a slot."""
+"""The keys that PyTorch 2.13 lacks and another version has; all of them are functionality keys with a slot."""
 
 MOVED_KEYS: frozenset[DispatchKey] = frozenset({DispatchKey.Fake, DispatchKey.Python, DispatchKey.MAIA, *FORMER_KEYS})
 """The keys whose place among the others is not the same in all versions."""

@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from dispatchlab._short_repr import member_repr
+from dispatchlab.model.keys import PARSED_DEVICES
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Block, Def, Registration
 from dispatchlab.model.schema import Argument, FunctionSchema, clone_with_name
@@ -228,10 +229,7 @@ _NUMBERS_AS_TENSORS = frozenset(("_conj", "_to_copy", "copy", "copy_", "floor_di
 # no other overload is tried, so that it is modelled as an error.
 
 _DTYPES = {"float": "float32", "int": "int64", "bool": "bool", "complex": "complex64"}
-_DEVICE = re.compile(
-    "(?:cpu|cuda|ipu|xpu|mkldnn|opengl|opencl|ideep|hip|ve|fpga|maia|xla|lazy|vulkan|mps|meta|hpu|mtia|privateuseone)"
-    "(?::(?:0|[1-9][0-9]*))?"
-)
+_DEVICE = re.compile(f"(?:{'|'.join(PARSED_DEVICES)})(?::(?:0|[1-9][0-9]*))?")
 _INTS, _SCALAR_INTS = range(-(2**63), 2**63), range(-(2**63), 2**64)
 _INT_OBJECTS = frozenset(("ScalarType", "Layout", "MemoryFormat", "QScheme"))
 _BY_PYBIND = frozenset(("int", "float", "bool", "Tensor"))

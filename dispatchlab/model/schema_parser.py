@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping
 from functools import lru_cache
 
 from dispatchlab.errors import ErrorKind, ParseError, nearest
+from dispatchlab.model.keys import PARSED_DEVICES
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.schema import NAMED_CONSTANTS, AliasInfo, Argument, Constant, Default, FunctionSchema
 from dispatchlab.model.schema_types import (
@@ -484,10 +485,6 @@ DTYPES = {
     **{"int4": 40, "int5": 41, "int6": 42, "int7": 43, "float8_e8m0fnu": 44, "float4_e2m1fn_x2": 45},
 }
 LARGEST_REPEAT = 2**16
-_DEVICES = (
-    *("cpu", "cuda", "ipu", "xpu", "mkldnn", "opengl", "opencl", "ideep", "hip", "ve", "fpga", "maia", "xla", "lazy"),
-    *("vulkan", "mps", "meta", "hpu", "mtia", "privateuseone"),
-)
 
 _NONE_ONLY = frozenset(("Tensor", "Generator", "Quantizer"))
 _CONSTANTS = frozenset(("str", "Optional", "Scalar", "int", "bool", "float", "complex"))
@@ -607,8 +604,8 @@ class DefaultReader(TokenReader):
         start = self.at
         text = self.string()
         match = _DEVICE.fullmatch(text)
-        if match is None or match[1] not in _DEVICES or len(match[2] or "") > 10 or int(match[2] or 0) >= 2**31:
-            near = nearest(text.partition(":")[0], _DEVICES)
+        if match is None or match[1] not in PARSED_DEVICES or len(match[2] or "") > 10 or int(match[2] or 0) >= 2**31:
+            near = nearest(text.partition(":")[0], PARSED_DEVICES)
             raise self.error(
                 f"a device, such as 'cpu' or 'cuda:1'{f' (did you mean {near[0]}?)' if near else ''}",
                 at=start,

@@ -20,8 +20,8 @@ as they are, so blanks between them are written: `(strong(key), f" {what}: ", so
 
 JSON is no format of blocks: it is made of the value itself, by `as_json` (views/as_json.py).
 
-The backends: views/text.py, views/terminal.py, views/html/backend.py, views/markdown.py. To add a format, write one and
-name it in views/view.py and in `VIEW_FORMATS` of commands/options.py.
+The backends: views/text.py, views/terminal.py, views/html/backend.py, views/markdown.py. To add a format, write one,
+call it in views/view.py, and name it in commands/output.py.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from contextvars import ContextVar
 from functools import cache
 from typing import Any, Final
 
+from dispatchlab.model.keys import AUTOCAST_KEY_OF_BACKEND, DEVICE_OF_BACKEND
 from dispatchlab.pytorch.bridge.torch import bindings, torch
 from dispatchlab.pytorch.introspection.function_content import digest
 from dispatchlab.pytorch.recording.state_kind import Kind
@@ -36,7 +37,8 @@ def settings() -> Iterator[tuple[str, str]]:
             value = function()
             if isinstance(value, bool | int | str | tuple | list | module.dtype | None):
                 yield f"{Kind.SETTING}{function.__name__}", str(value)
-    for device in (*_AUTOCAST, c._get_privateuse1_backend_name()):
+    for backend in AUTOCAST_KEY_OF_BACKEND:
+        device = c._get_privateuse1_backend_name() if backend == "PrivateUse1" else DEVICE_OF_BACKEND[backend]
         with suppress(RuntimeError, TypeError, AttributeError):
             yield f"{Kind.SETTING}autocast of {device}", f"{module.is_autocast_enabled(device)}"
             yield f"{Kind.SETTING}type of autocast of {device}", f"{module.get_autocast_dtype(device)}"
@@ -203,7 +205,6 @@ _SETTINGS: Final = (
     *("is_anomaly_enabled", "_get_warnAlways", "_get_deterministic_fill_uninitialized_memory"),
     *("_is_multithreading_enabled", "_get_linalg_preferred_backend", "is_flush_denormal"),
 )
-_AUTOCAST: Final = ("cpu", "cuda", "mps", "xpu", "hpu", "xla", "ipu", "mtia", "maia")
 _GETTER: Final = re.compile(r"_?((get|is|jit_get|jit_can|debug_get|check|saved_tensors_hooks)_.*|.*_(enabled|allowed))")
 _NO_SETTING: Final = re.compile(
     "cuda_|schema|nvfuser|_stats|exception|sequence|accelerator|upgrader|_stack$|tracing_state|value_trace|available"

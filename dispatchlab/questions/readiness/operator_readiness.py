@@ -11,7 +11,7 @@ from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from dispatchlab._short_repr import WordEnum
-from dispatchlab.model.keys import AUTOCAST_KEYS, BACKENDS, DispatchKey
+from dispatchlab.model.keys import AUTOCAST_KEYS, AUTOGRAD_KEY_OF_BACKEND, BACKENDS, DispatchKey
 from dispatchlab.model.operator_runs import FunctionParameter, refuses_all, refuses_defaults
 from dispatchlab.model.python_layer import EVERY_OVERLOAD, PythonLayer, PythonRegistration
 from dispatchlab.model.registration import TorchLibraryFunction
@@ -211,10 +211,12 @@ class Readiness:
         return 1 if self.new_failures else 0
 
 
-_AUTOGRAD_OTHERS = tuple(
-    DispatchKey[f"Autograd{name}"] for name in ("XPU", "MPS", "HPU", "MTIA", "PrivateUse1", "Other")
-)
-_OTHERS = tuple(DispatchKey[name] for name in BACKENDS if name not in ("CPU", "CUDA", "Lazy", "Meta"))
+_OTHERS = {
+    DispatchKey[name]: autograd
+    for name, autograd in zip(BACKENDS, AUTOGRAD_KEY_OF_BACKEND, strict=True)
+    if name not in ("CPU", "CUDA", "Lazy", "Meta")
+}
+"""The keys of other backends, each with its autograd key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -560,7 +562,7 @@ def _autograd(facts: OperatorFacts) -> _Judgement:
         return _not_needed("no gradient on purpose: its backward raises, whatever it is given")
     if TorchLibraryFunction.REGISTER_AUTOGRAD in facts.functions:
         return _yes("torch.library.register_autograd")
-    keys = (DispatchKey.AutogradCPU, DispatchKey.AutogradCUDA, *_AUTOGRAD_OTHERS)
+    keys = (DispatchKey.AutogradCPU, DispatchKey.AutogradCUDA, *sorted({*_OTHERS.values()}, reverse=True))
     with_kernel = [key for key in keys if facts.fill(key).way in (Way.DIRECT, Way.COMPOSITE)]
     if facts.is_custom_op or not with_kernel:
         what = "custom_op got no backward" if facts.is_custom_op else "nothing is registered for Autograd"
