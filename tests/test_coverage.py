@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from dispatchlab.model.keys import DispatchKey, UnknownKeyError
+from dispatchlab.pytorch.registry import NoStandInError
 from dispatchlab.questions.coverage.blocks import coverage_view
 from dispatchlab.questions.coverage.coverage_on_lab import coverage_report
 from dispatchlab.questions.coverage.program_blocks import program_coverage_view
 from dispatchlab.questions.coverage.program_coverage import (
     NeededKernel,
-    NoStandInError,
     ProgramCoverage,
     ProgramOnDevice,
 )

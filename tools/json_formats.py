@@ -47,6 +47,7 @@ import torch
 
 x = torch.ones(2, device="npu", requires_grad=True)
 (2 * x).sum().backward()
+torch.ops.aten.qr(torch.eye(2, device="npu"))
 """
 
 _PACKAGE = """\
@@ -121,11 +122,23 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
     "diff --layer": (("diff", "torch-2.12", "torch-2.15", "--layer", "all"),),
     "diff --for": (("diff", "torch-2.9", "torch-2.15", "--for", "docs/upgrade.yaml"),),
     "diff --key": (("diff", "torch-2.12", "torch-2.15", "--key", "PrivateUse1"),),
+    "diff --program": (
+        (
+            *("diff", "torch-2.12", "torch-2.15", "--key", "PrivateUse1"),
+            *("--program", "{device_program}", "--device", "npu"),
+        ),
+    ),
 }
 """What is shown -> the commands whose outputs are looked at."""
 
-NEED_PYTORCH = ("check", "coverage --program", "doctor", "doctor --backend", "imports", "readiness", "record --check")
-_MORE_THAN = {"permute --snapshots": "permute", "diff --layer": "diff", "diff --for": "diff", "diff --key": "diff"}
+NEED_PYTORCH = (
+    *("check", "coverage --program", "diff --program", "doctor", "doctor --backend", "imports", "readiness"),
+    "record --check",
+)
+_MORE_THAN = {
+    "permute --snapshots": "permute",
+    **dict.fromkeys(("diff --layer", "diff --for", "diff --key", "diff --program"), "diff"),
+}
 _INTRO = {
     "permute": "One object for each scenario, on a line of its own.",
     "permute --snapshots": "What `--snapshots` adds to the fields of `permute`.",
@@ -140,6 +153,7 @@ _INTRO = {
     "diff --layer": "What `--layer python` and `--layer all` add to the fields of `diff`.",
     "diff --for": "What `--for` adds to the fields of `diff`.",
     "diff --key": "What `--key` adds to the fields of `diff`.",
+    "diff --program": "What `--program` adds to the fields of `diff`.",
     "lint": "`--format sarif` prints SARIF 2.1.0 instead.",
     "check": "`--format sarif` prints SARIF 2.1.0 instead, and `--format github` the annotations of a workflow.",
     "doctor --backend": "With `--backend`.",
@@ -333,6 +347,7 @@ MEANINGS = {
     "coverage: operators": "each operator, and how a call finds a kernel",
     "coverage --program: missing": "how many of the kernels are to be written",
     "coverage: operators[].debug": "where the kernel comes from",
+    "diff --program: program": "what `--program` found; it is left out without it",
     "what_if": "what each registration of `--what-if` would do",
     "rows[].key": "the key of the row",
     "rows[].before": "what it has now; empty for nothing",

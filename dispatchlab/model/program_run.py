@@ -19,8 +19,10 @@ class ProgramRun(NamedTuple):
         unserved: the operator that could not be done, as the CPU has no kernel for it; empty for none.
         calls: how often a call of an operator reached the device, by the operator and what served it, in the order of
             the first such calls.
+        above: the operators whose calls led to those, where that was asked for.
     """
 
     error: str
     unserved: str
     calls: dict[tuple[str, str], int]
+    above: tuple[str, ...] = ()

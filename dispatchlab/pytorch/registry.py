@@ -14,10 +14,13 @@ from threading import Event, Lock, Timer
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dispatchlab.errors import DispatchLabError
+from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.operator_runs import GENERATED, InputsError, Outcome, Run
+from dispatchlab.model.program_run import AUTOCAST
 from dispatchlab.pytorch.worker.engine import LiveEngine
 from dispatchlab.pytorch.worker.process import WorkerCrashed, WorkerProcess
-from dispatchlab.records.model import Registry
+from dispatchlab.records.model import Recorded, Registry
 
 if TYPE_CHECKING:
     from dispatchlab.model.program_run import ProgramRun
@@ -284,23 +287,69 @@ def live_capture(imports: Sequence[str], program: str) -> bytes:
     return found
 
 
-def live_program(program: str, device: str, kernels: Sequence[str], *, fallback: bool, default: bool) -> ProgramRun:
+class NoStandInError(DispatchLabError):
+    """Programs cannot run on a stand-in for a backend."""
+
+    key: DispatchKey
+
+    template = (
+        "--program is for a backend at PrivateUse1, for which a device can stand in, and {key} is another key: "
+        "give --key PrivateUse1, or the name of the device"
+    )
+
+
+class Backend(NamedTuple):
+    """A backend for which a device can stand in.
+
+    Args:
+        device: what programs call it.
+        kernels: the operators that it has kernels for; `AutocastPrivateUse1` for a fallback there.
+        has_fallback: whether it has a fallback to the CPU.
+    """
+
+    device: str
+    kernels: tuple[str, ...]
+    has_fallback: bool
+
+
+def backend_of(recorded: Recorded, key: DispatchKey, *, device: str = "", fallback: bool | None = None) -> Backend:
+    """The backend that a registry has.
+
+    Args:
+        recorded: the registry.
+        key: its key.
+        device: what programs call it; the name that the registry has for it when empty.
+        fallback: whether to suppose a fallback to the CPU; None for what the registry has.
+
+    Raises:
+        NoStandInError: the key is not PrivateUse1.
+    """
+    if key is not DispatchKey.PrivateUse1:
+        raise NoStandInError(key)
+    if fallback is None:
+        fallback = any(one.key is key and not one.fallthrough for one in recorded.fallbacks)
+    kernels = [str(one.name) for one in recorded if one.active_at(key) is not None]
+    kernels += [AUTOCAST for one in recorded.fallbacks if str(one.key) == AUTOCAST]
+    return Backend(device or recorded.privateuse1 or "privateuseone", tuple(kernels), fallback)
+
+
+def live_program(program: str, backend: Backend, *, default: bool = False, above: bool = False) -> ProgramRun:
     """Run a Python file on a device that stands in for one at PrivateUse1, in a process of its own.
 
     Args:
         program: the file.
-        device: what it calls the device.
-        kernels: the operators that the backend has kernels for; `AutocastPrivateUse1` for a fallback there.
-        fallback: whether it has a fallback to the CPU.
+        backend: what the device stands in for.
         default: make it the default device before.
+        above: note the operators whose calls lead to those that reach the device.
 
     Raises:
         StandInError: this PyTorch cannot.
         DispatchLabError: as for `live_registry`.
     """
-    options = tuple(name for name, is_on in (("fallback", fallback), ("default", default)) if is_on)
+    given = (("fallback", backend.has_fallback), ("default", default), ("above", above))
+    options = tuple(name for name, is_on in given if is_on)
     with LiveEngine() as engine:
-        found: ProgramRun = engine.ask(f"{_STAND_IN}:run_on_stand_in", program, (), device, tuple(kernels), options)
+        found: ProgramRun = engine.ask(f"{_STAND_IN}:run_on_stand_in", program, (), *backend[:2], options)
     return found
 
 

@@ -147,6 +147,7 @@ BASE = (
 
 _AUTOCAST = "AutocastPrivateUse1"
 _EMPTY = "aten::empty.memory_format"
+_COULD_NOT = "NotImplementedError: Could not run"
 _REFUSED = ("Attempted to set the storage of a tensor on device", "device type for generator but found")
 """What PyTorch's fallback to the CPU says of a storage and of a generator of the device."""
 
@@ -170,6 +171,10 @@ def difference(ran: Ran, predicted: Predicted, *, exact: bool = True) -> str:
     stop = next((at for at, (_, what) in enumerate(predicted.calls) if what == "missing"), None)
     expected = compared(predicted.calls[:stop])
     if stop is None:
+        if predicted.error.startswith(_COULD_NOT):  # at another key of the device, such as that of its sparse tensors
+            where = predicted.error.partition(" backend")[0]
+            same = ran.code == 1 and where in ran.error and compared(ran.calls) == expected
+            return "" if same else f"it was to raise {where}: {ran.error[-300:]}"
         if predicted.unserved or predicted.error:
             return f"the stand-in raised {predicted.error} and no call was missing"
         if ran.code:

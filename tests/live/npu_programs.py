@@ -350,6 +350,37 @@ torch.set_default_device(device)
 x = torch.ones(3)
 show(x + torch.arange(3))
 
+# sparse_gradient
+m = nn.Embedding(5, 3, sparse=True).to(device)
+m(torch.tensor([1, 4, 1]).to(device)).sum().backward()
+print(m.weight.grad.is_sparse)
+
+# sparse
+print(torch.sparse_coo_tensor(torch.tensor([[0, 2]]).to(device), given(2), (4,)).shape)
+
+# sparse_on_the_cpu
+x = torch.sparse_coo_tensor(torch.tensor([[0, 2], [1, 0]]), torch.ones(2), (3, 3))
+show((x @ torch.ones(3, 2)).to(device) + given(3, 2))
+
+# autocast_training
+m = nn.Linear(3, 2).to(device)
+with torch.autocast(device, dtype=torch.bfloat16):
+    found = F.softmax(m(given(2, 3)), 1).sum()
+found.backward()
+print(found.dtype, m.weight.grad.dtype)
+
+# checkpoint_sequential
+from torch.utils.checkpoint import checkpoint_sequential
+m = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 3), nn.ReLU()).to(device)
+x = given(2, 3).requires_grad_()
+checkpoint_sequential(m, 2, x, use_reentrant=True).sum().backward()
+print(x.grad.shape)
+
+# embedding_bag_sum
+model = nn.EmbeddingBag(5, 3, mode="sum")
+which, starts = torch.tensor([1, 4, 1, 2]).to(device), torch.tensor([0, 3]).to(device)
+show(model.to(device)(which, starts).shape)
+
 # log_softmax
 x = given(2, 3).requires_grad_()
 F.log_softmax(x, 1).sum().backward()
@@ -420,9 +451,82 @@ _IN_PLACE = (
 )
 
 
+_INDEXED = (
+    "{x}[torch.tensor([2, 0]).to(device)]",
+    "{x}[:, torch.tensor([3, 0, 1, 2]).to(device)]",
+    "{x}[{x} > 0]",
+    "{x}[..., None].squeeze(-1)[1:, ::2]",
+    "{x}.index_add(0, torch.tensor([0, 0, 2]).to(device), {x})",
+    "{x}.index_copy(1, torch.tensor([1, 0]).to(device), {x}[:, :2])",
+    "{x}.scatter(1, {x}.argsort(1), {x})",
+    "{x}.scatter_add(0, ({x} > 0).long(), {x})",
+    "{x}.take_along_dim({x}.argmax(1, keepdim=True), 1)",
+    "{x}.masked_scatter({x} > 0, {x}.flatten())",
+    "{x}.index_fill(0, torch.tensor([1]).to(device), 2.0)",
+    "torch.where({x} > 0, {x}, 0.0)",
+    "{x}.take(torch.tensor([0, 5, 11]).to(device))",
+    "{x}.select_scatter({x}[0] + 1, 0, 1)",
+    "{x}.topk(2, 1).values",
+    "{x}.nonzero()",
+)
+_LAYERS = {
+    "given(3, 4)": (
+        *("nn.Linear(4, 4)", "nn.Linear(4, 4, bias=False)", "nn.LayerNorm(4)", "nn.Softmax(-1)"),
+        *("nn.Tanh()", "nn.GELU()", "nn.SiLU()", "nn.Hardtanh()", "nn.ELU()", "nn.BatchNorm1d(4)", "nn.Softplus()"),
+    ),
+    "given(1, 2, 4, 4)": (
+        *("nn.Conv2d(2, 2, 3, padding=1)", "nn.BatchNorm2d(2)", "nn.ReLU()", "nn.MaxPool2d(3, 1, 1)", "nn.Mish()"),
+        *("nn.GroupNorm(1, 2)", "nn.AvgPool2d(3, 1, 1)", "nn.Conv2d(2, 2, 1, bias=False)", "nn.InstanceNorm2d(2)"),
+    ),
+    "given(1, 3, 4)": (
+        *("nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True)", "nn.Linear(4, 4)", "nn.RMSNorm(4)"),
+        *("nn.TransformerEncoderLayer(4, 1, 4, 0.0, norm_first=True)", "nn.Sigmoid()", "nn.Conv1d(3, 3, 3, padding=1)"),
+    ),
+    "torch.tensor([1, 4, 1]).to(device)": (*("nn.Linear(4, 4)", "nn.ReLU()", "nn.Dropout(0.0)", "nn.Tanh()"),),
+    "torch.tensor([[1, 4], [1, 2]]).to(device)": (*("nn.Linear(4, 4)", "nn.ReLU()", "nn.LogSoftmax(-1)"),),
+}
+"""Layers that keep the shape, by what the first one gets."""
+_BEGINS = {
+    "torch.tensor([1, 4, 1]).to(device)": ("nn.Embedding(5, 4)",),
+    "torch.tensor([[1, 4], [1, 2]]).to(device)": ("nn.EmbeddingBag(5, 4)", "nn.EmbeddingBag(5, 4, mode='sum')"),
+}
+_LOSSES = (
+    *("torch.sum", "torch.mean", "lambda y: y.square().mean()", "lambda y: y.abs().sum()"),
+    *("lambda y: F.smooth_l1_loss(y, torch.zeros_like(y))", "lambda y: F.mse_loss(y, torch.ones_like(y))"),
+    "lambda y: F.cross_entropy(y.flatten(1), torch.zeros(len(y), dtype=torch.long).to(device))",
+)
+_OPTIMIZERS = (
+    *("SGD", "SGD, momentum=0.9", "SGD, momentum=0.9, nesterov=True", "Adam", "Adam, amsgrad=True", "AdamW", "NAdam"),
+    *("RMSprop", "RMSprop, centered=True", "Adagrad", "Adadelta", "Adamax", "RAdam", "ASGD", "Rprop"),
+)
+
+
 def generated(seed: int) -> str:
-    """A program by a seed: calls of operators on a few tensors, perhaps changed in place, perhaps differentiated."""
+    """A program by a seed: one that trains a model, or that calls operators on a few tensors."""
     choose = random.Random(seed)
+    return _training(choose) if seed % 3 == 2 else _calls(choose, (*_ONE, *_INDEXED) if seed % 3 else _ONE)
+
+
+def _training(choose: random.Random) -> str:
+    """Layers, a loss and an optimizer, perhaps under autocast, and perhaps with a checkpoint."""
+    given = choose.choice(tuple(_LAYERS))
+    layers = choose.choices(_LAYERS[given], k=choose.randint(1, 3))
+    layers[:0] = [choose.choice(_BEGINS[given])] if given in _BEGINS else ["nn.Identity()", "nn.Linear(4, 4)"]
+    optimizer, loss, kind = choose.choice(_OPTIMIZERS), choose.choice(_LOSSES), choose.random()
+    if given == "given(1, 2, 4, 4)" and choose.random() < 0.5:
+        layers.append("nn.Flatten(1), nn.Linear(32, 2)")
+    looped = ", foreach=False" if choose.random() < 0.3 else ""
+    lines = [f"model = nn.Sequential({', '.join(layers)})"]
+    if kind < 0.25:
+        lines = ["from torch.utils.checkpoint import checkpoint", *lines]
+        loss = f"lambda y: checkpoint({loss}, y, use_reentrant=False)"
+    call = f"train(model, {given}, {loss}, torch.optim.{optimizer}{looped})"
+    lines += ["with torch.autocast(device, dtype=torch.bfloat16):", f"    {call}"] if kind > 0.8 else [call]
+    return "\n".join(lines)
+
+
+def _calls(choose: random.Random, calls: tuple[str, ...]) -> str:
+    """Calls of operators on a few tensors, perhaps changed in place, perhaps differentiated."""
     lines = ["a = " + choose.choice(_FIRST), "b = " + choose.choice(_FIRST)]
     names = ["a", "b"]
     backward = choose.random() < 0.5
@@ -434,8 +538,14 @@ def generated(seed: int) -> str:
         if kind < 0.2 and not backward:
             base = choose.choice(names)
             lines += [f"{base} = {base}.clone()", choose.choice(_IN_PLACE).format(x=base, y=y)]
+        elif kind < 0.65:
+            lines.append(f"v{number} = " + (chosen := choose.choice(calls)).format(x=x))
+            if chosen in _INDEXED:  # whose shape is another one
+                lines.append(f"show(v{number})")
+            else:
+                names.append(f"v{number}")
         else:
-            lines.append(f"v{number} = " + choose.choice(_ONE if kind < 0.65 else _TWO).format(x=x, y=y))
+            lines.append(f"v{number} = " + choose.choice(_TWO).format(x=x, y=y))
             names.append(f"v{number}")
     lines += [f"({' + '.join(dict.fromkeys([names[-1], 'a']))}).sum().backward()", "show(w.grad)"] if backward else []
     return "\n".join([*lines, f"show({names[-1]})"])

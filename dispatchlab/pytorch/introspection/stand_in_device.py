@@ -55,8 +55,8 @@ def run_on_stand_in(
         arguments: its `sys.argv[1:]`.
         name: what it calls the device.
         kernels: the operators, with overload, that the backend has kernels for; `AUTOCAST` for that fallback.
-        options: `fallback` where the backend has a fallback to the CPU, and `default` to begin with
-            `torch.set_default_device(name)`.
+        options: `fallback` where the backend has a fallback to the CPU, `default` to begin with
+            `torch.set_default_device(name)`, and `above` to note the operators whose calls lead to the device.
         note: is called for each call that reaches the device, with the operator and what serves it.
 
     Raises:
@@ -73,8 +73,29 @@ def run_on_stand_in(
     device.register(name)
     if "default" in options:
         torch().set_default_device(name)
-    error = run_file(path, arguments)
-    return ProgramRun(error, device.unserved, calls)
+    if "above" not in options:
+        return ProgramRun(run_file(path, arguments), device.unserved, calls)
+    made, settings = import_module("torch.autograd.profiler").profile, import_module("torch._C._profiler")
+    with made(experimental_config=settings._ExperimentalConfig(capture_overload_names=True)) as profile:
+        error = run_file(path, arguments)
+    above = _above(profile.function_events, {name for name, _ in calls})
+    return ProgramRun(error, device.unserved, calls, tuple(sorted(above)))
+
+
+def _above(events: Sequence[Any], reached: Collection[str]) -> set[str]:
+    """The operators of these events in which, at any depth, one of those operators is called."""
+    seen: set[int] = set()
+    found: set[str] = set()
+    for event in events:
+        if _name_of(event) in reached:
+            while (event := event.cpu_parent) is not None and event.id not in seen:
+                seen.add(event.id)
+                found.add(_name_of(event))
+    return {name for name in found - set(reached) if "::" in name}
+
+
+def _name_of(event: Any) -> str:
+    return f"{event.name}.{event.overload_name}" if event.overload_name else str(event.name)
 
 
 class _NotMovedError(Exception):
@@ -128,6 +149,7 @@ class _Device:
         self._kernels, self._has_fallback = kernels, fallback
         self._cpu = module._C.DispatchKeySet(module._C.DispatchKey.CPU)
         self._set = module.ops.aten.set_.source_Storage_storage_offset
+        self._watched: Callable[[bool], None] = module._C._autograd._enable_record_function
         self._has_kernel: Callable[[str, str], bool] = module._C._dispatch_has_computed_kernel_for_dispatch_key
         self._libraries: list[Any] = []
         self._local = threading.local()
@@ -217,7 +239,7 @@ class _Device:
         """A call that reached the device."""
         if getattr(self._local, "quiet", False):  # of this device's own doing
             return op.redispatch(self._cpu, *positional, **named)
-        name = str(op._name)
+        name, watched = str(op._name), self._watched
         running: list[str] = self._local.__dict__.setdefault("running", [])
         if name in self._kernels:
             self._note(name, OWN)
@@ -241,12 +263,14 @@ class _Device:
         if not changes_memory:  # a kernel that may call others on the device, as that of unfold does
             return op.redispatch(self._cpu, *positional, **named)
         self._local.quiet = True
+        watched(False)  # noqa: FBT003  # a function of C
         try:
             return self._serve(op, name, _without_numbers(op, positional), named)
         except _NotMovedError:
             self.unserved = self.unserved or name
             raise NotImplementedError(f"{name} has tensors that the CPU cannot stand in for") from None
         finally:
+            watched(True)  # noqa: FBT003  # a function of C
             self._local.quiet = False
 
     def _without_autocast(self, op: Any, *positional: Any, **named: Any) -> Any:

@@ -6,27 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.program_run import AUTOCAST, FALLBACK, MISSING
 from dispatchlab.model.schema import Argument
 from dispatchlab.model.schema_parser import parse_schema
-from dispatchlab.pytorch.registry import live_program
+from dispatchlab.pytorch.registry import backend_of, live_program
 from dispatchlab.records.model import Recorded, RecordedOperator
 
 _COPY = "aten::copy_"
 _FUNCTIONAL = DispatchKey.CompositeExplicitAutogradNonFunctional
-
-
-class NoStandInError(DispatchLabError):
-    """Programs cannot run on a stand-in for a backend."""
-
-    key: DispatchKey
-
-    template = (
-        "--program is for a backend at PrivateUse1, for which a device can stand in, and {key} is another key: "
-        "give --key PrivateUse1, or the name of the device"
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,16 +122,9 @@ def program_coverage(
         TorchMissingError: PyTorch is not installed.
         WorkerCrashed: a program ends its process.
     """
-    if key is not DispatchKey.PrivateUse1:
-        raise NoStandInError(key)
-    device = device or recorded.privateuse1 or "privateuseone"
-    if fallback is None:
-        fallback = any(one.key is key and not one.fallthrough for one in recorded.fallbacks)
+    backend = backend_of(recorded, key, device=device, fallback=fallback)
     operators = {str(one.name): one for one in recorded}
-    kernels = tuple(name for name, one in operators.items() if one.active_at(key) is not None)
-    if any(str(one.key) == AUTOCAST for one in recorded.fallbacks):
-        kernels += (AUTOCAST,)
-    runs = {path: live_program(path, device, kernels, fallback=fallback, default=default) for path in programs}
+    runs = {path: live_program(path, backend, default=default) for path in programs}
     counts: dict[tuple[str, str], int] = {}
     for run in runs.values():
         for called, number in run.calls.items():
@@ -162,8 +143,8 @@ def program_coverage(
     )
     return ProgramCoverage(
         name,
-        device,
-        fallback,
+        backend.device,
+        backend.has_fallback,
         tuple(
             ProgramOnDevice(
                 path,

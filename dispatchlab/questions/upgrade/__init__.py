@@ -8,6 +8,8 @@
   of the two.
 - `package_changes`: what an upgrade means for a package: its registrations replayed on both registries, under the model
   of each.
+- `program_changes`: what an upgrade asks of a backend for one program: which operators of its calls have to be looked
+  at.
 - `python_changes`: what Python registers in two sources, compared: recordings, `live`, and records laid over their
   registry.
 - `slot_models`: models for upgrades: the dispatcher of each registry's PyTorch, and what slots hold under it.

@@ -32,6 +32,7 @@ from dispatchlab.questions.upgrade.operator_changes import (
     language_of,
 )
 from dispatchlab.questions.upgrade.package_changes import Held, OtherKernel, PackageUpgrade
+from dispatchlab.questions.upgrade.program_changes import ProgramUpgrade, Task, Work
 from dispatchlab.records.backend_coverage import Way
 from dispatchlab.records.compare import by_namespace, counts
 from dispatchlab.records.python_compare import Known, PythonChange, PythonChangeKind, PythonDiff, RegistryDifference
@@ -75,6 +76,8 @@ def _(report: UpgradeReport) -> object:
         "layer": report.layer,
         "python": report.python,
     }
+    if report.program is not None:
+        value["program"] = report.program
     if report.flat is not None:
         value |= {
             "tables": None,
@@ -102,6 +105,9 @@ def upgrade_page(report: UpgradeReport) -> b.Page:
     if report.package is not None:
         title = f"{title} for {report.package.source}"
         lead, sections = [*_package_lead(report.package)], [*_package_sections(report.package)]
+    elif report.program is not None:
+        title = f"{title} for {report.program.program} on {report.program.device}"
+        lead, sections = [*_program_head(report.program)], [*_program_sections(report.program)]
     elif report.backend is not None:
         title = f"{title} for {report.backend.key}"
         lead, sections = [*_backend_lead(report.backend)], [*_backend_sections(report.backend)]
@@ -267,6 +273,53 @@ def _backend_sections(found: BackendUpgrade) -> Iterator[b.Section]:
     yield b.Section("Schemas", (b.Table("Operators whose schema breaks callers", ("operator",), broken),), "schemas")
 
 
+# -- one program
+
+
+_TO_DO: Mapping[Work, tuple[str, str, b.Mood]] = {
+    Work.IMPLEMENT: ("implement", "no kernel is found now", "bad"),
+    Work.SCHEMA: ("schemas", "another schema", "warn"),
+    Work.REMOVED: ("removed", "gone", "warn"),
+}
+
+
+def _program_head(found: ProgramUpgrade) -> Iterator[b.Line]:
+    if found.error:
+        yield b.Line(f"it raises {found.error.splitlines()[0]}: what follows is not seen", "warn", hang=0)
+    text = f"{counted(found.called, 'operator')} called, of which {found.reached:,} reach the device"
+    yield b.Line(f"{text}, as traced on PyTorch {found.torch}: other calls of the second PyTorch are not seen", hang=0)
+    if not found.reached:
+        yield b.Line(f"have the program name {found.device}, or give --device", "warn", hang=0)
+    elif not found.tasks:
+        yield b.Line("nothing is to be done for it", "good", hang=0)
+
+
+def _program(found: ProgramUpgrade) -> Iterator[b.Line]:
+    yield b.Line(f"for {found.program} on {found.device}:", hang=0)
+    yield from _program_head(found)
+    for work, tasks in _by_work(found):
+        label, what, mood = _TO_DO[work]
+        yield _row(label, f"{counted(len(tasks), 'operator')}: {what}", mood)
+    for work, tasks in _by_work(found):
+        yield from _part(_TO_DO[work][1].capitalize(), len(tasks))
+        for task in tasks:
+            yield b.Line(f"{task.operator}{': ' if task.why else ''}{task.why}", indent=2)
+            yield b.Line(task.schema, "quiet", indent=4)
+
+
+def _program_sections(found: ProgramUpgrade) -> Iterator[b.Section]:
+    for work, tasks in _by_work(found):
+        rows = tuple((b.Cell(task.operator, "name"), task.why, b.Cell(task.schema, "code")) for task in tasks)
+        title = _TO_DO[work][1].capitalize()
+        yield b.Section(title, (b.Table(title, ("operator", "why", "schema"), rows),), work)
+
+
+def _by_work(found: ProgramUpgrade) -> Iterator[tuple[Work, tuple[Task, ...]]]:
+    for work in Work:
+        if tasks := tuple(task for task in found.tasks if task.work is work):
+            yield work, tasks
+
+
 # -- one package
 
 
@@ -340,7 +393,9 @@ def _upgrade_lines(report: UpgradeReport, *, everything: bool) -> Iterator[b.Blo
         lines += _package(report.package, everything=everything)
     if report.backend is not None:
         lines += _backend(report.backend, everything=everything)
-    if report.package is None and report.backend is None:
+    if report.program is not None:
+        lines += _program(report.program)
+    if report.package is None and report.backend is None and report.program is None:
         if report.layer != "python":
             lines += _cxx_summary(report.upgrade)
         if report.python is not None:

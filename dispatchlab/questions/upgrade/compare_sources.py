@@ -28,6 +28,7 @@ from dispatchlab.sources.find_sources import (
 if TYPE_CHECKING:
     from dispatchlab.questions.upgrade.backend_changes import BackendUpgrade
     from dispatchlab.questions.upgrade.package_changes import PackageUpgrade
+    from dispatchlab.questions.upgrade.program_changes import ProgramUpgrade
     from dispatchlab.records.python_compare import PythonDiff
 
 Layer: TypeAlias = Literal["cxx", "python", "all"]
@@ -64,6 +65,7 @@ class UpgradeReport:
         flat: the same in a flat list, when that was asked for.
         layer: what is compared; with `python` the upgrade is about no operator.
         python: how what Python registers differs, when that was asked for.
+        program: what it asks of a backend for one program, when that was asked for.
     """
 
     before: Side
@@ -74,12 +76,15 @@ class UpgradeReport:
     flat: RegistryDiff | None = None
     layer: Layer = "cxx"
     python: PythonDiff | None = None
+    program: ProgramUpgrade | None = None
 
     @property
     def exit_code(self) -> int:
         """0 when nothing differs in what was asked for, else 1; used where an exit code is asked for."""
         if self.package is not None:
             return int(self.package.is_affected)
+        if self.program is not None:
+            return int(bool(self.program.tasks))
         if self.backend is not None:
             return int(not self.backend.is_empty)
         python = self.python is not None and not (self.python.is_empty and not self.python.has_lines)
@@ -96,6 +101,8 @@ def upgrade_sources(
     operators: Sequence[str] = (),
     everything: bool = True,
     key: str | None = None,
+    program: str | None = None,
+    device: str = "",
     package: str | None = None,
     flat: bool = False,
     layer: Layer = "cxx",
@@ -113,6 +120,8 @@ def upgrade_sources(
         operators: names and globs of the operators to compare; all of them, and the fallbacks, when there are none.
         everything: compare also what PyTorch registers for itself when a part of it is first used.
         key: the runtime key of a backend that the report is about.
+        program: a Python file to run on a device that stands in for that backend; the report is about its calls.
+        device: what the program calls the device.
         package: the scenario or recording of a package that the report is about.
         flat: list all changes one by one, too.
         layer: compare what C++ dispatches by, what Python registers beside it, or both.
@@ -125,6 +134,7 @@ def upgrade_sources(
         NoPythonRecordError: what Python registers alone is to be compared, and a source has no record of it.
         UnknownKeyError: there is no such key.
         NoSlotError: the key has no slot.
+        NoStandInError: a program is to run, and the key is not PrivateUse1.
         DispatchLabError: a source cannot be used.
     """
     if imports and LIVE not in (before, after):
@@ -159,7 +169,12 @@ def upgrade_sources(
     if python:
         in_python, chosen = _of_python((before, first), (after, second), layer, operators, lines=lines)
     backend: BackendUpgrade | None = None
-    if key is not None:
+    of_program: ProgramUpgrade | None = None
+    if key is not None and program is not None:
+        from dispatchlab.questions.upgrade.program_changes import program_upgrade
+
+        of_program = program_upgrade(first, second, models, key, program, device=device)
+    elif key is not None:
         from dispatchlab.questions.upgrade.backend_changes import backend_upgrade
 
         backend = backend_upgrade(first, second, models, key, operators=chosen)
@@ -183,6 +198,7 @@ def upgrade_sources(
         else None,
         layer,
         in_python,
+        of_program,
     )
 
 
