@@ -40,6 +40,14 @@ from dispatchlab.commands.output import Format, exit_with, note, out, show_view
     "Operators.h and RegisterSchema.cpp, as PyTorch's build has them; with -o DIR write the files.",
 )
 @click.option(
+    "--backend",
+    metavar="YAML",
+    type=click.Path(),
+    help="Show the code of a backend: declarations and registrations of its kernels, as torchgen's gen_backend_stubs "
+    "writes them from the same YAML, a test of each operator against the CPU, and a scenario; with -o DIR write the "
+    "files. FILE.yaml is that of the installed PyTorch when left out.",
+)
+@click.option(
     "--derivatives",
     metavar="FILE",
     type=click.Path(),
@@ -80,6 +88,7 @@ def codegen(
     registrations: bool,
     formulas: bool,
     cpp: bool,
+    backend: str | None,
     derivatives: str | None,
     against: str | None,
     walked: str | None,
@@ -88,7 +97,7 @@ def codegen(
     include: tuple[str, ...],
     format: Format | None,
 ) -> None:
-    """Generate code from a native_functions.yaml: structured operators, all registrations, gradients, C++ declarations.
+    """Generate code from a native_functions.yaml: structured operators, registrations, gradients, C++ of a backend.
 
     Writes nothing when anything in FILE.yaml is wrong.
 
@@ -101,13 +110,14 @@ def codegen(
       dispatchlab codegen native_functions.yaml --registrations --against torch-2.13
       dispatchlab codegen native_functions.yaml --formulas --only sin
       dispatchlab codegen native_functions.yaml --cpp --only add.Tensor
+      dispatchlab codegen --backend npu.yaml -o csrc
       dispatchlab codegen --walk torch.add
       dispatchlab codegen --walk add_.Tensor --arg "cpu requires_grad"
     """
     if walked is not None:
         if any(name in given(context) for name in _OF_A_FILE):
             raise click.UsageError("--walk shows a call and writes nothing: leave out what is for generated files")
-    elif file is None:
+    elif file is None and backend is None:
         raise click.UsageError("no file was named: name a file of native functions, or an operator with --walk")
     else:
         refuse(context, ("args", "exclude", "include"), "is for a call: add --walk, or leave this out")
@@ -121,6 +131,9 @@ def codegen(
         refuse(context, ("registrations", "folder"), "and --formulas do different things: leave one of them out")
     if cpp:
         refuse(context, ("registrations", "formulas"), "and --cpp do different things: leave one of them out")
+    if backend is not None:
+        others = ("registrations", "formulas", "cpp", "only")
+        refuse(context, others, "and --backend do different things: leave one of them out")
     if folder is not None:
         refuse(context, ("against", "format"), "is for what is printed, and -o writes files: leave one of them out")
     if check and folder is None:
@@ -129,13 +142,19 @@ def codegen(
         raise click.UsageError("--force is for the files of -o DIR, and nothing is written: leave it out")
     if walked is not None:
         _show_walk(walked, args, file, include=include, exclude=exclude, format=format)
+    elif backend is not None:
+        files, first_line, what = _backend(backend, file)
+        if folder is None:
+            _print(files)
+        else:
+            _write(Path(folder), files, first_line, what, backend, (), check=check, force=force)
     elif file is not None and formulas:
         _show_formulas(file, derivatives, only)
     elif file is not None and registrations and folder is None:
         _show_registrations(file, derivatives, only, against=against, format=format)
     elif file is not None and folder is None:
         files, _, _ = _declarations(file, only) if cpp else _generated(file, None, only)
-        out("".join(f"{'//' if cpp else '#'} ---- {name}\n{text}" for name, text in files.items()))
+        _print(files)
     elif file is not None and folder is not None:
         path = Path(folder)
         if registrations:
@@ -145,7 +164,14 @@ def codegen(
         _write(path, *made, file, only, check=check, force=force)
 
 
-_OF_A_FILE = ("folder", "only", "check", "force", "registrations", "formulas", "cpp", "derivatives", "against")
+_OF_A_FILE = (
+    *("folder", "only", "check", "force", "registrations", "formulas", "cpp", "backend", "derivatives", "against"),
+)
+
+
+def _print(files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        out(f"{'//' if name.endswith(('.h', '.cpp')) else '#'} ---- {name}\n{text}")
 
 
 def _show_walk(
@@ -206,6 +232,20 @@ def _declarations(file: str, only: tuple[str, ...]) -> _Made:
     return files, files["Functions.h"].partition("\n")[0], f"the C++ declarations of {file}"
 
 
+def _backend(backend: str, file: str | None) -> _Made:
+    from dispatchlab.codegen.emit.backend_files import backend_mark
+    from dispatchlab.codegen.emit.python_source import label
+    from dispatchlab.questions.native_functions.generated_registrations import backend_code
+    from dispatchlab.questions.native_functions.walk_calls import installed_file
+    from dispatchlab.questions.order.golden import golden
+
+    natives = installed_file() if file is None else file
+    if natives is None:
+        raise click.UsageError("PyTorch is not installed: name its native_functions.yaml in front of --backend")
+    files = backend_code(backend, natives, golden=golden)
+    return files, backend_mark(label(Path(backend).name)), f"the backend of {backend}"
+
+
 def _generated(file: str, folder: Path | None, only: tuple[str, ...], *, whole: bool = False) -> _Made:
     from dispatchlab.codegen.emit.generate import INDEX, generated_before, generated_files
     from dispatchlab.codegen.emit.python_source import mark
@@ -264,8 +304,9 @@ def _write(
     for each in left:
         note(f"{folder / each} is no longer generated: remove it")
     if not check:
+        kinds = {".yaml": FileKind.SCENARIO, ".txt": FileKind.GOLDEN}
         for each in () if force else differing(folder, files):
-            check_overwrite(folder / each, FileKind.SCENARIO if each.endswith(".yaml") else FileKind.GENERATED)
+            check_overwrite(folder / each, kinds.get(Path(each).suffix, FileKind.GENERATED))
         written = write_files(folder, files)
         out(f"{what}: {len(written)} of {len(files)} files written to {folder}\n")
         return

@@ -163,6 +163,7 @@ def write_folder(folder: str | os.PathLike[str], contents: Mapping[str, str | by
             place = Path(os.path.realpath(target / name))
             if place.exists() and not place.is_file():
                 raise FileExistsError(EEXIST, f"{name} is not a regular file")
+            place.parent.mkdir(parents=True, exist_ok=True)
             _write_beside(place, _bytes(content), made)
             places.append(place)
         for place in reversed(places):

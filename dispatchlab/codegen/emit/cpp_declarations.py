@@ -12,10 +12,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from dispatchlab.codegen.emit.generated_group import impl_arguments
-from dispatchlab.codegen.read.groups import FunctionGroup
+from dispatchlab.codegen.read.groups import FunctionGroup, members_of
 from dispatchlab.codegen.read.native_function import BackendKernel, NativeFunction, Precomputed, Variant
 from dispatchlab.codegen.read.native_functions import NativeFunctions
-from dispatchlab.codegen.read.schema_parts import innermost
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.schema import Argument, source_text
@@ -169,7 +168,7 @@ def _default(text: str, type_: Type, *, symint: bool) -> str:
             return _DEFAULTS.get(text, text)
 
 
-class _Function:
+class CppFunction:
     """A function with its arguments as the file has them: defaults as texts, and DeviceIndex, elsewhere an int."""
 
     def __init__(self, function: NativeFunction) -> None:
@@ -216,14 +215,9 @@ class _Function:
         cpp = style.argument(type_, written=argument.is_written)
         return Binding(cpp, argument.name, None if text is None else _default(text, type_, symint=style.symint))
 
-    @property
-    def has_symint(self) -> bool:
-        """Whether it takes SymInt."""
-        return any(innermost(one.type) == SYM_INT for one in self.function.parts.inputs)
-
-    def dispatcher_arguments(self) -> list[Binding]:
+    def dispatcher_arguments(self, *, symint: bool = True) -> list[Binding]:
         """The parameters of at::_ops::name::call."""
-        style, parts = self.style(symint=True), self.function.parts
+        style, parts = self.style(symint=symint), self.function.parts
         return [self.bind(one, style, default=False) for one in (*parts.inputs, *parts.outs)]
 
 
@@ -233,7 +227,7 @@ class _Function:
 class _Signature(NamedTuple):
     """A function of the public API."""
 
-    of: _Function
+    of: CppFunction
     faithful: bool
     symint: bool
 
@@ -260,7 +254,7 @@ class _Signature(NamedTuple):
 
     def declaration(self, *, symint_suffix: bool = True) -> str:
         result = self.of.style(symint=self.symint).results(self.of.schema.returns)
-        return f"{result} {self.name(symint_suffix=symint_suffix)}({_joined(self.arguments())})"
+        return f"{result} {self.name(symint_suffix=symint_suffix)}({joined(self.arguments())})"
 
     def passed_on(self) -> str:
         """The arguments of the call of at::_ops, made of those of the function."""
@@ -299,16 +293,16 @@ def _passed(wanted: Binding, given: Mapping[str, str], options: Collection[str])
 
 def function_declarations(function: NativeFunction) -> str:
     """What Functions.h has of a function: each form of it, inline, which calls at::_ops."""
-    of = _Function(function)
+    of = CppFunction(function)
     forms = (False, True) if function.parts.options or function.parts.outs else (False,)
     lines = []
-    for symint in (False, True) if of.has_symint else (False,):
+    for symint in (False, True) if function.has_symint else (False,):
         for faithful in forms:
             signature = _Signature(of, faithful, symint)
             body = f"{{\n    return at::_ops::{function.flat_name}::call({signature.passed_on()});\n}}"
             if Variant.FUNCTION in function.variants:
                 lines.append(f"// {function.name.namespace}::{of}\ninline {signature.declaration()} {body}\n")
-            if of.has_symint:
+            if function.has_symint:
                 number = "c10::SymInt" if symint else "int64_t"
                 lines.append(
                     "namespace symint {\n"
@@ -323,7 +317,7 @@ def function_declarations(function: NativeFunction) -> str:
 
 def operator_declaration(function: NativeFunction) -> str:
     """What Operators.h has of a function: the class in at::_ops."""
-    of = _Function(function)
+    of = CppFunction(function)
     result, arguments = of.style(symint=True).results(of.schema.returns), of.dispatcher_arguments()
     return f"""\
 struct TORCH_API {function.flat_name} {{
@@ -332,8 +326,8 @@ struct TORCH_API {function.flat_name} {{
   static constexpr const char* name = "{function.name.namespace}::{function.name.name}";
   static constexpr const char* overload_name = "{function.name.overload}";
   static constexpr const char* schema_str = {_cpp_string(str(of))};
-  static {result} call({_joined(arguments)});
-  static {result} redispatch({_joined(["c10::DispatchKeySet dispatchKeySet", *arguments])});
+  static {result} call({joined(arguments)});
+  static {result} redispatch({joined(["c10::DispatchKeySet dispatchKeySet", *arguments])});
 }};
 """
 
@@ -347,7 +341,7 @@ def schema_registrations(functions: Iterable[NativeFunction]) -> Iterator[str]:
         if tags and tags not in known:
             declared = f"const std::vector<at::Tag> tags_{len(known)} = {{{tags}}};\n"
         named = f"tags_{known.setdefault(tags, len(known))}" if tags else "{}"
-        yield f"{declared}m.def({_cpp_string(str(_Function(function)))}, {named});\n"
+        yield f"{declared}m.def({_cpp_string(str(CppFunction(function)))}, {named});\n"
 
 
 def _cpp_string(text: str) -> str:
@@ -355,7 +349,8 @@ def _cpp_string(text: str) -> str:
     return f'"{escaped}"'
 
 
-def _joined(parameters: Iterable[object]) -> str:
+def joined(parameters: Iterable[object]) -> str:
+    """Parameters or arguments with commas between them."""
     return ", ".join(map(str, parameters))
 
 
@@ -373,19 +368,19 @@ def kernel_declarations(group: FunctionGroup | NativeFunction, key: DispatchKey)
         return [_kernel_declaration(one, found) for one, found in functions if found is not None]
     visible = "TORCH_XPU_API" if key is DispatchKey.XPU else "TORCH_API"
     base = f"at::meta::structured_{group.functional.flat_name}"
-    arguments = _joined(Binding(_structured_type(one.type), one.name) for one in impl_arguments(group.out))
+    arguments = joined(Binding(_structured_type(one.type), one.name) for one in impl_arguments(group.out))
     return [f"struct {visible} structured_{kernel.name} : public {base} {{\nvoid impl({arguments});\n}};\n"]
 
 
 def _kernel_declaration(function: NativeFunction, kernel: BackendKernel) -> str:
-    of, parts = _Function(function), function.parts
+    of, parts = CppFunction(function), function.parts
     style = of.style(symint=kernel.takes_symint, native=True)
     default = not parts.outs
     arguments = [
         _native_option(one.name, default=default) if one in parts.options else of.bind(one, style, default=default)
         for one in (*parts.inputs, *parts.outs)
     ]
-    return f"TORCH_API {style.results(of.schema.returns)} {kernel.name}({_joined(arguments)});"
+    return f"TORCH_API {style.results(of.schema.returns)} {kernel.name}({joined(arguments)});"
 
 
 _OPTION_TYPES = {"dtype": "at::ScalarType", "layout": "at::Layout", "device": "at::Device", "pin_memory": "bool"}
@@ -398,7 +393,7 @@ def _native_option(name: str, *, default: bool) -> Binding:
 def meta_declaration(group: FunctionGroup) -> str:
     """What NativeMetaFunctions.h has of a structured group: the class of its meta function."""
     out, inputs = group.out, group.functional.parts.inputs
-    arguments = _joined(Binding(_structured_type(one.type), one.name) for one in inputs)
+    arguments = joined(Binding(_structured_type(one.type), one.name) for one in inputs)
     values = out.precomputed.values if out.precomputed else ()
     inside = f"    {_precompute_struct(values)}\n" if values else ""
     result = "meta_return_ty" if values else "void"
@@ -442,22 +437,22 @@ def cpp_files(natives: NativeFunctions, *, file: str, only: Collection[OperatorN
         only: the functions that are declared, with the kernels of their groups.
     """
     functions = [one for one in natives.functions if one.name in only]
-    groups = [each for each in natives.groups if any(one.name in only for one in _members(each))]
+    groups = [each for each in natives.groups if any(one.name in only for one in members_of(each))]
     structured = [each for each in groups if isinstance(each, FunctionGroup) and each.structured]
     kernels: dict[str, dict[str, None]] = {}
     for group in groups:
         for key in natives.backends:
-            named = next((found for one in _members(group) if (found := one.kernel_at(key))), None)
+            named = next((found for one in members_of(group) if (found := one.kernel_at(key))), None)
             if named is not None:
                 kernels.setdefault(named.namespace, {}).update(dict.fromkeys(kernel_declarations(group, key)))
     schemas: dict[str, list[NativeFunction]] = {}
     for one in functions:
         schemas.setdefault(one.name.namespace, []).append(one)
     parts = {
-        "Functions.h": _within("at", "\n".join(map(function_declarations, functions))),
-        "NativeFunctions.h": "".join(_within(name, "\n".join(found)) for name, found in kernels.items()),
-        "NativeMetaFunctions.h": _within("at::meta", "\n".join(map(meta_declaration, structured))),
-        "Operators.h": _within("at::_ops", "\n".join(map(operator_declaration, functions))),
+        "Functions.h": within_namespace("at", "\n".join(map(function_declarations, functions))),
+        "NativeFunctions.h": "".join(within_namespace(name, "\n".join(found)) for name, found in kernels.items()),
+        "NativeMetaFunctions.h": within_namespace("at::meta", "\n".join(map(meta_declaration, structured))),
+        "Operators.h": within_namespace("at::_ops", "\n".join(map(operator_declaration, functions))),
         "RegisterSchema.cpp": "".join(
             f"TORCH_LIBRARY({name}, m) {{\n{''.join(schema_registrations(found))}}}\n"
             for name, found in schemas.items()
@@ -471,11 +466,8 @@ def cpp_mark(file: str) -> str:
     return f"// Generated by `dispatchlab codegen --cpp` from {file}; change that file and generate this one again."
 
 
-def _members(group: FunctionGroup | NativeFunction) -> tuple[NativeFunction, ...]:
-    return group.functions if isinstance(group, FunctionGroup) else (group,)
-
-
-def _within(namespace: str, text: str) -> str:
+def within_namespace(namespace: str, text: str) -> str:
+    """The text in a C++ namespace, which may be nested: `torch::lazy`."""
     names = namespace.split("::")
     opened = "\n".join(f"namespace {name} {{" for name in names)
     closed = "\n".join(f"}} // namespace {name}" for name in reversed(names))

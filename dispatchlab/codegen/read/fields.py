@@ -28,7 +28,7 @@ def _read_flag(node: Node, context: Context) -> bool:
     return text in _TRUE
 
 
-_FLAG = Shape("True or False", _read_flag, {"type": "boolean"})
+FLAG = Shape("True or False", _read_flag, {"type": "boolean"})
 
 
 def _word(wanted: str) -> Shape[str]:
@@ -43,7 +43,7 @@ def _word(wanted: str) -> Shape[str]:
     return Shape(wanted, read, {"type": "string"})
 
 
-def _texts(wanted: str, *, single: bool = False) -> Shape[tuple[Scalar, ...]]:
+def texts(wanted: str, *, single: bool = False) -> Shape[tuple[Scalar, ...]]:
     """The texts of a list; with `single`, a text alone counts as a list of one."""
 
     def read(node: Node, context: Context) -> tuple[Scalar, ...]:
@@ -65,7 +65,7 @@ def _texts(wanted: str, *, single: bool = False) -> Shape[tuple[Scalar, ...]]:
 FUNC = Field("func", text_node("the schema of an operator"), "The schema of the operator.", required=True)
 VARIANTS = Field("variants", text_node("function, method, or both"), "Whether it is a function, a method, or both.")
 DISPATCH = Field("dispatch", NODE, "The kernel at each key.")
-STRUCTURED = Field("structured", _FLAG, "Whether meta and impl are written separately.")
+STRUCTURED = Field("structured", FLAG, "Whether meta and impl are written separately.")
 STRUCTURED_DELEGATE = Field("structured_delegate", text_node("the name of an operator"), "The structured out variant.")
 STRUCTURED_INHERITS = Field(
     "structured_inherits", text_node("the name of a class"), "What the meta class inherits from."
@@ -73,17 +73,17 @@ STRUCTURED_INHERITS = Field(
 PRECOMPUTED = Field("precomputed", NODE, "Values that meta hands to impl.")
 UFUNC_INNER_LOOP = Field("ufunc_inner_loop", NODE, "The inner loops of a pointwise kernel.")
 AUTOGEN = Field("autogen", text_node("names of operators with commas between them"), "Variants that are generated.")
-TAGS = Field("tags", _texts("a tag, or a list of tags", single=True), "Names of tags.")
+TAGS = Field("tags", texts("a tag, or a list of tags", single=True), "Names of tags.")
 DEVICE_CHECK = Field("device_check", text_node("NoCheck or ExactSame"), "Whether tensors must be on one device.")
-DEVICE_GUARD = Field("device_guard", _FLAG, "Whether kernels run with the device of the tensors as the current one.")
+DEVICE_GUARD = Field("device_guard", FLAG, "Whether kernels run with the device of the tensors as the current one.")
 CPP_NO_DEFAULT_ARGS = Field(
-    "cpp_no_default_args", _texts("a list of names of arguments"), "Arguments without their defaults in C++."
+    "cpp_no_default_args", texts("a list of names of arguments"), "Arguments without their defaults in C++."
 )
-MANUAL_KERNEL_REGISTRATION = Field("manual_kernel_registration", _FLAG, "Whether kernels are registered by hand.")
-MANUAL_CPP_BINDING = Field("manual_cpp_binding", _FLAG, "Whether the C++ function is written by hand.")
+MANUAL_KERNEL_REGISTRATION = Field("manual_kernel_registration", FLAG, "Whether kernels are registered by hand.")
+MANUAL_CPP_BINDING = Field("manual_cpp_binding", FLAG, "Whether the C++ function is written by hand.")
 PYTHON_MODULE = Field("python_module", _word("the name of a module"), "The module of the Python function.")
 CATEGORY_OVERRIDE = Field("category_override", _word("a category"), "How the operator is sorted in listings.")
-CONST_REF = Field("use_const_ref_for_mutable_tensors", _FLAG, "Whether tensors that are written are const in C++.")
+CONST_REF = Field("use_const_ref_for_mutable_tensors", FLAG, "Whether tensors that are written are const in C++.")
 
 TABLE = Table(
     "a native function",

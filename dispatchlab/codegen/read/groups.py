@@ -78,6 +78,11 @@ class ViewGroup:
     inplace: NativeFunction | None = None
 
 
+def members_of(group: FunctionGroup | NativeFunction) -> tuple[NativeFunction, ...]:
+    """The variants of a group, or a function that is in none."""
+    return group.functions if isinstance(group, FunctionGroup) else (group,)
+
+
 def group_variants(
     functions: Sequence[NativeFunction], problems: list[Problem]
 ) -> tuple[tuple[NativeFunction, ...], tuple[FunctionGroup | NativeFunction, ...]]:

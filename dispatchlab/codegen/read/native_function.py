@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from dispatchlab._short_repr import WordEnum, member_repr
-from dispatchlab.codegen.read.schema_parts import SchemaKind, SchemaParts
+from dispatchlab.codegen.read.schema_parts import SchemaKind, SchemaParts, innermost
 from dispatchlab.files.source_location import SourceLocation
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.schema import FunctionSchema, clone_with_name
-from dispatchlab.model.schema_types import Type
+from dispatchlab.model.schema_types import SYM_INT, Type
 
 NATIVE_NAMESPACE = "at::native"
 """The C++ namespace of kernels that are named without one."""
@@ -216,6 +216,11 @@ class NativeFunction:
     def in_structured_group(self) -> bool:
         """Whether it is a structured function or delegates to one."""
         return self.structured or self.structured_delegate is not None
+
+    @property
+    def has_symint(self) -> bool:
+        """Whether it takes symbolic integers."""
+        return any(innermost(one.type) == SYM_INT for one in self.parts.inputs)
 
     def kernel_at(self, key: DispatchKey) -> BackendKernel | None:
         """The kernel that the file gives at a key."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from dispatchlab._short_repr import WordEnum
+from dispatchlab.codegen.emit.backend_files import backend_files, backend_scenario
 from dispatchlab.codegen.emit.cpp_declarations import cpp_files
 from dispatchlab.codegen.emit.layer_formulas import generated_formulas, not_generated_lines
 from dispatchlab.codegen.emit.python_source import label
@@ -26,6 +27,7 @@ from dispatchlab.codegen.emit.registrations import (
     left_out,
     registrations_of,
 )
+from dispatchlab.codegen.read.backend_file import load_backend_file
 from dispatchlab.codegen.read.derivatives import Derivatives, derivatives_beside, load_derivatives
 from dispatchlab.codegen.read.native_function import NativeFunction
 from dispatchlab.codegen.read.native_functions import NativeFunctions, load_native_functions
@@ -34,6 +36,7 @@ from dispatchlab.model.keys import AUTOCAST_KEYS, DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.records.find import find_names
 from dispatchlab.records.model import Recorded, RecordedKernel, RecordedOperator
+from dispatchlab.scenario.scenario import Scenario
 
 
 class Rule(WordEnum):
@@ -287,6 +290,27 @@ def cpp_declarations(native_functions: str, *, only: Sequence[str] = ()) -> Mapp
     natives = load_native_functions(native_functions)
     chosen = _named(natives.functions, only, source=native_functions) if only else natives.functions
     return cpp_files(natives, file=label(Path(native_functions).name), only={function.name for function in chosen})
+
+
+def backend_code(
+    backend_file: str, native_functions: str, *, golden: Callable[[Scenario], tuple[object, str]]
+) -> Mapping[str, str]:
+    """The code of a backend: C++, a test, a scenario and its golden file, by the names of the files.
+
+    Args:
+        backend_file: the file of the backend.
+        native_functions: the file of native functions.
+        golden: explores a scenario, and gives its golden file.
+
+    Raises:
+        NativeYamlError, BackendFileError: with every problem of a file.
+    """
+    natives = load_native_functions(native_functions)
+    backend, file = load_backend_file(backend_file, natives), label(Path(backend_file).name)
+    files = backend_files(backend, natives, file=file)
+    scenario = next(name for name in files if name.endswith(".yaml"))
+    expect = f"expect/{Path(scenario).stem}.txt"
+    return {**files, expect: golden(backend_scenario(backend, file))[1]}
 
 
 def _named(functions: Sequence[NativeFunction], only: Sequence[str], *, source: str) -> tuple[NativeFunction, ...]:

@@ -76,7 +76,7 @@ def walk_call(
         UnknownOperatorError: there is no such function.
         DispatchLabError: an argument cannot be used, or no registry has the operator.
     """
-    path = file if file is not None else _installed_file()
+    path = file if file is not None else installed_file()
     natives, generated = _read(path)
     name = path if path is not None else FILE
     function, entry = find_function(natives, operator, arguments, source=name)
@@ -90,7 +90,7 @@ def walk_call(
     return Walk(function, entry, explained, name, frames)
 
 
-def _installed_file() -> str | None:
+def installed_file() -> str | None:
     """The native_functions.yaml that comes with the installed PyTorch, which is not imported for it."""
     spec = find_spec("torchgen")
     for folder in () if spec is None else spec.submodule_search_locations or ():
