@@ -20,7 +20,7 @@ from dispatchlab.model.operator_runs import Outcome, Run
 from dispatchlab.model.printed_schema import parse_printed
 from dispatchlab.model.python_layer import PythonRegistration
 from dispatchlab.model.registration import KernelFlags, TorchLibraryFunction
-from dispatchlab.pytorch.introspection.readiness_reader import parameters_of
+from dispatchlab.pytorch.introspection.readiness_reader import PackageOperators, parameters_of
 from dispatchlab.pytorch.introspection.readiness_runs import summed
 from dispatchlab.pytorch.registry import live_operator_runs
 from dispatchlab.pytorch.worker.process import WorkerCrashed
@@ -41,9 +41,9 @@ from dispatchlab.questions.readiness.operator_readiness import (
     readiness,
     row_of,
 )
-from dispatchlab.questions.readiness.package_readiness import decided
+from dispatchlab.questions.readiness.package_readiness import NoOperatorsError, decided, readiness_of
 from dispatchlab.records.backend_coverage import Filled, Way
-from dispatchlab.records.model import RecordedKernel, RecordedOperator, name_of
+from dispatchlab.records.model import RecordedKernel, RecordedOperator, Registry, name_of
 
 _UNARY = "(Tensor x) -> Tensor"
 
@@ -137,6 +137,7 @@ def test_advice_fits_the_operator() -> None:
         ("XPU", '"xpu", torch.float16'),
     ):
         assert call(_UNARY, Aspect.AUTOCAST, key) == f'torch.library.register_autocast("my::op", {device})'
+    assert call(_UNARY, Aspect.AUTOCAST, "CUDA", "CPU") == call(_UNARY, Aspect.AUTOCAST, "CPU")
     assert call("(Tensor x) -> int", Aspect.VMAP, "CPU") == 'torch.library.register_vmap("my::op", ...)'
     assert not call("(Tensor x) -> __torch__.torch.classes.my.Kept", Aspect.VMAP, "CPU")
     assert call(_UNARY, Aspect.AUTOGRAD, "CPU").startswith("torch.library.register_autograd(")
@@ -387,6 +388,16 @@ class AnswersWhenKilled:
             ManualTimer.made[-1].end()
             assert self.is_killed
         return Run(Outcome.WORKS, operator)
+
+
+def test_an_import_that_defines_no_operator_names_the_packages_that_do() -> None:
+    made = RecordedOperator(name_of("other::op"), f"other::op{_UNARY}", "registered at other/ops.py:3")
+    found = PackageOperators(Registry("2.13.0", (made,)), frozenset(), {})
+    with pytest.raises(NoOperatorsError, match="of its own; it defines operators of other: name that, too"):
+        readiness_of(found, ["mine"])
+    assert [row.operator for row in readiness_of(found, ["mine", "other"]).rows] == ["other::op"]
+    with pytest.raises(NoOperatorsError, match="or one that calls what registers them"):
+        readiness_of(found._replace(before=frozenset({"other::op"})), ["mine", "other"])
 
 
 def test_a_worker_that_answers_as_it_is_killed_takes_no_other_operator_along(monkeypatch: pytest.MonkeyPatch) -> None:

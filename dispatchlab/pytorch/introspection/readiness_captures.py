@@ -37,7 +37,8 @@ _OWN = frozenset(
         *("aten", "prim", "prims", "quantized", "_quantized", "symm_mem", "static_runtime", "c10d", "onednn", "mkldnn"),
         *("_c10d_functional", "_c10d_functional_autograd", "profiler", "sparse", "inductor", "_test", "onnx", "mkl"),
         *("quantization", "mkldnn_prepacked", "debugprims", "_dtensor", "inductor_prims", "rngprims", "_native"),
-        *("export", "debug_mode_ops", "higher_order", "_inductor_test"),
+        *("export", "debug_mode_ops", "higher_order", "_inductor_test", "ao", "bucketing", "fsdp", "streams"),
+        *("c10d_functional", "flex_lib", "onnx_symbolic", "quantized_decomposed"),
     )
 )
 """The namespaces of PyTorch's own operators, which are not noted."""

@@ -20,13 +20,13 @@ from dispatchlab.questions.lint.rules import RULES
 from dispatchlab.questions.lint.run import NothingToLintError, lint_source
 from dispatchlab.questions.order.run_scenario import RunOptions, run_scenario
 from dispatchlab.questions.readiness.blocks import summary
-from dispatchlab.questions.readiness.package_readiness import readiness_of
+from dispatchlab.questions.readiness.package_readiness import NoOperatorsError, readiness_of
 from dispatchlab.questions.record.check_record import compare_with_record
 from dispatchlab.questions.upgrade.package_changes import package_upgrade
 from dispatchlab.questions.upgrade.slot_models import models_of
 from dispatchlab.records.file import newest_bundled, open_bundled
 from dispatchlab.scenario.load import load_scenario, parse_scenario
-from dispatchlab.sources.find_sources import LIVE, EmptySourceError
+from dispatchlab.sources.find_sources import LIVE
 from dispatchlab.views.formatting import counted
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def _lint(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> Check
 def _readiness(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> CheckReport:
     try:
         found = readiness_of(facts.operators, report.packages)
-    except EmptySourceError:
+    except NoOperatorsError:
         return _not_asked(report, Question.READINESS, "no operator is defined")
     except DispatchLabError as error:
         return _not_asked(report, Question.READINESS, error)

@@ -634,7 +634,8 @@ def _autocast(facts: OperatorFacts) -> _Judgement:
         return _yes(f"its kernel at {', '.join(map(str, keys))}")
     if facts.is_composite:
         return _not_needed(f"{_NEVER_SEEN}, and autocast sees what it calls")
-    backend = facts.backends[0] if facts.backends else DispatchKey.CUDA
+    backends = facts.backends or (DispatchKey.CUDA,)
+    backend = DispatchKey.CPU if DispatchKey.CPU in backends else backends[0]  # what a run tries
     dtype = "bfloat16" if backend is DispatchKey.CPU else "float16"
     return _open_gap(
         facts,

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
+from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.operator_runs import Outcome, Run
 from dispatchlab.model.printed_schema import parse_printed
 from dispatchlab.model.profile import model_for
@@ -27,9 +28,9 @@ from dispatchlab.questions.readiness.operator_readiness import (
 from dispatchlab.records.builds import has_kernels_for
 from dispatchlab.records.debug_text import imported_packages, other_owner
 from dispatchlab.records.ownership import ownership_of
-from dispatchlab.sources.find_sources import EmptySourceError, chosen
+from dispatchlab.sources.find_sources import chosen
 from dispatchlab.sources.replay_on_lab import for_registry
-from dispatchlab.views.formatting import counted
+from dispatchlab.views.formatting import counted, first_of
 
 if TYPE_CHECKING:
     from dispatchlab.pytorch.introspection.readiness_reader import PackageOperators
@@ -39,8 +40,23 @@ RUN_LIMIT_S = 120.0
 """How long one cell of an operator may take by default; a compile takes seconds."""
 
 _SKIPPED = "a C++ compiler takes long for it: it is run where it is asked for, with --fail-on aot_package"
+_EXAMPLES = 3
 _REFUSING = "MetaFallbackKernel.cpp"
 """The file of PyTorch's backend fallback for Meta, which raises for every operator."""
+
+
+class NoOperatorsError(DispatchLabError):
+    """Importing packages defines no operator of theirs."""
+
+    packages: tuple[str, ...]
+    others: tuple[str, ...] = ()
+    """The packages whose operators are defined by that."""
+
+    def __str__(self) -> str:
+        said = f"importing {' and '.join(self.packages)} defines no operator of its own"
+        if not self.others:
+            return f"{said}; name the module whose import does, or one that calls what registers them"
+        return f"{said}; it defines operators of {' and '.join(self.others)}: name that, too"
 
 
 def package_readiness(
@@ -70,7 +86,7 @@ def package_readiness(
 
     Raises:
         InputsError: there are no inputs under that name.
-        EmptySourceError: they define none.
+        NoOperatorsError: they define none.
         UnknownOperatorError: a name or a glob means none.
         DispatchLabError: PyTorch or a package cannot be imported.
     """
@@ -91,7 +107,9 @@ def package_readiness(
         jobs=jobs,
         started=started,
     )
-    return with_runs(replace(result, notes=(*result.notes, *done.notes)), done.runs)
+    without = [name for name in names if name not in done.runs]
+    lacking = (f"not run, for lack of inputs: {first_of(without, _EXAMPLES)}",) if without else ()
+    return with_runs(replace(result, notes=(*result.notes, *done.notes, *lacking)), done.runs)
 
 
 def readiness_of(
@@ -110,7 +128,7 @@ def readiness_of(
         required: see `package_readiness`.
 
     Raises:
-        EmptySourceError: they define none.
+        NoOperatorsError: they define none.
         UnknownOperatorError: a name or a glob means none.
     """
     registry = found.registry
@@ -149,7 +167,7 @@ def readiness_of(
         if operator.schema is not None
     ]
     if not facts:
-        raise EmptySourceError(tuple(packages))
+        raise NoOperatorsError(tuple(packages), tuple(sorted(others)))
     notes = [
         f"{counted(count, 'operator')} of {package} left out: see readiness {package}"
         for package, count in sorted(others.items())
