@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from math import sqrt
 from pathlib import Path
 from typing import NamedTuple
 
@@ -106,9 +107,11 @@ def subjects(names: Sequence[str] = ("strict", "torch-2.13", "pr35061")) -> Iter
             yield Subject(f"{path.stem} {name}", space, len(scenario.registrations), semantics)
 
 
-def mutants(state: State) -> Iterator[tuple[str, State]]:
-    """A state with each field of each value changed in several ways, and what was changed."""
+def mutants(state: State, is_taken: Callable[[], bool]) -> Iterator[tuple[str, State]]:
+    """A state with each field of each value that is taken changed in several ways, and what was changed."""
     for variable, value in state.items():
+        if not is_taken():
+            continue
         yield "lost", {each: held for each, held in state.items() if each is not variable}
         yield "value", {**state, variable: object()}
         other = _other_value(variable, value)
@@ -296,7 +299,7 @@ def _is_history(what: str, before: State, after: State, semantics: Semantics, *,
 
 def run(most_states: int, share: float, seed: int = 1) -> tuple[Counter[str], list[str]]:
     """Mutate states; how the mutants ended, and those that no invariant saw."""
-    rng = random.Random(seed)
+    rng, kept = random.Random(seed), sqrt(share)  # of values, and of what is made of each: most would be made in vain
     ends: Counter[str] = Counter()
     unseen: list[str] = []
     for subject in subjects():
@@ -312,8 +315,8 @@ def run(most_states: int, share: float, seed: int = 1) -> tuple[Counter[str], li
                 for index in reached.active
                 for each in subject.space.lowered[index].primitives
             )
-            for what, mutant in mutants(state):
-                if rng.random() >= share:
+            for what, mutant in mutants(state, lambda: rng.random() < kept):
+                if rng.random() >= kept:
                     continue
                 broken = subject.violations(mutant, reached)
                 if broken and (set(broken) != set(found) or what == "slots"):

@@ -274,7 +274,7 @@ def test_what_holds_is_proved_where_states_can_be_kept(registrations: str, state
     for engine, walk, standing in walks:
         if walk == "orders" and len(scenario.registrations) > 4:
             continue
-        (found,) = check_properties(engine, scenario, WalkOptions(walk=walk))
+        (found,) = check_properties(engine, scenario, WalkOptions(walk=walk, samples=100))
         assert (found.standing, found.sequence, found.tested > 0) == (standing, None, True), walk
 
 
