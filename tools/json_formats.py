@@ -46,7 +46,7 @@ _DEVICE_PROGRAM = """\
 import torch
 
 x = torch.ones(2, device="npu", requires_grad=True)
-(2 * x).sum().backward()
+(torch.addcmul(x, x, x) + 2 * x).sum().backward()
 torch.ops.aten.qr(torch.eye(2, device="npu"))
 """
 
@@ -346,6 +346,7 @@ MEANINGS = {
     "coverage: sources": "how many operators each composite key covers",
     "coverage: operators": "each operator, and how a call finds a kernel",
     "coverage --program: missing": "how many of the kernels are to be written",
+    "coverage --program: saved": "the missing ones that decompositions save, whose parts stay in the list",
     "coverage: operators[].debug": "where the kernel comes from",
     "diff --program: program": "what `--program` found; it is left out without it",
     "what_if": "what each registration of `--what-if` would do",

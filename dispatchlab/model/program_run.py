@@ -20,9 +20,12 @@ class ProgramRun(NamedTuple):
         calls: how often a call of an operator reached the device, by the operator and what served it, in the order of
             the first such calls.
         above: the operators whose calls led to those, where that was asked for.
+        parts: where that was asked for, of each operator that nothing served and that has a decomposition in
+            `torch._decomp`: the operators of the calls that this one makes on the device.
     """
 
     error: str
     unserved: str
     calls: dict[tuple[str, str], int]
-    above: tuple[str, ...] = ()
+    above: tuple[str, ...]
+    parts: dict[str, tuple[str, ...]]

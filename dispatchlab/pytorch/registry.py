@@ -12,7 +12,7 @@ from functools import partial
 from queue import SimpleQueue
 from threading import Event, Lock, Timer
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.keys import DispatchKey
@@ -333,23 +333,22 @@ def backend_of(recorded: Recorded, key: DispatchKey, *, device: str = "", fallba
     return Backend(device or recorded.privateuse1 or "privateuseone", tuple(kernels), fallback)
 
 
-def live_program(program: str, backend: Backend, *, default: bool = False, above: bool = False) -> ProgramRun:
+def live_program(program: str, backend: Backend, *options: Literal["default", "above", "parts"]) -> ProgramRun:
     """Run a Python file on a device that stands in for one at PrivateUse1, in a process of its own.
 
     Args:
         program: the file.
         backend: what the device stands in for.
-        default: make it the default device before.
-        above: note the operators whose calls lead to those that reach the device.
+        options: `default` to make it the default device before, `above` to note the operators whose calls lead to
+            those that reach the device, `parts` to note what decompositions call.
 
     Raises:
         StandInError: this PyTorch cannot.
         DispatchLabError: as for `live_registry`.
     """
-    given = (("fallback", backend.has_fallback), ("default", default), ("above", above))
-    options = tuple(name for name, is_on in given if is_on)
+    given = (*options, "fallback") if backend.has_fallback else options
     with LiveEngine() as engine:
-        found: ProgramRun = engine.ask(f"{_STAND_IN}:run_on_stand_in", program, (), *backend[:2], options)
+        found: ProgramRun = engine.ask(f"{_STAND_IN}:run_on_stand_in", program, (), *backend[:2], given)
     return found
 
 

@@ -117,6 +117,35 @@ def test_without_one_of_the_listed_kernels_a_program_stops_there(tmp_path: Path)
         assert sum(stops_without(runs, name, 4) for name in TEN) == 40
 
 
+_DECOMPOSED = """\
+from torch._decomp import decomposition_table
+library = torch.library.Library("aten", "IMPL")
+for name in {names}:
+    base, _, overload = name.removeprefix("aten::").partition(".")
+    operator = getattr(getattr(torch.ops.aten, base), overload or "default")
+    library.impl(operator, decomposition_table[operator], "PrivateUse1")
+"""
+
+
+def test_decompositions_save_the_kernels_that_are_named(tmp_path: Path) -> None:
+    program, saved = tmp_path / "saved.py", 0
+    asked = ("coverage", "--key", "PrivateUse1", "--program", str(program), "--device", "npu", "--format", "json")
+    with Runs(tmp_path) as runs:
+        for name in ("adam", "layer_norm"):
+            program.write_text(source(BY_HAND[name]), encoding="utf-8")
+            found = json.loads(run(*asked).stdout)
+            calls = {one["operator"]: one["calls"] for one in found["kernels"]}
+            assert calls == Counter(operator for operator, _ in runs.predicted(source(BY_HAND[name]), ()).calls)
+            kernels = {*calls}
+            assert kernels > {*found["saved"]}
+            body = f"{_DECOMPOSED.format(names=found['saved'])}{BY_HAND[name]}"
+            ran = runs.on_device(source(body), kernels - {*found["saved"]})
+            assert (ran.code, {operator for operator, _ in ran.calls} & {*found["saved"]}) == (0, set()), ran.error
+            assert same_numbers(ran.output, runs.on_cpu(source(BY_HAND[name], "cpu")))
+            saved += len(found["saved"])
+    assert saved > 5
+
+
 _UPGRADED = """\
 x = torch.eye(3, device=device).requires_grad_()
 torch.cdist(x, x + 1).sum().backward()

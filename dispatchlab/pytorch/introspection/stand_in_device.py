@@ -56,7 +56,8 @@ def run_on_stand_in(
         name: what it calls the device.
         kernels: the operators, with overload, that the backend has kernels for; `AUTOCAST` for that fallback.
         options: `fallback` where the backend has a fallback to the CPU, `default` to begin with
-            `torch.set_default_device(name)`, and `above` to note the operators whose calls lead to the device.
+            `torch.set_default_device(name)`, `above` to note the operators whose calls lead to the device, and `parts`
+            to note what decompositions call.
         note: is called for each call that reaches the device, with the operator and what serves it.
 
     Raises:
@@ -69,17 +70,17 @@ def run_on_stand_in(
         if note is not None:
             note(operator, served)
 
-    device = _Device(frozenset(kernels), count, fallback="fallback" in options)
+    device = _Device(frozenset(kernels), count, fallback="fallback" in options, decompose="parts" in options)
     device.register(name)
     if "default" in options:
         torch().set_default_device(name)
     if "above" not in options:
-        return ProgramRun(run_file(path, arguments), device.unserved, calls)
+        return ProgramRun(run_file(path, arguments), device.unserved, calls, (), device.parts)
     made, settings = import_module("torch.autograd.profiler").profile, import_module("torch._C._profiler")
     with made(experimental_config=settings._ExperimentalConfig(capture_overload_names=True)) as profile:
         error = run_file(path, arguments)
     above = _above(profile.function_events, {name for name, _ in calls})
-    return ProgramRun(error, device.unserved, calls, tuple(sorted(above)))
+    return ProgramRun(error, device.unserved, calls, tuple(sorted(above)), device.parts)
 
 
 def _above(events: Sequence[Any], reached: Collection[str]) -> set[str]:
@@ -141,9 +142,13 @@ class _Module:
 class _Device:
     """The kernels of the device. See Note [The stand-in]."""
 
-    def __init__(self, kernels: frozenset[str], note: Callable[[str, str], None], *, fallback: bool) -> None:
+    def __init__(
+        self, kernels: frozenset[str], note: Callable[[str, str], None], *, fallback: bool, decompose: bool = False
+    ) -> None:
         module: Any = torch()
-        self._note = note
+        self._given_note = note
+        self.parts: dict[str, tuple[str, ...]] = {}
+        self._decompositions = dict(import_module("torch._decomp").decomposition_table) if decompose else {}
         self.unserved, self._name = "", ""
         self._generators: list[str] = []
         self._kernels, self._has_fallback = kernels, fallback
@@ -252,6 +257,8 @@ class _Device:
             or not self._has_kernel(name, "CPU")
         ):
             self._note(name, MISSING)
+            if op in self._decompositions:
+                self._decompose(op, name, positional, named)
         else:
             self._note(name, FALLBACK)
             running.append(name)
@@ -272,6 +279,35 @@ class _Device:
         finally:
             watched(True)  # noqa: FBT003  # a function of C
             self._local.quiet = False
+
+    def _note(self, name: str, served: str) -> None:
+        parts: set[str] | None = getattr(self._local, "parts", None)
+        if parts is None:
+            self._given_note(name, served)
+        else:
+            parts.add(name)
+
+    def _decompose(self, op: Any, name: str, positional: tuple[Any, ...], named: Mapping[str, Any]) -> None:
+        """Note what a decomposition calls on the device, the first time; it runs on copies of what it writes."""
+        module, decomposition = torch(), self._decompositions.pop(op, None)
+        if decomposition is None or getattr(self._local, "parts", None) is not None:
+            return
+        parts: set[str] = set()
+        schema = op._schema.arguments
+        try:
+            self._local.parts = set()
+            given = [_copy(one) if _is_written(schema[at]) else one for at, one in enumerate(positional)]
+            written = {one.name for one in schema if _is_written(one)}
+            by_name = {key: _copy(one) if key in written else one for key, one in named.items()}
+            self._local.parts = parts
+            with module.random.fork_rng(devices=[]):
+                decomposition(*given, **by_name)
+        except Exception:  # whatever it is: no answer
+            return
+        finally:
+            self._local.parts = None
+        if name not in parts:
+            self.parts[name] = tuple(sorted(parts))
 
     def _without_autocast(self, op: Any, *positional: Any, **named: Any) -> Any:
         """A call under autocast that finds nothing there."""
@@ -461,6 +497,10 @@ def _is_tensor(op: Any, at: int) -> bool:
 
 def _is_view(op: Any) -> bool:
     return any(one.alias_info is not None and not one.alias_info.is_write for one in op._schema.returns)
+
+
+def _copy(one: Any) -> Any:
+    return [each.clone() for each in one] if isinstance(one, list | tuple) else one.clone()
 
 
 def _outputs(op: Any, named: Mapping[str, Any]) -> list[Any]:

@@ -21,7 +21,7 @@ def program_coverage_view(found: ProgramCoverage) -> View[ProgramCoverage]:
 
 @as_json.register
 def _(value: ProgramCoverage) -> object:
-    return as_json({**fields_of(value), "missing": len(value.missing)})
+    return as_json({**fields_of(value), "missing": len(value.missing), "saved": value.saved})
 
 
 def _lines(found: ProgramCoverage) -> Iterator[Block]:
@@ -33,6 +33,8 @@ def _lines(found: ProgramCoverage) -> Iterator[Block]:
             yield Line(one.schema, "quiet", indent=2)
         if one.variants:
             yield Line(f"serves {', '.join(one.variants)}", "quiet", indent=2)
+        if one.parts:
+            yield Line(f"decomposes into {', '.join(one.parts)}", "quiet", indent=2)
 
 
 def _screen(found: ProgramCoverage) -> Iterator[Block]:
@@ -48,7 +50,16 @@ def _head(found: ProgramCoverage) -> Iterator[Line]:
     for one in found.programs:
         yield from _program(one, found)
     if found.kernels:
-        yield Line(_needed(found), "strong")
+        yield from _sentences(found)
+
+
+def _sentences(found: ProgramCoverage) -> Iterator[Line]:
+    """How many kernels, which first, and which a decomposition saves."""
+    yield Line(_needed(found), "strong")
+    if found.saved:
+        have = "has a decomposition" if len(found.saved) == 1 else "have decompositions"
+        of = f"{len(found.saved)} of them {have} in torch._decomp, made of the others"
+        yield Line(f"{of}: {', '.join(found.saved)}")
 
 
 def _needed(found: ProgramCoverage) -> str:
@@ -88,7 +99,7 @@ def _program(one: ProgramOnDevice, found: ProgramCoverage) -> Iterator[Line]:
 
 
 def _table(found: ProgramCoverage) -> Table:
-    heads = ("operator", "calls", "served by", "core", "serves as well", "schema")
+    heads = ("operator", "calls", "served by", "core", "serves as well", "decomposes into", "schema")
     marked = frozenset(at for at, one in enumerate(found.kernels) if one.served_by == MISSING)
     return Table("Kernels, most needed first", heads, tuple(map(_row, found.kernels)), marked)
 
@@ -100,6 +111,7 @@ def _row(one: NeededKernel) -> Row:
         one.served_by,
         "yes" if one.is_core else "",
         Cell(", ".join(one.variants), "name"),
+        Cell(", ".join(one.parts), "name"),
         Cell(one.schema.removeprefix(one.operator), "code"),
     )
 
@@ -114,6 +126,6 @@ def _page(found: ProgramCoverage) -> Page:
     )
     sections = (
         Section("Programs", tuple(line for one in found.programs for line in _program(one, found)), "programs"),
-        Section("Kernels", ((Line(_needed(found)), _table(found)) if found.kernels else ()), "kernels"),
+        Section("Kernels", ((*_sentences(found), _table(found)) if found.kernels else ()), "kernels"),
     )
     return Page("coverage", f"{found.device} with the kernels of {found.registry}", (facts,), sections)

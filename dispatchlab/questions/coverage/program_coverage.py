@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.program_run import AUTOCAST, FALLBACK, MISSING
@@ -47,6 +48,8 @@ class NeededKernel:
         served_by: `own`, a kernel of the backend; `fallback`; or `missing`.
         variants: the operators that its kernel serves as well, through kernels of PyTorch's own.
         is_core: it, or one of these, has the tag `core`.
+        parts: what its decomposition in `torch._decomp` calls on the device, where a kernel is missing and all of that
+            is in this list or is served; empty otherwise.
     """
 
     operator: str
@@ -55,6 +58,7 @@ class NeededKernel:
     served_by: str
     variants: tuple[str, ...]
     is_core: bool
+    parts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,16 @@ class ProgramCoverage:
     def missing(self) -> tuple[NeededKernel, ...]:
         """The kernels that are to be written."""
         return tuple(one for one in self.kernels if one.served_by == MISSING)
+
+    @cached_property
+    def saved(self) -> tuple[str, ...]:
+        """The missing kernels that decompositions save, whose parts stay in the list."""
+        saved: dict[str, tuple[str, ...]] = {}
+        for one in reversed(self.missing):  # those with the fewest calls first
+            used = {part for parts in saved.values() for part in parts}
+            if one.parts and one.operator not in used and not saved.keys() & {*one.parts}:
+                saved[one.operator] = one.parts
+        return tuple(one.operator for one in self.missing if one.operator in saved)
 
     def first_for(self, part: float) -> int:
         """How many of the needed kernels, most needed first, take this part of their calls."""
@@ -124,7 +138,8 @@ def program_coverage(
     """
     backend = backend_of(recorded, key, device=device, fallback=fallback)
     operators = {str(one.name): one for one in recorded}
-    runs = {path: live_program(path, backend, default=default) for path in programs}
+    options: tuple[Literal["default", "parts"], ...] = ("default", "parts") if default else ("parts",)
+    runs = {path: live_program(path, backend, *options) for path in programs}
     counts: dict[tuple[str, str], int] = {}
     for run in runs.values():
         for called, number in run.calls.items():
@@ -137,8 +152,19 @@ def program_coverage(
     for (operator, _), number in counts.items():
         calls[operator] = calls.get(operator, 0) + number
     shared = _variants(operators, calls)
+    there = {*calls, *backend.kernels}
+    parts = {
+        name: of for run in runs.values() for name, of in run.parts.items() if backend.has_fallback or there >= {*of}
+    }
     found = (
-        _needed(operator, calls[operator], served.get(operator, FALLBACK), operators.get(operator), shared[operator])
+        _needed(
+            operator,
+            calls[operator],
+            served.get(operator, FALLBACK),
+            operators.get(operator),
+            shared[operator],
+            parts.get(operator, ()),
+        )
         for operator in calls
     )
     return ProgramCoverage(
@@ -169,6 +195,7 @@ def _needed(
     served: str,
     recorded: RecordedOperator | None,
     variants: Sequence[RecordedOperator],
+    parts: tuple[str, ...],
 ) -> NeededKernel:
     all_of = (*variants, *([] if recorded is None else [recorded]))
     return NeededKernel(
@@ -178,6 +205,7 @@ def _needed(
         served,
         tuple(str(one.name) for one in variants),
         any("core" in one.tags for one in all_of),
+        parts,
     )
 
 

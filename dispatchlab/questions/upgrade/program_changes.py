@@ -91,7 +91,7 @@ def program_upgrade(
 
     row = runtime_key(key, privateuse1=before.privateuse1 or after.privateuse1)
     backend = backend_of(before, row, device=device)
-    run = live_program(program, backend, above=True)
+    run = live_program(program, backend, "above")
     reached = {operator for operator, _ in run.calls}
     called = [name for name in sorted(reached | {*run.above}) if _is_in(before, name) or _is_in(after, name)]
     slots = SlotDifference(models, (before.fallbacks, after.fallbacks))
