@@ -25,6 +25,8 @@ def test_files_are_written_and_checked_and_their_scenario_explored(tmp_path: Pat
     assert "AutogradPrivateUse1: wrapper_AutogradPrivateUse1__straight (RegisterAutogradPrivateUse1.cpp) ::" in golden
     compile((folder / "test_privateuse1_against_cpu.py").read_text(), "test.py", "exec")
     assert "all 6 files are up to date" in run(*options, "-o", str(folder), "--check").output
+    file.write_text(file.read_text().replace("made", "made, lists, lists_"))
+    assert run(*options, "-o", str(folder)).output.endswith(f"5 of 6 files written to {folder}\n")
     (folder / "RegisterPrivateUse1.cpp").write_text("mine")
     assert "RegisterPrivateUse1.cpp exists, and dispatchlab did not write it" in run(*options, "-o", str(folder)).output
     shown = run(*options).output

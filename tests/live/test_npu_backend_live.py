@@ -99,9 +99,22 @@ from dispatchlab.sources.replay_on_lab import for_registry
 
 registry = record_registry()
 subject = Subject(registry, Fill(for_registry("torch-2.13"), registry.fallbacks))
-rules = selected([f"DL0{number}" for number in range(18, 23)])
+rules = selected([f"DL0{number}" for number in range(18, 25)])
 for one in lint(subject, rules, source="npu", without_own=True).findings:
     print(one.code, one.operator, one.key, one.level)
+"""
+
+
+_PLANTED = """
+import torch
+
+planted = torch.library.Library("planted", "DEF")
+for schema in ("alias(Tensor(a) x) -> Tensor(a)", "write_(Tensor x) -> ()", "right_(Tensor(a!) x) -> ()"):
+    planted.impl(planted.define(schema), lambda x: x, "PrivateUse1")
+try:
+    torch.func.functionalize(torch.ops.planted.alias)(torch.empty(2, device="npu"))
+except RuntimeError as error:
+    print("refused" if "output has alias annotations" in str(error) else error)
 """
 
 
@@ -116,6 +129,13 @@ def test_the_rules_for_backends_say_what_the_device_does(runs: Runs) -> None:
         "DL020 aten::linear AutogradPrivateUse1 warning",
         "DL022 aten::neg CPU warning",
         "DL021 aten::relu AutogradPrivateUse1 warning",
+    ]
+    slips = runs.on_device(_PLANTED + _LINT, {"empty.memory_format", "empty_strided", "PrivateUse2 relu"})
+    assert slips.output.splitlines() == [
+        "refused",
+        "DL024 aten::relu PrivateUse2 warning",
+        "DL023 planted::alias PrivateUse1 warning",
+        "DL023 planted::write_ PrivateUse1 warning",
     ]
     program = source("x = given(2, 2)\nwith torch.inference_mode({}):\n    show(torch.nn.functional.{}(x{}))")
     kernels = {*planted, "empty_strided", "as_strided", "AutogradPrivateUse1 relu"}

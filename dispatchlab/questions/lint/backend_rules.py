@@ -1,5 +1,5 @@
 """Rules about a backend that a package brings: DL018 and DL019 for what it lacks, DL020 and DL021 for its autograd
-kernels, DL022 for kernels of another device.
+kernels, DL022 and DL024 for kernels of another device, DL023 for what functionalization cannot see.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 
 from dispatchlab.model.keys import BACKENDS, DispatchKey
 from dispatchlab.model.slot_set import BACKENDS_OF_AUTOGRAD, keys_of
-from dispatchlab.questions.lint.kernel_rules import COMPOSITE
+from dispatchlab.questions.lint.kernel_rules import COMPOSITE, parsed_schema
 from dispatchlab.questions.lint.rule import Found, Level, Subject, rule
 from dispatchlab.records.backend_coverage import Way
-from dispatchlab.records.builds import is_in_tree
+from dispatchlab.records.builds import backend_named, is_in_tree
 from dispatchlab.records.debug_text import Packages, owner
 from dispatchlab.records.model import RecordedKernel, RecordedOperator
 from dispatchlab.records.overlay import Overlay
@@ -45,13 +45,31 @@ def _is_foreign(operator: RecordedOperator, kernel: RecordedKernel, packages: Pa
     return not packages.is_torch(operator, kernel.key, kernel.debug)
 
 
+def _lacks(subject: Subject, name: str, key: DispatchKey) -> bool:
+    """Whether a factory that there is has no kernel for a device."""
+    operator = subject.recorded.operator(name)
+    return operator is not None and subject.slot(operator, key).way in (Way.FALLBACK, Way.MISSING)
+
+
+def _with_tensors(subject: Subject, packages: Packages) -> dict[DispatchKey, str]:
+    """The backends that are brought and have tensors: the others are lacking something, or a slip."""
+    return {key: debug for key, debug in _brought(subject, packages).items() if not _lacks(subject, _FACTORIES[0], key)}
+
+
 @rule("DL018")
 def _no_factory(subject: Subject, _: Iterable[RecordedOperator]) -> Iterator[Found]:
-    for key, debug in _brought(subject, Packages(subject.recorded)).items():
+    packages = Packages(subject.recorded)
+    devices = _with_tensors(subject, packages)
+    for key, debug in _brought(subject, packages).items():
         for name in _FACTORIES:
             operator = subject.recorded.operator(name)
-            if operator is None or subject.slot(operator, key).way not in (Way.FALLBACK, Way.MISSING):
+            if operator is None or not _lacks(subject, name, key):
                 continue
+            if any(
+                other is not key and packages.are_one(operator, [(key, debug), (other, devices[other])])
+                for other in devices
+            ):
+                continue  # the key of another device: DL024
             yield Found(
                 name,
                 key,
@@ -164,3 +182,65 @@ def _for_another_device(subject: Subject, operators: Iterable[RecordedOperator])
                 mend=f'm.impl("{operator.name.without_namespace}", fn) in TORCH_LIBRARY_IMPL(aten, {key}, m)',
             )
             break
+
+
+@rule("DL023")
+def _not_functionalized(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
+    packages = Packages(subject.recorded)
+    for operator in operators:
+        kernel = next((kernel for kernel in operator.kernels if kernel.key in _BROUGHT and kernel.active), None)
+        schema = parsed_schema(operator)
+        if kernel is None or schema is None or packages.is_torch(operator, None, operator.debug):
+            continue
+        own = operator.active_at(DispatchKey.Functionalize)
+        written = any(one.is_written for one in schema.arguments)
+        aliases = any(one.alias is not None for one in schema.returns) and not operator.tags & {"inplace", "out"}
+        if own is not None and own.is_fallthrough and (written or aliases):
+            trouble = (
+                "its fallthrough for Functionalize leads tensors of torch.compile to kernels that cannot take them"
+            )
+        elif own is not None or operator.active_at(COMPOSITE) is not None:
+            continue
+        elif aliases:
+            trouble = "its result is an alias, and the functionalization of torch.compile refuses the call"
+        elif operator.name.name.endswith("_") and not operator.name.name.endswith("__") and not written:
+            trouble = "its name says that it writes, and its schema does not: torch.compile may move or drop the call"
+        else:
+            continue
+        yield Found(
+            str(operator.name),
+            kernel.key,
+            f"{operator.schema} has a kernel for {kernel.key} from {owner(kernel.debug)}: {trouble}",
+            (kernel.debug, operator.debug),
+            cause=trouble,
+            mend="mark what is written, as in Tensor(a!), and return nothing, or return a copy without an alias",
+        )
+
+
+@rule("DL024")
+def _at_another_key(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
+    packages = Packages(subject.recorded)
+    devices = _with_tensors(subject, packages)
+    for operator in operators if devices else ():
+        for kernel in operator.kernels:
+            name = backend_named(kernel.key)
+            if name in (None, "CPU", "Meta") or not kernel.active or not _is_foreign(operator, kernel, packages):
+                continue
+            other = DispatchKey[name]
+            if other in devices or not _lacks(subject, _FACTORIES[0], other):
+                continue
+            for key, debug in devices.items():
+                if not packages.are_one(operator, [(kernel.key, kernel.debug), (key, debug)]):
+                    continue
+                right = kernel.key.name.replace(name, key.name)
+                renamed = f" ({subject.recorded.privateuse1})" if subject.recorded.privateuse1 else ""
+                yield Found(
+                    str(operator.name),
+                    kernel.key,
+                    f"{owner(kernel.debug)} registers a kernel for {kernel.key}, its package brings {key}{renamed}, "
+                    f"and no tensor of {other} can be made here: no call finds it",
+                    (kernel.debug,),
+                    cause=str(kernel.key),
+                    mend=f'm.impl("{operator.name.without_namespace}", fn) in TORCH_LIBRARY_IMPL(aten, {right}, m)',
+                )
+                break

@@ -31,7 +31,8 @@ _EMPTY = (Way.FALLBACK, Way.MISSING)
 _RUN_ON_ZEROS = frozenset(("aten", "debugprims", "prims", "quantized", "torchaudio", "torchtext", "vision", "xla"))
 
 
-def _parsed(operator: RecordedOperator) -> FunctionSchema | None:
+def parsed_schema(operator: RecordedOperator) -> FunctionSchema | None:
+    """The schema of an operator; None where it has none, or one that cannot be read."""
     if operator.schema is None:
         return None
     try:
@@ -42,7 +43,7 @@ def _parsed(operator: RecordedOperator) -> FunctionSchema | None:
 
 def maps_tensors(operator: RecordedOperator) -> bool:
     """Whether it takes a tensor and returns one that was not given: else it has no gradient and no shape of its own."""
-    schema = _parsed(operator)
+    schema = parsed_schema(operator)
     if schema is None or not any("Tensor" in str(argument.type) for argument in schema.arguments):
         return False
     returned = [one for one in schema.returns if "Tensor" in str(one.type)]

@@ -384,6 +384,10 @@ TORCH_LIBRARY_IMPL(aten, CPU, m) {
   kernels(m, "CPU");
 }
 
+TORCH_LIBRARY_IMPL(aten, PrivateUse2, m) {
+  kernels(m, "PrivateUse2");
+}
+
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   if (const char* wanted = std::getenv("NPU_FALLBACK"); wanted != nullptr && *wanted == '1') {
     m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
