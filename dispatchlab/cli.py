@@ -215,8 +215,14 @@ def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> N
     help="Print long output without a pager. On a terminal, what is longer than the screen goes to DISPATCHLAB_PAGER, "
     "PAGER or less. May stand before and after the command.",
 )
+@click.option(
+    "--no-measure",
+    is_flag=True,
+    help="Measure nothing: a PyTorch of an unknown version is measured once, when its model is needed. "
+    "May stand before and after the command.",
+)
 @click.pass_context
-def main(ctx: click.Context, *, no_color: bool, no_pager: bool) -> None:
+def main(ctx: click.Context, *, no_color: bool, no_pager: bool, no_measure: bool) -> None:
     """Prove that the order of registrations does not matter, or show the shortest counterexample.
 
     \b
@@ -229,6 +235,10 @@ def main(ctx: click.Context, *, no_color: bool, no_pager: bool) -> None:
         from dispatchlab.commands.output import NO_PAGER
 
         ctx.meta[NO_PAGER] = True
+    if no_measure:
+        from dispatchlab.commands.output import forbid_measuring
+
+        forbid_measuring()
 
 
 if __name__ == "__main__":

@@ -94,8 +94,9 @@ def test_no_argument_is_an_empty_text(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_global_options_work_before_and_after_the_command(name: str) -> None:
-    assert {param.name for param in main.params} == {"version", "no_color", "no_pager", "short_help"}
-    assert {option.name for at, option in options(hidden=True) if at == name} == {"version", "no_color", "no_pager"}
+    assert {param.name for param in main.params} == {"version", "no_color", "no_pager", "no_measure", "short_help"}
+    hidden = {option.name for at, option in options(hidden=True) if at == name}
+    assert hidden == {"version", "no_color", "no_pager", "no_measure"}
     for line in (["--version", name], [name, "--version"]):
         assert run(*line).stdout == f"dispatchlab, version {__version__}\n"
     with main.make_context("dispatchlab", [name]) as group:

@@ -1,7 +1,7 @@
 """What is the same for the options of every command: global options, and values that no option takes.
 
-`--no-color`, `--no-pager` and `--version` are accepted before the command and after it. No option takes an empty text,
-which a shell makes of a variable that is not set, and no number is infinite or no number at all.
+`--no-color`, `--no-pager`, `--no-measure` and `--version` are accepted before the command and after it. No option takes
+an empty text, which a shell makes of a variable that is not set, and no number is infinite or no number at all.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import click
 from dispatchlab import __version__
 from dispatchlab.commands.help import short_help_option
 from dispatchlab.commands.options import LIVE, SOURCE, given, packages_named, reach_checkout, refuse
-from dispatchlab.commands.output import NO_PAGER, out
+from dispatchlab.commands.output import NO_PAGER, forbid_measuring, out
 
 _Callback: TypeAlias = Callable[[click.Context, click.Parameter, Any], Any]
 
@@ -34,9 +34,15 @@ def as_every_command(command: click.Command) -> click.Command:
     for name, callback, what in (
         ("--no-color", _without_color, "Print without colours."),
         ("--no-pager", _without_pager, "Print long output without a pager."),
+        ("--no-measure", _without_measuring, "Measure nothing of an unknown PyTorch."),
         ("--version", _print_version, "Show the version and exit."),
     ):
-        hidden = {"is_flag": True, "expose_value": False, "hidden": True, "is_eager": name == "--version"}
+        hidden = {
+            "is_flag": True,
+            "expose_value": False,
+            "hidden": True,
+            "is_eager": name in ("--version", "--no-measure"),
+        }
         command.params.append(click.Option([name], callback=callback, help=what, **hidden))
     return command
 
@@ -55,6 +61,11 @@ def _without_color(context: click.Context, param: click.Parameter, asked: bool) 
 def _without_pager(context: click.Context, param: click.Parameter, asked: bool) -> None:  # noqa: FBT001  a callback
     if asked:
         context.meta[NO_PAGER] = True
+
+
+def _without_measuring(context: click.Context, param: click.Parameter, asked: bool) -> None:  # noqa: FBT001  a callback
+    if asked:
+        forbid_measuring()
 
 
 _MOST = 1_000_000_000

@@ -51,7 +51,7 @@ class OneOf(_TextType):
             found = _taken(found, f"torch-{found}")
         if self._kind != "semantics":
             return _live_with_package(found, param, ctx) if self._kind == "source" and ctx is not None else found
-        from dispatchlab.model.profile import resolved_semantics
+        from dispatchlab.model.measured import resolved_semantics
 
         return resolved_semantics(found)
 
@@ -455,8 +455,10 @@ progress_option = click.option(
 def _be_quiet(context: click.Context, option: click.Parameter, asked: bool) -> None:  # noqa: FBT001  a callback
     if asked:
         from dispatchlab.commands.output import QUIET
+        from dispatchlab.model import measured
 
         context.meta[QUIET] = True
+        measured.tell = measured.say_nothing
 
 
 quiet_option = click.option(

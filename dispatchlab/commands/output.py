@@ -312,6 +312,13 @@ def abandon_stdout() -> None:
         os.close(nowhere)
 
 
+def forbid_measuring() -> None:
+    """Have nothing measured of an unknown PyTorch, here and in the processes that this one starts."""
+    from dispatchlab.model.measured import NO_MEASURE
+
+    os.environ[NO_MEASURE] = "1"
+
+
 def is_quiet() -> bool:
     """Whether `--quiet` was given."""
     context = click.get_current_context(silent=True)

@@ -25,6 +25,7 @@ from dispatchlab.engine.precedence import (
 )
 from dispatchlab.errors import DispatchLabError, did_you_mean
 from dispatchlab.model.keys import FORMER_KEYS, SLOT_KEYS, SLOT_OF_KEY, DispatchKey
+from dispatchlab.model.measured import is_known, known_profile, resolved_semantics
 from dispatchlab.model.profile import (
     NEWEST,
     Names,
@@ -33,7 +34,6 @@ from dispatchlab.model.profile import (
     bundled_profiles,
     nearest_profile,
     read_profile,
-    resolved_semantics,
     semantics_names,
     version_of,
 )
@@ -278,19 +278,19 @@ def _pr35061() -> Semantics:
 def _made(name: str) -> Semantics:
     if name == "strict":
         return strict_of(bundled_profile(bundled_profiles()[-1]))
-    return _pr35061() if name == "pr35061" else semantics_of(bundled_profile(name))
+    return _pr35061() if name == "pr35061" else semantics_of(known_profile(name))
 
 
 class _Named(Mapping[str, Semantics]):
     """All semantics by their names; one is made when it is first asked for."""
 
     def __getitem__(self, name: str) -> Semantics:
-        if name not in self._names:
+        if name not in self:
             raise KeyError(name)
         return _made(name)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._names
+        return name in self._names or (isinstance(name, str) and is_known(name))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -304,7 +304,10 @@ class _Named(Mapping[str, Semantics]):
 
 
 SEMANTICS: Mapping[str, Semantics] = _Named()
-"""All of them, by name: `strict`, those of the bundled profiles, oldest first, and `pr35061`."""
+"""All of them, by name: `strict`, those of the bundled profiles, oldest first, and `pr35061`.
+
+That of the installed PyTorch is among them too, but not listed, when it has to be measured.
+"""
 
 
 class UnknownSemanticsError(DispatchLabError):

@@ -5,6 +5,7 @@
 - `profile`: `Profile`, what makes one PyTorch's dispatcher differ from that of another;
 - `installed_torch`: the version of the installed PyTorch;
 - `slot_set`: sets of dispatch table slots, as bits;
+- `measured`: what is measured, once, of an installed PyTorch of which nothing comes along; which model a PyTorch has;
 - `names`: `OperatorName`;
 - `schema`: `FunctionSchema` and its printing;
 - `schema_types`: the types of arguments and returns;

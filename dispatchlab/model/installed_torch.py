@@ -11,6 +11,12 @@ _HEAD = 2**16  # characters of version.py, which has a few lines
 
 def installed_torch() -> str | None:
     """The version of the PyTorch that `import torch` would find, such as `2.13.0+cpu`; None when there is none."""
+    folder = installed_torch_folder()
+    return None if folder is None else _version_in(os.path.join(folder, "version.py"))
+
+
+def installed_torch_folder() -> str | None:
+    """The folder of the PyTorch that `import torch` would find; None when there is none."""
     from importlib.util import find_spec
 
     try:
@@ -19,7 +25,7 @@ def installed_torch() -> str | None:
         return None
     if spec is None or spec.origin is None:
         return None
-    return _version_in(os.path.join(os.path.dirname(spec.origin), "version.py"))
+    return os.path.dirname(spec.origin)
 
 
 def _version_in(path: str) -> str | None:

@@ -210,36 +210,8 @@ CALLS = "torch-2.13"
 """The PyTorch whose key sets calls have, of whatever version the registrations are."""
 
 
-@cache
-def other_keys_of_calls(name: str) -> tuple[str, ...]:
-    """The keys that a bundled profile has, lacks, or has elsewhere in the order than the key sets of calls do."""
-    from difflib import ndiff
-
-    found = ndiff([*bundled_profile(CALLS).keys], [*bundled_profile(name).keys])
-    return tuple(dict.fromkeys(line[2:] for line in found if line[0] in "+-"))
-
-
 TORCH = "torch"
 """What users call the model of the installed PyTorch; see `resolved_semantics`."""
-
-
-def model_for(torch: str | None) -> str:
-    """The bundled profile of a PyTorch: of its version or the nearest, and the newest where there is no version.
-
-    Args:
-        torch: its version, such as `2.13.0+cpu`, or a semantics, such as `torch-2.13`.
-    """
-    version = None if torch is None else version_of(torch)
-    return bundled_profiles()[-1] if version is None else nearest_profile(version)
-
-
-def resolved_semantics(name: str) -> str:
-    """The semantics that a name stands for: of `torch`, the model of the installed PyTorch, else the newest."""
-    if name != TORCH:
-        return name
-    from dispatchlab.model.installed_torch import installed_torch
-
-    return model_for(installed_torch())
 
 
 def read_profile(path: str | os.PathLike[str]) -> Profile:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from dispatchlab.model.installed_torch import installed_torch
 from dispatchlab.model.keys import BACKENDS, DispatchKey
 from dispatchlab.model.profile import nearest_profile, version_of
-from dispatchlab.records.file import bundled_names, newest_bundled, open_bundled
+from dispatchlab.records.file import bundled_name, newest_bundled, open_bundled
 from dispatchlab.records.model import RecordedOperator
 
 _EVERYWHERE = ("CPU", "Meta")
@@ -30,14 +30,15 @@ _IN_TREE = ("CUDA", "HIP", "MPS", "XPU")
 
 
 def bundled_for(torch: str) -> str | None:
-    """The bundled registry of a version of PyTorch, `2.13.0+cpu` say; None when no such registry comes along.
+    """The registry of a version of PyTorch, `2.13.0+cpu` say; None when no such registry comes along.
 
-    That of a build without CUDA where there is one of the version, for such a build.
+    That of a build without CUDA where there is one of the version, for such a build. Of the installed PyTorch, when
+    none of its version is bundled, it is what is measured.
     """
     version, _, build = torch.partition("+")
     name = f"torch-{'.'.join(version.split('.')[:2])}"
     wanted = (name,) if build.startswith(_WITH_CUDA) else (f"{name}-cpu", name)
-    return next((each for each in wanted if each in bundled_names()), None)
+    return next((each for each in wanted if bundled_name(each)), None)
 
 
 def nearest_bundled(torch: str) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dispatchlab.errors import DispatchLabError, did_you_mean
 from dispatchlab.files.bounded_read import ReadError, read_file
 from dispatchlab.files.file_kinds import FileKind, instead, recognised
+from dispatchlab.model.measured import measured_registry
 from dispatchlab.model.profile import NEWEST, version_of
 from dispatchlab.records.archive import MAX_FILE, RegistryFileError
 from dispatchlab.records.model import Recorded, Registry
@@ -115,11 +116,11 @@ def bundled_names() -> tuple[str, ...]:
 
 
 def bundled_name(text: str) -> str | None:
-    """The name of the bundled registry that a text means; None when it means none."""
+    """The name of the bundled registry, or of the installed PyTorch's, that a text means; None when it means none."""
     if not text.startswith("torch-"):  # so that nothing is read for a file of another name
         return None
     name = _OTHER_NAMES.get(text, text)
-    return name if name in bundled_names() else None
+    return name if name in bundled_names() or measured_registry(name) else None
 
 
 def newest_bundled() -> str:
@@ -127,8 +128,11 @@ def newest_bundled() -> str:
     return bundled_names()[-1]
 
 
+_opened = cache(open_registry)
+
+
 def open_bundled(name: str) -> StoredRegistry:
-    """A bundled registry; the same value for the same name, since nothing changes one.
+    """A bundled registry, or that of the installed PyTorch; the same value for the same name: nothing changes one.
 
     Raises:
         UnknownRegistryError: none has this name.
@@ -137,7 +141,7 @@ def open_bundled(name: str) -> StoredRegistry:
     known = bundled_name(name)
     if known is None:
         raise UnknownRegistryError(name)
-    return bundled().registry(known)
+    return _opened(measured) if (measured := measured_registry(known)) else bundled().registry(known)
 
 
 def open_named(text: str) -> StoredRegistry:

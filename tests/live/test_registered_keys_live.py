@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.model.profile import TORCH, resolved_semantics
+from dispatchlab.model.measured import resolved_semantics
+from dispatchlab.model.profile import TORCH
 from dispatchlab.prover.prng import SplitMix64
 from dispatchlab.questions.dump.registered_keys import keys_view, register_keys
 from tests.command_line import run

@@ -9,7 +9,8 @@ import sys
 import pytest
 
 from dispatchlab.model.installed_torch import installed_torch
-from dispatchlab.model.profile import bundled_profiles, model_for, version_of
+from dispatchlab.model.measured import model_for
+from dispatchlab.model.profile import bundled_profiles, version_of
 from tools.defects import DEFECTS, PAGE, has, page, table
 
 TORCH = installed_torch()

@@ -19,6 +19,7 @@ from time import monotonic, sleep
 from typing import IO, Any
 
 from dispatchlab.errors import DispatchLabError
+from dispatchlab.model.measured import NO_MEASURE
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.processes.parent import kill_group
 from dispatchlab.processes.task_process import STOP_S
@@ -279,14 +280,14 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 def _started(journal: Journal, errors: IO[bytes]) -> tuple[subprocess.Popen[bytes], int | None]:
     """A new worker, and the writing end of its lifeline. See Note [Ending with the parent] in processes/parent.py."""
     command = [sys.executable, "-P", "-c", _BOOT, str(Path(__file__).parents[3])]
-    pipe = subprocess.PIPE
+    pipe, env = subprocess.PIPE, {**os.environ, NO_MEASURE: "1"}
     if os.name != "posix":
-        return subprocess.Popen([*command, ""], stdin=pipe, stdout=pipe, stderr=errors), None
+        return subprocess.Popen([*command, ""], stdin=pipe, stdout=pipe, stderr=errors, env=env), None
     theirs, ours = os.pipe()
     handed = [theirs, journal.file] if isinstance(journal.file, int) else [theirs]
     try:
         process = subprocess.Popen(
-            [*command, str(theirs)], stdin=pipe, stdout=pipe, stderr=errors, pass_fds=handed, process_group=0
+            [*command, str(theirs)], stdin=pipe, stdout=pipe, stderr=errors, pass_fds=handed, process_group=0, env=env
         )
     except BaseException:
         os.close(ours)

@@ -25,7 +25,8 @@ from dispatchlab.errors import DispatchLabError
 from dispatchlab.files.atomic_write import WriteError
 from dispatchlab.files.journal import Journal
 from dispatchlab.model.keys import SLOT_KEYS, DispatchKey
-from dispatchlab.model.profile import model_for, version_of
+from dispatchlab.model.measured import model_for
+from dispatchlab.model.profile import version_of
 from dispatchlab.model.registration import Def, Impl, Registration
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.processes.executor import TaskDied, TaskExecutor, completed

@@ -10,7 +10,7 @@ from dispatchlab.engine.semantics import Semantics
 from dispatchlab.errors import RegistrationError
 from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.model.profile import model_for
+from dispatchlab.model.measured import model_for
 from dispatchlab.model.registration import Fallback, Impl, Kernel, KernelFlags, KernelForm, Registration
 from dispatchlab.model.schema_parser import parse_name
 from dispatchlab.records.backend_coverage import (

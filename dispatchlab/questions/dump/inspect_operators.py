@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from dispatchlab.errors import DispatchLabError
+from dispatchlab.model.measured import model_for
 from dispatchlab.model.names import OperatorName, in_order, overload_of, overloads_in, qualified
 from dispatchlab.model.packet import Packet, PacketOverload
-from dispatchlab.model.profile import model_for
 from dispatchlab.model.registration import Block, TorchLibraryFunction
 from dispatchlab.model.sequence import Step, StepSequence, format_sequence, parse_sequence
 from dispatchlab.model.snapshot import Refusal, Snapshot

@@ -20,6 +20,7 @@ from dispatchlab.errors import DispatchLabError, RegistrationError
 from dispatchlab.files.atomic_write import WriteError
 from dispatchlab.files.bounded_read import ReadError, read_file
 from dispatchlab.files.journal import Journal
+from dispatchlab.model.measured import measured_profile, not_measured
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.operator_view import OperatorView
 from dispatchlab.model.profile import bundled_profiles, read_profile
@@ -165,8 +166,8 @@ class NoModelError(DispatchLabError):
         if self.engine == "lab":
             return "--conform compares the live engine with its model: use it with --engine torch"
         return (
-            f"--conform: there is no model of {self.semantics}: `dispatchlab profile -o FILE` measures one, and "
-            f"--semantics FILE names it; there are {', '.join(SEMANTICS)}"
+            f"--conform: there is no model of {self.semantics}: {not_measured('profile', self.semantics)}; "
+            f"there are {', '.join(SEMANTICS)}"
         )
 
 
@@ -198,8 +199,9 @@ def _check_model(semantics: str) -> None:
         IncompleteModelError: it has keys that this package does not know.
     """
     semantics_named(semantics)
-    if semantics not in SEMANTICS and semantics.endswith(".json"):
-        unknown = unknown_keys(read_profile(semantics))
+    measured = measured_profile(semantics)
+    if measured is not None or (semantics not in SEMANTICS and semantics.endswith(".json")):
+        unknown = unknown_keys(measured or read_profile(semantics))
         if unknown:
             raise IncompleteModelError(semantics, unknown)
 
@@ -292,6 +294,8 @@ def run_scenario(
             subject.is_live and (options.semantics is not None or model_of(engine) is not None)
         ):
             raise NoModelError(engine.name, engine.semantics)
+        if options.conform and options.semantics is None:
+            _check_model(engine.semantics)
         run, stand_in_notes = _as_engine_takes_it(subject, options)
         exploration, interrupted = _found(engine, run, bounded, subject.saved, limit, progress, cancelled, shares)
         report = report_of(subject.scenario, engine, exploration, require_proof=options.require_proof)

@@ -9,9 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from dispatchlab.errors import DispatchLabError
+from dispatchlab.model.measured import model_for
 from dispatchlab.model.operator_runs import Outcome, Run
 from dispatchlab.model.printed_schema import parse_printed
-from dispatchlab.model.profile import model_for
 from dispatchlab.questions.coverage.coverage_on_lab import Fill
 from dispatchlab.questions.readiness.operator_readiness import (
     COMPILED,

@@ -10,7 +10,8 @@ from dispatchlab.engine.reference_precedence import Shape, plain_shape
 from dispatchlab.engine.semantics import Semantics, semantics_named
 from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.keys import SLOT_KEYS, SLOT_OF_KEY, DispatchKey
-from dispatchlab.model.profile import bundled_profiles, nearest_profile, version_of
+from dispatchlab.model.measured import is_known
+from dispatchlab.model.profile import nearest_profile, version_of
 from dispatchlab.model.slot_set import ALL_SLOTS, KEY_BIT, KEY_OF_BIT, UNDEFINED_SLOT, set_bits, slots_of
 from dispatchlab.questions.upgrade.operator_changes import Cause, Find, SlotChange
 from dispatchlab.records.backend_coverage import Way
@@ -61,7 +62,7 @@ def _model(torch: str) -> Model | None:
     if version is None or not torch[:1].isdigit():
         return None
     name = f"torch-{version[0]}.{version[1]}"
-    if name in bundled_profiles():
+    if is_known(name):
         return Model(semantics_named(name))
     nearest = nearest_profile(version)
     note = f"there is no model of PyTorch {torch}: slots are computed by that of {nearest.removeprefix('torch-')}"

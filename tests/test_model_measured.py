@@ -1,0 +1,128 @@
+"""What is measured of a PyTorch of which nothing is bundled: once, kept whole, and refused when it was changed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dispatchlab.engine.semantics import SEMANTICS, semantics_named
+from dispatchlab.model import measured
+from dispatchlab.model.measured import CACHE, NO_MEASURE, measured_facts, measured_profile, model_for, not_measured
+from dispatchlab.model.profile import bundled_profile, profile_text
+
+UNKNOWN = "torch-2.99"
+PROFILE = replace(bundled_profile("torch-2.13"), torch="2.99.0+cu199")
+TEXT = profile_text(PROFILE).encode()
+
+
+class Measures:
+    """Stands in for the processes that measure; counts them."""
+
+    def __init__(self) -> None:
+        self.count, self.answer = 0, (TEXT, "")
+
+    def __call__(self, command: tuple[str, ...]) -> tuple[bytes, str]:
+        assert command == ("profile",)
+        self.count += 1
+        return self.answer
+
+
+@pytest.fixture
+def measures(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Measures]:
+    """A PyTorch 2.99 is installed, and measured by this."""
+    folder = tmp_path / "torch"
+    (folder / "lib").mkdir(parents=True)
+    (folder / "version.py").write_text("__version__ = '2.99.0+cu199'\n")
+    (folder / "lib" / "libtorch_cpu.so").write_bytes(b"one build")
+    counted = Measures()
+    monkeypatch.setattr(measured, "installed_torch", lambda: "2.99.0+cu199")
+    monkeypatch.setattr(measured, "installed_torch_folder", lambda: str(folder))
+    monkeypatch.setattr(measured, "_printed", counted)
+    monkeypatch.setenv(CACHE, str(tmp_path / "cache"))
+    monkeypatch.delenv(NO_MEASURE)
+    forget()
+    yield counted
+    forget()
+
+
+def forget() -> None:
+    """As a new process."""
+    measured._kept.cache_clear()
+    measured._profile_in.cache_clear()
+    semantics_named.__globals__["_made"].cache_clear()
+
+
+def kept(folder: Path) -> list[str]:
+    """The files of profiles in the cache."""
+    return sorted(path.name for path in (folder / "cache").iterdir() if path.suffix == ".json")
+
+
+def test_an_unknown_torch_is_measured_once(
+    measures: Measures, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert model_for("2.99.1") == UNKNOWN
+    assert semantics_named("torch").name == UNKNOWN
+    assert UNKNOWN in SEMANTICS
+    assert UNKNOWN not in [*SEMANTICS]
+    assert measured_profile(UNKNOWN) == PROFILE
+    said = capsys.readouterr().err.splitlines()
+    assert said == [
+        f"measuring the profile of PyTorch 2.99.0+cu199, once; it is kept in {tmp_path / 'cache'}",
+        "model: measured on this PyTorch, 2.99.0+cu199",
+    ]
+    forget()
+    assert measured_profile(UNKNOWN) == PROFILE
+    assert measures.count == len(kept(tmp_path)) == 1
+    assert [line.partition(",")[0] for line in measured_facts(UNKNOWN)] == [
+        "profile: measured on this PyTorch just now",
+        "registry: not measured; it is when it is first needed",
+    ]
+    assert not measured_facts("torch-2.13")
+    assert (model_for("2.98.0"), measured_profile("torch-2.98")) == ("torch-2.15", None)
+
+
+def test_a_changed_file_is_refused_and_another_build_is_measured_too(measures: Measures, tmp_path: Path) -> None:
+    assert measured_profile(UNKNOWN) == PROFILE
+    (name,) = kept(tmp_path)
+    path = tmp_path / "cache" / name
+    for content in (TEXT.replace(b"true", b"false", 1), TEXT[:-1], b""):
+        path.write_bytes(content)
+        forget()
+        assert measured_profile(UNKNOWN) == PROFILE
+        assert kept(tmp_path) == [name]
+        assert path.read_bytes() == TEXT
+    assert measures.count == 4
+    (tmp_path / "torch" / "lib" / "libtorch_cpu.so").write_bytes(b"another build")
+    forget()
+    assert measured_profile(UNKNOWN) == PROFILE
+    assert (measures.count, len(kept(tmp_path))) == (5, 2)
+
+
+def test_where_nothing_may_be_or_can_be_measured_the_nearest_answers(
+    measures: Measures, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(NO_MEASURE, "1")
+    assert model_for("2.99.0") == "torch-2.15"
+    assert not_measured("profile", UNKNOWN) == "it was not measured: --no-measure was given"
+    monkeypatch.delenv(NO_MEASURE)
+    forget()
+    measures.answer = b"", "its slots cannot be read"
+    assert model_for("2.99.0") == "torch-2.15"
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "the profile of PyTorch 2.99.0+cu199 was not measured: its slots cannot be read; that of the nearest answers"
+    )
+    assert measures.count == 1
+
+
+def test_a_cache_that_cannot_be_written_is_replaced(
+    measures: Measures, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv(CACHE, str(tmp_path / "file" / "cache"))
+    assert measured_profile(UNKNOWN) == PROFILE
+    other = Path(os.environ[CACHE])  # of this process, and of those that it starts
+    assert [path.suffix for path in other.iterdir() if path.suffix != ".lock"] == [".json"]
