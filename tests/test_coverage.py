@@ -92,6 +92,14 @@ def test_an_unknown_key_is_refused() -> None:
         run_raising("coverage", "--key", "Autograd")
 
 
+def test_operators_are_chosen_by_tags() -> None:
+    of = ("coverage", "torch-2.13-cpu", "--key", "PrivateUse1")
+    assert run(*of, "--tag", "core").output.startswith("PrivateUse1 in torch-2.13-cpu: 193 operators\n")
+    both = run(*of, "--tag", "core", "--tag", "pointwise", "--operator", "aten::a*", "--list", "missing").output
+    assert both.splitlines()[-1] == "aten::atan2.out: missing"
+    assert "no operator here has the tag cores; did you mean core?" in run(*of, "--tag", "cores").output
+
+
 def test_the_text_has_counts_lists_and_consequences() -> None:
     text = coverage_view(
         report(operators=("aten::relu", "aten::reshape"), listed=("missing",), what_if=("impl relu PrivateUse1",))

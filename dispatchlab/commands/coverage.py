@@ -35,6 +35,13 @@ _WAYS = click.Choice(["direct", "composite", "fallback", "ambiguous", "missing"]
     help="Runtime key of the backend, such as PrivateUse1.",
 )
 @operators_option
+@click.option(
+    "--tag",
+    "tags",
+    metavar="TAG",
+    multiple=True,
+    help="Only operators with this tag of PyTorch, such as core; repeatable.",
+)
 @click.option("--list", "listed", type=_WAYS, multiple=True, help="List the operators with this coverage.")
 @click.option(
     "--what-if",
@@ -77,6 +84,7 @@ def coverage(
     source: str | None,
     key: str,
     operators: tuple[str, ...],
+    tags: tuple[str, ...],
     listed: tuple[str, ...],
     what_if: tuple[str, ...],
     programs: tuple[str, ...],
@@ -101,6 +109,7 @@ def coverage(
     Examples:
       dispatchlab coverage --key PrivateUse1
       dispatchlab coverage --key PrivateUse1 --list missing --operator 'aten::_foreach*'
+      dispatchlab coverage --key PrivateUse1 --tag core --list missing
       dispatchlab coverage --key PrivateUse1 --what-if "impl aten::mul.Tensor PrivateUse1"
       dispatchlab coverage my_package --key MPS
       dispatchlab coverage --key PrivateUse1 --report coverage.html
@@ -112,11 +121,13 @@ def coverage(
     from dispatchlab.questions.coverage.program_coverage import program_coverage
     from dispatchlab.records.backend_coverage import Way, runtime_key
     from dispatchlab.records.builds import default_registry
-    from dispatchlab.sources.find_sources import chosen, recorded_from
+    from dispatchlab.sources.find_sources import chosen, recorded_from, with_tags
 
     if programs:
         refuse(
-            context, ("operators", "listed", "what_if"), "is about operators, and --program runs them: leave one out"
+            context,
+            ("operators", "tags", "listed", "what_if"),
+            "is about operators, and --program runs them: leave one out",
         )
     else:
         refuse(context, ("device", "default_device", "fallback"), "is for --program FILE.py: leave it out")
@@ -136,7 +147,7 @@ def coverage(
         recorded,
         row,
         name=source,
-        operators=tuple(chosen(recorded, operators)),
+        operators=with_tags(chosen(recorded, operators), tags),
         listed=tuple(map(Way, listed)),
         what_if=what_if,
     )

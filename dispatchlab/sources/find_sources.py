@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dispatchlab.errors import DispatchLabError, RegistrationError, UnknownOperatorError
+from dispatchlab.errors import DispatchLabError, RegistrationError, UnknownOperatorError, did_you_mean
 from dispatchlab.files.file_kinds import FileKind, OtherFileError, content_of
 from dispatchlab.model.names import overloads_in, qualified
 from dispatchlab.records.file import bundled_name, is_registry_file, newest_bundled, open_named
@@ -265,6 +265,31 @@ def chosen(recorded: Recorded, asked: Sequence[str]) -> Iterator[RecordedOperato
             if str(operator.name) not in seen:
                 seen.add(str(operator.name))
                 yield operator
+
+
+class UnknownTagError(DispatchLabError):
+    """No operator that was chosen has a tag."""
+
+    tag: str
+    known: tuple[str, ...]
+
+    def __str__(self) -> str:
+        near = did_you_mean(self.tag, self.known) or f"; the tags are {', '.join(self.known) or 'none'}"
+        return f"no operator here has the tag {self.tag}{near}"
+
+
+def with_tags(operators: Iterable[RecordedOperator], tags: Sequence[str]) -> tuple[RecordedOperator, ...]:
+    """Those of the operators that have every one of these tags of PyTorch, such as `core`.
+
+    Raises:
+        UnknownTagError: none of them has one of the tags.
+    """
+    found = tuple(operators)
+    known = {tag for operator in found for tag in operator.tags}
+    for tag in tags:
+        if tag not in known:
+            raise UnknownTagError(tag, tuple(sorted(known)))
+    return tuple(operator for operator in found if operator.tags.issuperset(tags))
 
 
 class Difference(NamedTuple):
