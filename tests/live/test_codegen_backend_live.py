@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable, Iterator
 from types import ModuleType, SimpleNamespace
@@ -63,7 +64,9 @@ def against_cpu(monkeypatch: pytest.MonkeyPatch) -> Any:
     natives = read_native_functions(text)
     listed = "backend: PrivateUse1\ncpp_namespace: npu\nsupported: [add.Tensor, _copy_from]\nautograd: [linear]"
     files = backend_files(read_backend_file(listed, natives), natives, file="npu.yaml")
-    monkeypatch.setitem(sys.modules, "torch.testing._internal.common_methods_invocations", samples())
+    internal, name = importlib.import_module("torch.testing._internal"), "common_methods_invocations"
+    monkeypatch.setitem(sys.modules, f"{internal.__name__}.{name}", samples())
+    monkeypatch.setattr(internal, name, samples(), raising=False)
     module = ModuleType("test_privateuse1_against_cpu")
     exec(files["test_privateuse1_against_cpu.py"], module.__dict__)
     module.__dict__["DEVICE"] = "cpu"
