@@ -16,21 +16,24 @@ from dispatchlab.model.profile import (
     MAX_BYTES,
     ProfileError,
     bundled_profile,
+    bundled_profiles,
     profile_of,
     profile_text,
     read_profile,
 )
 
-BUNDLED = sorted((Path(__file__).parents[1] / "dispatchlab" / "model" / "profiles").glob("*.json"))
-TORCH = next(path for path in BUNDLED if path.stem == "torch-2.13")
+FOLDER = Path(__file__).parents[1] / "dispatchlab" / "model" / "profiles"
+TORCH = bundled_profile("torch-2.13")
 
 
-@pytest.mark.parametrize("path", BUNDLED, ids=lambda path: path.stem)
-def test_a_bundled_profile_is_written_as_it_is_read(path: Path) -> None:
-    profile = read_profile(path)
-    assert profile.name == path.stem
-    assert profile_text(profile) == path.read_text()
-    assert bundled_profile(path.stem) == profile
+@pytest.mark.parametrize("name", bundled_profiles())
+def test_a_bundled_profile_is_written_as_it_is_read(name: str) -> None:
+    profile, at = bundled_profile(name), bundled_profiles().index(name)
+    assert profile.name == name
+    assert profile_of(json.loads(profile_text(profile))) == profile
+    before = bundled_profile(bundled_profiles()[at - 1]) if at else None
+    path = FOLDER / f"{name}.json"
+    assert profile_text(profile, before=before) == path.read_text()
     found = content_of(path)
     assert found is not None
     assert found.kind is FileKind.PROFILE
@@ -39,9 +42,9 @@ def test_a_bundled_profile_is_written_as_it_is_read(path: Path) -> None:
 def test_the_bundled_profiles_are_those_that_were_measured() -> None:
     """Keys, slots, keys that are parsed and builtin fallbacks, as published wheels show them."""
     found = {
-        path.stem: (len(profile.keys), len(profile.runtime), len(profile.parsed), len(profile.fallbacks))
-        for path in BUNDLED
-        for profile in [read_profile(path)]
+        name: (len(profile.keys), len(profile.runtime), len(profile.parsed), len(profile.fallbacks))
+        for name in bundled_profiles()
+        for profile in [bundled_profile(name)]
     }
     assert found == found | {
         "torch-2.4": (142, 130, 101, 33),
@@ -56,13 +59,13 @@ def test_the_bundled_profiles_are_those_that_were_measured() -> None:
 
 
 def test_what_was_not_probed_has_the_documented_default_and_is_listed() -> None:
-    value = json.loads(TORCH.read_text())
+    value = json.loads(profile_text(TORCH))
     for name in DEFAULTS:
         del value[name]
     read = profile_of(value)
     assert read.not_probed == tuple(sorted(DEFAULTS.keys() - {"wording"}))
     assert {name: getattr(read, name) for name in DEFAULTS} == dict(DEFAULTS)
-    assert replace(read, not_probed=()) == read_profile(TORCH)
+    assert replace(read, not_probed=()) == TORCH
     assert profile_of(json.loads(profile_text(read))) == read
 
 
@@ -134,7 +137,7 @@ WRONG: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
 @pytest.mark.parametrize("case", WRONG)
 def test_a_profile_that_contradicts_itself_is_refused(case: str) -> None:
     change, reason = WRONG[case]
-    value = json.loads(TORCH.read_text())
+    value = json.loads(profile_text(TORCH))
     change(value)
     with pytest.raises(ProfileError) as caught:
         profile_of(value, "p.json")

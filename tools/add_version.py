@@ -24,7 +24,15 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from dispatchlab.records.stored import by_version  # noqa: E402  # of this checkout
+from dispatchlab.model.profile import (  # noqa: E402  # of this checkout
+    Profile,
+    bundled_profile,
+    bundled_profiles,
+    profile_text,
+    read_profile,
+    version_of,
+)
+from dispatchlab.records.stored import by_version  # noqa: E402  # likewise
 
 NEEDED = "numpy", "click", "rich", "pyyaml", "typing_extensions"
 DATA = ROOT / "tests" / "data"
@@ -165,11 +173,21 @@ def install(work: Work) -> dict[str, Any]:
 
 def profile(work: Work) -> dict[str, Any]:
     """Measure the profile, of which its model is made."""
-    file = PROFILES / f"{work.name}.json"
+    file = work.recording.with_name(f"{work.name}.json")
     work.run("dispatchlab", "profile", "-o", str(file), "--force").expect(0)
-    measured = json.loads(file.read_text())
-    counts = {"keys": len(measured["keys"]), "slots": len(measured["runtime"]), "fallbacks": len(measured["fallbacks"])}
-    return {"torch": measured["torch"], **counts}
+    measured = read_profile(file)
+    file.unlink()
+    store_profiles({**{name: bundled_profile(name) for name in bundled_profiles()}, work.name: measured})
+    counts = {"keys": len(measured.keys), "slots": len(measured.runtime), "fallbacks": len(measured.fallbacks)}
+    return {"torch": measured.torch, **counts}
+
+
+def store_profiles(profiles: Mapping[str, Profile]) -> None:
+    """Write what each profile has that the one of the version before has not."""
+    before: Profile | None = None
+    for name in sorted(profiles, key=lambda name: version_of(name) or (0, 0)):
+        (PROFILES / f"{name}.json").write_text(profile_text(profiles[name], before=before), encoding="utf-8")
+        before = profiles[name]
 
 
 def registry(work: Work) -> dict[str, Any]:

@@ -172,11 +172,18 @@ def bundled_profiles() -> tuple[str, ...]:
     return tuple(sorted(names, key=lambda name: (version_of(name) or (0, 0), name)))
 
 
+def _bundled_value(name: str) -> dict[str, Any]:
+    """What the file of a bundled profile says; what it leaves out is as in the version before."""
+    with open(os.path.join(_FOLDER, f"{name}{_SUFFIX}"), encoding="utf-8") as stream:
+        value: dict[str, Any] = json.load(stream)
+    at = bundled_profiles().index(name)
+    return {**_bundled_value(bundled_profiles()[at - 1]), **value} if at else value
+
+
 @cache
 def bundled_profile(name: str) -> Profile:
     """A profile that comes with dispatchlab; `name` is one of `bundled_profiles`."""
-    with open(os.path.join(_FOLDER, f"{name}{_SUFFIX}"), encoding="utf-8") as stream:
-        value = json.load(stream)
+    value = _bundled_value(name)
     del value["profile"]
     fallbacks = {key: BuiltinFallback(**one) for key, one in value.pop("fallbacks").items()}
     made = {field: _tuples(one) for field, one in value.items()}  # unchecked: tests read these files with all checks
@@ -294,12 +301,20 @@ def profile_value(profile: Profile) -> dict[str, object]:
     return value
 
 
-def profile_text(profile: Profile) -> str:
-    """The file of a profile: a line for each field, and in a mapping one for each key."""
+def profile_text(profile: Profile, *, before: Profile | None = None) -> str:
+    """The file of a profile: a line for each field, and in a mapping one for each key.
+
+    Args:
+        profile: the profile.
+        before: for a bundled one, that of the version before; what is the same is left out.
+    """
     from dispatchlab.escape import json_document
 
     lines = []
+    same = {} if before is None else {**profile_value(before), "profile": None, "torch": None}
     for name, one in profile_value(profile).items():
+        if name in same and one == same[name]:
+            continue
         if isinstance(one, dict):
             rows = ",".join(f"\n  {json_document(key)}: {json_document(each)}" for key, each in one.items())
             lines.append(f'"{name}": {{{rows}{chr(10) if rows else ""}}}')

@@ -29,6 +29,7 @@ from dispatchlab.errors import DispatchLabError, ErrorKind
 from dispatchlab.files.file_kinds import JOURNAL_MAGIC
 from dispatchlab.files.journal import Journal
 from dispatchlab.model.printed_schema import parse_printed
+from dispatchlab.model.profile import bundled_profile, profile_text
 from dispatchlab.model.schema_parser import parse_schema_or_name
 from dispatchlab.model.snapshot import Refusal
 from dispatchlab.processes.plain_data import plain_bytes
@@ -190,7 +191,7 @@ _NODES: Sequence[object] = (
 
 def profiles(rng: random.Random) -> str:
     """A profile is loaded; a few that can be read are what a scenario is explored with."""
-    data = mutated_bytes((ROOT / "dispatchlab/model/profiles/torch-2.13.json").read_bytes(), rng)
+    data = mutated_bytes(profile_text(bundled_profile("torch-2.13")).encode(), rng)
     with _folder() as folder:
         (folder / "p.json").write_bytes(data)
         outcome = _outcome(lambda: semantics_named("p.json"))

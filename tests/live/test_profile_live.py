@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import dispatchlab
-from dispatchlab.model.profile import Profile, profile_text, read_profile
+from dispatchlab.model.profile import Profile, bundled_profile, profile_text, read_profile
 from dispatchlab.pytorch.bridge.reserved_namespaces import is_own
 from dispatchlab.pytorch.introspection import profile_probe
 from dispatchlab.pytorch.introspection.profile_probe import NotMeasurableError, measure_profile
@@ -17,11 +16,6 @@ from dispatchlab.pytorch.introspection.slot_memory import SlotView, entry_addres
 torch = pytest.importorskip("torch")
 
 C = torch._C
-
-
-def _bundled(name: str) -> Profile:
-    (path,) = Path(dispatchlab.__file__).parent.glob(f"*/profiles/{name}.json")
-    return read_profile(path)
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +28,7 @@ def measured() -> Profile:
 @pytest.mark.parametrize("field", [each.name for each in fields(Profile) if each.name != "not_probed"])
 def test_the_measured_profile_equals_the_bundled_one(measured: Profile, field: str) -> None:
     assert measured.name == "torch-2.13"
-    found, expected = getattr(measured, field), getattr(_bundled("torch-2.13"), field)
+    found, expected = getattr(measured, field), getattr(bundled_profile("torch-2.13"), field)
     if field == "torch":
         found, expected = found.partition("+")[0], expected.partition("+")[0]
     assert found == expected
@@ -74,7 +68,7 @@ def test_what_is_recomputed_is_seen_and_the_slots_serve_calls_afterwards() -> No
     assert (view.fingerprints() == before).all()
     other = torch.library.Library("recomputed", "FRAGMENT")
     slots = recomputed_by(view, lambda: other.impl("a", lambda x: x + 2, "CUDA"))
-    assert [_bundled("torch-2.13").runtime[slot] for slot in slots] == ["CUDA", "AutogradCUDA"]
+    assert [bundled_profile("torch-2.13").runtime[slot] for slot in slots] == ["CUDA", "AutogradCUDA"]
     with pytest.raises(ZeroDivisionError):  # which is no refusal
         recomputed_by(view, lambda: 1 // 0)
     assert torch.ops.recomputed.a(torch.zeros(1)).item() == 1
