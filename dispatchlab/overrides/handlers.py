@@ -279,13 +279,13 @@ def _call_all(
     raise NoImplementationError(name_of_function(public), tried)
 
 
-def warn_of_plain_method(category: type[Warning]) -> None:
+def warn_of_plain_method(category: type[Warning], depth: int = 4) -> None:
     """Warn that a handler is an instance method; in the words of PyTorch, whose filters people have."""
     message = (
         f"Defining your `{FUNCTION}` as a plain method is deprecated and will be an error in future, "
         "please define it as a classmethod."
     )
-    warnings.warn(message, category, stacklevel=4)
+    warnings.warn(message, category, stacklevel=depth)
 
 
 def leaving_handler(error: Exception, one: object, public: Callable[..., Any]) -> BaseException:

@@ -24,6 +24,9 @@ such as one positional argument and `dim` by name, has a branch of its own, in w
             ...
         return _general(args, kwargs)
 
+Where the code of a dispatcher shows what it returns, that stands in place of the call of `_relevant`; a tuple of
+arguments is not made for plain tensors.
+
 Of two arguments by name one has to be the first optional one, which alone is a parameter: CPython looks up the default
 of each keyword-only parameter that is left out in a dictionary, so that three of them cost more than an empty one for
 all the others.
@@ -31,11 +34,12 @@ all the others.
 
 from __future__ import annotations
 
+import dis
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from textwrap import indent
-from types import CodeType, MethodType
+from types import FunctionType, MethodType
 from typing import Any, TypeVar, cast
 
 from dispatchlab.call.tensor import Tensor
@@ -51,6 +55,7 @@ _MISSING = object()
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~
 # Nearly every call that is overridden has arguments of one type with a handler, and perhaps plain tensors. The default
 # handler of tensors declines then, so only the one is called, and no order has to be found: this takes half the time.
+# Arguments of one type alone, whose handler is a class method of its own, are told apart in the wrapper.
 # Two such types, a type that tensors derive from, a guard or a mode in any thread, and an iterator go the general way.
 
 
@@ -128,10 +133,13 @@ def _wrapped(implementation: Callable[..., Any], dispatcher: Callable[..., Itera
             types: tuple[type, ...] = (kind,)
         else:
             types = (Tensor, kind) if tensors == 1 and not issubclass(kind, Tensor) else (kind, Tensor)
+        return asked(one, types, args, kwargs, 5)
+
+    def asked(one: Any, types: Sequence[type], args: Sequence[object], kwargs: Mapping[str, object], depth: int) -> Any:
         try:
             handler = one.__torch_function__
             if type(handler) is MethodType and handler.__self__ is one:
-                warn_of_plain_method(DeprecationWarning)
+                warn_of_plain_method(DeprecationWarning, depth)
             result = handler(public, types, args, kwargs)
         except Exception as error:
             leaving = leaving_handler(error, one, public)
@@ -176,13 +184,16 @@ def _wrapped(implementation: Callable[..., Any], dispatcher: Callable[..., Itera
         "_relevant": dispatcher,
         "_implementation": implementation,
         "_overridden": overridden,
+        "_asked": asked,
+        "_class_method": classmethod,
         "_general": general,
         "_len": len,
         "_map": map,
         "_type": type,
         "_special": special,
     }
-    exec(_wrapper_code(inspect.signature(implementation), implementation.__name__), constants)
+    source = _wrapper_source(inspect.signature(implementation), dispatcher)
+    exec(compile(source, f"<override of {implementation.__name__}>", "exec"), constants)
     public: Callable[..., Any] = constants["public"]
     return public
 
@@ -232,18 +243,23 @@ _GIVEN = "() if _0 is _M else (_0,) if _1 is _M else (_0, _1) if _2 is _M else (
 _BRANCH = """\
 if {test}:
     try:
-        _found = _relevant({call})
+        _found = {relevant}
         _number = _len(_found)
     except TypeError:
         return _general({values}, {named})
-    if _number == 1:
+    if _number == 2:
+        _one, _other = _found
+        if _type(_one) is _T:
+            if _type(_other) is _T:
+                return _implementation({call})
+        elif _type(_other) is _type(_one) and _type(_type(_one).__dict__.get("__torch_function__")) is _class_method:
+            return _asked(_one, (_type(_one),), {values}, {named}, 4)
+    elif _number == 1:
         [_one] = _found
         if _type(_one) is _T:
             return _implementation({call})
-    elif _number == 2:
-        _one, _other = _found
-        if _type(_one) is _T and _type(_other) is _T:
-            return _implementation({call})
+        if _type(_type(_one).__dict__.get("__torch_function__")) is _class_method:
+            return _asked(_one, (_type(_one),), {values}, {named}, 4)
     elif _number > {long}:
         if [*_map(_type, _found)].count(_T) == _number:
             return _implementation({call})
@@ -256,18 +272,80 @@ if {test}:
     return _overridden(_found, {values}, {named})
 """
 
+_LISTED = """\
+if {test}:
+    if {plain}:
+        return _implementation({call})
+    if {alike}_type(_type({first}).__dict__.get("__torch_function__")) is _class_method:
+        return _asked({first}, (_type({first}),), {values}, {named}, 4)
+    return _overridden({relevant}, {values}, {named})
+"""
 
-def _wrapper_code(signature: inspect.Signature, name: str) -> CodeType:
-    """The code that defines `public` for an implementation with that signature.
 
-    The names `_M`, `_T`, `_relevant`, `_implementation`, `_overridden`, `_general` and `_special` have to be there when
-    it runs, and `_len`, `_map` and `_type`, since an argument may be called `len`.
+_JUMPS = {f"POP_JUMP{way}_IF{no}_NONE": no for way in ("", "_FORWARD") for no in ("", "_NOT")}
+
+
+class _Dispatcher:
+    """What a dispatcher returns, where its code shows it: calling it takes a fifth of a call with plain tensors.
+
+    Code that does more than to look whether an argument was given is called.
     """
-    return compile(_wrapper_source(signature), f"<override of {name}>", "exec")
+
+    def __init__(self, dispatcher: object) -> None:
+        self.steps: tuple[dis.Instruction, ...] = ()
+        if type(dispatcher) is FunctionType and not dispatcher.__dict__:
+            self.code = dispatcher.__code__
+            self.steps = (*dis.get_instructions(dispatcher),)
+            self.parameters = inspect.signature(dispatcher).parameters
+
+    def relevant(self, given: Sequence[str], named: Mapping[str, str]) -> str | tuple[str | None, ...] | None:
+        """The expression of what it returns for these, or a tuple of those in it; None where it has to be called."""
+        if not self.steps:
+            return None
+        code, names = self.code, self.code.co_varnames
+        count, more = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
+        values: dict[str, Any] = {name: None for name, one in self.parameters.items() if one.default is None}
+        values |= {**dict(zip(names[:count], given, strict=False)), **named}
+        if code.co_flags & inspect.CO_VARARGS:
+            values[names[more]] = (*given[count:],)
+        elif len(given) > count:
+            return None
+        by_name = {*names[max(code.co_posonlyargcount, len(given)) : more]}
+        if not named.keys() <= by_name or not values.keys() >= self.parameters.keys():
+            return None
+        found = self._returned(values)
+        is_listed = type(found) is tuple and all(one is None or isinstance(one, str) for one in found)
+        return found if is_listed or isinstance(found, str) else None
+
+    def _returned(self, values: Mapping[str, Any]) -> Any:
+        stack: list[Any] = []
+        target = 0
+        for step in self.steps:
+            name = step.opname
+            if step.offset < target or name in ("RESUME", "NOP", "NOT_TAKEN"):
+                continue
+            if name.startswith("LOAD_FAST"):
+                names = step.argval if isinstance(step.argval, tuple) else (step.argval,)
+                if not values.keys() >= {*names}:
+                    return None
+                stack += [values[one] for one in names]
+            elif name == "BUILD_TUPLE":
+                stack[len(stack) - step.argval :] = [(*stack[len(stack) - step.argval :],)]
+            elif name in _JUMPS and not isinstance(stack[-1], str):
+                if (stack.pop() is None) is not bool(_JUMPS[name]):
+                    target = step.argval
+            else:
+                return stack.pop() if name == "RETURN_VALUE" else None
+        return None
 
 
-def _wrapper_source(signature: inspect.Signature) -> str:
-    """The text of that code."""
+def _wrapper_source(signature: inspect.Signature, dispatcher: object) -> str:
+    """The text of the code that defines `public` for an implementation with that signature.
+
+    The names `_M`, `_T`, `_relevant`, `_implementation`, `_overridden`, `_asked`, `_general` and `_special` have to be
+    there when it runs, and `_len`, `_map`, `_type` and `_class_method`, since an argument may be called `len`.
+    """
+    relevant = _Dispatcher(dispatcher)
     parameters = signature.parameters.values()
     positional = [one.name for one in parameters if one.kind in (_Kind.POSITIONAL_ONLY, _Kind.POSITIONAL_OR_KEYWORD)]
     optional = [
@@ -280,14 +358,16 @@ def _wrapper_source(signature: inspect.Signature) -> str:
     variadic = any(parameter.kind is _Kind.VAR_POSITIONAL for parameter in parameters)
     most = len(_POSITIONS) if variadic else min(len(_POSITIONS), len(positional))
     first_value = [(first, first)] if first else []
-    none_named, one_named = _branches(most, [], positional), ""
-    both_named = _branches(most, first_value, positional)
+    none_named, one_named = _branches(most, [], positional, relevant), ""
+    both_named = _branches(most, first_value, positional, relevant)
     one_more = ""
     for name in others:
         fetched = f"_value = _named[{name!r}]\n"
-        one_named += _block(f"if {name!r} in _named", fetched + _branches(most, [(name, "_value")], positional))
+        one_named += _block(
+            f"if {name!r} in _named", fetched + _branches(most, [(name, "_value")], positional, relevant)
+        )
         named = [*first_value, (name, "_value")]
-        one_more += _block(f"if {name!r} in _named", fetched + _branches(most, named, positional))
+        one_more += _block(f"if {name!r} in _named", fetched + _branches(most, named, positional, relevant))
     named_text = "_named"
     if first:
         none_named = _block(f"if {first} is _M", none_named) + _block("else", both_named)
@@ -314,7 +394,7 @@ def _block(head: str, body: str) -> str:
     return f"{head}:\n{inside}"
 
 
-def _branches(most: int, named: Sequence[tuple[str, str]], positional: Sequence[str]) -> str:
+def _branches(most: int, named: Sequence[tuple[str, str]], positional: Sequence[str], relevant: _Dispatcher) -> str:
     """A branch for each number of positional arguments, up to that, and these by name, each with its expression.
 
     A name whose position is taken is left to the general way; one whose position is the next is passed on by position,
@@ -328,8 +408,15 @@ def _branches(most: int, named: Sequence[tuple[str, str]], positional: Sequence[
         for name, value in named:
             is_next = name in positional and positional.index(name) == len(passed_on)
             passed_on.append(value if is_next else f"{name}={value}")
+        known = relevant.relevant(given, dict(named))
+        listed = [one for one in known if one] if isinstance(known, tuple) else []
+        found = known if isinstance(known, str) else f"_relevant({', '.join(passed_on)})"
         more = f"{_POSITIONS[number]} is _M" if number < len(_POSITIONS) else "not _rest"
-        text += _BRANCH.format(
+        text += (_LISTED if listed else _BRANCH).format(
+            plain=" and ".join(f"_type({one}) is _T" for one in listed),
+            first=listed[0] if listed else "",
+            alike="".join(f"_type({one}) is _type({listed[0]}) and " for one in listed[1:]),
+            relevant=f"({''.join(f'{one}, ' for one in known or ())})" if listed else found,
             test=f"{more} and {given[-1]} is not _M",
             call=", ".join(passed_on),
             values=f"({''.join(f'{one}, ' for one in given)})",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -134,3 +135,47 @@ def test_every_way_of_calling_is_that_of_a_plain_wrapper() -> None:
             implemented += wanted[0] == "implementation"
             refused += isinstance(wanted, str)
     assert min(handled, implemented, refused) > rounds
+
+
+class Swan:
+    """Returns what it was given, and for which types."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return "handler", [one.__name__ for one in types], args, kwargs
+
+
+def _listing(choose: random.Random, names: list[str]) -> str:
+    """A dispatcher that returns arguments, a tuple of arguments or, when one is left out, something else."""
+    some = [f"({''.join(f'{one}, ' for one in choose.sample(names, choose.randint(0, len(names))))})" for _ in "ab"]
+    some.append(choose.choice(names))
+    asked, is_not = choose.choice(names), choose.choice(("", "not "))
+    either = f"{choose.choice(some)} if {asked} is {is_not}None else {choose.choice(some)}"
+    return choose.choice((some[0], some[2], either))
+
+
+def test_a_dispatcher_that_lists_its_arguments_is_as_good_as_called() -> None:
+    """One that has an attribute is called, and the other is not."""
+    seen: Counter[str] = Counter()
+    rounds = share(200)
+    for seed in range(rounds):
+        choose = random.Random(seed)
+        names = choose.sample(("tensors", "dim", "out", "x"), choose.randint(1, 4))
+        rest = choose.choice(("", "", ", *, last=None", ", *rest"))
+        names += [one for one in ("last", "rest") if one in rest]
+        required = choose.randint(0, len(names))
+        heads = [name if at < required else f"{name}=None" for at, name in enumerate(names) if name not in rest]
+        head = ", ".join(heads) + rest
+        text = f"lambda {head}: {_listing(choose, names)}"
+        implementation, listing, called = eval(f"lambda {head}: 'implementation'"), eval(text), eval(text)
+        called.is_called = True
+        ours, other = (torch_function_dispatch(one, verify=False)(implementation) for one in (listing, called))
+        for _ in range(8):
+            count = choose.randint(min(required, len(heads)) if choose.random() < 0.8 else 0, len(heads))
+            args = [choose.choice((Swan(), tensor([1.0]), None, _value(choose))) for _ in range(count)]
+            name = choose.choice(names[count:] or names)
+            kwargs = {name: choose.choice((Swan(), None, tensor([1.0])))} if choose.random() < 0.5 else {}
+            wanted, found = _outcome(other, args, kwargs), _outcome(ours, args, kwargs)
+            assert found == wanted, (seed, text)
+            seen[wanted if wanted == "implementation" else "refused" if isinstance(wanted, str) else "handled"] += 1
+    assert min(seen["implementation"], seen["refused"], seen["handled"]) > rounds // 2, seen
