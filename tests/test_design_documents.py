@@ -6,13 +6,17 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import is_dataclass
 from functools import cache
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
+from benchmarks.literal_overrides import literal_dispatch
 from dispatchlab import (
     Dispatcher,
     DispatchKey,
@@ -27,6 +31,7 @@ from dispatchlab import (
 )
 from dispatchlab.call import IncludeDispatchKeyGuard
 from dispatchlab.cli import main
+from dispatchlab.codegen.read.native_function import NativeFunction
 from dispatchlab.overrides import PythonDispatch, as_subclass, no_dispatch, torch_function_dispatch
 from tools import document_pictures, pictures
 
@@ -230,6 +235,32 @@ def test_a_handler_may_take_arguments_that_the_function_would_refuse() -> None:
 
     assert narrow(tensor([1.0]), 0, 0, 1) == "one dimension, 1"
     assert narrow(Nested(), (0, 1), (0, 0), (1, 2)) == "2 dimensions"
+
+
+def test_the_literal_algorithm_calls_the_handlers_that_ours_calls() -> None:
+    class Named:
+        @classmethod
+        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> str:
+            return f"{func.__name__} of {cls.__name__} of {len(types)}"
+
+    class Sub(Named): ...
+
+    def total(*values: Any) -> str:
+        return f"implementation of {len(values)}"
+
+    ours, literal = (made(lambda *values: values)(total) for made in (torch_function_dispatch, literal_dispatch))
+    calls: list[list[Any]] = [[1, 2], [Named()], [Named(), Sub()], [Sub(), 3, Named(), Sub()]]
+    assert [ours(*one) for one in calls] == [literal(*one) for one in calls]
+    assert literal(Named(), Sub()) == "total of Sub of 2"
+
+
+def test_what_codegen_reads_and_makes_is_frozen() -> None:
+    packages = [import_module(f"dispatchlab.codegen.{name}") for name in ("read", "emit")]
+    modules = [import_module(f"{one.__name__}.{each.name}") for one in packages for each in iter_modules(one.__path__)]
+    classes = {one for module in modules for one in vars(module).values() if isinstance(one, type)}
+    found = [one for one in classes if is_dataclass(one) and one.__module__.startswith("dispatchlab.codegen")]
+    assert NativeFunction in found
+    assert [one for one in found if not one.__dataclass_params__.frozen] == []  # type: ignore[attr-defined]
 
 
 def test_a_subclass_is_lost_where_a_kernel_goes_by_the_elements_and_kept_where_it_calls_operators() -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dispatchlab.call.local_key_set import DEFAULT_EXCLUDED, DEFAULT_INCLUDED
 from dispatchlab.model.key_set import BACKEND_BITS, FULL_BITS, DispatchKeySet
 from dispatchlab.model.keys import (
     ALIAS_KEYS,
@@ -126,6 +127,8 @@ def test_full_after_undefined_and_alias_keys_has_the_low_backend_bits_alone() ->
 def test_default_sets_of_a_thread_print_as_upstream_prints_them() -> None:
     for row in (TORCH["tls_include_default"], TORCH["tls_exclude_default"]):
         assert str(DispatchKeySet(row["raw"])) == row["repr"]
+    sets = TORCH["tls_include_default"]["raw"], TORCH["tls_exclude_default"]["raw"]
+    assert (DEFAULT_INCLUDED.bits, DEFAULT_EXCLUDED.bits) == sets
 
 
 def test_difference_leaves_every_backend_bit() -> None:
