@@ -13,6 +13,7 @@ from typing import ClassVar
 import pytest
 from rich.console import Console
 
+from dispatchlab.errors import DispatchLabError
 from dispatchlab.files.baseline import BaselineError
 from dispatchlab.files.file_kinds import FileContent, FileKind, content_of
 from dispatchlab.model.keys import DispatchKey
@@ -41,7 +42,12 @@ from dispatchlab.questions.readiness.operator_readiness import (
     readiness,
     row_of,
 )
-from dispatchlab.questions.readiness.package_readiness import NoOperatorsError, decided, readiness_of
+from dispatchlab.questions.readiness.package_readiness import (
+    NoOperatorsError,
+    decided,
+    package_readiness,
+    readiness_of,
+)
 from dispatchlab.records.backend_coverage import Filled, Way
 from dispatchlab.records.model import RecordedKernel, RecordedOperator, Registry, name_of
 
@@ -398,6 +404,21 @@ def test_an_import_that_defines_no_operator_names_the_packages_that_do() -> None
     assert [row.operator for row in readiness_of(found, ["mine", "other"]).rows] == ["other::op"]
     with pytest.raises(NoOperatorsError, match="or one that calls what registers them"):
         readiness_of(found._replace(before=frozenset({"other::op"})), ["mine", "other"])
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("none.safetensors", "none.safetensors: no captured inputs: No such file or directory; write it with pytest"),
+        ("text.safetensors", "the file is damaged (its header is longer than the file); write it with pytest"),
+        ("text.json", "it is neither MODULE:NAME nor a file whose name ends with .safetensors; expected"),
+    ],
+)
+def test_inputs_that_are_none_are_refused_before_an_import(name: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "text.safetensors").write_text("hello")
+    with pytest.raises(DispatchLabError) as refused:
+        package_readiness(["a_module_that_nobody_has"], inputs=str(tmp_path / name))
+    assert said in str(refused.value)
 
 
 def test_a_worker_that_answers_as_it_is_killed_takes_no_other_operator_along(monkeypatch: pytest.MonkeyPatch) -> None:

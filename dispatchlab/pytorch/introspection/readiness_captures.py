@@ -5,10 +5,9 @@ from __future__ import annotations
 import ctypes
 import json
 import runpy
-import struct
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
@@ -62,7 +61,7 @@ class CaptureError(DispatchLabError):
     path: str
     reason: str
 
-    template = "{path}: no captured inputs: {reason}; write it again with pytest --dispatchlab-readiness={path}"
+    template = "{path}: no captured inputs: {reason}; write it with pytest --dispatchlab-readiness={path}"
 
 
 class CapturedCalls(NamedTuple):
@@ -346,7 +345,7 @@ def _encoded(calls: str, memory: list[bytes]) -> bytes:
     metadata = {"format": INPUTS_FORMAT, "calls": calls, "sha256": _checksum(calls, memory)}
     text = json.dumps({"__metadata__": metadata, **header}).encode()
     text += b" " * (-len(text) % 8)
-    return struct.pack("<Q", len(text)) + text + b"".join(memory)
+    return len(text).to_bytes(8, "little") + text + b"".join(memory)
 
 
 def merged(files: list[bytes]) -> bytes:
@@ -394,7 +393,7 @@ def _parsed(data: bytes) -> tuple[dict[str, list[Any]], list[bytes]]:
     Raises:
         ValueError: the bytes are no such file; also what reading JSON of another shape raises.
     """
-    (length,) = struct.unpack_from("<Q", data)
+    length = int.from_bytes(data[:8], "little")
     if length > len(data) - 8:
         raise ValueError("its header is longer than the file")
     text = data[8 : 8 + length]
@@ -421,18 +420,38 @@ def _parsed(data: bytes) -> tuple[dict[str, list[Any]], list[bytes]]:
     return calls, memory
 
 
+def check_captures(path: str) -> None:
+    """Check that a file has captured inputs; it needs no PyTorch.
+
+    Raises:
+        CaptureError: the file cannot be read, or is damaged.
+    """
+    with _refusing(path):
+        _read(path)
+
+
 def read_captures(path: str) -> dict[str, list[tuple[tuple[Any, ...], dict[str, Any]]]]:
     """Operator -> the arguments of its calls.
 
     Raises:
         CaptureError: the file cannot be read, or is damaged.
     """
-    try:
-        calls, memory = _parsed(read_file(path, limit=MAX_BYTES, what="captured inputs"))
+    with _refusing(path):
+        calls, memory = _read(path)
         return {name: [_Decoding(call, memory).call() for call in made] for name, made in calls.items()}
+
+
+def _read(path: str) -> tuple[dict[str, list[Any]], list[bytes]]:
+    return _parsed(read_file(path, limit=MAX_BYTES, what="captured inputs"))
+
+
+@contextmanager
+def _refusing(path: str) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise CaptureError(path, error.strerror or str(error)) from None
-    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, struct.error, RuntimeError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError) as error:
         lines = str(error).splitlines() or [type(error).__name__]
         raise CaptureError(path, f"the file is damaged ({lines[0][:200]})") from None
 

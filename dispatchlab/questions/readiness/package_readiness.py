@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.measured import model_for
-from dispatchlab.model.operator_runs import Outcome, Run
+from dispatchlab.model.operator_runs import InputsError, Outcome, Run
 from dispatchlab.model.printed_schema import parse_printed
 from dispatchlab.questions.coverage.coverage_on_lab import Fill
 from dispatchlab.questions.readiness.operator_readiness import (
@@ -86,12 +86,18 @@ def package_readiness(
 
     Raises:
         InputsError: there are no inputs under that name.
+        CaptureError: the file of inputs cannot be read, or is damaged.
         NoOperatorsError: they define none.
         UnknownOperatorError: a name or a glob means none.
         DispatchLabError: PyTorch or a package cannot be imported.
     """
+    from dispatchlab.pytorch.introspection.readiness_captures import SUFFIX, check_captures
     from dispatchlab.pytorch.registry import live_operator_runs, live_package_operators
 
+    if inputs is not None and inputs.endswith(SUFFIX):
+        check_captures(inputs)  # before the packages are imported, which takes long
+    elif inputs is not None and ":" not in inputs:
+        raise InputsError(inputs, f"it is neither MODULE:NAME nor a file whose name ends with {SUFFIX}")
     result = readiness_of(live_package_operators(packages), packages, operators=operators, required=required)
     if inputs is None and not generate:
         return result
