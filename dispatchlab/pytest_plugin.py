@@ -163,6 +163,8 @@ class _Capturing:
             f"{self._path}: {sum(calls.values()):,} inputs of {len(calls):,} operators"
             + (f"; {left_out:,} calls were too large, or of values that cannot be kept" if left_out else "")
         )
+        if calls:
+            terminalreporter.line(f"run them with: dispatchlab readiness PACKAGE --inputs {self._path}")
 
 
 class _EveryTest:

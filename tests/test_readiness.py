@@ -252,7 +252,7 @@ def test_runs_decide_cells_and_leave_those_alone_that_they_do_not() -> None:
     works, fails = Run(Outcome.WORKS, "a call"), Run(Outcome.FAILS, "TypeError: no")
     assert decided(unknown, works) == Cell(Aspect.CPU, Answer.YES, "a call", by_run=True)
     assert decided(unknown, fails) == Cell(Aspect.CPU, Answer.NO, "TypeError: no", by_run=True)
-    assert decided(yes, fails).reason == "TypeError: no; it has torch.library.register_fake"
+    assert decided(yes, fails).reason == "TypeError: no; registered: torch.library.register_fake"
     assert decided(no, fails) == replace(no, by_run=True)
     assert decided(no, works).answer is Answer.YES
     assert decided(yes, Run(Outcome.NOT_NEEDED, "no float")).answer is Answer.NOT_NEEDED

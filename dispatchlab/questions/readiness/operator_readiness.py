@@ -71,17 +71,17 @@ COMPILED = (Aspect.FAKE, Aspect.FUNCTIONALIZE, Aspect.EXPORT, Aspect.INDUCTOR)
 """What torch.compile and torch.export need; gaps there are found unless other columns are named."""
 
 RUN_ONLY = {
-    Aspect.DYNAMIC_SHAPES: "its fake with symbols for the sizes",
-    Aspect.SECOND_ORDER: "the derivative of its gradient",
-    Aspect.EXPORT_DYNAMIC: "an export with symbols for the sizes",
-    Aspect.AOT_PACKAGE: "compiled code that is saved as a package",
+    Aspect.DYNAMIC_SHAPES: "what its fake gives with symbols for the sizes",
+    Aspect.SECOND_ORDER: "whether its gradient has a derivative",
+    Aspect.EXPORT_DYNAMIC: "whether an export takes symbols for the sizes",
+    Aspect.AOT_PACKAGE: "whether compiled code can be saved as a package",
     Aspect.REPEAT: "whether two calls give the same",
     Aspect.STRIDES: "whether it reads tensors that are not contiguous by their strides",
-    Aspect.EMPTY: "tensors without elements",
-    Aspect.TEST_SCHEMA: "opcheck's test_schema",
-    Aspect.TEST_AUTOGRAD_REGISTRATION: "opcheck's test_autograd_registration",
-    Aspect.TEST_FAKETENSOR: "opcheck's test_faketensor",
-    Aspect.TEST_AOT_DISPATCH_DYNAMIC: "opcheck's test_aot_dispatch_dynamic",
+    Aspect.EMPTY: "what it does on tensors without elements",
+    Aspect.TEST_SCHEMA: "what opcheck's test_schema finds",
+    Aspect.TEST_AUTOGRAD_REGISTRATION: "what opcheck's test_autograd_registration finds",
+    Aspect.TEST_FAKETENSOR: "what opcheck's test_faketensor finds",
+    Aspect.TEST_AOT_DISPATCH_DYNAMIC: "what opcheck's test_aot_dispatch_dynamic finds",
 }
 """The columns of which registrations say nothing, with what a run tries."""
 
@@ -315,7 +315,7 @@ def row_of(facts: OperatorFacts) -> Row:
 def cell_of(facts: OperatorFacts, aspect: Aspect) -> Cell:
     """One cell, which names no call that this PyTorch does not have. See Note [What a cell may say]."""
     if aspect in RUN_ONLY:
-        return Cell(aspect, Answer.UNKNOWN, f"{RUN_ONLY[aspect]}: only a run shows it")
+        return Cell(aspect, Answer.UNKNOWN, f"only a run shows {RUN_ONLY[aspect]}")
     cell = Cell(aspect, *_JUDGES[aspect](facts))
     if cell.answer is Answer.YES and aspect is not Aspect.TAGS:
         cell = replace(cell, answer=Answer.REGISTERED)

@@ -216,6 +216,6 @@ def decided(cell: Cell, run: Run | None) -> Cell:
         case Outcome.FAILS if cell.answer is Answer.NO:
             return replace(cell, by_run=True)
         case Outcome.FAILS:
-            before = f"; it has {cell.reason}" if cell.answer is Answer.REGISTERED else ""
+            before = f"; registered: {cell.reason}" if cell.answer is Answer.REGISTERED else ""
             return replace(cell, answer=Answer.NO, reason=f"{run.how}{before}", by_run=True)
     assert_never(run.outcome)
