@@ -89,7 +89,7 @@ MISTAKES: dict[str, tuple[str, ...]] = {
     "coverage torch-2.13 --key GPU": ("'GPU' is not a dispatch key; did you mean CUDA?",),
     "coverage torch-2.13 --key CPU --what-if impl": ("--what-if 'impl': expected 'impl OPERATOR KEY'",),
     "certify good.yaml --operator test::bar": ("there is no operator test::bar in this registry; it has test::foo",),
-    "lint good.yaml --select DL99": ("there is no rule 'DL99': expected DL001 to DL022", "did you mean DL019?"),
+    "lint good.yaml --select DL99": ("there is no rule 'DL99': expected DL001 to DL024", "did you mean DL019?"),
     "explain aten::relu --arg gpu": ("'gpu' does not describe a tensor; did you mean cuda?",),
     "explain aten::relu --arg cpu --arg cpu": ("'cpu' is one argument too many: aten::relu has 1",),
     "explain aten::relu --arg slef=cpu": ("aten::relu has no argument 'slef'", "did you mean self?"),
