@@ -118,15 +118,18 @@ def chosen_backend(seed: int) -> tuple[str, list[str]]:
     """A file of a backend with variants of some groups, and the operators in it; every fourth may be refused."""
     choice = random.Random(seed)
     lists: dict[str, list[str]] = {"supported": ["empty.memory_format"], "autograd": [], "symint": []}
-    for group in choice.sample(natives().groups, 120):
-        functional, *variants = members_of(group)
+    groups = [*map(members_of, natives().groups)]
+    rare = [each for each in groups if any(one.kind.value == "mutable" for one in each)]
+    foreach = [each for each in groups if each[0].name.name.startswith("_foreach")]
+    chosen = [*choice.sample(groups, 100), *choice.sample(rare, 5), *choice.sample(foreach, 10)]
+    for functional, *variants in dict.fromkeys(chosen):
         for one in (functional, *variants):
             needed = seed % 4 and one in variants and (not one.schema.returns or one.kind.value == "mutable")
             if needed or choice.random() < 0.6:
                 lists["autograd" if len(functional.short_name) % 6 == seed % 6 else "supported"].append(one.short_name)
                 if one.has_symint and choice.random() < 0.5:
                     lists["symint"].append(one.short_name)
-    flags = {name: choice.random() < 0.4 for name in ("use_out_as_primary", "device_guard")}
+    flags = {"use_out_as_primary": seed % 4 == 1, "device_guard": seed % 4 in (0, 3)}
     lines = [f"backend: {choice.choice(['PrivateUse1', 'XLA', 'Lazy'])}", "cpp_namespace: torch::npu"]
     lines += [f"{name}: {value}" for name, value in flags.items()]
     lines += [f"{name}: [{', '.join(names)}]" for name, names in lists.items() if names]
