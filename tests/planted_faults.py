@@ -730,6 +730,11 @@ _BY_FAULT: tuple[tuple[str, Fault, str], ...] = (
         "tests/test_call_layers.py::test_vmap_over_one_argument_leaves_the_other_alone",
     ),
     (
+        "tools.boxing_sizes:source",
+        lambda real: lambda form, count: real("unboxed", count),
+        "tests/process/test_boxing_sizes.py::test_a_boxed_kernel_does_not_grow_with_the_operators_and_the_others_do",
+    ),
+    (
         "dispatchlab.layers.kernels:check_alpha",
         returning(None),
         "tests/live/test_call_live.py::test_a_bool_argument_and_alpha_take_and_refuse_what_torchs_do",
@@ -771,7 +776,7 @@ def planted(place: str, fault: Fault) -> Iterator[None]:
         ours = [
             vars(one)
             for key, one in [*sys.modules.items()]
-            if key.startswith(("dispatchlab", "test_", "tests", "examples"))
+            if key.startswith(("dispatchlab", "test_", "tests", "examples", "tools"))
         ]
         for names in ours if not classes else ():
             names |= {key: new for key, value in names.items() if value is old}

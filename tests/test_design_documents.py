@@ -33,7 +33,7 @@ from dispatchlab.call import IncludeDispatchKeyGuard
 from dispatchlab.cli import main
 from dispatchlab.codegen.read.native_function import NativeFunction
 from dispatchlab.overrides import PythonDispatch, as_subclass, no_dispatch, torch_function_dispatch
-from tools import document_pictures, pictures
+from tools import boxing_sizes, document_pictures, pictures
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "design" / "documents.md"
@@ -161,6 +161,16 @@ def test_a_figure_is_drawn_from_the_code_of_today(name: str) -> None:
     drawn = (document_pictures.FOLDER / f"{name}.svg").read_text(encoding="utf-8")
     assert f"from {pictures.mark(pictures.source(name, document_pictures.GRAPHS[name]()))} -->" in drawn
     assert f"(../pictures/documents/{name}.svg)" in PAGE.with_name("figures.md").read_text(encoding="utf-8")
+
+
+def test_the_page_of_sizes_is_the_one_that_the_tool_writes() -> None:
+    """If this fails: `python tools/boxing_sizes.py`."""
+    text = boxing_sizes.PAGE.read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| ")]
+    sizes = {form: [int(one.replace(",", "")) for one in given] for form, _, *given in rows[1:]}
+    assert boxing_sizes.page(sizes, text.splitlines()[-1].removesuffix(".")) == text
+    assert len({*sizes["boxed"]}) == 1
+    assert sizes["unboxed"][-1] > 50 * sizes["unboxed"][0]
 
 
 # -- examples that no other test shows
