@@ -11,7 +11,18 @@ from functools import singledispatch
 from importlib import import_module
 from typing import Any
 
-from dispatchlab import Dispatcher, DispatchKey, DispatchKeySet, Library, fallthrough, operator, tensor
+from dispatchlab import (
+    Dispatcher,
+    DispatchKey,
+    DispatchKeySet,
+    Library,
+    Operator,
+    boxed,
+    fallthrough,
+    operator,
+    tensor,
+    unboxed,
+)
 from dispatchlab.call import AutoDispatchBelowAutograd, Tensor
 from dispatchlab.layers import Lab
 
@@ -100,6 +111,53 @@ class Ours:
         *(track_call, track_call_with_a_default, track_call_under_a_guard, track_redispatch),
         *(track_call_by_name, track_call_boxed, track_first_call_after_a_registration),
     ):
+        _track.unit = "ns"  # type: ignore[attr-defined]  # asv reads it
+
+
+class CallsOn:
+    """A kernel at AutogradCPU that calls on: unboxed, as one is generated for each operator, and a boxed fallback."""
+
+    def setup(self) -> None:
+        below = DispatchKeySet.full_after(DispatchKey.AutogradCPU)
+        self.libraries: list[Library] = []
+        found = []
+        for is_boxed in (False, True):
+            dispatcher = Dispatcher(builtin_fallbacks=False)
+            library, everywhere = (
+                Library(one, "FRAGMENT" if one == "b" else "IMPL", dispatcher=dispatcher) for one in "b_"
+            )
+            library.define("foo(Tensor x, Tensor y) -> Tensor")
+            library.impl("foo", kernel, "CPU")
+            foo = operator(dispatcher, "b::foo")
+            for key in ("BackendSelect", "ADInplaceOrView"):
+                everywhere.fallback(fallthrough, key)
+            if is_boxed:
+
+                def on_stack(called: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
+                    called.redispatch_boxed(keys & below, stack)
+
+                everywhere.fallback(boxed(on_stack, with_keyset=True), "AutogradCPU")
+            else:
+                redispatch = foo.redispatch
+
+                def on(keys: DispatchKeySet, x: Tensor, y: Tensor) -> Tensor:
+                    return redispatch(keys & below, x, y)  # type: ignore[no-any-return]  # noqa: B023 - of this round
+
+                library.impl("foo", unboxed(on), "AutogradCPU", with_keyset=True)
+            found.append(foo)
+            self.libraries += [library, everywhere]
+        self.unboxed, self.boxed = found
+        self.x, self.y = tensor([1.0]), tensor([2.0])
+
+    def track_unboxed(self) -> float:
+        """Two tensors, past an unboxed kernel."""
+        return overhead(self.unboxed, self.x, self.y)
+
+    def track_boxed_fallback(self) -> float:
+        """Two tensors, past the fallback."""
+        return overhead(self.boxed, self.x, self.y)
+
+    for _track in (track_unboxed, track_boxed_fallback):
         _track.unit = "ns"  # type: ignore[attr-defined]  # asv reads it
 
 
