@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,9 +18,12 @@ from dispatchlab.questions.coverage.program_coverage import (
     NeededKernel,
     ProgramCoverage,
     ProgramOnDevice,
+    program_coverage,
 )
+from dispatchlab.questions.coverage.program_trace import TraceError, read_trace
 from dispatchlab.records.backend_coverage import CoverageReport, NoSlotError, Way, WhatIfError, parse_what_if
 from dispatchlab.records.file import open_bundled
+from dispatchlab.records.model import RecordedKernel, RecordedOperator, name_of, registry_of
 from dispatchlab.sources.find_sources import chosen
 from tests.command_line import run, run_raising
 
@@ -204,3 +209,59 @@ def test_programs_are_for_a_key_that_a_device_can_stand_in_for(tmp_path: Path) -
     result = run("coverage", "--key", "PrivateUse1", "--device", "npu")
     assert result.exit_code == 2
     assert "--device is for --program FILE.py" in result.output
+
+
+TRACED = {
+    "device": "npu",
+    "has_fallback": True,
+    "programs": [
+        {
+            "program": "train.py",
+            "error": "",
+            "unserved": "",
+            "operators": [["aten::relu", 2], ["aten::add.out", 3], ["aten::tanh", 1]],
+        }
+    ],
+    "kernels": [
+        {"operator": "aten::relu", "served_by": "own", "parts": []},
+        {"operator": "aten::add.out", "served_by": "fallback", "parts": []},
+        {"operator": "aten::tanh", "served_by": "missing", "parts": ["aten::relu"]},
+    ],
+}
+
+
+def test_recorded_calls_are_served_by_the_kernels_of_another_backend(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(TRACED), encoding="utf-8")
+    own = RecordedKernel(DispatchKey.PrivateUse1, "npu.cpp:1")
+    registry = registry_of("2.13.0", [RecordedOperator(name_of("aten::add.out"), kernels=(own,))])
+    asked = partial(program_coverage, registry, DispatchKey.PrivateUse1, (), name="mine", trace=str(path))
+    found = asked(fallback=True)
+    assert {one.operator: (one.served_by, one.calls) for one in found.kernels} == {
+        "aten::add.out": ("own", 3),
+        "aten::relu": ("fallback", 2),
+        "aten::tanh": ("missing", 1),
+    }
+    assert (found.device, found.programs[0].stops_at, found.saved) == ("npu", "aten::tanh", ("aten::tanh",))
+    assert "the calls are those of " in program_coverage_view(found).text()
+    with pytest.raises(TraceError, match="the programs ran with a fallback: add --fallback"):
+        asked()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[]", "it is no answer of coverage --program"),
+        ("{", "Expecting property name"),
+        (json.dumps({**TRACED, "has_fallback": 1}), "it is no answer of coverage --program"),
+        (json.dumps({**TRACED, "kernels": [[]]}), "it is no answer of coverage --program"),
+        (json.dumps({**TRACED, "programs": [{"program": "x"}]}), "it is no answer of coverage --program"),
+        (json.dumps(TRACED).replace(", 3]", ", -3]"), "it is no answer of coverage --program"),
+    ],
+)
+def test_another_file_has_no_recorded_calls(tmp_path: Path, text: str, reason: str) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(TraceError) as raised:
+        read_trace(str(path))
+    assert reason in str(raised.value)

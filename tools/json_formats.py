@@ -349,6 +349,7 @@ MEANINGS = {
     "coverage --program: saved": "the missing ones that decompositions save, whose parts stay in the list",
     "coverage: operators[].debug": "where the kernel comes from",
     "diff --program: program": "what `--program` found; it is left out without it",
+    "coverage --program: trace": "the file with the calls; empty where the programs ran",
     "what_if": "what each registration of `--what-if` would do",
     "rows[].key": "the key of the row",
     "rows[].before": "what it has now; empty for nothing",

@@ -61,6 +61,12 @@ _WAYS = click.Choice(["direct", "composite", "fallback", "ambiguous", "missing"]
     "repeated. Needs PyTorch 2.10 or newer.",
 )
 @click.option(
+    "--trace",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False),
+    help="Take the calls of programs from FILE, which `--program ... --format json` printed, and run none.",
+)
+@click.option(
     "--device",
     metavar="NAME",
     help="What the programs call the device. Default: the name that the registry has, or privateuseone.",
@@ -88,6 +94,7 @@ def coverage(
     listed: tuple[str, ...],
     what_if: tuple[str, ...],
     programs: tuple[str, ...],
+    trace: str | None,
     device: str | None,
     default_device: bool,
     fallback: bool | None,
@@ -114,6 +121,7 @@ def coverage(
       dispatchlab coverage my_package --key MPS
       dispatchlab coverage --key PrivateUse1 --report coverage.html
       dispatchlab coverage my_backend.yaml --key npu --program train.py --fallback
+      dispatchlab coverage my_backend.yaml --key npu --trace train.json
     """
     from dispatchlab.questions.coverage.blocks import coverage_view
     from dispatchlab.questions.coverage.coverage_on_lab import coverage_report
@@ -123,23 +131,32 @@ def coverage(
     from dispatchlab.records.builds import default_registry
     from dispatchlab.sources.find_sources import chosen, recorded_from, with_tags
 
-    if programs:
+    if trace is not None:
+        refuse(context, ("programs", "default_device"), "runs programs, and --trace has their calls: leave one out")
+    if programs or trace is not None:
         refuse(
             context,
             ("operators", "tags", "listed", "what_if"),
             "is about operators, and --program runs them: leave one out",
         )
     else:
-        refuse(context, ("device", "default_device", "fallback"), "is for --program FILE.py: leave it out")
+        refuse(context, ("device", "default_device", "fallback"), "is for --program FILE.py or --trace: leave it out")
     check_page(context, page, force=force)
     reason = ""
     if source is None:
         source, reason = default_registry([key])
     recorded = recorded_from(source, imports=imports, report=note)
     row = runtime_key(key, privateuse1=recorded.privateuse1)
-    if programs:
+    if programs or trace is not None:
         found = program_coverage(
-            recorded, row, programs, name=source, device=device or "", fallback=fallback, default=default_device
+            recorded,
+            row,
+            programs,
+            name=source,
+            device=device or "",
+            fallback=fallback,
+            default=default_device,
+            trace=trace or "",
         )
         _show(program_coverage_view(found), reason, format, page, force=force)
         return

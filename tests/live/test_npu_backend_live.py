@@ -190,6 +190,13 @@ def test_the_command_lists_what_a_recorded_backend_lacks(tmp_path: Path) -> None
     (add,) = (each for each in without["kernels"] if each["operator"] == "aten::add.out")
     assert add["variants"] == ["aten::add_.Tensor"]
     assert add["is_core"] is False
+    (tmp_path / "trace.json").write_text(json.dumps(without), encoding="utf-8")
+    traced = ("--trace", "trace.json", "--no-fallback", "--format", "json")
+    assert json.loads(ask("coverage", "npu.yaml", "--key", "npu", *traced)) == {**without, "trace": "trace.json"}
+    bare = json.loads(ask("coverage", "torch-2.13-cpu", "--key", "PrivateUse1", *traced))
+    assert bare["device"] == "npu"
+    assert {one["served_by"] for one in bare["kernels"]} == {"missing"}
+    assert [one["calls"] for one in bare["kernels"]] == [one["calls"] for one in without["kernels"]]
     assert "make this program run" in ask(*asked[:-2], "--format", "text")
     assert "`aten::relu_`" in ask(*asked[:-2], "--format", "markdown")
 

@@ -47,10 +47,18 @@ def _screen(found: ProgramCoverage) -> Iterator[Block]:
 def _head(found: ProgramCoverage) -> Iterator[Line]:
     of = "with a fallback to the CPU" if found.has_fallback else "without a fallback"
     yield Line(f"{found.device} with the kernels of {found.registry}, {of}:", "strong")
+    yield from _recorded(found)
     for one in found.programs:
         yield from _program(one, found)
     if found.kernels:
         yield from _sentences(found)
+
+
+def _recorded(found: ProgramCoverage) -> Iterator[Line]:
+    if found.trace:
+        yield Line(
+            f"the calls are those of {found.trace}: what a kernel for another composite takes is not seen", indent=2
+        )
 
 
 def _sentences(found: ProgramCoverage) -> Iterator[Line]:
@@ -126,6 +134,8 @@ def _page(found: ProgramCoverage) -> Page:
     )
     sections = (
         Section("Programs", tuple(line for one in found.programs for line in _program(one, found)), "programs"),
-        Section("Kernels", ((*_sentences(found), _table(found)) if found.kernels else ()), "kernels"),
+        Section(
+            "Kernels", ((*_recorded(found), *_sentences(found), _table(found)) if found.kernels else ()), "kernels"
+        ),
     )
     return Page("coverage", f"{found.device} with the kernels of {found.registry}", (facts,), sections)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -12,6 +12,7 @@ from dispatchlab.model.program_run import AUTOCAST, FALLBACK, MISSING
 from dispatchlab.model.schema import Argument
 from dispatchlab.model.schema_parser import parse_schema
 from dispatchlab.pytorch.registry import backend_of, live_program
+from dispatchlab.questions.coverage.program_trace import read_trace
 from dispatchlab.records.model import Recorded, RecordedOperator
 
 _COPY = "aten::copy_"
@@ -28,6 +29,7 @@ class ProgramOnDevice:
         stops_at: the operator of the first call that nothing serves, which raises; empty when there is none.
         error: what the program raised although every call was served; empty when it came to its end.
         unserved: the operator at which the look ends, because no kernel of the CPU can stand in; empty for none.
+        operators: how many calls of each operator reach it, in the order of the first such calls.
     """
 
     program: str
@@ -35,6 +37,7 @@ class ProgramOnDevice:
     stops_at: str
     error: str
     unserved: str
+    operators: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,7 @@ class ProgramCoverage:
         has_fallback: whether it has a fallback to the CPU.
         programs: how each program runs.
         kernels: the operators whose calls reach the device, those with the most calls first.
+        trace: the file with the calls; empty where the programs ran.
     """
 
     registry: str
@@ -78,6 +82,7 @@ class ProgramCoverage:
     has_fallback: bool
     programs: tuple[ProgramOnDevice, ...]
     kernels: tuple[NeededKernel, ...]
+    trace: str = ""
 
     @cached_property
     def needed(self) -> tuple[NeededKernel, ...]:
@@ -118,8 +123,9 @@ def program_coverage(
     device: str = "",
     fallback: bool | None = None,
     default: bool = False,
+    trace: str = "",
 ) -> ProgramCoverage:
-    """Run programs on a device that stands in for a backend, each in a process of its own.
+    """Run programs on a device that stands in for a backend, each in a process of its own, or look at such runs.
 
     Args:
         recorded: the registry with the kernels of the backend.
@@ -129,17 +135,24 @@ def program_coverage(
         device: what the programs call the device; the name that the registry has for it when empty.
         fallback: whether to suppose a fallback to the CPU; None for what the registry has.
         default: make it the default device before a program begins.
+        trace: what an earlier answer for programs printed as JSON, in whose place no program runs; empty for none.
 
     Raises:
+        TraceError: the file cannot be read, or its programs ran with a fallback and the backend has none, or the
+            reverse.
         NoStandInError: the key is not PrivateUse1.
         StandInError: the installed PyTorch cannot stand in for a device.
         TorchMissingError: PyTorch is not installed.
         WorkerCrashed: a program ends its process.
     """
-    backend = backend_of(recorded, key, device=device, fallback=fallback)
+    traced = read_trace(trace) if trace else None
+    backend = backend_of(recorded, key, device=device or (traced.device if traced else ""), fallback=fallback)
     operators = {str(one.name): one for one in recorded}
-    options: tuple[Literal["default", "parts"], ...] = ("default", "parts") if default else ("parts",)
-    runs = {path: live_program(path, backend, *options) for path in programs}
+    if traced is None:
+        options: tuple[Literal["default", "parts"], ...] = ("default", "parts") if default else ("parts",)
+        runs = {path: live_program(path, backend, *options) for path in programs}
+    else:
+        runs = traced.with_kernels(backend)
     counts: dict[tuple[str, str], int] = {}
     for run in runs.values():
         for called, number in run.calls.items():
@@ -178,11 +191,18 @@ def program_coverage(
                 next((_text(operator) for operator, by in run.calls if by == MISSING), ""),
                 "" if run.unserved else run.error,
                 run.unserved,
+                tuple(_called(run.calls)),
             )
             for path, run in runs.items()
         ),
         tuple(sorted(found, key=lambda one: (-one.calls, one.operator))),
+        trace,
     )
+
+
+def _called(calls: Mapping[tuple[str, str], int]) -> Iterator[tuple[str, int]]:
+    for operator in dict.fromkeys(operator for operator, _ in calls):
+        yield operator, sum(number for (name, _), number in calls.items() if name == operator)
 
 
 def _text(operator: str) -> str:
