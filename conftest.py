@@ -100,7 +100,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--all-tiers") or config.getoption("--whole"):
         from tests import effort
 
-        effort.percent = 100 if config.getoption("--whole") else effort.ALL_TIERS
+        effort.percent = effort.example_percent = 100 if config.getoption("--whole") else effort.percent
     config.pluginmanager.register(_Skips(config), "skipped-modules")
 
 

@@ -1,20 +1,20 @@
-"""How many examples a test tries: all of them with `--whole`, a quarter with `--all-tiers`, fewer otherwise."""
+"""How many examples a test tries: all of them with `--whole`, a share otherwise."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from hypothesis import settings
 
+_Item = TypeVar("_Item")
+
 percent = 15
-"""The share of a loop's turns; `conftest.py` raises it to `ALL_TIERS` or to the whole."""
+"""The share of a loop's turns; `conftest.py` raises it to the whole."""
 
-ALL_TIERS = 25
-"""The share when every tier runs: what a change has to pass."""
-
-QUICK_EXAMPLES = 5
-"""The percent of generated examples in the quick tier, where each costs more than a turn of a loop."""
+example_percent = 5
+"""The share of generated examples, each of which costs more than a turn; with every tier it is that of turns."""
 
 
 def share(count: int) -> int:
@@ -22,9 +22,14 @@ def share(count: int) -> int:
     return max(1, count * percent // 100)
 
 
+def some(items: Sequence[_Item]) -> Sequence[_Item]:
+    """What this run tries of `items`: no less than its share of them, spread over all."""
+    return items[:: 100 // percent]
+
+
 def examples(count: int) -> settings:
     """Try a property on as many generated examples, always the same ones."""
     from hypothesis import settings
 
-    tried = share(count) if percent >= ALL_TIERS else max(1, count * QUICK_EXAMPLES // 100)
+    tried = max(1, count * example_percent // 100)
     return settings(derandomize=True, deadline=None, database=None, max_examples=tried)

@@ -10,6 +10,7 @@ import pytest
 
 from dispatchlab.codegen.emit.registrations import Body, registrations_of
 from dispatchlab.codegen.read.native_functions import load_native_functions
+from tests.effort import share
 from tests.functionalize_calls import Call, TheirSide, compared, generated_call, is_called, our_side
 
 torch: Any = pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")
@@ -33,5 +34,5 @@ def test_writes_of_functional_tensors_call_what_pytorch_calls_and_leave_what_it_
 
     with our_side(torch, registrations) as ours, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # deprecations of operators, which both sides call
-        counted = compared((lambda at=at: made(at) for at in range(600)), TheirSide(torch), ours)  # type: ignore[misc]
-    assert counted["value"] > 300
+        counted = compared((lambda at=at: made(at) for at in range(share(600))), TheirSide(torch), ours)  # type: ignore[misc]
+    assert counted["value"] > share(300)

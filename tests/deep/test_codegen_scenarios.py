@@ -18,7 +18,7 @@ from dispatchlab.model.registration import Block, Impl
 from dispatchlab.prover.explore import explore
 from dispatchlab.prover.result import Exploration, Verdict
 from dispatchlab.scenario.scenario import Scenario
-from tests.effort import share
+from tests.effort import share, some
 
 packaged: Any = pytest.importorskip(
     "torchgen.packaged", reason="torchgen comes with PyTorch: pip install 'dispatchlab[torch]'"
@@ -51,12 +51,12 @@ def _shape(block: Block, scenario: Scenario) -> tuple[object, ...]:
     return block.key, len(block.registrations), tuple(map(scenario.operators.index, inside))
 
 
-def test_every_generated_scenario_is_proved() -> None:
+def test_generated_scenarios_are_proved() -> None:
     assert len(scenarios()) > 250
-    found = {name: explored(scenario, "strict") for name, scenario in scenarios().items()}
+    found = {name: explored(scenarios()[name], "strict") for name in (*some([*scenarios()]), "add_Tensor")}
     assert {name for name, one in found.items() if one.verdict is not Verdict.ORDER_INDEPENDENT} == set()
     assert max(one.registrations for one in found.values()) >= 19  # `add`
-    assert sum(one.neighbourhoods > 0 for one in found.values()) > 30
+    assert sum(one.neighbourhoods > 0 for one in found.values()) > share(30)
 
 
 def test_patterns_of_generated_scenarios_are_decided_under_the_rules_of_pytorch() -> None:
@@ -65,7 +65,7 @@ def test_patterns_of_generated_scenarios_are_decided_under_the_rules_of_pytorch(
         for at, (name, scenario) in enumerate(of_each_pattern())
         if at % (100 // share(100)) == 0 or name == "silu_backward"
     }
-    assert len(found) > 12
+    assert len(found) > share(48)
     verdicts = Counter(one.verdict for one in found.values())
     assert verdicts.keys() <= {Verdict.ORDER_INDEPENDENT, Verdict.ORDER_DEPENDENT}
     dependent = {name: one for name, one in found.items() if one.verdict is Verdict.ORDER_DEPENDENT}

@@ -20,6 +20,7 @@ from dispatchlab.codegen.emit.registrations import registrations_of
 from dispatchlab.codegen.read.derivatives import derivatives_beside, load_derivatives
 from dispatchlab.codegen.read.native_functions import load_native_functions
 from dispatchlab.scenario.load import parse_scenario
+from tests.effort import share, some
 
 packaged: Any = pytest.importorskip("torchgen.packaged", reason="torchgen comes with PyTorch: dispatchlab[torch]")
 FILE = f"{next(iter(packaged.__path__))}/ATen/native/native_functions.yaml"
@@ -61,11 +62,11 @@ def test_the_registrations_of_a_name_can_be_loaded_in_any_order(tmp_path: Path) 
     assert path is not None
     registrations = registrations_of(natives, load_derivatives(path, natives))
     files = []
-    for name, functions in [*by_base_name(registrations).items()][7::60]:
+    for name, functions in some([*by_base_name(registrations).items()][7::60]):
         file = tmp_path / f"{name}.yaml"
         file.write_text(registration_scenario_text(name, functions, "n.yaml"), encoding="utf-8")
         files.append(str(file))
     result = CliRunner().invoke(main, ["permute", *files, "--format", "json"])
     verdicts = [json.loads(line)["verdict"] for line in result.stdout.splitlines()]
     assert verdicts == ["order-independent"] * len(files)
-    assert len(files) > 20
+    assert len(files) > share(20)

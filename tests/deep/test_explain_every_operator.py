@@ -9,6 +9,7 @@ pytest.importorskip("torch", reason="compares with the installed PyTorch, and th
 from dispatchlab.pytorch.introspection.registry_reader import record_operators
 from dispatchlab.sources.find_sources import recorded_from
 from dispatchlab.sources.replay_on_lab import bench
+from tests.effort import share, some
 from tests.live import test_explain_live as live
 
 
@@ -22,7 +23,7 @@ def test_every_hop_of_every_operator_names_the_kernel_that_the_running_pytorch_h
     names = there.intersection(recorded.names)
     # What another test has imported may have registered kernels that the record does not have.
     now = record_operators(names)
-    for name in sorted(name for name in names if now.operator(name) == recorded.operator(name)):
+    for name in some(sorted(name for name in names if now.operator(name) == recorded.operator(name))):
         view = replayed.dispatcher.explain(name)
         if view is None or view.schema is None:
             continue
@@ -34,5 +35,5 @@ def test_every_hop_of_every_operator_names_the_kernel_that_the_running_pytorch_h
                 assert live.explained_kernel(hop) == live.live_kernel(name, str(hop.key)), (name, kind, hop.key)
             calls += 1
             hops += len(found.hops)
-    assert calls > 10_000
-    assert hops > 20_000
+    assert calls > share(10_000)
+    assert hops > share(20_000)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from dispatchlab.layers import Lab
+from tests.effort import share
 from tests.formula_calls import formula_calls
 from tests.formula_comparison import check
 
@@ -19,9 +20,9 @@ COUNT = 6_000
 @pytest.mark.filterwarnings("ignore:Using backward")
 def test_gradients_of_many_generated_calls_are_torchs() -> None:
     lab, counts = Lab(), Counter[str]()
-    for at, call in enumerate(formula_calls(COUNT, seed=2)):
+    for at, call in enumerate(formula_calls(share(COUNT), seed=2)):
         counts += check(lab, torch, call, again=at % 3 == 0)
-    assert counts["results"] == COUNT
-    assert counts["nodes"] > 5_000
-    assert counts["gradients"] > 6_000
-    assert counts["second gradients"] > 2_000
+    assert counts["results"] == share(COUNT)
+    assert counts["nodes"] > share(5_000)
+    assert counts["gradients"] > share(6_000)
+    assert counts["second gradients"] > share(2_000)

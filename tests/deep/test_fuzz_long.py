@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.effort import share
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -31,6 +33,7 @@ ROOT = Path(__file__).parents[2]
     ],
 )
 def test_fuzzed_cases_end_as_documented(target: str, count: int) -> None:
+    count = share(count)
     done = subprocess.run(
         [sys.executable, "-m", "tests.fuzz", target, "--seed", "2", "--count", str(count)],
         cwd=ROOT,

@@ -1,23 +1,32 @@
-"""All commands under each limit; of those that start PyTorch a share."""
+"""All commands under each limit with `--whole`, and otherwise a share; of those that start PyTorch always a share."""
 
 from __future__ import annotations
 
 import importlib.util
 import shutil
 import sys
-from itertools import product
 from pathlib import Path
 
 import pytest
 
-from tests.limits import COMMANDS, LIMITS, LIVE, finding, live_cells, prepare
+from tests import effort
+from tests.limits import COMMANDS, LIMITS, LIVE, Command, finding, live_cells, prepare
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or shutil.which("bash") is None, reason="the limits are those of Linux and its shell"
 )
 
 
-@pytest.mark.parametrize(("command", "limit"), [*product(COMMANDS, LIMITS), *live_cells()])
+PLAIN = [
+    (command, limit)
+    for row, command in enumerate(COMMANDS)
+    for column, limit in enumerate(LIMITS)
+    if (row + column) % (100 // effort.percent) == 0
+]
+WITH_TORCH = [cell for at, cell in enumerate(live_cells()) if effort.percent == 100 or (at + at // 3) % 3 == 0]
+
+
+@pytest.mark.parametrize(("command", "limit"), [*PLAIN, *WITH_TORCH])
 def test_a_command_under_a_limit_ends_with_a_sentence_and_a_documented_exit_code(
     command: str, limit: str, tmp_path: Path
 ) -> None:
@@ -31,3 +40,11 @@ def test_every_limit_meets_commands_that_start_pytorch_and_each_of_these_one_tha
     cells = live_cells()
     assert {limit for _, limit in cells} == LIMITS.keys()
     assert {command for command, limit in cells if LIMITS[limit].harmless} == LIVE.keys()
+
+
+@pytest.mark.parametrize(("cells", "commands"), [(PLAIN, COMMANDS), (WITH_TORCH, LIVE)])
+def test_in_a_share_is_every_command_and_every_limit(
+    cells: list[tuple[str, str]], commands: dict[str, Command]
+) -> None:
+    assert {command for command, _ in cells} == commands.keys()
+    assert {limit for _, limit in cells} == LIMITS.keys()

@@ -18,6 +18,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'disp
 
 from dispatchlab.records.builds import bundled_for
 from dispatchlab.records.file import newest_bundled
+from tests import effort
 from tests.json_schema import errors
 from tests.live.packages import ROOT, dispatchlab
 from tests.test_sarif import schema
@@ -77,6 +78,7 @@ def make():
 make()
 """
 
+OTHER = ("torchao",) if effort.percent == 100 and find_spec("torchao") else ()  # takes longest, and is like quanto
 QUANTO = find_spec("optimum") is not None and find_spec("optimum.quanto") is not None
 
 
@@ -135,7 +137,7 @@ def test_every_planted_mistake_is_found_with_its_line_and_its_fix(found: dict[st
     "package",
     [
         "planted",
-        pytest.param("torchao", marks=pytest.mark.skipif(find_spec("torchao") is None, reason="needs torchao")),
+        *OTHER,
         pytest.param("optimum.quanto", marks=pytest.mark.skipif(not QUANTO, reason="needs optimum-quanto")),
     ],
 )

@@ -22,7 +22,7 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     shutil.copy(ROOT / "conftest.py", pytester.path)
     (pytester.path / "pytest.ini").write_text("[pytest]\ntestpaths = tests\npythonpath = .\nfilterwarnings = error\n")
     modules = {
-        "effort": "percent = 15\nALL_TIERS = 25\n",
+        "effort": "percent = 15\nexample_percent = 5\n",
         "test_quick": "def test_one():\n    pass\n\n\ndef test_other():\n    pass\n",
         "deep/test_deep": "def test_deep():\n    pass\n",
         "process/test_process": "def test_process():\n    pass\n",
