@@ -235,10 +235,17 @@ def _empty(op: Any, given: Inputs) -> str:
         except Exception as error:  # it refuses them, which is no wrong result
             why = f"it refuses them with {type(error).__name__}: {first_line(error)}"
             continue
-        ran += 1
         with suppress(torch()._subclasses.fake_tensor.UnsupportedOperatorException, NotImplementedError):
-            found = fake_call(op, small, static=True)
+            try:
+                found = fake_call(op, small, static=True)
+            except Exception as error:
+                if len(tensors_of(given)) == 1:
+                    raise
+                # NB: sizes may belong together that are not all 0 now, and kernels seldom check what is empty
+                why = f"its fake refuses them with {type(error).__name__}: {first_line(error)}"
+                continue
             _compare_fake(expected, found, f"with size 0 at dimension {dim}, its fake")
+        ran += 1
     if not ran:
         raise _NotDecided(why or "no input has a dimension")
     return "it runs on tensors without elements, and its fake gives what its kernel gives"
