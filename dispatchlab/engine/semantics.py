@@ -204,7 +204,7 @@ def semantics_of(profile: Profile, name: str | None = None) -> Semantics:
         replaceable_fallbacks=frozenset(known_keys(profile.replaceable_fallbacks)),
         kernels_in_wildcard_block=profile.kernels_in_wildcard_block,
         several_defs=profile.several_defs,
-        torch_library=torch_library_rules(profile.torch),
+        torch_library=torch_library_rules(profile),
         warn_each_override=profile.warn_each_override,
         fallbacks=fallbacks,
         builtin_fallbacks=fallbacks,
@@ -226,7 +226,7 @@ def strict_of(profile: Profile) -> Semantics:
         replaceable_fallbacks=frozenset(known_keys(profile.replaceable_fallbacks)),
         replaced_fallback_returns=True,
         overloads_in_order=False,
-        torch_library=torch_library_rules(profile.torch),
+        torch_library=torch_library_rules(profile),
         builtin_fallbacks=fallbacks_of(profile),
     )
 

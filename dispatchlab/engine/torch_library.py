@@ -1,7 +1,7 @@
 """Calls of `torch.library` as primitives: what each refuses, what it leaves in Python, and what its release takes back.
 
 The order of checks and writes is upstream's: torch/library.py, torch/_library/custom_ops.py, fake_impl.py and
-simple_registry.py. Which versions it is about is in `dispatchlab/model/torch_library_rules.py`.
+simple_registry.py. Which rules a PyTorch must have is in `dispatchlab/model/torch_library_rules.py`.
 """
 
 from __future__ import annotations

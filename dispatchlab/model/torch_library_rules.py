@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dispatchlab.model.profile import bundled_profiles, version_of
+from dispatchlab.model.profile import Profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,25 +12,37 @@ class TorchLibraryRules:
     """The rules of one PyTorch.
 
     Args:
-        torch: the version whose `torch/library.py` says so.
         reserved: the namespaces in which `torch.library` makes no operators.
         autocast: the device types that can be cast for.
     """
 
-    torch: str
-    reserved: frozenset[str] = frozenset({"prim"})
-    autocast: frozenset[str] = frozenset({"cpu", "cuda", "mps", "ipu", "xpu", "hpu", "privateuseone"})
+    reserved: frozenset[str]
+    autocast: frozenset[str]
 
 
-SINCE = (2, 13)
-"""The first version of which they are known; of older ones others are true. What adds a PyTorch compares histories of
-calls with it, so that a later version that differs is not bundled before it is modelled."""
+LIBRARY_RULES: tuple[str, ...] = (
+    "fake_after_fake",
+    "meta_after_fake",
+    "fake_after_meta",
+    "no_meta_beside_composite",
+    "meta_needs_operator",
+    "kernel_after_kernel",
+    "autograd_after_autograd",
+    "autograd_needs_def",
+    "vmap_after_vmap",
+    "autocast_after_autocast",
+    "autocast_kernel_stays",
+    "one_torch_dispatch_rule",
+    "custom_op_after_custom_op",
+    "no_custom_op_of_a_def",
+    "no_def_of_a_custom_op",
+    "prim_is_reserved",
+)
+"""The rules that the lab engine follows; a program for each says whether it holds, see `Profile.library_rules`."""
 
 
-def torch_library_rules(torch: str) -> TorchLibraryRules | None:
-    """The rules of a PyTorch, by its version such as `2.13.0+cpu`; None where they are not known."""
-    version = version_of(torch)
-    if version is None or version < SINCE:
+def torch_library_rules(profile: Profile) -> TorchLibraryRules | None:
+    """The rules of the PyTorch of a profile; None where one of those that the lab engine follows does not hold."""
+    if {*LIBRARY_RULES} - {*profile.library_rules}:
         return None
-    name = "{}.{}".format(*version)
-    return TorchLibraryRules(name) if f"torch-{name}" in bundled_profiles() else None
+    return TorchLibraryRules(frozenset({"prim"}), frozenset(profile.autocast_devices))

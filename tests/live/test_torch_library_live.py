@@ -8,15 +8,14 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
-from dispatchlab.model.torch_library_rules import torch_library_rules
-from dispatchlab.pytorch.bridge.torch import torch
+from dispatchlab.engine.semantics import semantics_named
 from dispatchlab.pytorch.bridge.torch_library_calls import numbered
 from dispatchlab.pytorch.sandbox.kept_in_python import number_of
 from tests import effort
 from tests.live.torch_library_histories import check_histories
 
 pytestmark = pytest.mark.skipif(
-    torch_library_rules(str(torch().__version__)) is None, reason="the rules of this PyTorch are not known"
+    semantics_named("torch").torch_library is None, reason="the lab engine follows other rules than this PyTorch"
 )
 
 

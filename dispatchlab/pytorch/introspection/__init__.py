@@ -18,6 +18,7 @@
 - `slot_memory`: the kernel object in each slot, read where calls read it.
 - `builtin_fallbacks`: the kernels that every operator has.
 - `kernel_identity`: which registered kernel sits in which slot, and its name as the user wrote it.
+- `library_probes`: which rules of `torch.library` hold, by a small program for each;
 - `profile_probe`: what makes its dispatcher differ from that of other versions, measured.
 - `backend_parts`: what PyTorch asks of a backend, each part with a program that fails without it.
 - `stand_in_device`: runs a program on a device that stands in for one at PrivateUse1, and notes its calls.

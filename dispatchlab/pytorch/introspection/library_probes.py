@@ -1,0 +1,178 @@
+"""Which rules of `torch.library` hold in the running PyTorch: a small program for each, with operators of its own.
+
+A second registration of a kind, or one after another, is accepted or refused. `LIBRARY_RULES` has the names of rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from itertools import count
+from typing import Any
+
+from dispatchlab.model.profile import Names
+from dispatchlab.model.torch_library_rules import LIBRARY_RULES
+from dispatchlab.pytorch.bridge.reserved_namespaces import PROFILE
+from dispatchlab.pytorch.bridge.torch import torch
+
+_DEVICES = ("cpu", "cuda", "mps", "ipu", "xpu", "hpu", "xla", "mtia", "maia", "vulkan", "privateuseone")
+_numbers = count(10_000)  # behind those of profile_probe
+
+
+class _Door:
+    """An operator of its own, and what a program does with it; `undo` releases its libraries."""
+
+    def __init__(self, undo: ExitStack) -> None:
+        self.namespace = f"{PROFILE}{next(_numbers)}"
+        self.name, self.api, self._undo = f"{self.namespace}::door", torch().library, undo
+
+    def library(self) -> Any:
+        made = self.api.Library(self.namespace, "FRAGMENT")
+        self._undo.callback(made._destroy)
+        return made
+
+    def defined(self, key: str = "") -> Any:
+        made = self.library()
+        made.define("door(Tensor x) -> Tensor")
+        if key:
+            made.impl("door", _kernel, key)
+        return made
+
+    def custom(self) -> Any:
+        def function(x):  # type: ignore[no-untyped-def]
+            return x.clone()
+
+        function.__annotations__ = {"x": torch().Tensor, "return": torch().Tensor}
+        made = self.api.custom_op(self.name, function, mutates_args=())
+        self._undo.callback(self.accepts, lambda: made._lib._destroy())  # it lives as long as the process otherwise
+        return made
+
+    def accepts(self, call: Callable[..., object], *arguments: object, **options: object) -> bool:
+        try:
+            call(*arguments, **options)
+        except (RuntimeError, ValueError, AssertionError, AttributeError, TypeError):
+            return False
+        return True
+
+    def takes_a_second(self, call: Callable[..., object], *arguments: object, **options: object) -> bool:
+        return self.accepts(call, *arguments, **options) and self.accepts(call, *arguments, **options)
+
+
+def _kernel(x: Any) -> Any:
+    return x.clone()
+
+
+def _fakes(door: _Door, before: str, after: str) -> bool:
+    """Whether one is accepted after the other: a fake implementation, or a kernel at Meta."""
+    door.defined("CPU")
+    ways = {
+        "fake": lambda: door.api.register_fake(door.name, _kernel, lib=door.library()),
+        "meta": lambda: door.library().impl("door", _kernel, "Meta"),
+    }
+    return door.accepts(ways[before]) and door.accepts(ways[after])
+
+
+def _second_kernel(door: _Door) -> bool:
+    door.defined("CPU")
+    return door.accepts(door.library().impl, "door", _kernel, "CPU")
+
+
+def _second(name: str, *arguments: object) -> Callable[[_Door], bool]:
+    def takes(door: _Door) -> bool:
+        library = door.defined("CPU")
+        called = getattr(door.api, name, None)
+        return called is not None and door.takes_a_second(called, door.name, *arguments, lib=library)
+
+    return takes
+
+
+def _second_autocast(door: _Door) -> bool:
+    library, dtype = door.defined("CPU"), torch().bfloat16
+    called = getattr(door.api, "register_autocast", None)
+    return called is not None and door.takes_a_second(called, door.name, "cpu", dtype, lib=library)
+
+
+def _one_dispatch_rule(door: _Door) -> bool:
+    library = door.defined("CPU")
+    called = getattr(door.api, "register_torch_dispatch", None)
+    modes = __import__("torch.utils._python_dispatch", fromlist=["TorchDispatchMode"])
+    mode = type("Mode", (modes.TorchDispatchMode,), {})
+    if called is None or not door.accepts(called, door.name, mode, _kernel, lib=library):
+        return False
+    return not door.accepts(called, door.name, mode, _kernel, lib=library)
+
+
+def _meta_beside_composite(door: _Door) -> bool:
+    door.defined("CompositeImplicitAutograd")
+    meta = door.accepts(door.library().impl, "door", _kernel, "Meta")
+    return not meta and not door.accepts(door.api.register_fake, door.name, _kernel, lib=door.library())
+
+
+def _autograd_needs_def(door: _Door) -> bool:
+    return not door.accepts(door.api.register_autograd, door.name, lambda context, gradient: gradient)
+
+
+def _second_custom_op(door: _Door) -> bool:
+    door.custom()
+    return door.accepts(door.custom)
+
+
+def _custom_op_of_a_def(door: _Door) -> bool:
+    door.defined()
+    return not door.accepts(door.custom)
+
+
+def _def_of_a_custom_op(door: _Door) -> bool:
+    door.custom()
+    return not door.accepts(door.library().define, "door(Tensor x) -> Tensor")
+
+
+def _autocast_kernel_stays(door: _Door) -> bool:
+    door.defined("CPU")
+    library, called = door.library(), getattr(door.api, "register_autocast", None)
+    overload = getattr(torch().ops, door.namespace).door.default
+    if called is None or not door.accepts(called, door.name, "cpu", torch().bfloat16, lib=library):
+        return False
+    library._destroy()
+    return bool(overload.py_kernels)
+
+
+_PROGRAMS: Mapping[str, Callable[[_Door], bool]] = {
+    "fake_after_fake": lambda door: _fakes(door, "fake", "fake"),
+    "meta_after_fake": lambda door: _fakes(door, "fake", "meta"),
+    "fake_after_meta": lambda door: _fakes(door, "meta", "fake"),
+    "no_meta_beside_composite": _meta_beside_composite,
+    "meta_needs_operator": lambda door: not door.accepts(door.library().impl, "door", _kernel, "Meta"),
+    "kernel_after_kernel": _second_kernel,
+    "autograd_after_autograd": _second("register_autograd", lambda context, gradient: gradient),
+    "autograd_needs_def": _autograd_needs_def,
+    "vmap_after_vmap": _second("register_vmap", lambda info, in_dims, x: (x, in_dims[0])),
+    "autocast_after_autocast": _second_autocast,
+    "autocast_kernel_stays": _autocast_kernel_stays,
+    "one_torch_dispatch_rule": _one_dispatch_rule,
+    "custom_op_after_custom_op": _second_custom_op,
+    "no_custom_op_of_a_def": _custom_op_of_a_def,
+    "no_def_of_a_custom_op": _def_of_a_custom_op,
+    "prim_is_reserved": lambda door: not door.accepts(door.api.Library, "prim", "FRAGMENT"),
+}
+assert {*_PROGRAMS} == {*LIBRARY_RULES}
+
+
+def library_rules() -> Names:
+    """Those of `LIBRARY_RULES` that hold here."""
+    found = []
+    for name in LIBRARY_RULES:
+        with ExitStack() as undo:
+            if _PROGRAMS[name](_Door(undo)):
+                found.append(name)
+    return tuple(found)
+
+
+def autocast_devices() -> Names:
+    """The device types that `torch.library` registers a cast for."""
+    with ExitStack() as undo:
+        door = _Door(undo)
+        library, called = door.defined("CPU"), getattr(door.api, "register_autocast", None)
+        dtype = torch().bfloat16
+        accepted = (each for each in _DEVICES if called and door.accepts(called, door.name, each, dtype, lib=library))
+        return tuple(accepted)
