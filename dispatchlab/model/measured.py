@@ -10,13 +10,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from dispatchlab.escape import printable
 from dispatchlab.model.installed_torch import installed_torch, installed_torch_folder
 from dispatchlab.model.profile import (
     CALLS,
     TORCH,
+    Profile,
     ProfileError,
     bundled_profile,
     bundled_profiles,
@@ -24,9 +25,6 @@ from dispatchlab.model.profile import (
     read_profile,
     version_of,
 )
-
-if TYPE_CHECKING:
-    from dispatchlab.model.profile import Profile
 
 # Note [Measured once]
 # ~~~~~~~~~~~~~~~~~~~~
@@ -343,7 +341,7 @@ def _digest(folder: str) -> str:
     """The digest of a build. See Note [Measured once]."""
     from dispatchlab._version import __version__
 
-    parts = [__version__]  # another dispatchlab measures something else
+    parts = [__version__, *Profile.__dataclass_fields__]  # another dispatchlab measures something else
     with suppress(OSError):
         with open(os.path.join(folder, "version.py"), encoding="utf-8", errors="replace") as stream:
             parts.append(stream.read(2**16))

@@ -41,6 +41,13 @@ def bundled_for(torch: str) -> str | None:
     return next((each for each in wanted if bundled_name(each)), None)
 
 
+def measure_installed() -> None:
+    """Have a registry of the installed PyTorch: a worker, which needs it for what packages register, measures none."""
+    torch = installed_torch()
+    if torch is not None:
+        bundled_for(torch)
+
+
 def nearest_bundled(torch: str) -> str:
     """The bundled registry of the nearest version of PyTorch, the newer of two; the newest for another text."""
     name, version = bundled_for(torch), version_of(torch)

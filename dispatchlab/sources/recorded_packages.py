@@ -33,11 +33,13 @@ def recorded_packages(
     from dispatchlab.pytorch.recording.record_package import OrderBudget
     from dispatchlab.pytorch.worker.engine import LiveEngine
     from dispatchlab.pytorch.worker.process import IMPORT_LIMIT_S, limit_in_force
+    from dispatchlab.records.builds import measure_installed
 
     budget = None
     if not once:
         limit_s = limit_in_force()
         budget = OrderBudget(most, IMPORT_LIMIT_S if limit_s is None else limit_s, jobs or os.cpu_count() or 1)
+    measure_installed()
     with LiveEngine() as engine:
         found: PackageRecord = engine.ask(
             "dispatchlab.pytorch.recording.record_package:record_packages", tuple(packages), budget

@@ -12,7 +12,7 @@ from dispatchlab.pytorch.introspection.module_uses import tables_used_in
 from dispatchlab.pytorch.introspection.package_paths import package_path
 from dispatchlab.pytorch.introspection.python_journal import PYTORCH_FOLDERS, PYTORCH_NAMESPACES, PythonJournal
 from dispatchlab.records.builds import bundled_for
-from dispatchlab.records.file import bundled_names, open_bundled, python_layer_of
+from dispatchlab.records.file import bundled_name, open_bundled, python_layer_of
 from dispatchlab.records.python_compare import is_left_by_call
 
 # Note [What a package registers in Python]
@@ -136,12 +136,12 @@ def _is_known(operator: str, known: Collection[str]) -> bool:
 
 
 def _own_layers(version: str) -> Sequence[PythonLayer]:
-    """The Python layers that are bundled of a version of PyTorch, of any build."""
+    """The Python layers that are known of a version of PyTorch, of any build."""
     name = bundled_for(version)
     if name is None:
         return ()
-    names = {name, name.removesuffix("-cpu"), f"{name}-cpu"}
-    layers = (python_layer_of(open_bundled(each)) for each in bundled_names() if each in names)
+    names = dict.fromkeys((name.removesuffix("-cpu"), name, f"{name}-cpu"))
+    layers = (python_layer_of(open_bundled(each)) for each in names if bundled_name(each))
     return [layer for layer in layers if layer is not None]
 
 

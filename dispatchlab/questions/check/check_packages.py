@@ -24,7 +24,8 @@ from dispatchlab.questions.readiness.package_readiness import NoOperatorsError, 
 from dispatchlab.questions.record.check_record import compare_with_record
 from dispatchlab.questions.upgrade.package_changes import package_upgrade
 from dispatchlab.questions.upgrade.slot_models import models_of
-from dispatchlab.records.file import newest_bundled, open_bundled
+from dispatchlab.records.builds import measure_installed
+from dispatchlab.records.file import bundled_names, newest_bundled, open_bundled
 from dispatchlab.scenario.load import load_scenario, parse_scenario
 from dispatchlab.sources.find_sources import LIVE
 from dispatchlab.views.formatting import counted
@@ -111,6 +112,7 @@ def _facts(packages: tuple[str, ...], orders: int) -> PackageFacts:
 
     limit_s = limit_in_force()
     budget = OrderBudget(orders, IMPORT_LIMIT_S if limit_s is None else limit_s, most_jobs())
+    measure_installed()
     with LiveEngine() as engine:
         found: PackageFacts = engine.ask("dispatchlab.pytorch.recording.package_facts:package_facts", packages, budget)
     return found
@@ -199,7 +201,7 @@ def _readiness(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> 
 
 def _upgrade(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> CheckReport:
     installed, newest = facts.record.registry, newest_bundled()
-    if installed is None:
+    if installed is None or installed not in bundled_names():  # there is none, or it was measured, of what may be newer
         why = f"no registry of PyTorch {report.torch} comes with dispatchlab, so there is nothing to compare"
         return _not_asked(report, Question.UPGRADE, why)
     installed = installed.removesuffix("-cpu")  # or every kernel for CUDA would be new
