@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from dispatchlab.model.installed_torch import installed_torch
 from dispatchlab.model.keys import BACKENDS, DispatchKey
+from dispatchlab.model.measured import model_for
 from dispatchlab.model.profile import nearest_profile, version_of
 from dispatchlab.records.file import bundled_name, newest_bundled, open_bundled
 from dispatchlab.records.model import RecordedOperator
@@ -42,9 +43,10 @@ def bundled_for(torch: str) -> str | None:
 
 
 def measure_installed() -> None:
-    """Have a registry of the installed PyTorch: a worker, which needs it for what packages register, measures none."""
+    """Have a model and a registry of the installed PyTorch: a worker, which records packages by them, measures none."""
     torch = installed_torch()
     if torch is not None:
+        model_for(torch)
         bundled_for(torch)
 
 
