@@ -65,8 +65,8 @@ def test_what_was_not_probed_has_the_documented_default_and_is_listed() -> None:
     read = profile_of(value)
     assert read.not_probed == tuple(sorted(DEFAULTS.keys() - {"wording"}))
     assert {name: getattr(read, name) for name in DEFAULTS} == dict(DEFAULTS)
-    rules = {"library_rules": TORCH.library_rules, "autocast_devices": TORCH.autocast_devices}  # unknown by default
-    assert replace(read, not_probed=(), **rules) == TORCH
+    rules, devices = TORCH.library_rules, TORCH.autocast_devices  # unknown by default
+    assert replace(read, not_probed=(), library_rules=rules, autocast_devices=devices) == TORCH
     assert profile_of(json.loads(profile_text(read))) == read
 
 

@@ -19,6 +19,7 @@ from dispatchlab.files.file_kinds import FileKind, instead
 from dispatchlab.files.yaml_fields import TEXT, Context, Entry, Field, Table, Wrong, list_of, one_of
 from dispatchlab.files.yaml_tree import Listing, Node, Problem, Scalar, YamlError, compose, in_order
 from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.measured import is_known
 from dispatchlab.prover.result import Expectation
 from dispatchlab.scenario.import_orders import IMPORTS
 from dispatchlab.scenario.modules import MODULE_BODIES, check_modules
@@ -293,7 +294,7 @@ def _read(root: Node, context: Context) -> Scenario | None:
 def _model_of(registry: str | None) -> str | None:
     """The semantics of the PyTorch that a record was taken on."""
     found = _VERSION.match(registry or "")
-    return found[0] if found is not None and found[0] in SEMANTICS else None
+    return found[0] if found is not None and is_known(found[0]) else None
 
 
 _VERSION = re.compile(r"torch-[0-9]+\.[0-9]+")
