@@ -10,12 +10,13 @@ from contextlib import ExitStack
 from itertools import count
 from typing import Any
 
+from dispatchlab.model.keys import BACKENDS
 from dispatchlab.model.profile import Names
 from dispatchlab.model.torch_library_rules import LIBRARY_RULES
 from dispatchlab.pytorch.bridge.reserved_namespaces import PROFILE
 from dispatchlab.pytorch.bridge.torch import torch
 
-_DEVICES = ("cpu", "cuda", "mps", "ipu", "xpu", "hpu", "xla", "mtia", "maia", "vulkan", "privateuseone")
+_DEVICES = (*(backend.lower() for backend in BACKENDS), "privateuseone")
 _numbers = count(10_000)  # behind those of profile_probe
 
 
