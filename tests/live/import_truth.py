@@ -15,9 +15,9 @@ Note [When orders agree]
 Two orders agree where all probes give the same, and where every module registered the same and raised the same. A
 kernel that another order does not register, or that it wraps, is a difference, although no probe may reach it: nobody
 who calls later knows that. So the calls of the binding below `torch.library` are noted, with the functions that they
-are given, and so are the tables of decompositions and of what `torch.library` keeps in Python. What a module reads, and
-then makes no use of, is no difference, and neither is in which order the modules have registered, nor a refusal that a
-module catches: what it does then is noted.
+are given, and so are the tables of decompositions and of what `torch.library` keeps in Python. A call that is refused in
+one order alone is a difference, though its module catches that. What a module reads, and then makes no use of, is none,
+and neither is in which order the modules have registered.
 """
 
 from __future__ import annotations
@@ -255,16 +255,24 @@ class _Registered:
         self._binding = import_module("torch")._C._DispatchModule
         self._tables = {each: dict(table) for each, table in _tables()}
         for name in ("impl", "define", "fallback"):
-            self._note(name, getattr(self._binding, name))
+            self._note(self._binding, name)
+        for name in ("impl", "_register_fake"):  # may refuse what does not get to the binding
+            self._note(import_module("torch").library.Library, name)
 
-    def _note(self, name: str, original: Callable[..., Any]) -> None:
+    def _note(self, owner: Any, name: str) -> None:
+        original = getattr(owner, name)
+
         def noted(*arguments: Any, **named: Any) -> Any:
             call = " ".join([name, *map(_made_by, (*arguments[1:], *named.values()))])
-            result = original(*arguments, **named)
-            self._calls.append(call)
+            try:
+                result = original(*arguments, **named)
+            except Exception as error:
+                self._calls.append(f"{call} raises {type(error).__name__}")
+                raise
+            self._calls += [call] if owner is self._binding else []
             return result
 
-        setattr(self._binding, name, noted)
+        setattr(owner, name, noted)
 
     def results(self) -> dict[str, str]:
         """The calls, and the entries of tables that are not as they were, as the results of two probes."""

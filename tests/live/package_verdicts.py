@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -38,11 +39,15 @@ def _warm() -> None:
     from dispatchlab.pytorch.introspection.package_paths import package_roots
     from dispatchlab.pytorch.recording import record_package as record_package
     from dispatchlab.pytorch.recording.module_watch import ModuleWatch
+    from dispatchlab.pytorch.recording.order_runs import state_before
     from dispatchlab.pytorch.recording.python_watch import _own_layers
     from dispatchlab.questions.order import run_scenario as run_scenario
 
     ModuleWatch([""], package_roots())
     _own_layers(str(torch().__version__))
+    state_before()  # which every order of every group is compared with
+    gc.collect()
+    gc.freeze()
 
 
 def _recorded(folder: str, modules: tuple[str, ...]) -> dict[str, str] | str:

@@ -43,7 +43,7 @@ from dispatchlab.pytorch.recording.watch import RegistrationWatch, WatchedCall
 
 # Note [What imports leave behind]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# Two orders of imports give the same results if all that a later call can find is the same. That is
+# Two orders of imports are alike if the modules do the same in both, and all that a later call can find is the same:
 #
 # - what dumps and tables show of each operator that was touched, and the table of one that nobody touched, which shows
 #   the fallbacks;
@@ -51,6 +51,7 @@ from dispatchlab.pytorch.recording.watch import RegistrationWatch, WatchedCall
 #   (Note [What a function can reach]);
 # - for each name, the overloads that a call of `torch.ops.ns.name` tries, in their order: those of the packet that
 #   Python keeps, where somebody looked it up, and what it keeps of a def that is gone;
+# - the calls that were refused, caught or not: what is accepted in one order and refused in another was done otherwise;
 # - settings of the process that PyTorch's own kernels read, the environment, and what was replaced or written in
 #   modules that were there before (Note [State that packages share]).
 #
@@ -206,9 +207,14 @@ class StateBefore:
             spaces = (vars(torch().ops).get(name) for name in sorted({name.partition("::")[0] for name in names}))
             texts[f"{Kind.MODULE}operators"] = str([list(vars(each)) for each in spaces if each is not None])
         sites: dict[str, dict[str, None]] = {}
+        refused: dict[str, list[str]] = {}
         for call in watch.calls:
             if not call.site.by_torch:
-                sites.setdefault(_subject(call), {})[site_chain(call.site, self._roots)] = None
+                subject, line = _subject(call), site_chain(call.site, self._roots)
+                sites.setdefault(subject, {})[line] = None
+                if call.refused:
+                    refused.setdefault(subject, []).append(line)
+        texts |= {f"{Kind.REFUSED}{subject}": ", ".join(sorted(lines)) for subject, lines in refused.items()}
         places = FunctionSites(self._roots)
         for change in self._changed:
             site = "" if change.after is None else places.of(change.after.value).site

@@ -58,7 +58,8 @@ def run_orders(orders: Sequence[Order], again: bool, limit_s: float, jobs: int) 
         between, open_points = compare_runs(server, runs)
         repeated: list[OrderFinding] = []
         for run, twice in zip(runs, server.run([(*one, AGAIN, *one) for one in orders]) if again else (), strict=False):
-            repeated += compare_runs(server, (run, twice))[0]
+            found, _ = compare_runs(server, (run, twice))
+            repeated += [one for one in found if not one.what.startswith(Kind.REFUSED)]  # what is there is refused
     states = [run.state for run in runs if run.state is not None]
     return ImportOutcome(
         {package: error for state in states for package, error in state.failures.items()},

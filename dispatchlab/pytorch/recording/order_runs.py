@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from importlib import invalidate_caches
 from types import FrameType
 from typing import Any, Final
@@ -125,11 +125,9 @@ class OrderServer:
         return runs
 
     def _serve(self, requests: int, answers: int) -> None:
-        base: StateBefore | None = None  # which costs something, and often there is but one order
         while (content := _read_all(requests)) is not None:
             orders: tuple[Order, ...] = pickle.loads(content)
-            base = base or StateBefore()
-            found = dict(self._each(orders, base))
+            found = dict(self._each(orders, state_before()))
             _write(answers, pickle.dumps([found[order] for order in orders]))
 
     def _each(self, orders: Iterable[Order], base: StateBefore) -> Iterator[tuple[Order, OrderRun]]:
@@ -172,6 +170,12 @@ class OrderServer:
                     whole.write(pickle.dumps(run))
         finally:
             os._exit(0)
+
+
+@cache
+def state_before() -> StateBefore:
+    """What there is before any import, read once: it costs a second, and often there is but one order."""
+    return StateBefore()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ class Kind(StrEnum):
     KERNEL = "kernel of "
     FALLBACK = "fallback at "
     OVERLOADS = "overloads "
+    REFUSED = "refused calls for "
     REPLACED = "replaced "
     STATE = "state of "
     DUMP = "dump of "
