@@ -256,8 +256,10 @@ class _Registered:
         self._tables = {each: dict(table) for each, table in _tables()}
         for name in ("impl", "define", "fallback"):
             self._note(self._binding, name)
+        torch = import_module("torch")
+        self._note(torch._C, "_dispatch_library")
         for name in ("impl", "_register_fake"):  # may refuse what does not get to the binding
-            self._note(import_module("torch").library.Library, name)
+            self._note(torch.library.Library, name)
 
     def _note(self, owner: Any, name: str) -> None:
         original = getattr(owner, name)

@@ -69,6 +69,14 @@ except RuntimeError:
     pass
 """
 _MODULES |= {f"order_sets_{v}": _SETS.format(v=v) for v in (1, 2)}
+_DEFINES = """import torch
+library = torch.library.Library("order_runs", "FRAGMENT")
+try:
+    library.define("taken(Tensor x) -> Tensor")
+except RuntimeError:
+    pass
+"""
+_MODULES |= {"order_keeps": _DEFINES, "order_releases": f"{_DEFINES}library._destroy()\n"}
 _MODULES["order_pipes"] = "pipe = os.pipe()\n"
 _ORDERS: tuple[Order, ...] = (
     ("order_plain",),
@@ -152,6 +160,16 @@ def test_a_pipe_that_is_left_open_is_named(runs: Mapping[Order, OrderRun]) -> No
     state = runs["order_pipes",].state
     assert state is not None
     assert any(sentence.startswith("pipe is open") for sentence in state.hidden)
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_def_that_one_order_refuses_is_a_difference_though_it_is_caught_and_released_otherwise() -> None:
+    with OrderServer(limit_s=600, jobs=2) as server:
+        (found,) = check_orders(server, ("order_keeps", "order_releases"), (), {}, 24).findings
+    assert found.what == "refused calls for order_runs::taken"
+    assert (found.before, found.after) == ("order_releases.py:6", "nothing")
+    assert found.sites == ("order_keeps.py:6", "order_releases.py:6")
+    assert found.certain
 
 
 @pytest.mark.usefixtures("folder")
