@@ -15,8 +15,8 @@ Note [When orders agree]
 Two orders agree where all probes give the same, and where every module registered the same and raised the same. A
 kernel that another order does not register, or that it wraps, is a difference, although no probe may reach it: nobody
 who calls later knows that. So the calls of the binding below `torch.library` are noted, with the functions that they
-are given, and so are the tables of decompositions and of what `torch.library` keeps in Python. A call that is refused in
-one order alone is a difference, though its module catches that. What a module reads, and then makes no use of, is none,
+are given, and so are the tables of decompositions and of what `torch.library` keeps in Python. A call that one order
+alone refuses is a difference, though its module catches that. What a module reads, and then makes no use of, is none,
 and neither is in which order the modules have registered.
 """
 
