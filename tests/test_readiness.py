@@ -307,6 +307,18 @@ def _drawn(found: Readiness, width: int) -> str:
     return stream.getvalue()
 
 
+def test_a_gap_that_runs_show_on_several_inputs_is_said_once() -> None:
+    found = _several()
+    said = [f"on (int64[{at}]): it raises E: my.operator_{at}.default {at > 2}" for at in range(5)]
+    rows = [
+        replace(row, cells=tuple(replace(one, reason=why) if one.aspect is Aspect.FAKE else one for one in row.cells))
+        for row, why in zip(found.rows, said, strict=True)
+    ]
+    text = readiness_view(replace(found, rows=tuple(rows))).text()
+    assert f"fake (3), the first: {said[0]}\n  my::operator_0, my::operator_1, my::operator_2\n" in text
+    assert f"fake (2), the first: {said[3]}\n  my::operator_3, my::operator_4\n" in text
+
+
 def test_a_terminal_has_a_table_with_a_colour_for_each_mark() -> None:
     text = _drawn(_several(), 100)
     line = next(line for line in text.splitlines() if line.startswith("my::operator_3"))

@@ -177,22 +177,29 @@ def _closing(cell: Cell, *, indent: int) -> Iterator[b.Line]:
         yield b.Line(cell.link, indent=indent)
 
 
-def _gaps(found: Readiness) -> list[tuple[tuple[Aspect, str], list[tuple[str, Cell]]]]:
-    """Each gap once, with the operators that have it; those of the columns that count first."""
+def _gaps(found: Readiness) -> list[tuple[Aspect, str, list[tuple[str, Cell]]]]:
+    """Each gap once, with the operators that have it; those of the columns that count first.
+
+    What a run says is the same gap on other inputs: the reason is that of the first operator.
+    """
     groups: dict[tuple[Aspect, str], list[tuple[str, Cell]]] = {}
     for row in found.rows:
         for cell in row.cells:
             if cell.answer is Answer.NO:
-                groups.setdefault((cell.aspect, cell.reason), []).append((row.operator, cell))
+                said = cell.reason.partition("): ")[2] if cell.reason.startswith("on (") else ""
+                said = said.replace(row.operator.replace("::", "."), "")
+                groups.setdefault((cell.aspect, said or cell.reason), []).append((row.operator, cell))
     order = (*found.required, *(aspect for aspect in Aspect if aspect not in found.required))
-    return sorted(groups.items(), key=lambda item: order.index(item[0][0]))
+    gaps = [(aspect, members[0][1].reason, members) for (aspect, _), members in groups.items()]
+    return sorted(gaps, key=lambda gap: order.index(gap[0]))
 
 
 def _gap_lines(found: Readiness) -> Iterator[b.Line]:
     groups = _gaps(found)
-    for (aspect, reason), members in groups:
+    for aspect, reason, members in groups:
+        first = ", the first" if len(members) > 1 and reason.startswith("on (") else ""
         yield b.Line()
-        yield b.Line(f"{aspect} ({len(members)}): {reason}")
+        yield b.Line(f"{aspect} ({len(members)}){first}: {reason}")
         yield b.Line(first_of([name for name, _ in members], _EXAMPLES), indent=2)
         yield from _closing(members[0][1], indent=2)
     if not groups:
@@ -245,9 +252,9 @@ def _gap_table(found: Readiness) -> b.Table:
             b.Cell(_call(members[0][1]), "prose"),
             b.Cell(b.Stack(tuple(name for name, _ in members)), "code"),
         )
-        for (aspect, reason), members in gaps
+        for aspect, reason, members in gaps
     )
-    required = frozenset(at for at, ((aspect, _), _members) in enumerate(gaps) if aspect in found.required)
+    required = frozenset(at for at, (aspect, _, _members) in enumerate(gaps) if aspect in found.required)
     heads = ("column", "operators", "what is lacking", "what closes it, for the first", "operators that lack it")
     return b.Table("Gaps, those that are looked at first", heads, rows, required)
 
