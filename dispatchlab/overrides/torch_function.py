@@ -331,8 +331,8 @@ class _Dispatcher:
                 stack += [values[one] for one in names]
             elif name == "BUILD_TUPLE":
                 stack[len(stack) - step.argval :] = [(*stack[len(stack) - step.argval :],)]
-            elif name in _JUMPS and not isinstance(stack[-1], str):
-                if (stack.pop() is None) is not bool(_JUMPS[name]):
+            elif name == "JUMP_FORWARD" or (name in _JUMPS and not isinstance(stack[-1], str)):
+                if name == "JUMP_FORWARD" or (stack.pop() is None) is not bool(_JUMPS[name]):
                     target = step.argval
             else:
                 return stack.pop() if name == "RETURN_VALUE" else None

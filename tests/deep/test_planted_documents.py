@@ -6,15 +6,13 @@ import re
 import subprocess
 import sys
 
-from tests import effort
 from tests.planted_faults import FAULTS, WITHOUT_FAULT
 from tests.test_design_documents import PAGE, ROOT, rows
 
 
 def test_each_test_that_a_row_names_fails_when_its_behaviour_is_switched_off() -> None:
-    some = [*FAULTS][:: 1 if effort.percent == 100 else 2]
     run = subprocess.run(
-        [sys.executable, "-m", "tests.planted_faults", *some],
+        [sys.executable, "-m", "tests.planted_faults"],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -22,7 +20,9 @@ def test_each_test_that_a_row_names_fails_when_its_behaviour_is_switched_off() -
     )
     lines = re.findall(r"^planted (\d+) (\S+)$", run.stdout, re.MULTILINE)
     found = {test: int(status) for status, test in lines}
-    assert found == dict.fromkeys(some, 1)
+    assert [test for test, status in found.items() if status != 1] == []
+    needing_more = ("tests/live/", "tests/process/")  # PyTorch 2.13, a compiler
+    assert [test for test in FAULTS.keys() - found.keys() if not test.startswith(needing_more)] == []
 
 
 def test_each_row_that_something_shows_has_a_fault_or_a_reason() -> None:
