@@ -10,13 +10,22 @@ from pathlib import Path
 import pytest
 
 from dispatchlab.engine.semantics import SEMANTICS, semantics_named
+from dispatchlab.errors import DispatchLabError
 from dispatchlab.model import measured
 from dispatchlab.model.measured import CACHE, NO_MEASURE, measured_facts, measured_profile, model_for, not_measured
 from dispatchlab.model.profile import bundled_profile, profile_text
+from dispatchlab.records import builds
+from dispatchlab.records.file import bundled_names, open_bundled, registry_bytes
+from dispatchlab.records.model import registry_of
+from dispatchlab.scenario.load import parse_scenario
 
 UNKNOWN = "torch-2.99"
 PROFILE = replace(bundled_profile("torch-2.13"), torch="2.99.0+cu199")
 TEXT = profile_text(PROFILE).encode()
+RELU = "aten::relu"
+REGISTRY = registry_bytes(
+    registry_of(PROFILE.torch, [one] if (one := open_bundled("torch-2.13").operator(RELU)) else [])
+)
 
 
 class Measures:
@@ -26,9 +35,8 @@ class Measures:
         self.count, self.answer = 0, (TEXT, "")
 
     def __call__(self, command: tuple[str, ...]) -> tuple[bytes, str]:
-        assert command == ("profile",)
         self.count += 1
-        return self.answer
+        return self.answer if command == ("profile",) else (REGISTRY, "")
 
 
 @pytest.fixture
@@ -126,3 +134,21 @@ def test_a_cache_that_cannot_be_written_is_replaced(
     assert measured_profile(UNKNOWN) == PROFILE
     other = Path(os.environ[CACHE])  # of this process, and of those that it starts
     assert [path.suffix for path in other.iterdir() if path.suffix != ".lock"] == [".json"]
+
+
+def test_the_registry_of_an_unknown_torch_answers_by_its_name(
+    measures: Measures, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(builds, "installed_torch", lambda: PROFILE.torch)
+    assert builds.bundled_for(PROFILE.torch) == builds.nearest_bundled(PROFILE.torch) == UNKNOWN
+    found = open_bundled(UNKNOWN)
+    assert (found.torch, [str(one.name) for one in found]) == (PROFILE.torch, [RELU])
+    assert found is open_bundled(UNKNOWN)
+    assert builds.default_registry().reason == f"{UNKNOWN} answers, the registry of the installed PyTorch {found.torch}"
+    assert UNKNOWN not in bundled_names()
+    record = f"claim: What it registers.\nregistry: {UNKNOWN}\npackages: [shop]\nregistrations: [{{def: a() -> ()}}]\n"
+    for text in (record, f"{record}semantics: {UNKNOWN}\n"):
+        assert parse_scenario(text, file="record.yaml").semantics == UNKNOWN
+    with pytest.raises(DispatchLabError, match="expected the name of a semantics"):
+        parse_scenario(f"{record}semantics: torch-2.98\n", file="record.yaml")
+    assert measures.count == 2
