@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -36,9 +37,16 @@ NOT_IN_THE_MODE = {
 """The operators whose call PyTorch itself refuses in a mode after the hops that are compared, or before the first."""
 
 
+@pytest.fixture(scope="module")
+def each() -> dict[str, Any]:
+    """What was compared in each of the transforms and in autocast, by one process."""
+    found: dict[str, Any] = compared("each", share(500), 1)
+    return found
+
+
 @pytest.mark.parametrize("mode", TRANSFORMS)
-def test_every_hop_that_is_predicted_is_taken(mode: str) -> None:
-    found = compared(mode, share(500), 1)
+def test_every_hop_that_is_predicted_is_taken(mode: str, each: dict[str, Any]) -> None:
+    found = each[mode]
     assert found["differences"] == []
     assert found["agree"] + len(found["refused"]) + len(found["unseen"]) == share(500)
     names = {text.partition(": ")[0].removeprefix("aten::") for text in (*found["refused"], *found["unseen"])}
