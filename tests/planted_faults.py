@@ -434,9 +434,13 @@ _BY_FAULT: tuple[tuple[str, Fault, str], ...] = (
     ),
     (
         "dispatchlab.engine.introspection:_stored_text",
-        returning([]),
-        """scenarios/alias_kinds/each_form_of_def.yaml
-        tests/test_engine_import_api_2020.py::test_the_alias_kind_of_each_form_of_def""",
+        returning(""),
+        "scenarios/alias_kinds/each_form_of_def.yaml",
+    ),
+    (
+        "dispatchlab.registration_2020:_declared",
+        lambda real: lambda given: (real(given)[0], None),
+        "tests/test_engine_import_api_2020.py::test_the_alias_kind_of_each_form_of_def",
     ),
     (
         "dispatchlab.engine.introspection:_kernel_line",
@@ -702,7 +706,7 @@ _BY_FAULT: tuple[tuple[str, Fault, str], ...] = (
     ),
     (
         "tools.document_pictures:_edges",
-        returning(()),
+        returning(""),
         "tests/test_design_documents.py::test_a_figure_is_drawn_from_the_code_of_today",
     ),
     (
