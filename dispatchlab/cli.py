@@ -18,6 +18,7 @@ COMMANDS: Mapping[str, str] = {
     "codegen": "Generate code from a native_functions.yaml.",
     "completion": "Print the completion script for a shell.",
     "coverage": "Show which operators a backend can run, and how.",
+    "defects": "Show which known defects the installed PyTorch has.",
     "demo": "Show a defect of order on a small example, and what to do next.",
     "diff": "Show what differs between two registries.",
     "doctor": "Show the versions, and what works with the installed PyTorch.",
@@ -38,7 +39,7 @@ COMMANDS: Mapping[str, str] = {
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Start": ("demo", "doctor", "init"),
-    "Inspect": ("explain", "dump", "coverage", "diff", "explore"),
+    "Inspect": ("explain", "dump", "coverage", "diff", "defects", "explore"),
     "Check": ("check", "lint", "permute", "record", "imports", "readiness", "certify"),
     "Advanced": ("trace", "profile", "codegen", "schema", "completion"),
 }

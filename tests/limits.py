@@ -121,6 +121,7 @@ COMMANDS: Final = {
     "codegen": Command(("codegen", "{folder}/native.yaml", "-o", "{folder}/new")),
     "trace": Command(("trace", "{folder}/program.py")),
     "explore": Command(("explore", "{folder}/a.yaml"), 2),  # there is no terminal
+    "defects": Command(("defects", "stale_slots")),
     "demo": Command(("demo",)),
     "schema": Command(("schema",)),
     "completion": Command(("completion", "bash")),

@@ -58,6 +58,7 @@ def test_every_command_has_examples_and_every_option_is_explained() -> None:
         "codegen",
         "completion",
         "coverage",
+        "defects",
         "demo",
         "diff",
         "doctor",

@@ -13,19 +13,17 @@ from tools.search_defects import CHANGES, Item, behaviour, changes, is_order_dep
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
-def test_a_defect_has_a_scenario_that_is_listed_and_a_program_of_ten_lines(defect: Defect) -> None:
+def test_a_defect_has_a_scenario_that_is_listed_and_a_short_program(defect: Defect) -> None:
     assert (SCENARIOS / f"{defect.scenario}.yaml").is_file()
     assert any(defect.scenario in names for rows in COVERED.values() for names in rows.values())
-    if defect.program is None:
-        return
     lines = [line for line in defect.program.read_text(encoding="utf-8").splitlines() if line.strip()]
-    assert len(lines) <= 10
-    assert lines[0] == "import torch"
+    assert len(lines) <= 20
+    assert "import torch" in lines[:2]
     assert defect.program.read_text(encoding="utf-8").strip() in PAGE.read_text(encoding="utf-8")
 
 
 def test_every_program_and_every_model_is_on_the_page() -> None:
-    assert {path.stem for path in PROGRAMS.glob("*.py")} == {defect.name for defect in DEFECTS if defect.program}
+    assert {path.stem for path in PROGRAMS.glob("*.py")} == {defect.name for defect in DEFECTS}
     text = PAGE.read_text(encoding="utf-8")
     (head,) = re.findall(r"^\| defect \| (.*) \|$", text, re.MULTILINE)
     assert [f"torch-{version}" for version in head.split(" | ")] == [*bundled_profiles()]

@@ -29,27 +29,24 @@ class Defect:
     """A defect of PyTorch's dispatcher.
 
     Args:
-        name: what the page calls it; the program is named so, where there is one.
+        name: what the page calls it; the program is named so.
         scenario: the scenario that shows it, below `scenarios/`.
         what: what happens, and what it does to users.
         mend: what to do about it.
-        without_program: why no Python program shows it.
     """
 
     name: str
     scenario: str
     what: str
     mend: str
-    without_program: str = ""
 
     @property
-    def program(self) -> Path | None:
+    def program(self) -> Path:
         """The program that shows it on the PyTorch that runs."""
-        return None if self.without_program else PROGRAMS / f"{self.name}.py"
+        return PROGRAMS / f"{self.name}.py"
 
 
 _OWN_SLOT = "Register the kernel of the backend first, or give {} a kernel of its own."
-_NO_CPP = "The bindings of Python register C++ kernels of one type alone; two types are needed to show it."
 
 DEFECTS = (
     Defect(
@@ -132,14 +129,12 @@ DEFECTS = (
         "signatures/a_refused_kernel_poisons_torch",
         "A C++ kernel that is refused for its schema leaves its type behind, and the kernel that fits is refused then.",
         "Release everything of the operator before the second try.",
-        without_program=_NO_CPP,
     ),
     Defect(
         "hidden_signature",
         "signatures/the_hidden_signature_torch",
         "The type of a C++ kernel is held against others as long as the operator lives, though the kernel is gone.",
         "Release everything of the operator before a kernel of another type.",
-        without_program=_NO_CPP,
     ),
 )
 
@@ -167,8 +162,10 @@ version: `x` where the order of registrations and releases decides what is there
 order is proved to agree. The models are measured on the public wheels and held to recorded histories of them. The
 strict engine (`--semantics strict`) has none of these defects.
 
-Each program shows its defect on the PyTorch that you have: it prints `defect: ...` or `fixed`. To see what happens in
-detail, run `dispatchlab permute SCENARIO --semantics torch-2.9`, or with `--engine torch`.
+Each program shows its defect on the PyTorch that you have: it says `defect: ...` and ends with 1, or `fixed` and ends
+with 0. `dispatchlab defects` runs all of them. To see what happens in detail, run
+`dispatchlab permute SCENARIO --semantics torch-2.9`, or with `--engine torch`. The report of each can be filed as an
+issue of PyTorch: what is expected, the cause in its source, a patch, a test, and where the program was run.
 """
 
 
@@ -192,13 +189,12 @@ def page(versions: dict[str, dict[str, bool]]) -> str:
 
 def _section(defect: Defect, versions: dict[str, bool]) -> list[str]:
     scenario = f"scenarios/{defect.scenario}.yaml"
-    program = defect.without_program
-    if defect.program is not None:
-        program = f"```python\n{defect.program.read_text(encoding='utf-8').strip()}\n```"
+    program = f"```python\n{defect.program.read_text(encoding='utf-8').strip()}\n```"
     return [
         f"## {defect.name}\n",
         f"{defect.what}\n",
-        f"{_span(versions)} Scenario: [{scenario}](../{scenario}). What to do: {defect.mend}\n",
+        f"{_span(versions)} Scenario: [{scenario}](../{scenario}). [Report](defects/reports/{defect.name}.md). "
+        f"What to do: {defect.mend}\n",
         f"{program}\n",
     ]
 

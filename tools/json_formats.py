@@ -111,6 +111,7 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
         ),
     ),
     "codegen --walk": (("codegen", "dispatchlab/codegen/kernels/operators.yaml", "--walk", "torch.add"),),
+    "defects": (("defects",), ("defects", "stale_slots")),
     "doctor": (("doctor",),),
     "doctor --backend": (("doctor", "--backend", "renamed"),),
     "imports": (("imports", "json", "math"),),
@@ -132,7 +133,7 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
 """What is shown -> the commands whose outputs are looked at."""
 
 NEED_PYTORCH = (
-    *("check", "coverage --program", "diff --program", "doctor", "doctor --backend", "imports", "readiness"),
+    *("check", "coverage --program", "defects", "diff --program", "doctor", "doctor --backend", "imports", "readiness"),
     "record --check",
 )
 _MORE_THAN = {
@@ -400,6 +401,15 @@ MEANINGS = {
     "codegen --walk: known": "whether it is known what the last kernel does",
     "ok": "whether everything works",
     "facts": "versions and settings",
+    "defects: ok": "whether no program found its defect",
+    "defects: torch": "the version of PyTorch; null where a defect was named and nothing ran",
+    "defects": "the known defects, or the one that was named",
+    "defects[].name": "its name",
+    "defects[].what": "what it means",
+    "defects[].page": "the address of the page that describes it",
+    "defects[].program": "plain PyTorch that ends with 1 where PyTorch has the defect",
+    "defects[].found": "whether PyTorch has it; null where the program was not run, or could not be",
+    "defects[].said": "what the program found, or why it could not be run",
     "doctor: torch": "the installed PyTorch; null without one",
     "doctor --backend: backend": "the package that was imported",
     "doctor --backend: torch": "the version of PyTorch",

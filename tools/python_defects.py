@@ -13,11 +13,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tools.library_rules import by_version, known, version_key  # noqa: E402  # of this checkout
+from tools.defect_programs import FIXED, HAS, outcomes  # noqa: E402  # of this checkout
+from tools.library_rules import by_version, known, version_key  # noqa: E402
 
 PAGE, PROGRAMS = ROOT / "docs" / "python_defects.md", ROOT / "docs" / "defects" / "python"
-TRIED = "2.13"
-"""The version on which every program was run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +48,10 @@ class PythonDefect:
 
     def versions(self) -> dict[str, bool]:
         """The versions that were measured -> whether they have it."""
-        if not self.rule:
-            return {TRIED: True}
-        outcomes = known()[self.rule]
-        found = {one: text == self.outcome for text, versions in outcomes.items() for one in versions}
+        ran = outcomes()[self.name]
+        found = {one: outcome == HAS for one, outcome in ran.items() if outcome in (HAS, FIXED)}
+        rules = known()[self.rule] if self.rule else {}
+        found |= {one: text == self.outcome for text, versions in rules.items() for one in versions}
         return {one: found[one] for one in sorted(found, key=version_key)}
 
 
@@ -164,15 +163,31 @@ PYTHON_DEFECTS = (
         "`lint` of a record names the two overloads, since both take one call ([DL017](lint/DL017.md)), and not what "
         "their release leaves.",
     ),
+    PythonDefect(
+        "order_of_overloads",
+        "`torch.ops.ns.name(...)` tries the overloads of the name in the order in which they were defined, and the "
+        "first that takes the arguments runs. Two packages that add overloads to one name differ by the order of "
+        "their imports.",
+        "Call `torch.ops.ns.name.overload`, or define the overloads of a name in one package.",
+        "`lint` of a record names two overloads that take one call ([DL017](lint/DL017.md)).",
+    ),
+    PythonDefect(
+        "unchecked_name",
+        "PyTorch's own test of all orders, test/test_dispatch.py, checks the invariants of a name without its "
+        "namespace. There is no such operator, and the check accepts that, so that it has checked nothing since 2020.",
+        "Qualify the name in calls of `torch._C._dispatch_check_invariants`.",
+        "No command: `permute --engine torch` asks with the whole name.",
+    ),
 )
 
-_HEAD = f"""\
+_HEAD = """\
 # Defects of PyTorch's Python layer
 
 Written by `python tools/python_defects.py`; a test compares. These are defects of what PyTorch keeps
-[in Python](python_layer.md), as the [defects by version](defects.md) are of its dispatcher. Each program prints
-`defect: ...` or `fixed` on the PyTorch that you have. They were run on PyTorch {TRIED}; where the table names more
-versions, what a section says was measured on the public wheels of several of them, the first and the last included.
+[in Python](python_layer.md), as the [defects by version](defects.md) are of its dispatcher. Each program says
+`defect: ...` and ends with 1 on the PyTorch that you have, or `fixed` and ends with 0; `dispatchlab defects` runs all
+of them. The report of each can be filed as an issue of PyTorch, and says on which versions its program was run. Where
+the table has a range of versions, it was measured on public wheels of several of them, the first and the last included.
 
 """
 
@@ -192,8 +207,9 @@ def _command(one: PythonDefect) -> str:
 def _versions(one: PythonDefect) -> str:
     versions = one.versions()
     has = [version for version, found in versions.items() if found]
-    if len(versions) == 1:
-        return f"{TRIED}; others were not tried"
+    if not one.rule:
+        without = [version for version, found in versions.items() if not found]
+        return ", ".join(has) + (f"; not {', '.join(without)}" if without else "")
     first, last = next(iter(versions)), list(versions)[-1]
     assert has[-1] == last, "a defect that was fixed; say so here"
     return f"{first} to {last}" if has[0] == first else f"since {has[0]} (tried: {first} to {last})"
@@ -204,7 +220,8 @@ def _section(one: PythonDefect) -> str:
     shown = f" Scenario: [{scenario}](../{scenario})." if one.scenario else ""
     before = f" By version: {by_version(known()[one.rule])}." if one.rule and not all(one.versions().values()) else ""
     return (
-        f"\n## {one.name}\n\n{one.what}\n\nFound by: {one.found_by}{shown}{before}\n\nWhat to do: {one.mend}\n\n"
+        f"\n## {one.name}\n\n{one.what}\n\nFound by: {one.found_by}{shown}{before} "
+        f"[Report](defects/reports/{one.name}.md).\n\nWhat to do: {one.mend}\n\n"
         f"```python\n{one.program.read_text(encoding='utf-8').strip()}\n```\n"
     )
 

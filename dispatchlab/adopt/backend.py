@@ -19,7 +19,7 @@ TIMEOUT_S = 60.0
 class NoForkError(DispatchLabError):
     """This system cannot copy a process."""
 
-    template = "--backend runs each program in a copy of a process, which this system cannot make: use Linux or macOS"
+    template = "each program runs in a copy of a process, which this system cannot make: use Linux or macOS"
 
 
 @dataclass(frozen=True, slots=True)

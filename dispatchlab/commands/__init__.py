@@ -7,6 +7,7 @@
 - `codegen`: generated structured kernels, and the call stack of one call.
 - `completion`: the script that makes a shell complete.
 - `coverage`: what a backend can run.
+- `defects`: the known defects that the installed PyTorch has.
 - `demo`: a defect of order on a small example.
 - `diff`: what differs between two registries.
 - `doctor`: what works with the installed PyTorch.

@@ -31,7 +31,7 @@ _CHECK = """
 from dispatchlab.pytorch.introspection.backend_parts import PARTS, raised
 for part in PARTS:
     name = part.name.format("npu")
-    if {chosen!r} in ("", name) and (error := raised(part.program, "npu", 60)):
+    if {chosen!r} in ("", name) and (error := raised(part.program, 60, "npu")):
         print(name, "|", error.splitlines()[0])
 """
 

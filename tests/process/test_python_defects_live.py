@@ -1,4 +1,4 @@
-"""The programs of docs/python_defects.md show the defects on the installed PyTorch, and the commands find them."""
+"""Commands find the defects of docs/python_defects.md, and patches of PyTorch mend them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from click.testing import CliRunner
 
 from dispatchlab.cli import main
 from dispatchlab.model.installed_torch import installed_torch
+from tests.patched_torch import patched_torch
+from tools.defect_programs import FIXED, run
+from tools.defect_reports import PATCHES
 from tools.python_defects import PAGE, PROGRAMS, PYTHON_DEFECTS, PythonDefect, page
 
 TORCH = installed_torch()
@@ -29,27 +32,14 @@ def test_the_page_is_what_the_list_and_the_programs_say() -> None:
     assert max(len(one.program.read_text(encoding="utf-8").splitlines()) for one in PYTHON_DEFECTS) <= 15
 
 
-_EACH_IN_A_CHILD = """
-import os, runpy, sys
-import torch
-for path in sys.argv[1:]:
-    if not (child := os.fork()):
-        print("program", path, flush=True)
-        runpy.run_path(path)
-        sys.stdout.flush()
-        os._exit(0)
-    os.waitpid(child, 0)
-"""
-
-
-@pytest.mark.skipif(not KNOWN, reason="no PyTorch of a version that was looked at")
-def test_the_programs_show_the_defects_that_the_version_has() -> None:
-    shown = [one for one in PYTHON_DEFECTS if one.name in KNOWN]
-    command = [sys.executable, "-W", "ignore", "-c", _EACH_IN_A_CHILD, *(str(one.program) for one in shown)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
-    printed = [each.splitlines() for each in done.stdout.split("program ")[1:]]
-    found = {Path(name).stem: any(line.startswith("defect: ") for line in lines) for name, *lines in printed}
-    assert found == KNOWN, done.stdout + done.stderr
+@pytest.mark.skipif(VERSION != "2.13", reason="the patches are of PyTorch 2.13")
+def test_the_patches_of_python_code_mend_what_their_programs_find(tmp_path: Path) -> None:
+    patches = sorted(PATCHES.glob("*.patch"))
+    patched_torch(patches, tmp_path)
+    environment = {"PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    _, found = run([PROGRAMS / f"{patch.stem}.py" for patch in patches], environment=environment)
+    assert found == {patch.stem: FIXED for patch in patches}
+    assert all(KNOWN[name] for name in found)
 
 
 @pytest.mark.parametrize("defect", [one for one in PYTHON_DEFECTS if one.scenario], ids=lambda one: one.name)

@@ -6,6 +6,7 @@ import faulthandler
 import os
 import select
 import signal
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dispatchlab.errors import DispatchLabError
@@ -127,15 +128,28 @@ def check_backend(package: str, seconds: float) -> tuple[str, str, tuple[PartFou
     import_package(package)
     device = str(module._C._get_privateuse1_backend_name())
     found = []
-    if device == "privateuseone" and raised("torch._C._get_accelerator()\nassert torch.Generator(D)", device, seconds):
+    if device == "privateuseone" and raised("torch._C._get_accelerator()\nassert torch.Generator(D)", seconds, device):
         raise NoBackendError(package)
     for part in PARTS:
         named = part._replace(name=part.name.format(device))
-        found.append(PartFound(named, raised(part.program, device, seconds)))
+        found.append(PartFound(named, raised(part.program, seconds, device)))
     return device, str(module.__version__), tuple(found)
 
 
-def raised(program: str, device: str, seconds: float) -> str:
+def run_programs(sources: Sequence[str], seconds: float) -> tuple[str, list[str]]:
+    """Run programs, each in a copy of this process.
+
+    Args:
+        sources: the programs.
+        seconds: how long one may take.
+
+    Returns:
+        The version of PyTorch, and what each program raised; empty where it came to its end.
+    """
+    return str(torch().__version__), [raised(source, seconds) for source in sources]
+
+
+def raised(program: str, seconds: float, device: str = "") -> str:
     """What a program raises in a copy of this process; empty when it comes to its end."""
     inward, outward = os.pipe()
     child = os.fork()

@@ -4,7 +4,6 @@ library = torch.library.Library("mine", "IMPL")
 library.impl("f", lambda x: x, "CompositeImplicitAutograd")
 try:
     import torch._inductor.decomposition
-
-    print("fixed")
 except AttributeError as error:
-    print("defect: importing Inductor fails:", error)
+    raise SystemExit(f"defect: importing Inductor fails: {error}") from None
+print("fixed")

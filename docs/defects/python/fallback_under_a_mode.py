@@ -9,6 +9,6 @@ torch.ops.mine.f(x)
 try:
     with type("Passes", (Mode,), {"__torch_dispatch__": lambda self, f, types, args=(), kwargs=None: f(*args)})():
         torch.ops.mine.f(x)
-    print("fixed")
 except RuntimeError as error:
-    print("defect: a mode does not find the fallback:", str(error).splitlines()[0])
+    raise SystemExit(f"defect: a mode does not find the fallback: {str(error).splitlines()[0]}") from None
+print("fixed")

@@ -10,4 +10,6 @@ plain = torch.ops.mine.f(torch.ones(1, requires_grad=True))
 passes = {"__torch_dispatch__": lambda self, function, types, args=(), kwargs=None: function(*args)}
 with type("Passes", (Mode,), passes)():
     moded = torch.ops.mine.f(torch.ones(1, requires_grad=True))
-print("fixed" if plain == moded else f"defect: a call runs {plain}, and under a mode {moded}")
+if plain != moded:
+    raise SystemExit(f"defect: a call runs {plain}, and under a mode {moded}")
+print("fixed")

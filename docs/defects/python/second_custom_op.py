@@ -7,4 +7,9 @@ def x_times(number: int):
 
 first = x_times(2)
 second = x_times(3)
-print("defect: the first one runs the second" if first(torch.ones(1)).item() == 3 else "fixed")
+try:
+    if first(torch.ones(1)).item() == 3:
+        raise SystemExit("defect: the first one runs the second")
+except RuntimeError as error:
+    print("refused:", error)
+print("fixed")

@@ -1,0 +1,36 @@
+"""`dispatchlab defects`: the known defects of PyTorch that the installed one has."""
+
+from __future__ import annotations
+
+import click
+
+from dispatchlab.commands.options import format_option
+from dispatchlab.commands.output import Format, exit_with, show
+
+
+@click.command()
+@click.argument("name", required=False)
+@format_option
+def defects(*, name: str | None, format: Format | None) -> None:
+    """Show which known defects the installed PyTorch has, by running a program for each.
+
+    Each program runs in a process of its own; nothing is concluded from the version. With NAME, print the program of
+    that defect and do not run it: it needs PyTorch alone, and ends with 1 where PyTorch has the defect, else with 0.
+
+    Exit codes: 0 when no program finds its defect, 1 when one does. A program that cannot be run here says why.
+
+    \b
+    Examples:
+      dispatchlab defects
+      dispatchlab defects --format json
+      dispatchlab defects stale_slots > stale_slots.py
+    """
+    from dispatchlab.adopt.defects import defects_json, defects_text, known_defects, program_text, run_defects
+
+    if name is not None:
+        chosen = known_defects((name,))
+        show(format, text=lambda: program_text(chosen[0]), json=lambda: defects_json("", chosen))
+        return
+    version, found = run_defects()
+    show(format, text=lambda: defects_text(version, found), json=lambda: defects_json(version, found))
+    exit_with(int(any(defect.found for defect in found)))
