@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass
 
 import pytest
@@ -58,3 +59,12 @@ def test_what_is_printed_starts_with_the_version_and_ends_its_line() -> None:
 def test_a_value_without_a_form_is_refused() -> None:
     with pytest.raises(TypeError, match="object has no form in JSON: register one with as_json"):
         as_json(object())
+
+
+def test_a_value_that_nests_deeper_than_frames_do_is_written() -> None:
+    value: tuple[object, ...] = ()
+    for _ in range(800):
+        value = (value,)
+    limit = sys.getrecursionlimit()
+    assert json_text({"deep": value}) == f'{{"version": 3, "deep": {"[" * 801}{"]" * 801}}}\n'
+    assert sys.getrecursionlimit() == limit

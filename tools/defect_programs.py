@@ -89,9 +89,9 @@ def outcomes() -> dict[str, dict[str, str]]:
 
 def main(pythons: Sequence[str]) -> None:
     """Run all programs on each PyTorch, and keep the outcomes."""
-    measured = json.loads(OUTCOMES.read_text(encoding="utf-8")) if OUTCOMES.exists() else {}
     for python in pythons:
         version, found = run([*programs().values()], python)
+        measured = json.loads(OUTCOMES.read_text(encoding="utf-8"))
         measured[".".join(version.split(".")[:2])] = found
         measured = dict(sorted(measured.items(), key=lambda item: [int(part) for part in item[0].split(".")]))
         OUTCOMES.write_text(json.dumps(measured, indent=1) + "\n", encoding="utf-8", newline="\n")

@@ -8,13 +8,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.resources import files
 
-from dispatchlab.adopt.backend import TIMEOUT_S, NoForkError
+from dispatchlab.adopt.backend import NoForkError
 from dispatchlab.errors import DispatchLabError, nearest
 from dispatchlab.views.as_json import json_text
 from dispatchlab.views.formatting import counted
 
 _SITE = "https://dispatchlab.github.io/dispatchlab/"
 _FOUND = "SystemExit: defect: "
+TIMEOUT_S = 300.0
+"""How long one program may take; importing Inductor on a busy machine is the longest part."""
 
 
 class UnknownDefectError(DispatchLabError):

@@ -123,6 +123,7 @@ def trace(
     from dispatchlab.questions.trace.blocks import summary_view, trace_view
     from dispatchlab.questions.trace.summary import Trace, only
     from dispatchlab.questions.trace.summary import summary as summary_of
+    from dispatchlab.views.as_json import deep_nesting
 
     live = None
     if engine == "torch":
@@ -131,17 +132,18 @@ def trace(
         plain = not (sets or summary or operators or keys)
         live = _Lines(sys.stdout) if chosen_format(format) == "text" and plain else None
         code, threads, notes = _trace_lab(program, arguments, live)
-    if perfetto is not None:
-        from dispatchlab.questions.trace.blocks import chrome_trace
+    with deep_nesting():
+        if perfetto is not None:
+            from dispatchlab.questions.trace.blocks import chrome_trace
 
-        save(perfetto, chrome_trace(threads, program=file), FileKind.TRACE, force=force)
-    shown = only(threads, operators=operators, keys=keys)
-    if threads and not shown:
-        note("no call is left: none is of what --operator and --key name")
-    if live is None:
-        traced = Trace(tuple(shown), notes)
-        show_view(format, summary_view(summary_of(traced)) if summary else trace_view(traced, sets=sets))
-    elif live.closed:
+            save(perfetto, chrome_trace(threads, program=file), FileKind.TRACE, force=force)
+        shown = only(threads, operators=operators, keys=keys)
+        if threads and not shown:
+            note("no call is left: none is of what --operator and --key name")
+        if live is None:
+            traced = Trace(tuple(shown), notes)
+            show_view(format, summary_view(summary_of(traced)) if summary else trace_view(traced, sets=sets))
+    if live is not None and live.closed:
         abandon_stdout()
         raise OutputClosed
     for text in notes:

@@ -6,7 +6,9 @@ another way is registered by the module that shows it, with `as_json.register`; 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from functools import singledispatch
 
@@ -27,9 +29,25 @@ def json_text(value: object, *, indent: int | None = None) -> str:
         value: a dataclass or a mapping.
         indent: how far fields are indented on lines of their own; None for one line.
     """
-    converted = as_json(value)
-    assert isinstance(converted, dict)
-    return plain_json_text({"version": JSON_VERSION, **converted}, indent=indent)
+    with deep_nesting():
+        converted = as_json(value)
+        assert isinstance(converted, dict)
+        return plain_json_text({"version": JSON_VERSION, **converted}, indent=indent)
+
+
+@contextmanager
+def deep_nesting() -> Iterator[None]:
+    """Allow more frames: a call of a trace takes seven, and several hundred calls can be inside of each other."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, _FRAMES))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+_FRAMES = 8000
+"""Half of them are frames of C as well, and as many fit into a stack of 8 MiB."""
 
 
 def plain_json_text(value: object, *, indent: int | None = None) -> str:

@@ -18,6 +18,7 @@ from dispatchlab.model.slot_set import slots_of
 from dispatchlab.pytorch.tracing.recorder import CalledOperator, HopRecorder, RecordedHop
 from dispatchlab.questions.explain.kernel_rules import rule_of
 from dispatchlab.questions.explain.result import Chosen
+from dispatchlab.views.as_json import deep_nesting
 
 LIMIT: Final = 250_000
 """How many hops a trace keeps by default."""
@@ -95,10 +96,11 @@ class TorchTrace:
     @cached_property
     def _threads(self) -> tuple[TracedThread, ...]:
         operators = {name: _Operator(called) for name, called in self._recorder.operators().items()}
-        return tuple(
-            TracedThread(thread.name, tuple(_traced(hop, None, 1, operators) for hop in thread.hops))
-            for thread in self._recorder.threads()
-        )
+        with deep_nesting():
+            return tuple(
+                TracedThread(thread.name, tuple(_traced(hop, None, 1, operators) for hop in thread.hops))
+                for thread in self._recorder.threads()
+            )
 
 
 class _Operator:
