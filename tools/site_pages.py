@@ -350,7 +350,7 @@ def _relinked(match: re.Match[str], here: str) -> str:
         return _drawing(ROOT / file, label)
     to = _page_of(file)
     if to is None:
-        if file.startswith("docs/") and origin.startswith("docs/"):
+        if file.startswith("docs/") and origin.startswith("docs/") and not file.startswith("docs/defects/"):
             return match[0]
         if not (ROOT / file).exists():
             _LOG.warning("%s links to %s, which does not exist", origin, file)
