@@ -83,8 +83,11 @@ def packaged() -> str:
     def row(name: str) -> tuple[str, str, str]:
         return name, reports()[name]["title"].partition("] ")[2], programs()[name].read_text(encoding="utf-8")
 
-    pages = {"defects": DEFECTS, "python_defects": PYTHON_DEFECTS}
-    return json.dumps({page: [row(one.name) for one in defects] for page, defects in pages.items()}) + "\n"
+    pages = {
+        "defects": [row(one.name) for one in DEFECTS],
+        "python_defects": [row(one.name) for one in PYTHON_DEFECTS],
+    }
+    return json.dumps(pages) + "\n"
 
 
 def main() -> None:
