@@ -158,6 +158,7 @@ def test_the_tests_of_a_package_give_its_operators_inputs(tmp_path: Path) -> Non
     done = _run(tmp_path, "-m", "pytest", "-q", *options, "test_captured.py")
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{file}: 14 inputs of 7 operators" in done.stdout
+    assert f"run them with: dispatchlab readiness PACKAGE --inputs {file}" in done.stdout
     found = read_captures(str(file))
     shown = {name: {describe(Inputs(*call)) for call in calls} for name, calls in found.items()}
     ((draws_positional, draws_named),) = found["captured::draws"]
