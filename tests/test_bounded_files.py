@@ -17,6 +17,7 @@ PACKAGE = Path(__file__).parent.parent / "dispatchlab"
 
 OPENED_ELSEWHERE = {
     "adopt/demo.py": "a file of the package",
+    "adopt/defects.py": "a file of the package",
     "sources/installation.py": "files of the package",
     "files/atomic_write.py": "written",
     "files/bounded_read.py": "with a limit",
@@ -36,6 +37,7 @@ OPENED_ELSEWHERE = {
     "pytorch/sandbox/journal.py": "mapped: a file of the worker",
     "pytorch/worker/main.py": "no file",
     "model/installed_torch.py": "the first bytes",
+    "model/measured.py": "a lock, and the first bytes",
     "model/profile.py": "a file of the package",
     "processes/memory.py": "what the kernel shows of this process",
     "records/file.py": "the first bytes",
