@@ -236,13 +236,17 @@ class StateBefore:
         """The operators that may not be as they were."""
         known = bindings()._dispatch_get_all_op_names()
         loaded = _shared_libraries()
-        if loaded is None or self._libraries is None or any(map(knows_torch, loaded - self._libraries)):
-            return sorted(name for name in {*known, *self._dumps} if not is_own(name))
+        from_cpp = loaded is None or self._libraries is None or any(map(knows_torch, loaded - self._libraries))
         bases = {_subject(call) for call in watch.calls}
         return sorted(
             name
             for name in {*known, *(self._dumps.keys() - known)}
-            if not is_own(name) and (name not in self._dumps or name.partition(".")[0] in bases)
+            if not is_own(name)
+            and (
+                name not in self._dumps
+                or name.partition(".")[0] in bases
+                or (from_cpp and bindings()._dispatch_dump(name) != self._dumps[name])
+            )
         )
 
     def _table(self, name: str) -> str:
