@@ -269,7 +269,7 @@ class _Registered:
             try:
                 result = original(*arguments, **named)
             except Exception as error:
-                self._calls.append(f"{call} raises {type(error).__name__}")
+                self._calls.append(f"{call} raises {type(error).__name__} in {_running_module()}")
                 raise
             self._calls += [call] if owner is self._binding else []
             return result
@@ -285,6 +285,14 @@ class _Registered:
             if self._tables[name].get(key) is not value
         ]
         return {"what is registered": "\n".join(sorted(self._calls)), "what tables have": "\n".join(sorted(changed))}
+
+
+def _running_module() -> str:
+    """The module of the group whose body runs; of a thread the function that it began with."""
+    frame = sys._getframe()
+    while frame.f_code.co_name != "<module>" and frame.f_back is not None:
+        frame = frame.f_back
+    return str(frame.f_globals.get("__name__"))
 
 
 def _tables() -> Iterator[tuple[str, dict[Any, Any]]]:
