@@ -157,14 +157,16 @@ class _Capturing:
         content = merged(self._files)
         calls = counted(content)
         left_out = sum(self._capture.found.left_out.values()) if self._capture is not None else 0
-        write_file(self._path, content)
         terminalreporter.section("dispatchlab readiness")
+        if not calls:
+            terminalreporter.line(f"no call of an operator was noted: nothing is written to {self._path}")
+            return
+        write_file(self._path, content)
         terminalreporter.line(
             f"{self._path}: {sum(calls.values()):,} inputs of {len(calls):,} operators"
             + (f"; {left_out:,} calls were too large, or of values that cannot be kept" if left_out else "")
         )
-        if calls:
-            terminalreporter.line(f"run them with: dispatchlab readiness PACKAGE --inputs {self._path}")
+        terminalreporter.line(f"run them with: dispatchlab readiness PACKAGE --inputs {self._path}")
 
 
 class _EveryTest:

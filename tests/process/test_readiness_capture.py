@@ -181,6 +181,10 @@ def test_the_tests_of_a_package_give_its_operators_inputs(tmp_path: Path) -> Non
         tmp_path, "-m", "pytest", "-q", *options[:-1], "--dispatchlab-readiness=here.bin", "test_captured.py"
     )
     assert "has to end in .safetensors" in refused.stderr
+    before = file.read_bytes()
+    empty = _run(tmp_path, "-m", "pytest", "-q", *options, "-k", "nothing_of_this_name", "test_captured.py")
+    assert f"no call of an operator was noted: nothing is written to {file}" in empty.stdout
+    assert file.read_bytes() == before
 
 
 PROGRAM = """
