@@ -31,7 +31,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 if not is_accepting():
     os.environ.pop("EXPECTTEST_ACCEPT", None)
 
-# Tests pretend that another PyTorch is installed, and what would be measured of it is nobody's.
+# Tests pretend that another PyTorch is installed, of which nothing can be measured.
 os.environ["DISPATCHLAB_NO_MEASURE"] = "1"
 
 

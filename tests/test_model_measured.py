@@ -12,7 +12,15 @@ import pytest
 from dispatchlab.engine.semantics import SEMANTICS, semantics_named
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model import measured
-from dispatchlab.model.measured import CACHE, NO_MEASURE, measured_facts, measured_profile, model_for, not_measured
+from dispatchlab.model.measured import (
+    CACHE,
+    NO_MEASURE,
+    measured_facts,
+    measured_profile,
+    model_for,
+    not_measured,
+    without_notes,
+)
 from dispatchlab.model.profile import bundled_profile, profile_text
 from dispatchlab.records import builds
 from dispatchlab.records.file import bundled_names, open_bundled, registry_bytes
@@ -152,3 +160,14 @@ def test_the_registry_of_an_unknown_torch_answers_by_its_name(
     with pytest.raises(DispatchLabError, match="expected the name of a semantics"):
         parse_scenario(f"{record}semantics: torch-2.98\n", file="record.yaml")
     assert measures.count == 2
+
+
+def test_a_quiet_command_writes_no_notes_and_a_later_one_does(
+    measures: Measures, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with without_notes():
+        assert model_for("2.99.0") == UNKNOWN
+    assert (measures.count, capsys.readouterr().err) == (1, "")
+    forget()
+    assert model_for("2.99.0") == UNKNOWN
+    assert "measured on this PyTorch, 2.99.0+cu199" in capsys.readouterr().err

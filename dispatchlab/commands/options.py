@@ -455,10 +455,10 @@ progress_option = click.option(
 def _be_quiet(context: click.Context, option: click.Parameter, asked: bool) -> None:  # noqa: FBT001  a callback
     if asked:
         from dispatchlab.commands.output import QUIET
-        from dispatchlab.model import measured
+        from dispatchlab.model.measured import without_notes
 
         context.meta[QUIET] = True
-        measured.tell = measured.say_nothing
+        context.with_resource(without_notes())
 
 
 quiet_option = click.option(

@@ -34,7 +34,7 @@ from dispatchlab.model.profile import (
 # - of the build: of torch/version.py, which has the version, the commit and the CUDA or ROCm; and of the names, sizes
 #   and times of its libraries. Those have gigabytes, and reading them would take longer than measuring; a library that
 #   is built again has another time.
-# - of the content, so that a file that was changed is nobody's, and what it should be is measured again.
+# - of the content, so that a file that was changed is not read, and what it should be is measured again.
 #
 # A file is moved into its place as a whole. Who measures holds a lock, on which others wait, and then they find the
 # file; where there are no locks, both measure the same. A cache that cannot be written is replaced by a temporary
@@ -160,8 +160,29 @@ def kept_of(what: str, name: str) -> Kept | None:
     return _kept(what, build) if build is not None and build.name == name else None
 
 
+class _Notes:
+    """Whether notes on what is measured are wanted, in this process."""
+
+    wanted = True
+
+
+_notes = _Notes()
+
+
+@contextmanager
+def without_notes() -> Iterator[None]:
+    """Write no notes on what is measured, until the block ends."""
+    before, _notes.wanted = _notes.wanted, False
+    try:
+        yield
+    finally:
+        _notes.wanted = before
+
+
 def tell(text: str) -> None:
-    """Write a line to standard error, where it is open."""
+    """Write a note to standard error, where it is open and notes are wanted."""
+    if not _notes.wanted:
+        return
     with suppress(OSError, AttributeError):
         sys.stderr.write(f"{printable(text)}\n")
         sys.stderr.flush()
@@ -196,10 +217,6 @@ def _ago(then: float) -> str:
         if seconds >= length:
             return f"{seconds // length} {unit}{'s' if seconds >= 2 * length else ''} ago"
     return "just now"
-
-
-def say_nothing(text: str) -> None:
-    """Stands in for `tell` where notes are not wanted."""
 
 
 def not_measured(what: str, name: str) -> str:
