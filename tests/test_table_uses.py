@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("torch", reason="the module lies beside what needs PyTorch")
 
-from dispatchlab.pytorch.introspection.module_uses import table_uses
+from dispatchlab.pytorch.introspection.module_uses import module_uses, table_uses
 
 REGISTERING = """\
 import torch
@@ -72,3 +72,26 @@ def test_one_word_is_a_use_however_it_was_imported(code: str) -> None:
 
 def test_what_python_cannot_read_has_no_uses() -> None:
     assert list(table_uses("decomposition_table (")) == []
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "sys.modules.get('left')",
+        "'''left.part''' in sys.modules",
+        "f'{here}left' in sys.modules",
+        "'\\\nleft' in sys.modules",
+        "('' 'left') in sys.modules",
+        "\ntry:\n    import other, left.part\nexcept ImportError:\n    pass",
+        "\ntry:\n    import other, \\\n        left\nexcept ImportError:\n    pass",
+        "\ntry:\n    from left import part\nexcept ImportError:\n    pass",
+        "\nwith suppress(ImportError): part = import_module('left')",
+    ],
+)
+def test_a_module_is_asked_for_however_that_is_written(asked: str) -> None:
+    (use,) = module_uses(f"import sys\n{asked}\n", ["left"])
+    assert use.module.partition(".")[0] == "left"
+
+
+def test_a_word_that_is_no_module_is_none() -> None:
+    assert [*module_uses("import sys  # what is left\nleft = 'the left' in sys.modules\n", ["left"])] == []
