@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from dispatchlab.adopt.defects import NoProgramRanError, defects_found, known_defects
 from dispatchlab.model.profile import bundled_profile, bundled_profiles
 from tests.test_scenarios_cover import COVERED
 from tools.defects import DEFECTS, PAGE, PROGRAMS, SCENARIOS, Defect
@@ -28,6 +29,16 @@ def test_every_program_and_every_model_is_on_the_page() -> None:
     (head,) = re.findall(r"^\| defect \| (.*) \|$", text, re.MULTILINE)
     assert [f"torch-{version}" for version in head.split(" | ")] == [*bundled_profiles()]
     assert text.endswith(CHANGES.read_text(encoding="utf-8"))
+
+
+def test_programs_that_cannot_be_run_say_nothing_of_pytorch() -> None:
+    first, *others = known_defects()
+    raised = ["SystemExit: defect: a slot is stale\nmore", *["ImportError: no module"] * (len(others) - 1), ""]
+    found = defects_found("2.99", raised)
+    assert [defect.found for defect in found] == [True, *[None] * (len(others) - 1), False]
+    assert (found[0].name, found[0].said, found[1].said) == (first.name, "a slot is stale", "ImportError: no module")
+    with pytest.raises(NoProgramRanError, match=rf"on PyTorch 2.99, such as: {first.name}: ImportError: no module$"):
+        defects_found("2.99", ["ImportError: no module"] * len(found))
 
 
 def test_the_search_finds_the_defect_that_came_and_the_one_that_went() -> None:

@@ -28,6 +28,15 @@ class UnknownDefectError(DispatchLabError):
     template = "there is no defect {name}{near}; dispatchlab defects lists them"
 
 
+class NoProgramRanError(DispatchLabError):
+    """No program of a defect could be run, so that nothing is known."""
+
+    torch: str
+    why: str
+
+    template = "no program of a known defect could be run on PyTorch {torch}, such as: {why}"
+
+
 @dataclass(frozen=True, slots=True)
 class KnownDefect:
     """A known defect of PyTorch.
@@ -80,6 +89,7 @@ def run_defects(timeout_s: float = TIMEOUT_S) -> tuple[str, tuple[KnownDefect, .
 
     Raises:
         NoForkError: this system cannot copy a process.
+        NoProgramRanError: none of the programs could be run.
         DispatchLabError: PyTorch cannot be imported.
     """
     from dispatchlab.pytorch.worker.engine import LiveEngine
@@ -90,7 +100,19 @@ def run_defects(timeout_s: float = TIMEOUT_S) -> tuple[str, tuple[KnownDefect, .
     ask = "dispatchlab.pytorch.introspection.backend_parts:run_programs"
     with LiveEngine() as engine:
         version, raised = engine.ask(ask, [defect.program for defect in known], timeout_s)
-    return version, tuple(_with(defect, error) for defect, error in zip(known, raised, strict=True))
+    return version, defects_found(version, raised)
+
+
+def defects_found(version: str, raised: Sequence[str]) -> tuple[KnownDefect, ...]:
+    """The known defects with what their programs raised, in the order of `known_defects`.
+
+    Raises:
+        NoProgramRanError: none of the programs could be run.
+    """
+    found = tuple(_with(defect, error) for defect, error in zip(known_defects(), raised, strict=True))
+    if all(defect.found is None for defect in found):
+        raise NoProgramRanError(version, f"{found[0].name}: {found[0].said}")
+    return found
 
 
 def _with(defect: KnownDefect, error: str) -> KnownDefect:
