@@ -33,6 +33,15 @@ _MODULES = {
     "order_crashes": "import ctypes\nimport faulthandler\nfaulthandler.disable()\nctypes.string_at(0)\n",
     "order_hangs": "import time\nwhile True:\n    time.sleep(60)\n",
 }
+_ALIVE = """
+import torch
+torch.library.define("order_alive_{v}::one", "(Tensor x) -> Tensor")
+class Function(torch.autograd.Function):
+    forward = staticmethod(lambda context, x: x)
+torch.library.impl("order_alive_{v}::one", "CPU", lambda x: {result})
+"""
+_MODULES |= {f"order_alive_{v}": _ALIVE.format(v=v, result="Function.apply(x)") for v in "12"}
+_MODULES["order_reads_alive"] = _ALIVE.format(v=3, result="x + len(torch.library._keep_alive[-1].ns)")
 _SETS = """
 import contextvars, ctypes, decimal, faulthandler, gc, os, sys, tracemalloc, warnings
 import torch
@@ -170,6 +179,17 @@ def test_a_def_that_one_order_refuses_is_a_difference_though_it_is_caught_and_re
     assert (found.before, found.after) == ("order_releases.py:6", "nothing")
     assert found.sites == ("order_keeps.py:6", "order_releases.py:6")
     assert found.certain
+
+
+@pytest.mark.usefixtures("folder")
+def test_in_which_order_pytorch_keeps_libraries_alive_is_no_difference_unless_a_module_reads_it() -> None:
+    with OrderServer(limit_s=600, jobs=2) as server:
+        agreeing = check_orders(server, ("order_alive_1", "order_alive_2"), (), {}, 24)
+        reading = check_orders(server, ("order_alive_1", "order_reads_alive"), (), {}, 24)
+    assert (agreeing.ran, agreeing.of, agreeing.findings) == (2, 2, ())
+    (sentence,) = agreeing.open
+    assert sentence.startswith("files are written")  # in which the tests look up processes
+    assert {one.what.partition(":")[0] for one in reading.findings} == {"state of torch.library._keep_alive"}
 
 
 @pytest.mark.usefixtures("folder")

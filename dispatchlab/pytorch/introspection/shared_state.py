@@ -26,7 +26,8 @@ from dispatchlab._gc_pause import collector_paused
 # somebody wrote into it. Of these all plain values and names are digested, and the values that packages made are read.
 #
 # Left out is what Python and PyTorch note for themselves: which modules are loaded, lines of sources, warnings that
-# were given, what is kept by address, and what a name calls a cache, unless code of a package has that name. An address
+# were given, what is kept by address, the order in which classes and libraries that stay were made, and what a name
+# calls a cache, unless code of a package has that name. An address
 # is a number that lies in the memory of the process; that of an object which a package reaches is told apart. Not
 # followed are slots of objects, the operators of PyTorch (Note [Tables of Python]), what lies more than five steps from
 # a module, and what C keeps.
@@ -64,6 +65,10 @@ class Known(NamedTuple):
         if type(key) is tuple:
             return any(map(self.is_noise, key))
         return _is_noise(key) and key not in self.names
+
+    def has_order(self, path: str) -> bool:
+        """Whether it says something in which order a list has its values, and not just which it keeps alive."""
+        return path not in _KEPT_ALIVE or path.rpartition(".")[2] in self.names
 
 
 class _Owner(NamedTuple):
@@ -295,7 +300,8 @@ def _changes_of(
         yield from (SharedChange(_step(owner.path, dict, one), one, is_attribute=False) for one in owner.view - old)
         yield from (SharedChange(_step(owner.path, dict, one), _GONE, is_attribute=False) for one in old - owner.view)
     elif owner.keys is None:
-        yield SharedChange(owner.path, list(owner.view), is_attribute=False)
+        kept = list if known.has_order(owner.path) else set
+        yield SharedChange(owner.path, kept(owner.view), is_attribute=False)
     else:
         old_values = dict(zip(keys, before, strict=True))
         is_attribute = owner.kind in (ModuleType, type, FunctionType)
@@ -335,10 +341,13 @@ _NOISE: Final = frozenset(
         "__annotations__",
         "__abstractmethods__",
         "__loader__",
+        "_autograd_function_id",  # the number of a class in the order in which they were made
         "_lazy_seed_tracker",
         "NO_SERIALIZED_TYPE_NAME_FOUND",
     }
 )
+_KEPT_ALIVE: Final = frozenset({"torch.library._keep_alive"})
+"""Lists that keep libraries from being released, until the process ends."""
 _NOT_FOLLOWED: Final = frozenset(
     {"_frozen_importlib", "_frozen_importlib_external", "_warnings", "_weakrefset", "abc", "importlib", "inspect"}
     | {"linecache", "re", "threading", "tokenize", "traceback", "typing", "warnings", "zipimport"}
