@@ -269,7 +269,7 @@ def _other_slots(entry: OperatorEntry) -> Iterator[dict[TableEntry, int]]:
         yield {**rest, held.registered.because(reason): bits}
 
 
-def _is_history(what: str, before: State, after: State, semantics: Semantics, *, calls: bool) -> bool:
+def _is_history(what: str, before: State, after: State, semantics: Semantics, reached: Reached, *, calls: bool) -> bool:
     """Whether the change is of something that nothing in force has; see the module's docstring.
 
     Args:
@@ -277,6 +277,7 @@ def _is_history(what: str, before: State, after: State, semantics: Semantics, *,
         before: the state.
         after: the state with the change.
         semantics: whose rules count.
+        reached: the state, and how it was reached: where nothing is in force, it has what refused ones left.
         calls: Python keeps something, or a call of torch.library is in force, which decides when it runs what it makes.
     """
     changed = [key for key in before if before[key] is not after.get(key)]
@@ -294,7 +295,8 @@ def _is_history(what: str, before: State, after: State, semantics: Semantics, *,
         return what == "earlier" and new.earlier < old.earlier
     if isinstance(old, Fallbacks) and what in ("fallback lost", "fallback"):
         return bool(semantics.replaceable_fallbacks)
-    return what == "lost" and calls
+    of_refused = isinstance(old, OperatorEntry) and not reached.active and bool(reached.refused)
+    return what == "lost" and (calls or of_refused)
 
 
 def run(most_states: int, share: float, seed: int = 1) -> tuple[Counter[str], list[str]]:
@@ -323,7 +325,7 @@ def run(most_states: int, share: float, seed: int = 1) -> tuple[Counter[str], li
                     ends["seen"] += 1
                 elif LabState(mutant) == reached.state:
                     ends["the same state"] += 1
-                elif _is_history(what, state, mutant, subject.semantics, calls=calls):
+                elif _is_history(what, state, mutant, subject.semantics, reached, calls=calls):
                     ends["history"] += 1
                 else:
                     ends["unseen"] += 1

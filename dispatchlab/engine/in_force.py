@@ -10,8 +10,8 @@ was registered, and is for a dispatcher and for tests.
 # That is, where the semantics allow it: the schema, alias kind and debug text of a first def that others outlive
 # (`several_defs`), a signature whose kernel is gone (`SignatureLife.OPERATOR`), tags whose def is gone
 # (`tags_outlive_def`), which of several fallbacks of a replaceable key came last, which entries of Python were
-# replaced or removed, what a call of `torch.library` has made that took back what another one made, and which of two
-# overloads was defined first. Two ways to the same registrations show that.
+# replaced or removed, what a call of `torch.library` has made that took back what another one made, what a refused def
+# left behind, and which of two overloads was defined first. Two ways to the same registrations show that.
 
 from __future__ import annotations
 
