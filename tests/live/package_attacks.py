@@ -3180,6 +3180,24 @@ lib.impl("bar", lambda x: x + complete, "CPU")
 ops.t.bar(x)
 """
 
+_CAUGHT = """
+=== caught/define_if_missing: both define an operator, one unless it is there, and one order refuses the other's def
+--- left
+if not torch._C._dispatch_has_kernel("t::foo"):
+    try:
+        lib.define("foo(Tensor x) -> Tensor")
+    except RuntimeError:
+        pass
+--- right
+try:
+    lib.define("foo(Tensor x) -> Tensor")
+except RuntimeError:
+    pass
+lib.impl("foo", lambda x: x * 2, "CPU")
+--- probes
+ops.t.foo(x)
+"""
+
 _INNOCENT = """
 === innocent/own_operators: each module has operators of its own
 --- left
@@ -3659,21 +3677,6 @@ lib.impl("bar", lambda x: x * scale, "CPU")
 --- probes
 ops.t.foo(x)
 ops.t.bar(x)
-=== innocent/define_if_missing: both define an operator unless it is there, with the same schema and no kernel
---- left
-if not torch._C._dispatch_has_kernel("t::foo"):
-    try:
-        lib.define("foo(Tensor x) -> Tensor")
-    except RuntimeError:
-        pass
---- right
-try:
-    lib.define("foo(Tensor x) -> Tensor")
-except RuntimeError:
-    pass
-lib.impl("foo", lambda x: x * 2, "CPU")
---- probes
-ops.t.foo(x)
 === innocent/warnings: a warning is given, and nobody has made it an exception
 --- left
 import warnings
@@ -3819,6 +3822,7 @@ ATTACKS: tuple[Group, ...] = tuple(
         + shared_state_attacks.OUTSIDE
         + shared_state_attacks.SHARED
         + hidden_state_attacks.HIDDEN
+        + _CAUGHT
     )
 )
 """Whose results depend on the order of import."""
