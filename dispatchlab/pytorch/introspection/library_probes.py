@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from importlib import import_module
 from itertools import count
 from typing import Any
 
@@ -20,7 +21,7 @@ _DEVICES = (*(backend.lower() for backend in BACKENDS), "privateuseone")
 _numbers = count(10_000)  # behind those of profile_probe
 
 
-class _Door:
+class _OwnOperator:
     """An operator of its own, and what a program does with it; `undo` releases its libraries."""
 
     def __init__(self, undo: ExitStack) -> None:
@@ -63,87 +64,87 @@ def _kernel(x: Any) -> Any:
     return x.clone()
 
 
-def _fakes(door: _Door, before: str, after: str) -> bool:
+def _fakes(own: _OwnOperator, before: str, after: str) -> bool:
     """Whether one is accepted after the other: a fake implementation, or a kernel at Meta."""
-    door.defined("CPU")
+    own.defined("CPU")
     ways = {
-        "fake": lambda: door.api.register_fake(door.name, _kernel, lib=door.library()),
-        "meta": lambda: door.library().impl("door", _kernel, "Meta"),
+        "fake": lambda: own.api.register_fake(own.name, _kernel, lib=own.library()),
+        "meta": lambda: own.library().impl("door", _kernel, "Meta"),
     }
-    return door.accepts(ways[before]) and door.accepts(ways[after])
+    return own.accepts(ways[before]) and own.accepts(ways[after])
 
 
-def _second_kernel(door: _Door) -> bool:
-    door.defined("CPU")
-    return door.accepts(door.library().impl, "door", _kernel, "CPU")
+def _second_kernel(own: _OwnOperator) -> bool:
+    own.defined("CPU")
+    return own.accepts(own.library().impl, "door", _kernel, "CPU")
 
 
-def _second(name: str, *arguments: object) -> Callable[[_Door], bool]:
-    def takes(door: _Door) -> bool:
-        library = door.defined("CPU")
-        called = getattr(door.api, name, None)
-        return called is not None and door.takes_a_second(called, door.name, *arguments, lib=library)
+def _second(name: str, *arguments: object) -> Callable[[_OwnOperator], bool]:
+    def takes(own: _OwnOperator) -> bool:
+        library = own.defined("CPU")
+        called = getattr(own.api, name, None)
+        return called is not None and own.takes_a_second(called, own.name, *arguments, lib=library)
 
     return takes
 
 
-def _second_autocast(door: _Door) -> bool:
-    library, dtype = door.defined("CPU"), torch().bfloat16
-    called = getattr(door.api, "register_autocast", None)
-    return called is not None and door.takes_a_second(called, door.name, "cpu", dtype, lib=library)
+def _second_autocast(own: _OwnOperator) -> bool:
+    library, dtype = own.defined("CPU"), torch().bfloat16
+    called = getattr(own.api, "register_autocast", None)
+    return called is not None and own.takes_a_second(called, own.name, "cpu", dtype, lib=library)
 
 
-def _one_dispatch_rule(door: _Door) -> bool:
-    library = door.defined("CPU")
-    called = getattr(door.api, "register_torch_dispatch", None)
-    modes = __import__("torch.utils._python_dispatch", fromlist=["TorchDispatchMode"])
+def _one_dispatch_rule(own: _OwnOperator) -> bool:
+    library = own.defined("CPU")
+    called = getattr(own.api, "register_torch_dispatch", None)
+    modes = import_module("torch.utils._python_dispatch")
     mode = type("Mode", (modes.TorchDispatchMode,), {})
-    if called is None or not door.accepts(called, door.name, mode, _kernel, lib=library):
+    if called is None or not own.accepts(called, own.name, mode, _kernel, lib=library):
         return False
-    return not door.accepts(called, door.name, mode, _kernel, lib=library)
+    return not own.accepts(called, own.name, mode, _kernel, lib=library)
 
 
-def _meta_beside_composite(door: _Door) -> bool:
-    door.defined("CompositeImplicitAutograd")
-    meta = door.accepts(door.library().impl, "door", _kernel, "Meta")
-    return not meta and not door.accepts(door.api.register_fake, door.name, _kernel, lib=door.library())
+def _meta_beside_composite(own: _OwnOperator) -> bool:
+    own.defined("CompositeImplicitAutograd")
+    meta = own.accepts(own.library().impl, "door", _kernel, "Meta")
+    return not meta and not own.accepts(own.api.register_fake, own.name, _kernel, lib=own.library())
 
 
-def _autograd_needs_def(door: _Door) -> bool:
-    return not door.accepts(door.api.register_autograd, door.name, lambda context, gradient: gradient)
+def _autograd_needs_def(own: _OwnOperator) -> bool:
+    return not own.accepts(own.api.register_autograd, own.name, lambda context, gradient: gradient)
 
 
-def _second_custom_op(door: _Door) -> bool:
-    door.custom()
-    return door.accepts(door.custom)
+def _second_custom_op(own: _OwnOperator) -> bool:
+    own.custom()
+    return own.accepts(own.custom)
 
 
-def _custom_op_of_a_def(door: _Door) -> bool:
-    door.defined()
-    return not door.accepts(door.custom)
+def _custom_op_of_a_def(own: _OwnOperator) -> bool:
+    own.defined()
+    return not own.accepts(own.custom)
 
 
-def _def_of_a_custom_op(door: _Door) -> bool:
-    door.custom()
-    return not door.accepts(door.library().define, "door(Tensor x) -> Tensor")
+def _def_of_a_custom_op(own: _OwnOperator) -> bool:
+    own.custom()
+    return not own.accepts(own.library().define, "door(Tensor x) -> Tensor")
 
 
-def _autocast_kernel_stays(door: _Door) -> bool:
-    door.defined("CPU")
-    library, called = door.library(), getattr(door.api, "register_autocast", None)
-    overload = getattr(torch().ops, door.namespace).door.default
-    if called is None or not door.accepts(called, door.name, "cpu", torch().bfloat16, lib=library):
+def _autocast_kernel_stays(own: _OwnOperator) -> bool:
+    own.defined("CPU")
+    library, called = own.library(), getattr(own.api, "register_autocast", None)
+    overload = getattr(torch().ops, own.namespace).door.default
+    if called is None or not own.accepts(called, own.name, "cpu", torch().bfloat16, lib=library):
         return False
     library._destroy()
     return bool(overload.py_kernels)
 
 
-_PROGRAMS: Mapping[str, Callable[[_Door], bool]] = {
-    "fake_after_fake": lambda door: _fakes(door, "fake", "fake"),
-    "meta_after_fake": lambda door: _fakes(door, "fake", "meta"),
-    "fake_after_meta": lambda door: _fakes(door, "meta", "fake"),
+_PROGRAMS: Mapping[str, Callable[[_OwnOperator], bool]] = {
+    "fake_after_fake": lambda own: _fakes(own, "fake", "fake"),
+    "meta_after_fake": lambda own: _fakes(own, "fake", "meta"),
+    "fake_after_meta": lambda own: _fakes(own, "meta", "fake"),
     "no_meta_beside_composite": _meta_beside_composite,
-    "meta_needs_operator": lambda door: not door.accepts(door.library().impl, "door", _kernel, "Meta"),
+    "meta_needs_operator": lambda own: not own.accepts(own.library().impl, "door", _kernel, "Meta"),
     "kernel_after_kernel": _second_kernel,
     "autograd_after_autograd": _second("register_autograd", lambda context, gradient: gradient),
     "autograd_needs_def": _autograd_needs_def,
@@ -154,7 +155,7 @@ _PROGRAMS: Mapping[str, Callable[[_Door], bool]] = {
     "custom_op_after_custom_op": _second_custom_op,
     "no_custom_op_of_a_def": _custom_op_of_a_def,
     "no_def_of_a_custom_op": _def_of_a_custom_op,
-    "prim_is_reserved": lambda door: not door.accepts(door.api.Library, "prim", "FRAGMENT"),
+    "prim_is_reserved": lambda own: not own.accepts(own.api.Library, "prim", "FRAGMENT"),
 }
 assert {*_PROGRAMS} == {*LIBRARY_RULES}
 
@@ -164,7 +165,7 @@ def library_rules() -> Names:
     found = []
     for name in LIBRARY_RULES:
         with ExitStack() as undo:
-            if _PROGRAMS[name](_Door(undo)):
+            if _PROGRAMS[name](_OwnOperator(undo)):
                 found.append(name)
     return tuple(found)
 
@@ -172,8 +173,8 @@ def library_rules() -> Names:
 def autocast_devices() -> Names:
     """The device types that `torch.library` registers a cast for."""
     with ExitStack() as undo:
-        door = _Door(undo)
-        library, called = door.defined("CPU"), getattr(door.api, "register_autocast", None)
+        own = _OwnOperator(undo)
+        library, called = own.defined("CPU"), getattr(own.api, "register_autocast", None)
         dtype = torch().bfloat16
-        accepted = (each for each in _DEVICES if called and door.accepts(called, door.name, each, dtype, lib=library))
+        accepted = (each for each in _DEVICES if called and own.accepts(called, own.name, each, dtype, lib=library))
         return tuple(accepted)

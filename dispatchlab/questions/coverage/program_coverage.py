@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -191,7 +191,7 @@ def program_coverage(
                 next((_text(operator) for operator, by in run.calls if by == MISSING), ""),
                 "" if run.unserved else run.error,
                 run.unserved,
-                tuple(_called(run.calls)),
+                tuple(_called(run.calls).items()),
             )
             for path, run in runs.items()
         ),
@@ -200,9 +200,12 @@ def program_coverage(
     )
 
 
-def _called(calls: Mapping[tuple[str, str], int]) -> Iterator[tuple[str, int]]:
-    for operator in dict.fromkeys(operator for operator, _ in calls):
-        yield operator, sum(number for (name, _), number in calls.items() if name == operator)
+def _called(calls: Mapping[tuple[str, str], int]) -> dict[str, int]:
+    """How many calls of each operator there are, whatever served them."""
+    found: dict[str, int] = {}
+    for (operator, _), number in calls.items():
+        found[operator] = found.get(operator, 0) + number
+    return found
 
 
 def _text(operator: str) -> str:
