@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -181,15 +183,27 @@ def test_a_def_that_one_order_refuses_is_a_difference_though_it_is_caught_and_re
     assert found.certain
 
 
-@pytest.mark.usefixtures("folder")
-def test_in_which_order_pytorch_keeps_libraries_alive_is_no_difference_unless_a_module_reads_it() -> None:
-    with OrderServer(limit_s=600, jobs=2) as server:
-        agreeing = check_orders(server, ("order_alive_1", "order_alive_2"), (), {}, 24)
-        reading = check_orders(server, ("order_alive_1", "order_reads_alive"), (), {}, 24)
-    assert (agreeing.ran, agreeing.of, agreeing.findings) == (2, 2, ())
-    (sentence,) = agreeing.open
+_ORDERS_OF_ALIVE = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from dispatchlab.pytorch.recording.order_check import check_orders
+from dispatchlab.pytorch.recording.order_runs import OrderServer
+with OrderServer(limit_s=600, jobs=2) as server:
+    agreeing = check_orders(server, ("order_alive_1", "order_alive_2"), (), {}, 24)
+    reading = check_orders(server, ("order_alive_1", "order_reads_alive"), (), {}, 24)
+assert (agreeing.ran, agreeing.of, agreeing.findings) == (2, 2, ()), agreeing
+print(json.dumps([agreeing.open, [finding.what for finding in reading.findings]]))
+"""
+
+
+def test_in_which_order_pytorch_keeps_libraries_alive_is_no_difference_unless_a_module_reads_it(folder: Path) -> None:
+    # In a process of its own: what other tests have imported into this one is reached by the class of a module.
+    program = [sys.executable, "-c", _ORDERS_OF_ALIVE, str(folder)]
+    ended = subprocess.run(program, capture_output=True, text=True, check=False, cwd=Path.cwd())
+    assert ended.returncode == 0, ended.stderr
+    (sentence,), different = json.loads(ended.stdout)
     assert sentence.startswith("files are written")  # in which the tests look up processes
-    assert {one.what.partition(":")[0] for one in reading.findings} == {"state of torch.library._keep_alive"}
+    assert {what.partition(":")[0] for what in different} == {"state of torch.library._keep_alive"}
 
 
 @pytest.mark.usefixtures("folder")
