@@ -755,13 +755,16 @@ def _autocast(op: Any, given: Inputs) -> str:
 
 def _dtensor(op: Any, given: Inputs) -> str:
     _needs_tensors(given)
+    device, *others = {one.device.type for one in tensors_of(given)}
+    if others:
+        raise _NotDecided("the inputs are on more than one device")
     distributed: Any = torch().distributed
     if not distributed.is_available():
         raise _NotDecided("this PyTorch is built without torch.distributed")
     if not distributed.is_initialized():
         store = import_module("torch.testing._internal.distributed.fake_pg").FakeStore()
         distributed.init_process_group("fake", store=store, rank=0, world_size=2)
-    mesh = import_module("torch.distributed.device_mesh").init_device_mesh("cpu", (2,))
+    mesh = import_module("torch.distributed.device_mesh").init_device_mesh(device, (2,))
     tensors: Any = import_module("torch.distributed.tensor")
     replicated = [tensors.Replicate()]
     expected = _expected(op, given)
