@@ -141,8 +141,11 @@ def test_advice_fits_the_operator() -> None:
         ("CUDA", '"cuda", torch.float16'),
         ("CPU", '"cpu", torch.bfloat16'),
         ("XPU", '"xpu", torch.float16'),
+        ("PrivateUse1", '"privateuseone", torch.float16'),
     ):
         assert call(_UNARY, Aspect.AUTOCAST, key) == f'torch.library.register_autocast("my::op", {device})'
+    renamed = replace(facts(_UNARY, "PrivateUse1", filled=FALLBACK), privateuse1="npu")
+    assert 'my::op", "npu", ' in cell_of(renamed, Aspect.AUTOCAST).closes
     assert call(_UNARY, Aspect.AUTOCAST, "CUDA", "CPU") == call(_UNARY, Aspect.AUTOCAST, "CPU")
     assert call("(Tensor x) -> int", Aspect.VMAP, "CPU") == 'torch.library.register_vmap("my::op", ...)'
     assert not call("(Tensor x) -> __torch__.torch.classes.my.Kept", Aspect.VMAP, "CPU")

@@ -11,7 +11,13 @@ from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from dispatchlab._short_repr import WordEnum
-from dispatchlab.model.keys import AUTOCAST_KEYS, AUTOGRAD_KEY_OF_BACKEND, BACKENDS, DispatchKey
+from dispatchlab.model.keys import (
+    AUTOCAST_KEYS,
+    AUTOGRAD_KEY_OF_BACKEND,
+    BACKENDS,
+    DEVICE_OF_BACKEND,
+    DispatchKey,
+)
 from dispatchlab.model.operator_runs import FunctionParameter, refuses_all, refuses_defaults
 from dispatchlab.model.python_layer import EVERY_OVERLOAD, PythonLayer, PythonRegistration
 from dispatchlab.model.registration import TorchLibraryFunction
@@ -234,6 +240,7 @@ class OperatorFacts:
         refuses_backward: whether the backward that was registered raises, whatever it is given.
         fake_parameters: those of its fake implementation; None when they are not known.
         offered: the functions that this PyTorch has to register things; None when they are not known.
+        privateuse1: the name of the device at PrivateUse1; empty for PyTorch's own.
     """
 
     operator: RecordedOperator
@@ -246,6 +253,7 @@ class OperatorFacts:
     refuses_backward: bool = False
     fake_parameters: tuple[FunctionParameter, ...] | None = None
     offered: frozenset[str] | None = None
+    privateuse1: str = ""
 
     @property
     def name(self) -> str:
@@ -637,10 +645,12 @@ def _autocast(facts: OperatorFacts) -> _Judgement:
     backends = facts.backends or (DispatchKey.CUDA,)
     backend = DispatchKey.CPU if DispatchKey.CPU in backends else backends[0]  # what a run tries
     dtype = "bfloat16" if backend is DispatchKey.CPU else "float16"
+    own = facts.privateuse1 if backend is DispatchKey.PrivateUse1 else ""
+    device = own or DEVICE_OF_BACKEND.get(backend.name, backend.name.lower())
     return _open_gap(
         facts,
         "autocast does not cast its arguments, which is a gap where one has a floating-point type: a run shows it",
-        f'torch.library.register_autocast(OP, "{backend.name.lower()}", torch.{dtype})',
+        f'torch.library.register_autocast(OP, "{device}", torch.{dtype})',
     )
 
 

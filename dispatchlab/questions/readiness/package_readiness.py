@@ -168,6 +168,7 @@ def readiness_of(
             str(operator.name) in found.refusing,
             found.fakes.get(str(operator.name)),
             found.offered,
+            registry.privateuse1,
         )
         for operator in judged
         if operator.schema is not None
