@@ -248,6 +248,23 @@ def test_recorded_calls_are_served_by_the_kernels_of_another_backend(tmp_path: P
         asked()
 
 
+def test_kernels_of_a_program_are_listed_by_the_tags_of_what_they_serve(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(TRACED), encoding="utf-8")
+    asked = ("coverage", "torch-2.13-cpu", "--key", "PrivateUse1", "--trace", str(path), "--fallback")
+    found = run(*asked, "--tag", "core", "--tag", "pointwise", "--format", "json").stdout
+    assert [one["operator"] for one in json.loads(found)["kernels"]] == ["aten::add.out", "aten::relu", "aten::tanh"]
+    lines = run(*asked, "--tag", "pointwise", "--format", "text").stdout.splitlines()
+    assert (
+        "1 kernel with the tag pointwise is needed (all to be written); the first 1 of them take 80% of their calls"
+        in lines
+    )
+    assert "no kernel with the tag view_copy is needed" in run(*asked, "--tag", "view_copy", "--format", "text").stdout
+    assert "no operator here has the tag cores; did you mean core?" in run(*asked, "--tag", "cores").output
+    path.write_text(found, encoding="utf-8")
+    assert "it lists the kernels with a tag alone" in run(*asked).output
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

@@ -136,7 +136,7 @@ def coverage(
     if programs or trace is not None:
         refuse(
             context,
-            ("operators", "tags", "listed", "what_if"),
+            ("operators", "listed", "what_if"),
             "is about operators, and --program runs them: leave one out",
         )
     else:
@@ -157,6 +157,7 @@ def coverage(
             fallback=fallback,
             default=default_device,
             trace=trace or "",
+            tags=tags,
         )
         _show(program_coverage_view(found), reason, format, page, force=force)
         return

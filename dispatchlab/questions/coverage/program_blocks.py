@@ -50,7 +50,7 @@ def _head(found: ProgramCoverage) -> Iterator[Line]:
     yield from _recorded(found)
     for one in found.programs:
         yield from _program(one, found)
-    if found.kernels:
+    if found.kernels or found.tags:
         yield from _sentences(found)
 
 
@@ -72,16 +72,19 @@ def _sentences(found: ProgramCoverage) -> Iterator[Line]:
 
 def _needed(found: ProgramCoverage) -> str:
     """The sentence that says how many kernels, and which first."""
+    tagged = f" with the tag {' and '.join(found.tags)}" if found.tags else ""
     if not found.needed:
-        return "the fallback serves every call"
+        return f"no kernel{tagged} is needed" if tagged else "the fallback serves every call"
     first, missing = found.first_for(_MOST), len(found.missing)
     there = len(found.needed) - missing
     parts = f"{missing} to be written, {there} there" if there else "all to be written"
     if not missing:
         parts = "all there"
     number = counted(len(found.needed), "kernel")
-    if any(one.error or one.unserved for one in found.programs):
-        what = f"{number} {'is' if len(found.needed) == 1 else 'are'} needed as far as is seen"
+    unseen = any(one.error or one.unserved for one in found.programs)
+    if unseen or found.tags:
+        verb = "is" if len(found.needed) == 1 else "are"
+        what = f"{number}{tagged} {verb} needed{' as far as is seen' if unseen else ''}"
     else:
         runs = "this program" if len(found.programs) == 1 else "these programs"
         what = f"{number} {'makes' if len(found.needed) == 1 else 'make'} {runs} run"

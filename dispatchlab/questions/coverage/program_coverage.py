@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +15,7 @@ from dispatchlab.model.schema_parser import parse_schema
 from dispatchlab.pytorch.registry import backend_of, live_program
 from dispatchlab.questions.coverage.program_trace import read_trace
 from dispatchlab.records.model import Recorded, RecordedOperator
+from dispatchlab.sources.find_sources import with_tags
 
 _COPY = "aten::copy_"
 _FUNCTIONAL = DispatchKey.CompositeExplicitAutogradNonFunctional
@@ -75,6 +77,7 @@ class ProgramCoverage:
         programs: how each program runs.
         kernels: the operators whose calls reach the device, those with the most calls first.
         trace: the file with the calls; empty where the programs ran.
+        tags: the tags of which each of the kernels has all; empty where every kernel is listed.
     """
 
     registry: str
@@ -83,6 +86,7 @@ class ProgramCoverage:
     programs: tuple[ProgramOnDevice, ...]
     kernels: tuple[NeededKernel, ...]
     trace: str = ""
+    tags: tuple[str, ...] = ()
 
     @cached_property
     def needed(self) -> tuple[NeededKernel, ...]:
@@ -124,6 +128,7 @@ def program_coverage(
     fallback: bool | None = None,
     default: bool = False,
     trace: str = "",
+    tags: Sequence[str] = (),
 ) -> ProgramCoverage:
     """Run programs on a device that stands in for a backend, each in a process of its own, or look at such runs.
 
@@ -136,8 +141,10 @@ def program_coverage(
         fallback: whether to suppose a fallback to the CPU; None for what the registry has.
         default: make it the default device before a program begins.
         trace: what an earlier answer for programs printed as JSON, in whose place no program runs; empty for none.
+        tags: list only the kernels that serve an operator with all of these tags.
 
     Raises:
+        UnknownTagError: no operator has one of the tags.
         TraceError: the file cannot be read, or its programs ran with a fallback and the backend has none, or the
             reverse.
         NoStandInError: the key is not PrivateUse1.
@@ -145,6 +152,7 @@ def program_coverage(
         TorchMissingError: PyTorch is not installed.
         WorkerCrashed: a program ends its process.
     """
+    tagged = {str(one.name) for one in with_tags(recorded, tags)}
     traced = read_trace(trace) if trace else None
     backend = backend_of(recorded, key, device=device or (traced.device if traced else ""), fallback=fallback)
     operators = {str(one.name): one for one in recorded}
@@ -153,17 +161,14 @@ def program_coverage(
         runs = {path: live_program(path, backend, *options) for path in programs}
     else:
         runs = traced.with_kernels(backend)
-    counts: dict[tuple[str, str], int] = {}
+    counts = Counter[tuple[str, str]]()
     for run in runs.values():
-        for called, number in run.calls.items():
-            counts[called] = counts.get(called, 0) + number
+        counts.update(run.calls)
     if (_COPY, MISSING) in counts:  # a kernel that takes the calls of the other one, too
         counts[_COPY, MISSING] += counts.pop(("aten::_copy_from", MISSING), 0)
     served = {operator: by for operator, by in counts if by != FALLBACK}
     served |= {operator: by for operator, by in counts if by == MISSING}  # a fallback that leads to itself
-    calls: dict[str, int] = {}
-    for (operator, _), number in counts.items():
-        calls[operator] = calls.get(operator, 0) + number
+    calls = _called(counts)
     shared = _variants(operators, calls)
     there = {*calls, *backend.kernels}
     parts = {
@@ -195,16 +200,22 @@ def program_coverage(
             )
             for path, run in runs.items()
         ),
-        tuple(sorted(found, key=lambda one: (-one.calls, one.operator))),
+        tuple(
+            sorted(
+                (one for one in found if not tags or tagged.intersection((one.operator, *one.variants))),
+                key=lambda one: (-one.calls, one.operator),
+            )
+        ),
         trace,
+        tuple(tags),
     )
 
 
 def _called(calls: Mapping[tuple[str, str], int]) -> dict[str, int]:
     """How many calls of each operator there are, whatever served them."""
-    found: dict[str, int] = {}
+    found = Counter[str]()
     for (operator, _), number in calls.items():
-        found[operator] = found.get(operator, 0) + number
+        found[operator] += number
     return found
 
 

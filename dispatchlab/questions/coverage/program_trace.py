@@ -69,6 +69,8 @@ def read_trace(path: str) -> ProgramTrace:
     """
     try:
         value = json_value(read_file(path, limit=MAX_BYTES, what="recorded calls"), path)
+        if isinstance(value, dict) and value.get("tags"):
+            raise TraceError(path, "it lists the kernels with a tag alone")
         kernels = {_field(one, "operator", str): one for one in _field(value, "kernels", list)}
         by = {name.removeprefix("fallback "): _field(one, "served_by", str) for name, one in kernels.items()}
         parts = {name: tuple(map(str, _field(one, "parts", list))) for name, one in kernels.items()}
