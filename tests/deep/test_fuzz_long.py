@@ -28,6 +28,8 @@ ROOT = Path(__file__).parents[2]
         ("captured_inputs", 5_000),
         ("settings", 2_000),
         ("baselines", 3_000),
+        ("traces", 2_000),
+        ("backends", 2_000),
         ("native_functions", 2_000),
         ("command_lines", 60),
     ],

@@ -22,8 +22,10 @@ import click
 from click.testing import CliRunner
 
 from dispatchlab.cli import COMMANDS, main
+from dispatchlab.codegen.emit.backend_files import backend_files
 from dispatchlab.codegen.emit.generate import generated_files
-from dispatchlab.codegen.read.native_functions import read_native_functions
+from dispatchlab.codegen.read.backend_file import read_backend_file
+from dispatchlab.codegen.read.native_functions import NativeFunctions, read_native_functions
 from dispatchlab.engine.semantics import semantics_named
 from dispatchlab.errors import DispatchLabError, ErrorKind
 from dispatchlab.files.file_kinds import JOURNAL_MAGIC
@@ -35,6 +37,7 @@ from dispatchlab.model.snapshot import Refusal
 from dispatchlab.processes.plain_data import plain_bytes
 from dispatchlab.prover.walk_log import WalkRecord
 from dispatchlab.questions.check.configuration import settings_of
+from dispatchlab.questions.coverage.program_trace import read_trace
 from dispatchlab.questions.lint.baseline import load_baseline
 from dispatchlab.questions.readiness.known_failures import load_known_failures
 from dispatchlab.records.file import registry_bytes
@@ -247,6 +250,18 @@ _SETTINGS = (
     b'packages = ["json"]\nfail = []\n',
     b'[project]\nname = "json"\n[tool.pytest.ini_options]\ndispatchlab_scenarios = ["scenarios"]\n',
 )
+_TRACE = b"""{"device": "npu", "has_fallback": true, "tags": [], "programs": [{"program": "a.py", "error": "",
+"unserved": "", "operators": [["test::foo", 2], ["aten::add.out", 3]]}], "kernels": [{"operator": "test::foo",
+"served_by": "missing", "parts": ["aten::add.out"]}, {"operator": "fallback X", "served_by": "own", "parts": []}]}"""
+_BACKEND = b"""backend: PrivateUse1
+cpp_namespace: npu
+class_name: Kernels
+use_out_as_primary: false
+device_guard: true
+supported: [relu, index_copy_]
+symint: []
+autograd: [add.Tensor]
+"""
 _KNOWN = b"""{"version": 1, "failures": [{"operator": "a::b", "column": "fake", "reason": "x"}]}\n"""
 
 
@@ -291,6 +306,25 @@ def baselines(rng: random.Random) -> str:
             {"b.json": data, "small.dlreg": _small()}, "lint", "small.dlreg", "--baseline", "b.json", *arguments
         )
     return outcome
+
+
+def traces(rng: random.Random) -> str:
+    """The recorded calls of programs are read; a few that can be read are asked of a backend."""
+    data = mutated_bytes(_TRACE, rng)
+    with _folder() as folder:
+        (folder / "t.json").write_bytes(data)
+        outcome = _outcome(lambda: read_trace("t.json"))
+    if outcome == "read" and rng.random() < _SHARE_OF_COMMANDS:
+        shown = rng.choice(("text", "json", "markdown"))
+        asked = ("--key", "PrivateUse1", "--trace", "t.json", "--fallback", "--format", shown)
+        return _command_on({"t.json": data, "small.dlreg": _small()}, "coverage", "small.dlreg", *asked)
+    return outcome
+
+
+def backends(rng: random.Random) -> str:
+    """The file of a backend is read; of what can be read the code is made."""
+    data, natives = mutated_bytes(_BACKEND, rng), _natives()
+    return _outcome(lambda: backend_files(read_backend_file(data, natives, file="b.yaml"), natives, file="b.yaml"))
 
 
 def native_functions(rng: random.Random) -> str:
@@ -349,6 +383,8 @@ TARGETS: dict[str, tuple[Target, int]] = {
     "captured_inputs": (captured_inputs, 100_000),
     "settings": (settings, 20_000),
     "baselines": (baselines, 20_000),
+    "traces": (traces, 20_000),
+    "backends": (backends, 20_000),
     "native_functions": (native_functions, 20_000),
     "command_lines": (command_lines, 20_000),
 }
@@ -460,6 +496,11 @@ def _replays() -> Sequence[_Replay]:
 def _baseline_texts() -> Sequence[bytes]:
     row = '{"code": "DL101", "operator": "test::foo", "key": "CPU", "files": ["a.py", "b.cpp"]}'
     return [f'{{"version": 2, "findings": [{", ".join([row] * count)}]}}\n'.encode() for count in (0, 1, 3)]
+
+
+@cache
+def _natives() -> NativeFunctions:
+    return read_native_functions((ROOT / _NATIVE_FILES[0]).read_bytes(), file="n.yaml")
 
 
 @cache
