@@ -367,7 +367,18 @@ void kernels(torch::Library& m, const std::string& key) {
   }
 }
 
+at::Tensor twice(const at::Tensor& self) {
+  return self * 2;
+}
+
 } // namespace
+
+// An operator of its own, without a gradient.
+TORCH_LIBRARY(npu, m) {
+  m.def("twice(Tensor self) -> Tensor");
+  m.impl("twice", c10::DispatchKey::PrivateUse1, &twice);
+  m.impl("twice", c10::DispatchKey::Meta, &twice);
+}
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   if (!without("hooks")) {
