@@ -23,7 +23,7 @@ from dispatchlab.engine.primitives import (
 from dispatchlab.engine.python_state import PythonState
 from dispatchlab.engine.refusals import MAX_ARGUMENTS
 from dispatchlab.engine.semantics import Semantics, SignatureLife
-from dispatchlab.engine.state import FALLBACKS, NamespaceVariable, PythonVariable, State
+from dispatchlab.engine.state import FALLBACKS, KernelVariable, NamespaceVariable, PythonVariable, State
 from dispatchlab.engine.torch_library import TorchLibraryPrimitive
 from dispatchlab.model.dependence import Dependence
 from dispatchlab.model.dump_format import Provenance, key_text
@@ -52,12 +52,12 @@ class Variable(NamedTuple):
 
     Args:
         kind: what it is.
-        of: the operator, or the namespace that is claimed.
+        of: the operator, or what is claimed.
         bit: the key or the slot.
     """
 
     kind: str
-    of: str | NamespaceVariable | RegisterName | tuple[str, str] | None = None
+    of: str | NamespaceVariable | KernelVariable | RegisterName | tuple[str, str] | None = None
     bit: int = 0
 
     def __str__(self) -> str:

@@ -107,7 +107,7 @@ def register(semantics: Semantics, state: Transaction, lowered: LoweredRegistrat
             done += 1
     except RegistrationError as error:
         if lowered.is_block and semantics.refusal_leaves_traces and refusals.is_refusal(error):
-            for primitive in lowered.primitives[:done]:
+            for primitive in lowered.primitives[: done + 1]:  # one of torch.library may have made a part
                 primitive.release(semantics, state)
         raise
 

@@ -18,7 +18,7 @@ from dispatchlab.engine.kernel import RegisteredKernel
 from dispatchlab.engine.operator_entry import Definition, Earlier, HeldSignature, OperatorEntry, Stored
 from dispatchlab.engine.python_primitive import leave_python
 from dispatchlab.engine.semantics import Semantics, SignatureLife
-from dispatchlab.engine.state import FALLBACKS, NamespaceVariable, Transaction
+from dispatchlab.engine.state import FALLBACKS, KernelVariable, NamespaceVariable, Transaction
 from dispatchlab.errors import RegistrationError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
@@ -103,24 +103,41 @@ class ClaimNamespace:
 
     __slots__ = ("debug", "variable")
 
+    variable: NamespaceVariable | KernelVariable
+
     def __init__(self, namespace: str, debug: str) -> None:
         self.variable = NamespaceVariable(namespace)
         self.debug = debug
 
     def __repr__(self) -> str:
-        return f"ClaimNamespace({self.variable.namespace!r}, {self.debug!r})"
+        return f"{type(self).__name__}({', '.join(map(repr, (*self.variable, self.debug)))})"
 
     def register(self, semantics: Semantics, state: Transaction) -> None:
         """Refused while another claim lives."""
         claimed = state.get(self.variable)
         if isinstance(claimed, ClaimNamespace):
-            raise refusals.duplicate_library(self.variable.namespace, claimed.debug, self.debug)
+            raise self._refusal(claimed.debug)
         state.put(self.variable, self)
+
+    def _refusal(self, other: str) -> RegistrationError:
+        return refusals.duplicate_library(self.variable.namespace, other, self.debug)
 
     def release(self, semantics: Semantics, state: Transaction) -> None:
         """Frees the namespace."""
         if state.get(self.variable) is self:
             state.put(self.variable, None)
+
+
+class ClaimKernel(ClaimNamespace):
+    """A library's claim of an operator and key, where `torch.library` takes one kernel."""
+
+    __slots__ = ()
+
+    def __init__(self, variable: KernelVariable, debug: str) -> None:
+        self.variable, self.debug = variable, debug
+
+    def _refusal(self, other: str) -> RegistrationError:
+        return refusals.duplicate_kernel(str(self.variable), other, self.debug)
 
 
 def find_or_create(semantics: Semantics, state: Transaction, name: OperatorName, variable: str) -> OperatorEntry:

@@ -164,6 +164,15 @@ def duplicate_library(namespace: str, existing: str, new: str) -> RegistrationEr
     )
 
 
+def duplicate_kernel(place: str, existing: str, new: str) -> RegistrationError:
+    """A second kernel where `torch.library` takes one."""
+    return RegistrationError(
+        ErrorKind.DUPLICATE_KERNEL,
+        f"torch.library has a kernel of {place} already{_by(existing)}, and this PyTorch refuses a second{_by(new)}",
+        {"operator": place, "debug": new, "other_debug": existing},
+    )
+
+
 def duplicate_python(
     operator: OperatorName, key: PythonKey, existing: str, new: str, refusal: str
 ) -> RegistrationError:

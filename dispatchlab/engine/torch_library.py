@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterator, Sequence
 
 from dispatchlab.engine import refusals
 from dispatchlab.engine.kernel import RegisteredKernel
-from dispatchlab.engine.primitives import Primitive, Refused, RegisterDef, RegisterImpl
+from dispatchlab.engine.primitives import ClaimKernel, Primitive, Refused, RegisterDef, RegisterImpl
 from dispatchlab.engine.python_state import PythonKey, PythonState
 from dispatchlab.engine.semantics import Semantics
-from dispatchlab.engine.state import Transaction
+from dispatchlab.engine.state import KernelVariable, Transaction
 from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
@@ -41,6 +41,10 @@ from dispatchlab.model.torch_library_rules import TorchLibraryRules
 # - `register_autocast` writes a Python kernel besides, which belongs to the OpOverload: it outlives the call, takes the
 #   place of an older one, and goes with the def. Beside a kernel at that key that has no Python kernel it is refused.
 #
+# - Until 2.12, `Library.impl` notes the kernels of a namespace, and whatever would register a second one for an
+#   operator and key is refused as long as the library of the first lives. There is one fake implementation then, and
+#   none beside a Meta kernel. Here a claim of the kernel stands before each kernel; those that C++ registers have none.
+#
 # What a kernel does is not part of a state. So it is not seen that one calls an OpOverload whose def went and came
 # again, which ends the process.
 
@@ -57,6 +61,7 @@ _ANY_DEVICE = PythonKey("_custom_ops", "kernel")
 _FAKE = PythonKey("torch_library", "fake")
 _PART_REGISTRIES = "custom_ops", "_custom_ops"
 _COMPOSITE = KEY_BIT[DispatchKey.CompositeImplicitAutograd]
+_CASTS = DispatchKey.AutocastCUDA, DispatchKey.AutocastCPU
 _EARLY = frozenset({DispatchKey.Autograd, DispatchKey.ADInplaceOrView})
 _RENAMED_DEVICES = {"privateuseone": "PrivateUse1"}
 
@@ -125,7 +130,8 @@ class TorchLibraryPrimitive:
                 raise _destroyed(self.name, made)
             _check_meta(state, primitive)
             added = self._kernel_in(semantics, made, primitive)
-            added.kernel.register(semantics, state)
+            for each in added.primitives:
+                each.register(semantics, state)
             self._put(state, _ADDED, (*state.python(self.variable).at(_ADDED), added))  # type: ignore[arg-type]
 
     def _kernel_in(self, semantics: Semantics, made: OpenCustomOp, primitive: RegisterImpl) -> _Added:
@@ -135,19 +141,20 @@ class TorchLibraryPrimitive:
         added = self._added.get((made, key))
         if added is None:
             entry = RegisteredKernel(primitive.entry.kernel, made.debug, key, primitive.entry.location)
-            added = self._added[made, key] = _Added(RegisterImpl(self.name, entry, semantics, with_key=True))
+            kernel = RegisterImpl(self.name, entry, semantics, with_key=True)
+            added = self._added[made, key] = _Added(tuple(_with_claims([kernel], _rules(semantics))), made.debug)
         return added
 
 
 class _Added:
     """A kernel that a later call has put into the library of a `custom_op`."""
 
-    __slots__ = ("debug", "kernel")
+    __slots__ = ("debug", "primitives")
 
     by_object = False
 
-    def __init__(self, kernel: RegisterImpl) -> None:
-        self.kernel, self.debug = kernel, kernel.entry.debug
+    def __init__(self, primitives: tuple[Primitive, ...], debug: str) -> None:
+        self.primitives, self.debug = primitives, debug
 
 
 class OpenCustomOp(TorchLibraryPrimitive):
@@ -187,7 +194,8 @@ class OpenCustomOp(TorchLibraryPrimitive):
                 primitive.release(semantics, state)
             for added in kept.at(_ADDED):
                 assert isinstance(added, _Added)
-                added.kernel.release(semantics, state)
+                for primitive in added.primitives:
+                    primitive.release(semantics, state)
             self._put(state, _LIBRARY, ())
             self._put(state, _ADDED, ())
         for key, _ in state.python(self.variable).entries:
@@ -202,7 +210,7 @@ def in_libraries(kept: PythonState, in_force: Collection[Primitive]) -> Iterator
             yield from library.contents
     for added in kept.at(_ADDED):
         if isinstance(added, _Added):
-            yield added.kernel
+            yield from added.primitives
 
 
 class _OwnFake(TorchLibraryPrimitive):
@@ -216,6 +224,7 @@ class _OwnFake(TorchLibraryPrimitive):
 
     def register(self, semantics: Semantics, state: Transaction) -> None:
         """Refused as any Meta kernel of a library is."""
+        _check_fake(semantics, state, self)
         self._on_operator(semantics, state)
         self._put(state, _FAKE, (self._made, *state.python(self.variable).at(_FAKE)))  # type: ignore[arg-type]
 
@@ -239,6 +248,7 @@ class _KeepCustomOp(TorchLibraryPrimitive):
 
 class _RegisterFake(TorchLibraryPrimitive):
     def _on_operator(self, semantics: Semantics, state: Transaction) -> None:
+        _check_fake(semantics, state, self)
         super()._on_operator(semantics, state)
         self._put(state, _FAKE, (self, *state.python(self.variable).at(_FAKE)))  # type: ignore[arg-type]
 
@@ -293,12 +303,12 @@ class _RegisterAutocast(TorchLibraryPrimitive):
 
     def _on_operator(self, semantics: Semantics, state: Transaction) -> None:
         _schema_in(state, self)
-        for primitive in self.plain:
-            if isinstance(primitive, RegisterImpl) and primitive.entry.key is not None:
-                key, entry = PythonKey("py_kernels", str(primitive.entry.key)), state.operator(self.variable)
-                if not state.python(self.variable).at(key) and entry is not None and entry.kernels_at(primitive.bit):
-                    raise _no_python_kernel(self.name, primitive.entry.key)
-                self._put(state, key, (self,))
+        rules, own = _rules(semantics), [each.entry.key for each in _impls(self.plain) if each.entry.key]
+        for cast in () if not rules.cast_stays else _CASTS if rules.casts_everywhere else own:
+            key, entry = PythonKey("py_kernels", str(cast)), state.operator(self.variable)
+            if not state.python(self.variable).at(key) and entry is not None and entry.kernels_at(KEY_BIT[cast]):
+                raise _no_python_kernel(self.name, cast)
+            self._put(state, key, (self,))
         super()._on_operator(semantics, state)
 
     def _on_custom_op(self, semantics: Semantics, state: Transaction, made: OpenCustomOp) -> None:
@@ -394,9 +404,12 @@ def torch_library_primitives(
         if error is not None:
             yield Refused(error)
             return
+    if call.function is TorchLibraryFunction.CUSTOM_OP and any(isinstance(each, RegisterDef) for each in content):
+        yield from _custom_op_primitives(call, name, block.debug, content, rules)
+        return
+    keyless = not any(each.key and KEY_BIT.get(each.key) for each in (block, *block.registrations))
+    content = [*_with_claims(content, rules, keyless=keyless)]
     match call.function:
-        case TorchLibraryFunction.CUSTOM_OP if any(isinstance(each, RegisterDef) for each in content):
-            yield from _custom_op_primitives(call, name, block.debug, content)
         case TorchLibraryFunction.IMPL if any(each.entry.key is DispatchKey.Meta for each in _impls(content)):
             yield _Plain(call, name, block.debug, content)
         case TorchLibraryFunction.IMPL | TorchLibraryFunction.DEFINE | TorchLibraryFunction.CUSTOM_OP:
@@ -414,14 +427,17 @@ class _Plain(TorchLibraryPrimitive):
 
 
 def _custom_op_primitives(
-    call: TorchLibraryCall, name: OperatorName, debug: str, content: Sequence[Primitive]
+    call: TorchLibraryCall, name: OperatorName, debug: str, content: Sequence[Primitive], rules: TorchLibraryRules
 ) -> Iterator[Primitive]:
     made = OpenCustomOp(call, name, debug)
     impls = _impls(content)
     metas = [impl for impl in impls if impl.entry.key is DispatchKey.Meta]
-    own, more = metas[:1], metas[1:]  # the second one is of the device type
-    early = [impl for impl in impls if impl.entry.key in _EARLY]
-    late = [other for other in content if not isinstance(other, RegisterDef) and other not in (*metas, *early)]
+    before = [impl for impl in impls if impl.entry.key in _EARLY]
+    rest = [other for other in content if not isinstance(other, RegisterDef) and other not in (*metas, *before)]
+    fallback = next((impl for impl in before if impl.entry.key is DispatchKey.ADInplaceOrView), None)
+    own, more, early, late = (  # the second one at Meta is of the device type
+        [*_with_claims(some, rules, but=fallback)] for some in (metas[:1], metas[1:], before, rest)
+    )
     definition = next(primitive for primitive in content if isinstance(primitive, RegisterDef))
     first: list[Primitive] = [definition, _OwnFake(made, own), *early]
     made.contents = (*first, *more, *late)
@@ -441,6 +457,12 @@ def _custom_op_primitives(
 
 
 # -- what is looked at
+
+
+def _rules(semantics: Semantics) -> TorchLibraryRules:
+    rules = semantics.torch_library
+    assert rules is not None, "no primitive is made where they are not known"
+    return rules
 
 
 def _custom_op(kept: PythonState) -> OpenCustomOp | None:
@@ -512,6 +534,29 @@ def _is_functional(schema: FunctionSchema, *, views: bool) -> bool:
     return bool(schema.returns)
 
 
+def _check_fake(semantics: Semantics, state: Transaction, fake: TorchLibraryPrimitive) -> None:
+    """What a fake implementation finds in its way where there is one alone."""
+    entry = state.operator(fake.variable)
+    if not _rules(semantics).one_fake:
+        return
+    for other in state.python(fake.variable).at(_FAKE):
+        raise refusals.duplicate_kernel(f"{fake.name} at Meta", other.debug, fake.debug)
+    for kernel in () if entry is None else entry.kernels_at(KEY_BIT[DispatchKey.Meta]):
+        raise refusals.duplicate_kernel(f"{fake.name} at Meta", kernel.debug, fake.debug)
+
+
+def _with_claims(
+    primitives: Sequence[Primitive], rules: TorchLibraryRules, *, keyless: bool = False, but: Primitive | None = None
+) -> Iterator[Primitive]:
+    """The primitives, with a claim before each kernel but one of C++ where the rules want that."""
+    for each in primitives:
+        if isinstance(each, RegisterImpl) and each is not but and rules.one_kernel:
+            key = "" if keyless else str(each.entry.key)
+            variable = KernelVariable(each.name.namespace, str(each.name.without_namespace), key)
+            yield ClaimKernel(variable, each.entry.debug)
+        yield each
+
+
 def _check_meta(state: Transaction, kernel: RegisterImpl) -> None:
     """What `Library.impl` checks of a Meta kernel."""
     if kernel.entry.key is not DispatchKey.Meta:
@@ -553,6 +598,8 @@ def _refused_anywhere(
     block: Block, call: TorchLibraryCall, name: OperatorName, rules: TorchLibraryRules
 ) -> RegistrationError | None:
     """Why a call is refused whatever there is."""
+    if call.function in rules.absent:
+        return refusals.refuse(ErrorKind.OTHER, f"this PyTorch has no {call.function}", operator=str(name))
     if block.namespace in rules.reserved:
         message = f"the namespace {block.namespace} is reserved, and torch.library makes no library of it"
         return refusals.refuse(ErrorKind.OTHER, message, operator=str(name))

@@ -14,11 +14,31 @@ class TorchLibraryRules:
     Args:
         reserved: the namespaces in which `torch.library` makes no operators.
         autocast: the device types that can be cast for.
+        absent: the functions that this PyTorch has not.
+        one_kernel: a second kernel of an operator and key from a library of the same namespace is refused.
+        one_fake: so is a fake implementation where there is one, or a Meta kernel.
+        cast_stays: a cast has a Python kernel besides, which outlives its library.
+        casts_everywhere: that stands at AutocastCUDA and AutocastCPU, whichever the device.
     """
 
     reserved: frozenset[str]
     autocast: frozenset[str]
+    absent: frozenset[str]
+    one_kernel: bool
+    one_fake: bool
+    cast_stays: bool
+    casts_everywhere: bool
 
+
+_FUNCTIONS = "register_vmap", "register_autocast", "register_torch_dispatch"
+_FAKES = {"fake_after_fake", "meta_after_fake", "fake_after_meta"}
+_SECOND = {
+    "kernel_after_kernel": "",
+    "autograd_after_autograd": "",
+    "vmap_after_vmap": "register_vmap",
+    "autocast_after_autocast": "register_autocast",
+}
+"""The rules that go by one table of kernels, and the function that each needs."""
 
 LIBRARY_RULES: tuple[str, ...] = (
     "fake_after_fake",
@@ -32,17 +52,36 @@ LIBRARY_RULES: tuple[str, ...] = (
     "vmap_after_vmap",
     "autocast_after_autocast",
     "autocast_kernel_stays",
+    "autocast_kernel_everywhere",
     "one_torch_dispatch_rule",
     "custom_op_after_custom_op",
     "no_custom_op_of_a_def",
     "no_def_of_a_custom_op",
     "prim_is_reserved",
+    *_FUNCTIONS,
 )
-"""The rules that the lab engine follows; a program for each says whether it holds, see `Profile.library_rules`."""
+"""What is asked of a PyTorch; a program for each says whether it holds, see `Profile.library_rules`."""
+
+_CASTS = {"autocast_kernel_stays", "autocast_kernel_everywhere"}
+_NEEDED = {*LIBRARY_RULES} - {*_FUNCTIONS, *_FAKES, *_SECOND, *_CASTS, "one_torch_dispatch_rule"}
+"""Those that hold wherever the lab engine has a model."""
 
 
 def torch_library_rules(profile: Profile) -> TorchLibraryRules | None:
-    """The rules of the PyTorch of a profile; None where one of those that the lab engine follows does not hold."""
-    if {*LIBRARY_RULES} - {*profile.library_rules}:
+    """The rules of the PyTorch of a profile; None where those that hold are none that the lab engine has a model of."""
+    hold = {*profile.library_rules}
+    absent = {*_FUNCTIONS} - hold
+    second = {rule in hold for rule, function in _SECOND.items() if function not in absent}
+    fakes = {rule in hold for rule in _FAKES}
+    needed = _NEEDED if "register_torch_dispatch" in absent else {*_NEEDED, "one_torch_dispatch_rule"}
+    if needed - hold or len(second) > 1 or len(fakes) > 1:
         return None
-    return TorchLibraryRules(frozenset({"prim"}), frozenset(profile.autocast_devices))
+    return TorchLibraryRules(
+        frozenset({"prim"}),
+        frozenset(profile.autocast_devices),
+        frozenset(absent),
+        one_kernel=second == {False},
+        one_fake=fakes == {False},
+        cast_stays="autocast_kernel_stays" in hold,
+        casts_everywhere="autocast_kernel_everywhere" in hold,
+    )

@@ -54,6 +54,9 @@ _FRAGMENTS: tuple[tuple[str, ErrorKind], ...] = (
     ("couldn't infer schema either", ErrorKind.CANNOT_INFER_SCHEMA),
     ("We should not register a meta kernel directly", ErrorKind.META_BESIDE_COMPOSITE),
     ("already has a `__torch_dispatch__` rule", ErrorKind.DUPLICATE_RULE),
+    ("already has an fake impl", ErrorKind.DUPLICATE_KERNEL),
+    ("already has an DispatchKey::Meta", ErrorKind.DUPLICATE_KERNEL),
+    ("already has an implementation for this device type", ErrorKind.META_BESIDE_COMPOSITE),
     ("there's already a kernel registered from python", ErrorKind.DUPLICATE_KERNEL),
     ("<DispatchKey.Autocast", ErrorKind.DUPLICATE_KERNEL),  # a KeyError of register_autocast
     ("for non-functional operator", ErrorKind.NOT_FUNCTIONAL),

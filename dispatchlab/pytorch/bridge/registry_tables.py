@@ -10,8 +10,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from importlib import import_module
-from itertools import chain
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 from dispatchlab.model.python_layer import EFFECT, EVERY_OVERLOAD, FUNCTIONS, NOTHING, REGISTRY_NAMED
@@ -315,9 +313,15 @@ def _custom_ops() -> Iterator[Entry]:
             yield Entry(name, "setup_context", made._setup_context_fn)
         for on, rule in list(getattr(made, "_torch_dispatch_fns", {}).items()):
             yield Entry(name, f"torch_dispatch {key_text(on)}", rule)
-        for device, dtype in list(getattr(made, "_autocast_dtype", {}).items()):
-            if dtype is not None:
-                yield Entry(name, f"autocast {device} {dtype}", made._init_fn)
+        for device, dtype in casts_of(made):
+            yield Entry(name, f"autocast {device} {dtype}", made._init_fn)
+
+
+def casts_of(made: Any) -> list[tuple[str, Any]]:
+    """The device types that a `custom_op` is cast for, and to what; before PyTorch 2.13 each has an attribute."""
+    named = {each: getattr(made, f"_autocast_{each}_dtype", None) for each in ("cpu", "cuda")}
+    found = getattr(made, "_autocast_dtype", named)
+    return [(device, dtype) for device, dtype in found.items() if dtype is not None]
 
 
 def _objects(registry: str) -> Iterator[Table]:
@@ -344,7 +348,7 @@ def roots_of(registry: str) -> tuple[object, ...]:
 def _roots_of_custom_ops() -> tuple[object, ...]:
     """The functions by name, and not the objects, which the registry keeps weakly, so that nothing else may."""
     made = dict(_home("custom_ops"))
-    return *made, *chain.from_iterable(map(_OF_CUSTOM_OP, made.values()))
+    return *made, *(getattr(each, attribute, None) for each in made.values() for attribute in _OF_CUSTOM_OP)
 
 
 def _roots_of_sharding_rules() -> tuple[object, ...]:
@@ -407,9 +411,9 @@ def _keeps_registrations(kind: type[Any]) -> bool:
     return kind.__module__.startswith(_KEEPING) or issubclass(kind, import_module("torch._ops").HigherOrderOperator)
 
 
-_OF_CUSTOM_OP = attrgetter(
+_OF_CUSTOM_OP = (
     *("_init_fn", "_abstract_fn", "_backward_fn", "_vmap_fn", "_setup_context_fn"),
-    *("_backend_fns", "_torch_dispatch_fns", "_autocast_dtype"),
+    *("_backend_fns", "_torch_dispatch_fns", "_autocast_dtype", "_autocast_cpu_dtype", "_autocast_cuda_dtype"),
 )
 _KEEPING = ("torch._library.", "torch.onnx.")
 

@@ -228,14 +228,14 @@ def _register(register: Callable[[Any, str, TorchLibraryCall, Any, Any], object]
 
 
 def _autocast(functions: Any, name: str, call: TorchLibraryCall, library: Any, function: Any) -> object:
-    """Register a cast, and mark the Python kernel that PyTorch makes for it."""
-    made = functions.register_autocast(name, call.on[0], torch().float16, lib=library)
-    overload = known_overload(name)
-    key = f"Autocast{bindings()._dispatch_key_for_device(call.on[0])}"
-    kernel = None if overload is None else overload.py_kernels.get(getattr(bindings().DispatchKey, key))
-    if kernel is not None and name not in torch()._library.custom_ops.OPDEFS:
-        setattr(kernel, NUMBER, getattr(function, NUMBER))
-    return made
+    """Register a cast, and mark the Python kernel that PyTorch makes for it, even where it refuses the cast then."""
+    try:
+        return functions.register_autocast(name, call.on[0], torch().float16, lib=library)
+    finally:
+        overload = None if name in torch()._library.custom_ops.OPDEFS else known_overload(name)
+        for key, kernel in getattr(overload, "py_kernels", {}).items():
+            if key.name.startswith("Autocast") and not hasattr(kernel, NUMBER):
+                setattr(kernel, NUMBER, getattr(function, NUMBER))
 
 
 def known_overload(qualified: str) -> Any:

@@ -129,14 +129,15 @@ def _def_of_a_custom_op(own: _OwnOperator) -> bool:
     return not own.accepts(own.library().define, "door(Tensor x) -> Tensor")
 
 
-def _autocast_kernel_stays(own: _OwnOperator) -> bool:
+def _kept_casts(own: _OwnOperator) -> int:
+    """How many Python kernels a cast leaves."""
     own.defined("CPU")
     library, called = own.library(), getattr(own.api, "register_autocast", None)
     overload = getattr(torch().ops, own.namespace).door.default
     if called is None or not own.accepts(called, own.name, "cpu", torch().bfloat16, lib=library):
-        return False
+        return 0
     library._destroy()
-    return bool(overload.py_kernels)
+    return len(overload.py_kernels)
 
 
 _PROGRAMS: Mapping[str, Callable[[_OwnOperator], bool]] = {
@@ -150,12 +151,16 @@ _PROGRAMS: Mapping[str, Callable[[_OwnOperator], bool]] = {
     "autograd_needs_def": _autograd_needs_def,
     "vmap_after_vmap": _second("register_vmap", lambda info, in_dims, x: (x, in_dims[0])),
     "autocast_after_autocast": _second_autocast,
-    "autocast_kernel_stays": _autocast_kernel_stays,
+    "autocast_kernel_stays": lambda own: _kept_casts(own) > 0,
+    "autocast_kernel_everywhere": lambda own: _kept_casts(own) > 1,
     "one_torch_dispatch_rule": _one_dispatch_rule,
     "custom_op_after_custom_op": _second_custom_op,
     "no_custom_op_of_a_def": _custom_op_of_a_def,
     "no_def_of_a_custom_op": _def_of_a_custom_op,
     "prim_is_reserved": lambda own: not own.accepts(own.api.Library, "prim", "FRAGMENT"),
+    "register_vmap": lambda own: hasattr(own.api, "register_vmap"),
+    "register_autocast": lambda own: hasattr(own.api, "register_autocast"),
+    "register_torch_dispatch": lambda own: hasattr(own.api, "register_torch_dispatch"),
 }
 assert {*_PROGRAMS} == {*LIBRARY_RULES}
 

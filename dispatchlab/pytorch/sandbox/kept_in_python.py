@@ -10,6 +10,7 @@ from typing import Any
 
 from dispatchlab.model.python_layer import IN_THE_SET, REGISTRY_NAMED, Second
 from dispatchlab.pytorch.bridge.call_mark import CallMark
+from dispatchlab.pytorch.bridge.registry_tables import casts_of
 from dispatchlab.pytorch.bridge.torch import torch
 from dispatchlab.pytorch.bridge.torch_library_calls import NUMBER, known_overload
 
@@ -91,9 +92,8 @@ def _entries(qualified: str) -> Iterator[tuple[str, str, list[object]]]:
                 yield "custom_ops", key, [getattr(made, attribute)]
         for on, rule in getattr(made, "_torch_dispatch_fns", {}).items():
             yield "custom_ops", f"torch_dispatch {_class_text(on)}", [rule]
-        for device, dtype in getattr(made, "_autocast_dtype", {}).items():
-            if dtype is not None:
-                yield "custom_ops", f"autocast {device}", [made._init_fn]
+        for device, _ in casts_of(made):
+            yield "custom_ops", f"autocast {device}", [made._init_fn]
     overload = known_overload(qualified)
     for key, kernel in getattr(overload, "py_kernels", {}).items():
         yield "py_kernels", str(key.name), [kernel]
