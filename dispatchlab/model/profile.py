@@ -180,11 +180,17 @@ def bundled_profiles() -> tuple[str, ...]:
 
 
 def _bundled_value(name: str) -> dict[str, Any]:
-    """What the file of a bundled profile says; what it leaves out is as in the version before."""
+    """What the file of a bundled profile says; what it leaves out is as in the version before, and null takes away."""
     with open(os.path.join(_FOLDER, f"{name}{_SUFFIX}"), encoding="utf-8") as stream:
         value: dict[str, Any] = json.load(stream)
     at = bundled_profiles().index(name)
-    return {**_bundled_value(bundled_profiles()[at - 1]), **value} if at else value
+    if not at:
+        return value
+    before = _bundled_value(bundled_profiles()[at - 1])
+    for part, one in value.items():
+        if isinstance(one, dict):
+            value[part] = {key: each for key, each in {**before[part], **one}.items() if each is not None}
+    return {**before, **value}
 
 
 @cache
@@ -192,8 +198,11 @@ def bundled_profile(name: str) -> Profile:
     """A profile that comes with dispatchlab; `name` is one of `bundled_profiles`."""
     value = _bundled_value(name)
     del value["profile"]
-    fallbacks = {key: BuiltinFallback(**one) for key, one in value.pop("fallbacks").items()}
-    made = {field: _tuples(one) for field, one in value.items()}  # unchecked: tests read these files with all checks
+    for part in {*_MAPPINGS, "keys"}:
+        value[part] = {key: value[part][key] for key in sorted(value[part], key=value["keys"].__getitem__)}
+    fallbacks = value.pop("fallbacks")
+    fallbacks = {key: BuiltinFallback(**fallbacks[key]) for key in value["runtime"] if key in fallbacks}
+    made = {part: _tuples(one) for part, one in value.items()}  # unchecked: tests read these files with all checks
     return Profile(**{**DEFAULTS, **made, "fallbacks": MappingProxyType(fallbacks)})
 
 
@@ -323,6 +332,9 @@ def profile_text(profile: Profile, *, before: Profile | None = None) -> str:
         if name in same and one == same[name]:
             continue
         if isinstance(one, dict):
+            if isinstance(was := same.get(name), dict):
+                gone = dict.fromkeys(key for key in was if key not in one)
+                one = {key: each for key, each in one.items() if each != was.get(key)} | gone
             rows = ",".join(f"\n  {json_document(key)}: {json_document(each)}" for key, each in one.items())
             lines.append(f'"{name}": {{{rows}{chr(10) if rows else ""}}}')
         else:
