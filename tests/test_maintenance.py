@@ -60,6 +60,7 @@ def test_every_pytorch_has_each_thing_that_is_measured() -> None:
 
 def test_figures_have_nothing_of_the_moment_in_them() -> None:
     measured = {"torch", "keys", "slots", "fallbacks", "operators", "kernels", "histories", "scenarios", "commands"}
+    measured |= {"verdicts", "modes"}
     of_histories = {"torch", "slots", "histories", "steps", "stale", "refusals", "differences"}
     for file in FIGURES.glob("*.json"):
         figures = json.loads(file.read_text(encoding="utf-8"))

@@ -33,8 +33,9 @@ from dispatchlab.model.profile import (  # noqa: E402  # of this checkout
     version_of,
 )
 from dispatchlab.records.stored import by_version  # noqa: E402  # likewise
+from tests.live.package_truth import Comparison  # noqa: E402  # likewise
 
-NEEDED = "numpy", "click", "rich", "pyyaml", "typing_extensions"
+NEEDED = "numpy", "click", "rich", "pyyaml", "typing_extensions", "expecttest", "pytest"
 DATA = ROOT / "tests" / "data"
 PROFILES, HISTORIES, FIGURES = ROOT / "dispatchlab" / "model" / "profiles", DATA / "histories", DATA / "versions"
 PRINTS, PAGE = DATA / "printed.json", ROOT / "docs" / "versions.md"
@@ -92,12 +93,16 @@ class Work:
         environment: the folder of its virtual environment.
         out: the folder of what is not committed: the recording, and what the commands print.
         count: how many histories are compared.
+        groups: how many groups of packages.
+        calls: how many calls of operators in each mode.
     """
 
     version: str
     environment: Path
     out: Path
     count: int
+    groups: int = 100
+    calls: int = 200
 
     @property
     def name(self) -> str:
@@ -267,6 +272,46 @@ def commands(work: Work) -> dict[str, Any]:
     return {"commands": {"tried": len(COMMANDS), "failed": ended}}
 
 
+def verdicts(work: Work) -> dict[str, Any]:
+    """Compare the verdicts on generated groups of packages with what their orders lead to."""
+    log = work.out / f"{work.name}.verdicts"
+    call = ("tests.live.package_truth", str(work.groups), "--seed", "2030", "--only", "generated/", "--log", str(log))
+    _show(work.run(*call).expect(0, 1).out)
+    rows = [Comparison(**json.loads(line)) for line in log.read_text().splitlines()]
+    log.unlink()  # where the step was ended before, it goes on with it
+    counts = {
+        "groups": len(rows),
+        "not recorded": sum(row.verdict == "not recorded" for row in rows),
+        "differ": sum(bool(row.differences) for row in rows),
+        "found": sum(bool(row.differences) and row.verdict == "order-dependent" for row in rows),
+        "proved": sum(row.is_proved for row in rows),
+        "false proofs": sum(row.is_false_proof for row in rows),
+    }
+    return {"verdicts": counts}
+
+
+MODES = (
+    ("mode_calls", "fake"),
+    ("mode_calls", "symbolic"),
+    ("transform_calls", "each"),
+    ("traced_modes", "make_fx core_aten,aot_eager,inductor,export,dtensor"),
+)
+"""Modules of tests/live that compare what `explain --mode` predicts with what runs, and the modes."""
+
+
+def modes(work: Work) -> dict[str, Any]:
+    """Compare what `explain --mode` predicts of calls of operators with what runs."""
+    found: dict[str, Any] = {}
+    for module, mode in MODES:
+        done = work.run(f"tests.live.{module}", mode, str(work.calls), "1").expect(0)
+        compared = json.loads(done.out.splitlines()[-1])
+        for each, one in ({mode: compared} if "agree" in compared else compared).items():
+            refused = len(one["refused"]) + len(one["unseen"])
+            found[each] = {"agree": one["agree"], "not compared": refused, "differences": one["differences"]}
+            _show("\n".join(f"{each}: {text}" for text in one["differences"]))
+    return {"modes": found}
+
+
 def pages(work: Work) -> dict[str, Any]:
     """Write what shows every version: the page of versions, those of defects, the pictures of terminals."""
     PAGE.write_text(page_text(), encoding="utf-8")
@@ -313,7 +358,10 @@ def remove(work: Work) -> dict[str, Any]:
 
 STEPS: Mapping[str, Callable[[Work], dict[str, Any]]] = {
     step.__name__: step
-    for step in (install, profile, registry, prints, python_layer, histories, scenarios, commands, pages, remove)
+    for step in (
+        *(install, profile, registry, prints, python_layer, histories, scenarios, commands, verdicts, modes),
+        *(pages, remove),
+    )
 }
 
 
@@ -338,6 +386,8 @@ def _main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--environment", type=Path, help="The virtual environment. Default: build/torch-X.Y.")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "versions", help="Default: build/versions.")
     parser.add_argument("--count", type=int, default=2000, help="Number of histories to compare. Default: 2000.")
+    parser.add_argument("--groups", type=int, default=100, help="Number of groups of packages. Default: 100.")
+    parser.add_argument("--calls", type=int, default=200, help="Number of calls in each mode. Default: 200.")
     options = parser.parse_args(arguments)
     chosen = options.steps.split(",") if options.steps else [*STEPS]
     for step in chosen:
@@ -345,15 +395,17 @@ def _main(arguments: Sequence[str] | None = None) -> int:
             parser.error(f"unknown step {step}: expected {', '.join(STEPS)}")
     minor = ".".join(options.version.split(".")[:2])
     environment = options.environment or ROOT / "build" / f"torch-{minor}"
-    work = Work(options.version, environment.absolute(), options.out.absolute(), options.count)
+    work = Work(
+        options.version, environment.absolute(), options.out.absolute(), options.count, options.groups, options.calls
+    )
     work.out.mkdir(parents=True, exist_ok=True)
     figures = json.loads(work.figures.read_text()) if work.figures.exists() else {}
     for step in chosen:
         _show(f"{options.version}: {step}")
         figures |= STEPS[step](work)
         work.figures.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n")
-    differ = figures.get("histories", {}).get("differences") or figures.get("scenarios", {}).get("differ")
-    return 1 if differ or figures.get("commands", {}).get("failed") else 0
+    wrong = ("histories", "differences"), ("scenarios", "differ"), ("commands", "failed"), ("verdicts", "false proofs")
+    return 1 if any(figures.get(step, {}).get(what) for step, what in wrong) else 0
 
 
 if __name__ == "__main__":
