@@ -22,6 +22,7 @@ from dispatchlab.model.measured import (
     without_notes,
 )
 from dispatchlab.model.profile import bundled_profile, profile_text
+from dispatchlab.processes import own_command
 from dispatchlab.records import builds
 from dispatchlab.records.file import bundled_names, open_bundled, registry_bytes
 from dispatchlab.records.model import registry_of
@@ -42,7 +43,8 @@ class Measures:
     def __init__(self) -> None:
         self.count, self.answer = 0, (TEXT, "")
 
-    def __call__(self, command: tuple[str, ...]) -> tuple[bytes, str]:
+    def __call__(self, command: tuple[str, ...], variables: dict[str, str], limit_s: float) -> tuple[bytes, str]:
+        assert (variables, limit_s) == ({NO_MEASURE: "1"}, 600.0)
         self.count += 1
         return self.answer if command == ("profile",) else (REGISTRY, "")
 
@@ -57,7 +59,7 @@ def measures(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Measur
     counted = Measures()
     monkeypatch.setattr(measured, "installed_torch", lambda: "2.99.0+cu199")
     monkeypatch.setattr(measured, "installed_torch_folder", lambda: str(folder))
-    monkeypatch.setattr(measured, "_printed", counted)
+    monkeypatch.setattr(own_command, "printed_by", counted)
     monkeypatch.setenv(CACHE, str(tmp_path / "cache"))
     monkeypatch.delenv(NO_MEASURE)
     forget()

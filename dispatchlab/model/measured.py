@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from contextvars import ContextVar
 from functools import cache
 from typing import NamedTuple
 
@@ -28,8 +29,8 @@ from dispatchlab.model.profile import (
 
 # Note [Measured once]
 # ~~~~~~~~~~~~~~~~~~~~
-# Commands of dispatchlab measure, in a process of their own: this package starts none and imports no torch otherwise.
-# What they print is kept in the user's cache. The name of a file there has two digests:
+# Commands of dispatchlab measure, in a process of their own. What they print is kept in the user's cache. The name of a
+# file there has two digests:
 #
 # - of the build: of torch/version.py, which has the version, the commit and the CUDA or ROCm; and of the names, sizes
 #   and times of its libraries. Those have gigabytes, and reading them would take longer than measuring; a library that
@@ -46,7 +47,6 @@ CACHE = "DISPATCHLAB_CACHE"
 NO_MEASURE = "DISPATCHLAB_NO_MEASURE"
 """The environment variable that forbids measuring, as `--no-measure` does; what has been measured is used."""
 
-_BOOT = "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); from dispatchlab.cli import main; main()"
 _LIMIT_S = 600.0
 _LIBRARY = (".so", ".dylib", ".dll", ".pyd")
 _MEASURES = {"profile": (".json", ("profile",)), "registry": (".dlreg", ("record", "--all", "-o", "/dev/stdout"))}
@@ -160,28 +160,22 @@ def kept_of(what: str, name: str) -> Kept | None:
     return _kept(what, build) if build is not None and build.name == name else None
 
 
-class _Notes:
-    """Whether notes on what is measured are wanted, in this process."""
-
-    wanted = True
-
-
-_notes = _Notes()
+_wants_notes: ContextVar[bool] = ContextVar("wants_notes", default=True)
 
 
 @contextmanager
 def without_notes() -> Iterator[None]:
     """Write no notes on what is measured, until the block ends."""
-    before, _notes.wanted = _notes.wanted, False
+    token = _wants_notes.set(False)
     try:
         yield
     finally:
-        _notes.wanted = before
+        _wants_notes.reset(token)
 
 
 def tell(text: str) -> None:
     """Write a note to standard error, where it is open and notes are wanted."""
-    if not _notes.wanted:
+    if not _wants_notes.get():
         return
     with suppress(OSError, AttributeError):
         sys.stderr.write(f"{printable(text)}\n")
@@ -234,16 +228,14 @@ def _kept(what: str, build: Build) -> Kept:
     if kept.missing:
         tell(f"the {what} of PyTorch {build.torch} was not measured: {kept.missing}; that of the nearest answers")
     else:
-        tell(f"{_SHOWN[what]}: measured on this PyTorch, {build.torch}")
+        tell(f"{'model' if what == 'profile' else what}: measured on this PyTorch, {build.torch}")
     return kept
-
-
-_SHOWN = {"profile": "model", "registry": "registry"}
 
 
 def _measured(what: str, build: Build, beginning: str, suffix: str) -> Kept:
     """Measure, and keep the result; or wait until another process has done it."""
     from dispatchlab.files.atomic_write import WriteError, write_file
+    from dispatchlab.processes.own_command import printed_by
 
     if os.environ.get(NO_MEASURE):
         return Kept("", "--no-measure was given")
@@ -253,7 +245,7 @@ def _measured(what: str, build: Build, beginning: str, suffix: str) -> Kept:
         if path:
             return Kept(path)
         tell(f"measuring the {what} of PyTorch {build.torch}, once; it is kept in {folder}")
-        data, missing = _printed(_MEASURES[what][1])
+        data, missing = printed_by(_MEASURES[what][1], {NO_MEASURE: "1"}, _LIMIT_S)
         if not data:
             return Kept("", missing)
         path = os.path.join(folder, f"{beginning}-{_sha256(data)}{suffix}")
@@ -264,39 +256,14 @@ def _measured(what: str, build: Build, beginning: str, suffix: str) -> Kept:
         return Kept(path)
 
 
-def _printed(command: tuple[str, ...]) -> tuple[bytes, str]:
-    """What a command of dispatchlab prints; or nothing, and why."""
-    import json
-    import subprocess
-
-    path = json.dumps([entry or os.getcwd() for entry in sys.path])
-    try:
-        done = subprocess.run(
-            [sys.executable, "-P", "-c", _BOOT, path, *command],
-            stdin=subprocess.DEVNULL, capture_output=True, timeout=_LIMIT_S, check=False,
-            env={**os.environ, NO_MEASURE: "1"},
-        )  # fmt: skip
-    except (OSError, subprocess.SubprocessError) as error:
-        return b"", str(error)
-    if done.returncode:
-        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
-        return b"", last[0] if last else f"exit code {done.returncode}"
-    return done.stdout, ""
-
-
 @contextmanager
 def _only_one(path: str) -> Iterator[None]:
     """Hold the lock of a file, and wait for it; nothing is locked where there are no locks."""
-    try:
-        import fcntl
+    with ExitStack() as stack:
+        with suppress(ImportError, OSError):
+            import fcntl
 
-        file = open(path, "a")  # noqa: SIM115  closed below
-    except (ImportError, OSError):
-        yield
-        return
-    with file:
-        with suppress(OSError):
-            fcntl.flock(file, fcntl.LOCK_EX)
+            fcntl.flock(stack.enter_context(open(path, "a")), fcntl.LOCK_EX)
         yield
 
 

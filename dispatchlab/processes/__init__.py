@@ -7,6 +7,7 @@
 - `cluster_task`: what runs on a worker of a cluster.
 - `plain_data`: plain data as bytes, which run nothing when they are read.
 - `task_process`: a process that runs one task at a time, so that a crash is blamed on its task.
+- `own_command`: what a command of this dispatchlab prints, in a process of its own.
 - `deadline`: a deadline that interrupts whatever is running.
 - `cores`: how many processes are of use on this machine.
 - `memory`: how much memory this process uses, and how much of the machine's it may use.
