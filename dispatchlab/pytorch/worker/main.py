@@ -64,6 +64,7 @@ class Worker:
     ) -> str:
         """Import torch and the packages of the user; return the version of torch."""
         sys.path[:] = [*path, *(entry for entry in sys.path if entry not in path)]
+        gc.set_threshold(50_000, 20, 20)  # almost all of torch stays
         bindings()
         warnings.simplefilter("ignore")
         import_logged(imports)
@@ -71,7 +72,6 @@ class Worker:
         if native is not None:
             self._options["native"] = load_extension(Path(native))
         gc.freeze()  # the heap of torch is large and stays, so no collection need look at it
-        gc.set_threshold(50_000, 20, 20)
         return str(sys.modules["torch"].__version__)
 
     @cached_property
