@@ -31,6 +31,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 if not is_accepting():
     os.environ.pop("EXPECTTEST_ACCEPT", None)
 
+# Inductor starts a process with a PyTorch of its own to compile in, which costs more than what tests have compiled.
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+
 # Tests pretend that another PyTorch is installed, of which nothing can be measured.
 os.environ["DISPATCHLAB_NO_MEASURE"] = "1"
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
+    import pytest
     from hypothesis import settings
 
 _Item = TypeVar("_Item")
@@ -25,6 +26,15 @@ def share(count: int) -> int:
 def some(items: Sequence[_Item]) -> Sequence[_Item]:
     """What this run tries of `items`: no less than its share of them, spread over all."""
     return items[:: 100 // percent]
+
+
+def only_whole() -> pytest.MarkDecorator:
+    """Mark a test that does what a quicker one does, and more of it: it runs with `--whole`."""
+    import pytest
+
+    return pytest.mark.skipif(
+        percent < 100, reason="a quicker test does less of the same; `--whole` runs this one, too"
+    )
 
 
 def examples(count: int) -> settings:

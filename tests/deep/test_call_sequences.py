@@ -6,9 +6,11 @@ import pytest
 
 pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")
 
+from tests.effort import only_whole
 from tests.live import test_call_sequences_live as live
 
 
+@only_whole()
 @pytest.mark.filterwarnings("ignore::UserWarning:", "ignore::DeprecationWarning")
 def test_5000_generated_calls_run_the_kernels_that_pytorch_runs() -> None:
     found = live.compared(5_000, seed=2)

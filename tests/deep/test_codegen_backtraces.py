@@ -16,6 +16,7 @@ from dispatchlab.codegen.read.native_functions import load_native_functions  # n
 from dispatchlab.questions.native_functions.cpp_frames import Layer  # noqa: E402
 from dispatchlab.questions.native_functions.walk_calls import walk_call  # noqa: E402  torch has to be there first
 from tests import cpp_backtraces  # noqa: E402
+from tests.effort import share, some  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
     not torch.__version__.startswith("2.13."), reason="the registry of a walk is that of PyTorch 2.13"
@@ -33,14 +34,15 @@ def test_every_native_function_has_a_walk_of_known_kernels() -> None:
     folder = Path(next(iter(packaged.__path__))) / "ATen" / "native"
     functions = load_native_functions(folder / "native_functions.yaml").functions
     assert len(functions) == 3101
-    walks = [walk_call(str(function.name)) for function in functions[::5]]
-    for function, walk in zip(functions[::5], walks, strict=True):
+    chosen = some(functions[::5])
+    walks = [walk_call(str(function.name)) for function in chosen]
+    for function, walk in zip(chosen, walks, strict=True):
         assert walk.function.name == function.name
         layers = {frame.layer for frame in walk.frames}
         assert Layer.OTHER not in layers, function.short_name
         refused = walk.explained.explanation.hops[-1].refusal is not None
         assert refused or layers & {Layer.NATIVE, Layer.IMPL}, function.short_name
-    assert sum(walk.explained.explanation.hops[-1].refusal is None for walk in walks) > 500
+    assert sum(walk.explained.explanation.hops[-1].refusal is None for walk in walks) > share(500)
 
 
 @pytest.mark.skipif(shutil.which("gdb") is None, reason="gdb is not installed")

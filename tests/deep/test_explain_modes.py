@@ -9,13 +9,13 @@ import pytest
 from click.testing import CliRunner
 
 from dispatchlab.cli import main
-from tests.effort import share
+from tests.effort import only_whole, share
 from tests.live.test_explain_modes_live import TRANSFORMS, compared, output_of
 
 pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")
 
 
-@pytest.mark.parametrize("mode", ["fake", "symbolic"])
+@pytest.mark.parametrize("mode", [pytest.param("fake", marks=only_whole()), "symbolic"])
 def test_what_is_predicted_runs(mode: str) -> None:
     found = compared(mode, share(500), 1)
     assert found["differences"] == []
@@ -44,6 +44,7 @@ def each() -> dict[str, Any]:
     return found
 
 
+@only_whole()
 @pytest.mark.parametrize("mode", TRANSFORMS)
 def test_every_hop_that_is_predicted_is_taken(mode: str, each: dict[str, Any]) -> None:
     found = each[mode]
@@ -54,6 +55,7 @@ def test_every_hop_that_is_predicted_is_taken(mode: str, each: dict[str, Any]) -
     assert share(100) < 100 or names == {*NOT_IN_THE_MODE[mode]}
 
 
+@only_whole()
 def test_autocast_casts_what_the_policy_says() -> None:
     found = compared("casts", share(500), 1)
     assert found["looked"] >= share(190) // 2

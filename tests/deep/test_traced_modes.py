@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.effort import share
+from tests.effort import only_whole, share
 from tests.live.test_traced_modes_live import compared
 
 pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")
@@ -23,9 +23,9 @@ pytest.importorskip("torch", reason="compares with the installed PyTorch, and th
     [
         ("make_fx none,make_fx all,symbolic make_fx inductor", 500, 486),
         ("make_fx core_aten,make_fx pre_autograd,dtensor", 500, 484),
-        ("aot_eager", 500, 491),
-        ("inductor", 500, 488),
-        ("export", 250, 240),
+        pytest.param("aot_eager", 500, 491, marks=only_whole()),
+        pytest.param("inductor", 500, 488, marks=only_whole()),
+        pytest.param("export", 250, 240, marks=only_whole()),
         ("strict export,inductor code", 12, 10),
     ],
 )
@@ -44,9 +44,10 @@ def test_placements_do_not_decide_which_rule_of_dtensor_runs() -> None:
         "Shard(1)": "unevenly sharded tensor",
         "Partial()": "Partial(sum)",
     }
-    for path, found in compared(",".join(f"dtensor {one}" for one in refusals), 200, 1).items():
+    count = share(200)
+    for path, found in compared(",".join(f"dtensor {one}" for one in refusals), count, 1).items():
         assert found["differences"] == [], path
-        assert found["agree"] >= 190, path
-        assert found["agree"] + len(found["refused"]) + len(found["unseen"]) == 200
+        assert found["agree"] >= count - 10, path
+        assert found["agree"] + len(found["refused"]) + len(found["unseen"]) == count
         # The tensors do have the placement, as some rules say.
         assert any(refusals[path.removeprefix("dtensor ")] in text for text in found["refused"]), path

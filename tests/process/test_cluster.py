@@ -33,6 +33,7 @@ from dispatchlab.processes.cluster import (
 from dispatchlab.processes.executor import TaskDied, TaskStopped, completed
 from dispatchlab.processes.parent import is_alive
 from dispatchlab.sources.installation import installation
+from tests import effort
 from tests.cluster_tasks import (
     bomb,
     command_to_pickle,
@@ -139,7 +140,7 @@ def test_orders_of_imports_print_the_same_on_this_machine_and_on_a_cluster(clust
 # -- workers that die
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", effort.some([1, 2]))
 def test_two_workers_that_are_killed_at_random_moments_change_nothing(tmp_path: Path, seed: int) -> None:
     moments = random.Random(seed)
     own = Cluster(3, tmp_path)
@@ -165,7 +166,7 @@ def test_two_workers_that_are_killed_at_random_moments_change_nothing(tmp_path: 
         own.end()
 
 
-@pytest.mark.parametrize("seed", [5, 6])
+@pytest.mark.parametrize("seed", effort.some([5, 6]))
 def test_a_command_prints_the_same_when_two_of_its_workers_are_killed_at_random_moments(
     tmp_path: Path, seed: int
 ) -> None:
