@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -10,12 +10,13 @@ if TYPE_CHECKING:
     from hypothesis import settings
 
 _Item = TypeVar("_Item")
+_Other = TypeVar("_Other")
 
 percent = 15
 """The share of a loop's turns; `conftest.py` raises it to the whole."""
 
 example_percent = 5
-"""The share of generated examples, each of which costs more than a turn; with every tier it is that of turns."""
+"""The share of generated examples, each of which costs more than a turn."""
 
 
 def share(count: int) -> int:
@@ -26,6 +27,13 @@ def share(count: int) -> int:
 def some(items: Sequence[_Item]) -> Sequence[_Item]:
     """What this run tries of `items`: no less than its share of them, spread over all."""
     return items[:: 100 // percent]
+
+
+def crossed(rows: Iterable[_Item], columns: Sequence[_Other]) -> list[tuple[_Item, _Other]]:
+    """Pairs of a row and a column: all with `--whole`, otherwise one of each row, in another column than the last."""
+    if percent == 100:
+        return [(row, column) for row in rows for column in columns]
+    return [(row, columns[at % len(columns)]) for at, row in enumerate(rows)]
 
 
 def only_whole() -> pytest.MarkDecorator:

@@ -92,7 +92,7 @@ def quoted(text: str) -> str:
 MAX_DEPTH = 32
 _TOO_DEEP = f"found a value nested more than {MAX_DEPTH} deep"
 _DEEP_ENOUGH = "a scenario needs 6 at most"
-MAX_NODES = 500_000  # with a list or a mapping for two: a file of more would take seconds before it is refused
+MAX_NODES = 750_000  # with a list or a mapping for two: a file of more takes a second and a half before it is refused
 
 _LOADER: type[yaml.SafeLoader] | type[yaml.CSafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

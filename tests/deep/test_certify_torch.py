@@ -88,7 +88,7 @@ def test_whole_graphs_of_operators_have_the_verdict_of_their_certificate(semanti
 @pytest.mark.filterwarnings("ignore::dispatchlab.engine.dispatcher.OverrideWarning")
 @pytest.mark.parametrize(
     ("semantics", "name"),
-    [("its own", name) for name in some(bundled_names()[::-1])] + [("strict", name) for name in some(bundled_names())],
+    [("its own", name) for name in some(bundled_names()[3:])] + [("strict", name) for name in some(bundled_names())],
 )
 def test_certificates_of_every_version_are_those_of_whole_windows(semantics: str, name: str) -> None:
     recorded = open_bundled(name)

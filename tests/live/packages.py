@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
+
+from tests.live import forked
 
 ROOT = Path(__file__).parents[2]
 
@@ -84,22 +85,17 @@ def package(folder: Path, name: str, **modules: str) -> None:
         (folder / name / ("__init__.py" if module == "init" else f"{module}.py")).write_text(text)
 
 
-_COMMAND = """\
+COMMAND = """\
 from dispatchlab.cli import main
 from dispatchlab.commands import output
 
 output._FIRST_LINE_S = float("inf")
 main()
 """
+"""The command line, without lines that tell how long it takes."""
 
 
 def dispatchlab(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command in a folder whose packages can be imported, without lines that tell how long it takes."""
-    return subprocess.run(
-        [sys.executable, "-c", _COMMAND, *arguments],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(folder)))},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    """Run a command in a folder whose packages can be imported."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(folder)))}
+    return forked.run(COMMAND, *arguments, folder=folder, environment=environment)

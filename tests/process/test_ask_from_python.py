@@ -11,6 +11,7 @@ import pytest
 
 import dispatchlab
 from dispatchlab import Result, certify, coverage, lint
+from tests.live import forked
 from tests.live.packages import ROOT
 
 SCENARIO = str(ROOT / "scenarios" / "lint" / "dl012_found.yaml")
@@ -96,14 +97,7 @@ def test_a_result_prints_compares_and_shows_in_a_notebook(ask: object) -> None:
 def test_packages_are_asked_about_with_equal_results(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
     (tmp_path / "asked.py").write_text(PACKAGE)
-    done = subprocess.run(
-        [sys.executable, "-c", ASKING],
-        cwd=tmp_path,
-        env={"PYTHONPATH": f"{tmp_path}:{ROOT}", "PATH": ""},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = forked.run(ASKING, folder=tmp_path, environment={"PYTHONPATH": f"{tmp_path}:{ROOT}", "PATH": ""})
     lines = done.stdout.splitlines()
     assert [line.rpartition(">")[2] for line in lines] == [" True True True"] * 4, done.stdout
     assert lines[0].startswith("<Result: asked: ")

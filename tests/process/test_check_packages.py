@@ -78,8 +78,8 @@ def make():
 make()
 """
 
-OTHER = ("torchao",) if effort.percent == 100 and find_spec("torchao") else ()  # takes longest, and is like quanto
-QUANTO = find_spec("optimum") is not None and find_spec("optimum.quanto") is not None
+OTHERS = [name for name in ("torchao", "optimum.quanto") if effort.percent == 100 and find_spec(name.partition(".")[0])]
+"""The packages of others that are here; each takes half a minute, and is asked what the planted one is."""
 
 
 def module(folder: Path, name: str, **files: str) -> Path:
@@ -133,14 +133,7 @@ def test_every_planted_mistake_is_found_with_its_line_and_its_fix(found: dict[st
     assert gaps["planted::shift"]["owners"] == ["registered at planted/ops.py:6"]
 
 
-@pytest.mark.parametrize(
-    "package",
-    [
-        "planted",
-        *OTHER,
-        pytest.param("optimum.quanto", marks=pytest.mark.skipif(not QUANTO, reason="needs optimum-quanto")),
-    ],
-)
+@pytest.mark.parametrize("package", ["planted", *OTHERS])
 def test_its_findings_are_those_of_the_single_commands(planted: Path, tmp_path: Path, package: str) -> None:
     file = tmp_path / "recorded.yaml"
     assert dispatchlab(planted, "record", package, "-o", str(file)).returncode == 0

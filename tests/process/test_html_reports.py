@@ -15,6 +15,7 @@ from dispatchlab.questions.readiness.blocks import readiness_view
 from dispatchlab.questions.readiness.operator_readiness import Answer, Aspect, Cell, Readiness, Row
 from tests.browser import Visit, chromium
 from tests.command_line import run
+from tests.effort import crossed
 from tests.hostile_texts import EVIL, write_hostile_files
 from tests.scenario_texts import COMPOSITES, FIVE, TWICE, TWO_DEFS, many
 
@@ -95,15 +96,9 @@ def test_a_report_asks_for_nothing_says_nothing_and_shows_hostile_texts_as_text(
             assert page.evaluate(f"document.querySelectorAll('body > {name_of_landmark}').length") == 1
 
 
-@pytest.mark.parametrize(("dark", "width"), [(False, 1280), (True, 420)])
-@pytest.mark.parametrize("name", sorted(HOSTILE))
-def test_axe_finds_nothing_serious(
-    name: str,
-    dark: bool,  # noqa: FBT001
-    width: int,
-    browser: Any,
-    reports: dict[str, Path],
-) -> None:
+@pytest.mark.parametrize(("name", "look"), crossed(sorted(HOSTILE), [(False, 1280), (True, 420)]))
+def test_axe_finds_nothing_serious(name: str, look: tuple[bool, int], browser: Any, reports: dict[str, Path]) -> None:
+    dark, width = look
     with Visit(browser, reports[name], dark=dark) as visit:
         visit.page.set_viewport_size({"width": width, "height": 900})
         visit.page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.effort import crossed
 from tests.live.packages import ROOT
 from tests.scenario_texts import many
 from tests.signals.run import MARK, running
@@ -89,11 +90,11 @@ def test_permute_on_the_live_engine_prints_what_was_covered(tmp_path: Path) -> N
     assert "verdict: incomplete\n" in out
 
 
-@pytest.mark.parametrize(("how", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-@pytest.mark.parametrize("command", OF_PACKAGES)
+@pytest.mark.parametrize(("command", "end"), crossed(OF_PACKAGES, [(signal.SIGINT, 130), (signal.SIGTERM, 143)]))
 def test_what_imports_packages_says_so_without_a_terminal_and_ends_at_once(
-    tmp_path: Path, command: str, how: int, code: int
+    tmp_path: Path, command: str, end: tuple[int, int]
 ) -> None:
+    how, code = end
     pytest.importorskip("torch", reason="imports packages into the installed PyTorch, and there is none")
     (tmp_path / "endless.py").write_text("import time, torch\nwhile True:\n    time.sleep(1)\n")
     more = ("-o", "endless.yaml") if command == "record" else ()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.json_schema import errors
+from tests.live import forked
 from tests.test_sarif import schema
 
 pytest.importorskip("torch")
@@ -50,14 +51,8 @@ def lint(folder: Path, module: str, *codes: str) -> list[dict[str, object]]:
 
 def run_lint(folder: Path, module: str, *codes: str) -> subprocess.CompletedProcess[str]:
     """Run the rules in a process that imports a module."""
-    return subprocess.run(
-        [sys.executable, "-c", PROGRAM, module, *codes],
-        cwd=folder,
-        env={"PYTHONPATH": f"{folder}:{Path(__file__).parent.parent.parent}", "PATH": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = {"PYTHONPATH": f"{folder}:{Path(__file__).parent.parent.parent}", "PATH": ""}
+    return forked.run(PROGRAM, module, *codes, folder=folder, environment=environment)
 
 
 def test_a_def_that_nobody_keeps_and_a_disabled_composite_are_found(tmp_path: Path) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.live import forked
+from tests.live.packages import COMMAND
 
 pytest.importorskip("torch", reason="imports packages that register operators, and there is no PyTorch")
 
@@ -40,15 +42,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a command with nothing on the path but this code."""
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "dispatchlab", *arguments],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    return forked.run(COMMAND, *arguments, folder=folder, environment={**os.environ, "PYTHONPATH": str(ROOT)})
 
 
 @pytest.mark.parametrize(

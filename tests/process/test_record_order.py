@@ -69,7 +69,7 @@ _PAIRS = {
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Scenario:
-    """The record of all the packages, made in one process."""
+    """The record of all the packages, made in one process, in one order: other orders show nothing of it."""
     folder = tmp_path_factory.mktemp("pairs")
     names = []
     for name, calls in _PAIRS.items():
@@ -77,7 +77,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Scenario:
         for side, call in zip(("left", "right"), calls, strict=True):
             names.append(f"{name}_{side}")
             package(folder, names[-1], init=_IMPORTS.replace("CALL", call).replace("HOME", name))
-    done = dispatchlab(folder, "record", *names, "-o", "pairs.yaml")
+    done = dispatchlab(folder, "record", *names, "-o", "pairs.yaml", "--once")
     assert done.returncode == 0, done.stderr
     return load_scenario(folder / "pairs.yaml")
 
