@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from tests import shown_commands
+from tests.effort import some
 from tests.plugin_options import PLUGIN_OPTIONS
 from tests.shown_commands import bash
 
@@ -124,7 +125,7 @@ def environment(folder: Path, requires: tuple[str, ...]) -> Path:
     return python
 
 
-@pytest.mark.parametrize("name", BACK_ENDS)
+@pytest.mark.parametrize("name", some([*BACK_ENDS][1:]))
 def test_after_init_a_project_is_built_and_installed_and_its_tests_pass(name: str, tmp_path: Path) -> None:
     if os.name == "nt":
         pytest.skip("names the programs of an environment as POSIX does")
