@@ -12,7 +12,8 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
-from tests.live.packages import ROOT, dispatchlab, package
+from tests.live.packages import ROOT, package
+from tests.live.packages import dispatchlab_in_copy as dispatchlab
 from tests.scenario_texts import FIVE
 
 _REGISTERS = """\
