@@ -14,7 +14,7 @@ from dispatchlab.engine.dispatcher import Dispatcher, register_lowered
 from dispatchlab.engine.handle import RegistrationHandle, forget_all, not_copied, release_all
 from dispatchlab.engine.kernel import KernelFunction, KernelLike, call_site, choice, kernel_function, key_named, unboxed
 from dispatchlab.engine.lowering import LoweredRegistration, lower, lower_inside
-from dispatchlab.engine.refusals import is_refusal, unparsed_key
+from dispatchlab.engine.refusals import is_refusal, unknown_key, unparsed_key
 from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
@@ -272,8 +272,8 @@ class Library(Registrations):
     def _key(self, given: DispatchKey | str) -> DispatchKey | None:
         """A key as `torch.library` reads it, which parses a text."""
         key, semantics = key_named(given), self._dispatcher.semantics
-        if key is not None and key in semantics.keys and key not in semantics.parsed:
-            raise unparsed_key(key, semantics.name)
+        if key and key not in semantics.parsed:
+            raise (unparsed_key if key in semantics.keys else unknown_key)(key, semantics.name)
         return key
 
     def _text(self, debug: str, function: object = None) -> str:
