@@ -23,7 +23,7 @@ from dispatchlab.layers.kernels import refused
 from dispatchlab.layers.lab import Lab
 from dispatchlab.layers.schemas import NAMESPACE
 from dispatchlab.model.schema import Argument, FunctionSchema
-from dispatchlab.model.schema_types import SimpleType
+from dispatchlab.model.schema_types import TENSOR, SimpleType
 from dispatchlab.overrides.functional import adopted, composed_functions, inner_functions
 from dispatchlab.overrides.handlers import PLAIN, call_c_handlers
 from dispatchlab.overrides.subclass import unseen_by_modes
@@ -207,7 +207,13 @@ def _is_plain_argument(argument: Argument) -> bool:
 def _of_schema(name: str, operator: Operator) -> Function:
     """The implementation, with the parameters of the schema."""
     schema = operator.schema
-    call = ", ".join(f"{one.name}={one.name}" if one.kwarg_only else one.name for one in schema.arguments)
+    options = {"pin_memory": False} if any(one.name == "pin_memory" for one in schema.arguments) else {}
+    if options and TENSOR not in [one.type for one in schema.arguments]:
+        options["device"] = "cpu"
+    values = {name: f"{value!r} if {name} is None else {name}" for name, value in options.items()}
+    call = ", ".join(
+        f"{one.name}={values.get(one.name, one.name)}" if one.kwarg_only else one.name for one in schema.arguments
+    )
     constants: dict[str, Any] = {"_operator": operator, "__name__": __name__}
     constants |= {
         f"_D{at}": None if one.default is None else one.default.value for at, one in enumerate(schema.arguments)

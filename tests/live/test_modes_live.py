@@ -14,7 +14,7 @@ import pytest
 from dispatchlab import CallError, tensor
 from dispatchlab.layers import Lab
 from dispatchlab.layers.schemas import SHORT_NAMES
-from dispatchlab.overrides import DispatchMode, PythonDispatch
+from dispatchlab.overrides import DispatchMode, Functions, PythonDispatch
 from examples.logging_tensor import LoggingTensor
 from tests.live.logging_tensors import TheirTensor, elements
 
@@ -154,3 +154,27 @@ def test_modes_and_wrappers_are_called_in_torchs_order(frameworks: tuple[Framewo
         calls += len(ours.log)
     assert calls > 1_000
     assert min(ends.count(end) for end in ("raised", "nobody", "Tensor")) > 40
+
+
+def test_a_dispatch_mode_sees_the_options_that_functions_of_torch_fill_in() -> None:
+    def noted(framework: Any, mode: Any, x: Any) -> list[list[str]]:
+        seen: list[list[str]] = []
+
+        def handler(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append([f"{name}={value}" for name, value in (kwargs or {}).items()])
+            return func(*args, **(kwargs or {}))
+
+        with type("Noting", (mode,), {"__torch_dispatch__": handler})():
+            for name in ("empty", "zeros", "randn"):
+                getattr(framework, name)([2])
+            framework.empty_strided([2], [1], device="cpu", pin_memory=False)
+            framework.zeros_like(x)
+            framework.ones_like(x)
+        return seen
+
+    lab = Lab()
+    with PythonDispatch(lab.dispatcher):
+        functions = Functions(lab)
+        ours = noted(functions, DispatchMode, functions.tensor([1.0]))
+    theirs = noted(torch, torch.utils._python_dispatch.TorchDispatchMode, torch.ones(1))
+    assert ours == theirs == [["device=cpu", "pin_memory=False"]] * 4 + [["pin_memory=False"]] * 2
