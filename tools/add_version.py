@@ -187,11 +187,11 @@ def profile(work: Work) -> dict[str, Any]:
     return {"torch": measured.torch, **counts}
 
 
-def store_profiles(profiles: Mapping[str, Profile]) -> None:
-    """Write what each profile has that the one of the version before has not."""
+def store_profiles(profiles: Mapping[str, Profile], folder: Path = PROFILES) -> None:
+    """Write into a folder what each profile has that the one of the version before has not."""
     before: Profile | None = None
     for name in sorted(profiles, key=lambda name: version_of(name) or (0, 0)):
-        (PROFILES / f"{name}.json").write_text(profile_text(profiles[name], before=before), encoding="utf-8")
+        (folder / f"{name}.json").write_text(profile_text(profiles[name], before=before), encoding="utf-8")
         before = profiles[name]
 
 

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from dispatchlab.escape import printable
 from dispatchlab.model.installed_torch import installed_torch, installed_torch_folder
+from dispatchlab.model.keys import FORMER_KEYS, DispatchKey
 from dispatchlab.model.profile import (
-    CALLS,
     TORCH,
     Profile,
     ProfileError,
@@ -82,7 +82,7 @@ def other_keys_of_calls(name: str) -> tuple[str, ...]:
     """The keys that a profile has, lacks, or has elsewhere in the order than the key sets of calls do."""
     from difflib import ndiff
 
-    found = ndiff([*bundled_profile(CALLS).keys], [*known_profile(name).keys])
+    found = ndiff([key.name for key in DispatchKey if key not in FORMER_KEYS], [*known_profile(name).keys])
     return tuple(dict.fromkeys(line[2:] for line in found if line[0] in "+-"))
 
 

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.engine.semantics import Semantics, semantics_named
-from dispatchlab.model.profile import Profile, bundled_profile, read_profile
+from dispatchlab.model.measured import known_profile
+from dispatchlab.model.profile import Profile, read_profile
 from dispatchlab.model.registration import Block, Fallback, Registration
 from dispatchlab.pytorch.bridge.torch import semantics, torch
 from dispatchlab.pytorch.introspection.slot_memory import is_readable
@@ -33,10 +34,10 @@ def _main() -> int:
     parser.add_argument("--count", type=int, default=2000, help="Number of histories. Default: 2000.")
     parser.add_argument("--kept", type=int, default=320, help="How many of them are written. Default: 320.")
     parser.add_argument("--seed", type=int, default=1, help="Random seed. Default: 1.")
-    parser.add_argument("--profile", help="The file of its profile. Default: the bundled one of this PyTorch.")
+    parser.add_argument("--profile", help="The file of its profile. Default: the one that is known of this PyTorch.")
     options = parser.parse_args()
     model = options.profile or semantics()
-    profile = read_profile(model) if options.profile else bundled_profile(model)
+    profile = read_profile(model) if options.profile else known_profile(model)
     figures, kept = run(profile, semantics_named(model), options.count, options.seed, options.kept)
     slots = "memory" if is_readable() else "bindings"
     options.file.write_bytes(packed(Recorded(str(torch().__version__), slots, profile.runtime, tuple(kept))))
