@@ -206,10 +206,12 @@ def test_the_42_keys_that_pytorch_cannot_parse_are_refused_by_a_library_of_its_m
 def test_a_key_that_cannot_be_named_is_refused_before_a_name_that_cannot_be_read() -> None:
     for semantics in ("torch-2.7", "torch-2.13"):
         library = Library("test", "DEF", dispatcher=Dispatcher(semantics))
-        for key, refused in (("NestedTensorMAIA", ErrorKind.UNKNOWN_KEY), ("CPU", ErrorKind.ILLEGAL_OVERLOAD)):
-            with pytest.raises((RegistrationError, ParseError)) as caught:
-                library.impl("f.__a", lambda x: x, key)
-            assert caught.value.kind is refused
+        with pytest.raises(RegistrationError) as caught:
+            library.impl("f.__a", lambda x: x, "NestedTensorMAIA")
+        assert kind(caught) is ErrorKind.UNKNOWN_KEY
+        with pytest.raises(ParseError) as unread:
+            library.impl("f.__a", lambda x: x, "CPU")
+        assert unread.value.kind is ErrorKind.ILLEGAL_OVERLOAD
 
 
 @pytest.mark.parametrize("semantics", ["strict", "torch-2.13", "pr35061"])

@@ -207,7 +207,9 @@ def _is_plain_argument(argument: Argument) -> bool:
 def _of_schema(name: str, operator: Operator) -> Function:
     """The implementation, with the parameters of the schema."""
     schema = operator.schema
-    options = {"pin_memory": False} if any(one.name == "pin_memory" for one in schema.arguments) else {}
+    options: dict[str, object] = (
+        {"pin_memory": False} if any(one.name == "pin_memory" for one in schema.arguments) else {}
+    )
     if options and TENSOR not in [one.type for one in schema.arguments]:
         options["device"] = "cpu"
     values = {name: f"{value!r} if {name} is None else {name}" for name, value in options.items()}
