@@ -67,6 +67,9 @@ class BuiltinFallback:
 Names = tuple[str, ...]
 """Names of keys, in an order that the field gives a meaning to."""
 
+MODE_RULES: Names = ("dtensor_derives", "dtensor_squeezes")
+"""What `Profile.mode_rules` has at most, as of PyTorch 2.13."""
+
 
 @dataclass(frozen=True)
 class Profile:
@@ -99,6 +102,8 @@ class Profile:
         warn_each_override: warn of every override of a kernel, not only of the first in a process.
         library_rules: the rules of `torch.library` that hold, of those that `LIBRARY_RULES` names.
         autocast_devices: the device types that `torch.library` registers a cast for.
+        mode_rules: what DTensor does that not every version does: `dtensor_derives` a sharding rule from a
+            decomposition, `dtensor_squeezes` by the dimensions that have one element in the whole tensor.
         wording: a kind of error -> the text of this PyTorch for it, where a reader of its errors needs to know.
         not_probed: the fields that were not measured, and have the values of `DEFAULTS`.
     """
@@ -125,6 +130,7 @@ class Profile:
     warn_each_override: bool
     library_rules: Names = ()
     autocast_devices: Names = ()
+    mode_rules: Names = MODE_RULES
     wording: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     not_probed: Names = ()
 
@@ -148,6 +154,7 @@ DEFAULTS: Mapping[str, object] = MappingProxyType(
         "warn_each_override": False,
         "library_rules": (),
         "autocast_devices": (),
+        "mode_rules": MODE_RULES,
         "wording": MappingProxyType({}),
     }
 )
@@ -345,7 +352,7 @@ def profile_text(profile: Profile, *, before: Profile | None = None) -> str:
 _KEY = re.compile(r"[A-Za-z]\w{0,79}", re.ASCII)
 _LISTS = (
     *("runtime", "parsed", "precedence", "replaceable_fallbacks"),
-    *("library_rules", "autocast_devices", "not_probed"),
+    *("library_rules", "autocast_devices", "mode_rules", "not_probed"),
 )
 _MAPPINGS = ("aliases", "takes_composite", "ambiguous", "refresh_on_register", "refresh_on_release")
 

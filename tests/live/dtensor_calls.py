@@ -15,10 +15,14 @@ from torch._decomp import decomposition_table
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
-from torch.distributed.tensor._decompositions import DecompShardingStrategy
 from torch.distributed.tensor.placement_types import Placement
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._pytree import tree_map_only
+
+try:
+    from torch.distributed.tensor._decompositions import DecompShardingStrategy as Strategies
+except ImportError:  # before PyTorch 2.11, no rule is derived
+    Strategies = None  # type: ignore[assignment,misc]
 
 from dispatchlab.pytorch.introspection.package_paths import package_roots
 from dispatchlab.pytorch.introspection.python_sites import FunctionSites
@@ -94,7 +98,8 @@ def seen_with_dtensors(
             if f"Operator {call.operator} does not have a sharding strategy registered" not in str(error):
                 raise
             tracer.seen.append(Seen(ImplementedBy.UNSUPPORTED, ""))
-    called = _SQUEEZE.get(call.operator, call.operator)
+    rewritten = getattr(DTensor._op_dispatcher.sharding_propagator, "squeeze_op_to_dims_variant", {})
+    called = rewritten.get(call.operator, call.operator)
     local = (Seen(ImplementedBy.KERNEL, ""),) if called in _Local.seen else ()
     if not tracer.seen:
         if tracer.asked:
@@ -102,15 +107,6 @@ def seen_with_dtensors(
         else:
             tracer.seen.append(Seen(ImplementedBy.COMPOSITE if _Local.seen else ImplementedBy.KERNEL, ""))
     return tuple(tracer.seen), local
-
-
-_SQUEEZE = {
-    torch.ops.aten.squeeze.default: torch.ops.aten.squeeze.dims,
-    torch.ops.aten.squeeze.dim: torch.ops.aten.squeeze.dims,
-    torch.ops.aten.squeeze_.default: torch.ops.aten.squeeze_.dims,
-    torch.ops.aten.squeeze_.dim: torch.ops.aten.squeeze_.dims,
-}
-"""What DTensor calls in place of an operator."""
 
 
 class _DTensorTracer:
@@ -137,9 +133,10 @@ class _DTensorTracer:
         return wrapper
 
     def _derived(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapper(strategy: Any, schema: Any) -> Any:
+        def wrapper(*arguments: Any) -> Any:
+            schema = next(one for one in arguments if hasattr(one, "op"))  # in PyTorch 2.11 it is static
             if schema.op is not self.operator or self._depth:
-                return original(strategy, schema)
+                return original(*arguments)
             python = schema.op.py_kernels.get(DispatchKey.CompositeImplicitAutograd)
             if schema.op in decomposition_table:
                 kind, name = ImplementedBy.DECOMPOSITION, self._sites.of(decomposition_table[schema.op]).function
@@ -149,7 +146,7 @@ class _DTensorTracer:
             at = len(self.seen) - 1
             self._depth += 1
             try:
-                made = original(strategy, schema)
+                made = original(*arguments)
             finally:
                 self._depth -= 1
             if made is not None:
@@ -159,9 +156,9 @@ class _DTensorTracer:
         return wrapper
 
     def _propagate(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapper(dispatcher: Any, operator: Any, *rest: Any) -> Any:
+        def wrapper(dispatcher: Any, operator: Any, *rest: Any, **named: Any) -> Any:
             self.asked = self.asked or operator is self.operator
-            return original(dispatcher, operator, *rest)
+            return original(dispatcher, operator, *rest, **named)
 
         return wrapper
 
@@ -202,15 +199,18 @@ class _DTensorTracer:
                 if operator in table:
                     noted = self._noted(ImplementedBy.SHARDING_RULE, table[operator])
                     enter(mock.patch.dict(table, {operator: noted}))
-            single = propagator.op_single_dim_strategy_funcs.get(operator)
+            single = getattr(propagator, "op_single_dim_strategy_funcs", {}).get(operator)
             if single is not None:
                 enter(plant(single, "func", self._noted(ImplementedBy.SHARDING_RULE, single.func)))
-            derived = self._derived(DecompShardingStrategy.propagate_strategy)
-            enter(plant(DecompShardingStrategy, "propagate_strategy", derived))
-            propagate = "_propagate_op_sharding_dispatch_slow_path"
+            if Strategies is not None:
+                derived = self._derived(Strategies.propagate_strategy)
+                is_static = isinstance(vars(Strategies)["propagate_strategy"], staticmethod)
+                enter(plant(Strategies, "propagate_strategy", staticmethod(derived) if is_static else derived))
+            new = "_propagate_op_sharding_dispatch_slow_path"
+            propagate = new if hasattr(dispatcher, new) else "dispatch"
             enter(plant(type(dispatcher), propagate, self._propagate(getattr(type(dispatcher), propagate))))
             enter(plant(FakeTensorMode, "dispatch", self._fake(FakeTensorMode.dispatch)))
             enter(plant(torch._ops.OpOverload, "decompose", self._decompose(torch._ops.OpOverload.decompose)))
             propagator.propagate_op_sharding.cache_clear()
-            torch._C._clear_DTensor_sharding_propagator_cache()
+            getattr(torch._C, "_clear_DTensor_sharding_propagator_cache", bool)()
             yield

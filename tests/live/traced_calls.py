@@ -201,13 +201,16 @@ class GraphTracer:
 
     def _handle(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def wrapper(mode: Any, func: Any, *rest: Any) -> Any:
-            if func is not self.operator or func not in mode.decomposition_table or self._done:
+            table = getattr(mode, "decomposition_table", None)
+            if table is None:  # before PyTorch 2.13
+                table = vars(proxy_tensor)["CURRENT_DECOMPOSITION_TABLE"]
+            if func is not self.operator or func not in table or self._done:
                 return original(mode, func, *rest)
-            name = self._sites.of(mode.decomposition_table[func]).function
+            name = self._sites.of(table[func]).function
             kind = ImplementedBy.DECOMPOSITION
             if name.endswith("_special_op_to_decompose_cia"):
                 kind, name = ImplementedBy.COMPOSITE, ""
-            elif mode.decomposition_table[func] is self._composite:
+            elif table[func] is self._composite:
                 kind = ImplementedBy.COMPOSITE
             at = len(self.seen)
             self.note(kind, name)

@@ -6,13 +6,24 @@ import faulthandler
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from itertools import combinations, count
+from contextlib import ExitStack, contextmanager, suppress
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import combinations, compress, count
 from typing import Any
 
 from dispatchlab.errors import DispatchLabError, ErrorKind
 from dispatchlab.model.dump_format import AMBIGUOUS_DEBUG
-from dispatchlab.model.profile import COMPOSITE, DEFAULTS, FALLBACK, KERNEL, BuiltinFallback, Names, Profile
+from dispatchlab.model.profile import (
+    COMPOSITE,
+    DEFAULTS,
+    FALLBACK,
+    KERNEL,
+    MODE_RULES,
+    BuiltinFallback,
+    Names,
+    Profile,
+)
 from dispatchlab.pytorch.bridge.call_mark import CallMark
 from dispatchlab.pytorch.bridge.error_parser import kind_of, without_backtrace
 from dispatchlab.pytorch.bridge.expressible import has_fallbacks, stand_in
@@ -87,9 +98,20 @@ def measure_profile() -> Profile:
             warn_each_override=each_override,
             library_rules=library_rules(),
             autocast_devices=autocast_devices(),
+            mode_rules=_mode_rules(),
             wording=wording,
             not_probed=("signature_life", "tags_outlive_def"),
         )
+
+
+def _mode_rules() -> Names:
+    """Which of `MODE_RULES` hold: what the modules of DTensor have."""
+    with suppress(ImportError, AttributeError):  # until 2.4 DTensor is elsewhere; a build may have none
+        made = import_module("torch.distributed.tensor").DTensor._op_dispatcher.sharding_propagator
+        derives = find_spec("torch.distributed.tensor._decompositions") is not None
+        has = derives, hasattr(made, "squeeze_op_to_dims_variant")
+        return tuple(compress(MODE_RULES, has))
+    return ()
 
 
 # -- operators to look at

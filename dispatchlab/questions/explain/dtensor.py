@@ -32,7 +32,7 @@ def sharded(operator: Registered, *, derives: bool = True) -> Iterator[Implement
 
     Args:
         operator: the operator.
-        derives: whether this PyTorch derives a rule from a decomposition, as 2.11 and newer do.
+        derives: whether this PyTorch derives a rule from a decomposition.
     """
     handler = operator.first("dtensor_handlers")
     if handler is not None:

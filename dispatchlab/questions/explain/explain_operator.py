@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.dump_format import Provenance
+from dispatchlab.model.measured import known_profile, model_for
 from dispatchlab.model.packet import NoOverloadError, Packet, PacketCall, PacketOverload, SeveralTakeItError
-from dispatchlab.model.profile import version_of
+from dispatchlab.model.profile import MODE_RULES, version_of
 from dispatchlab.model.schema_types import OptionalType
 from dispatchlab.questions.dump.inspect_operators import Inspection, InspectOptions, inspect_operator
 from dispatchlab.questions.explain.argument_specs import (
@@ -152,6 +153,7 @@ def explain_operator(
             compiler=compiler,
             decompositions=decompositions,
             version=(version_of(layer.torch) if layer else None) or RULES_OF,
+            rules=known_profile(model_for(layer.torch)).mode_rules if layer else MODE_RULES,
         )
         explanation = under.call
     lacks = unanswered(explanation, source=inspection.source, build=inspection.build, imports=inspection.imports)

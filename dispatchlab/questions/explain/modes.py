@@ -15,6 +15,7 @@ from dispatchlab.call.tensor_keys import PYTHON_KEYS
 from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.keys import BACKENDS, FUNCTIONALITY_KEYS, DispatchKey
 from dispatchlab.model.operator_view import OperatorView
+from dispatchlab.model.profile import MODE_RULES, Names
 from dispatchlab.model.python_layer import Compiler, Decompositions, Mode, PythonRegistration
 from dispatchlab.questions.explain.argument_specs import Described
 from dispatchlab.questions.explain.dtensor import KNOWN_RESULTS, SQUEEZES, sharded, unsure_rule
@@ -54,6 +55,7 @@ def explain_under(
     compiler: Compiler = "inductor",
     decompositions: Decompositions = "none",
     version: tuple[int, int] = RULES_OF,
+    rules: Names = MODE_RULES,
 ) -> ModeExplanation:
     """Explain a call under a mode.
 
@@ -67,6 +69,7 @@ def explain_under(
         compiler: the backend of torch.compile, for `compile`.
         decompositions: the table of decompositions, for `make_fx`.
         version: the version of the PyTorch that is explained.
+        rules: what that does under modes, see `Profile.mode_rules`.
 
     Raises:
         NotCallableError: the operator has no schema.
@@ -82,7 +85,7 @@ def explain_under(
         case "export":
             return _of_version(_under_export(call), version)
         case "dtensor":
-            return _of_version(_with_dtensors(call, derives=version >= (2, 11)), version)
+            return _of_version(_with_dtensors(call, rules), version)
         case "functionalize" | "grad" | "vmap" | "autocast":
             return explain_transformed(mode, call.operator, described, thread_keys(include, exclude))
         case _:
@@ -231,7 +234,7 @@ def _under_export(call: _Call) -> ModeExplanation:
     return ModeExplanation("export", hops, (node,), later=later)
 
 
-def _with_dtensors(call: _Call, *, derives: bool) -> ModeExplanation:
+def _with_dtensors(call: _Call, rules: Names) -> ModeExplanation:
     """A call whose tensors are all DTensors: no mode is on, and their own keys bring the call to DTensor."""
     hops, operator = call.hops(python=True), call.operator
     if not any(argument.keys for argument in call.described.arguments):
@@ -243,7 +246,7 @@ def _with_dtensors(call: _Call, *, derives: bool) -> ModeExplanation:
     if early is not None:
         return ModeExplanation("dtensor", hops, (early,))
     hops = replace(hops, end=MODES["dtensor"].reached, known=True)
-    chain = tuple(sharded(operator, derives=derives))
+    chain = tuple(sharded(operator, derives="dtensor_derives" in rules))
     handled = chain[0].kind is ImplementedBy.DTENSOR_HANDLER
     refused = None if handled else _refused_by_dtensor(operator)
     if refused is not None or chain[0].kind is ImplementedBy.UNSUPPORTED:
@@ -252,7 +255,7 @@ def _with_dtensors(call: _Call, *, derives: bool) -> ModeExplanation:
     if not handled:
         above = tuple(key for key in FUNCTIONALITY_KEYS if key >= DispatchKey.Python)
         kernel = replace(call, exclude=(*call.exclude, *above)).kernel()
-        if operator.view.name in SQUEEZES:
+        if operator.view.name in SQUEEZES and "dtensor_squeezes" in rules:
             why = "DTensor calls it with the dimensions that have one element in the whole tensor"
             kernel = replace(kernel, function=SQUEEZES[operator.view.name], why=why)
         later = Later("on the local tensors", (kernel,))
