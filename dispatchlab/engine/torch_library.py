@@ -280,7 +280,7 @@ class _RegisterAutograd(TorchLibraryPrimitive):
         super()._on_operator(semantics, state)
 
     def _on_custom_op(self, semantics: Semantics, state: Transaction, made: OpenCustomOp) -> None:
-        if not _is_functional(made.schema, views=True):
+        if not _is_functional(made.schema, views=_rules(semantics).backward_of_views):
             raise _not_functional(self.name, made.schema)
         self._put(state, PythonKey("custom_ops", "backward"), (self,))
 
@@ -354,7 +354,7 @@ class _Part(TorchLibraryPrimitive):
             case TorchLibraryFunction.REGISTER_FAKE:
                 self._put(state, PythonKey("custom_ops", "fake"), (made,))
             case TorchLibraryFunction.REGISTER_AUTOGRAD:
-                if not _is_functional(made.schema, views=True):
+                if not _is_functional(made.schema, views=_rules(semantics).backward_of_views):
                     raise _not_functional(self.name, made.schema)
                 self._put(state, PythonKey("custom_ops", "backward"), (made,))
             case TorchLibraryFunction.REGISTER_VMAP:
@@ -434,15 +434,17 @@ def _custom_op_primitives(
     metas = [impl for impl in impls if impl.entry.key is DispatchKey.Meta]
     before = [impl for impl in impls if impl.entry.key in _EARLY]
     rest = [other for other in content if not isinstance(other, RegisterDef) and other not in (*metas, *before)]
-    fallback = next((impl for impl in before if impl.entry.key is DispatchKey.ADInplaceOrView), None)
-    own, more, early, late = (  # the second one at Meta is of the device type
-        [*_with_claims(some, rules, but=fallback)] for some in (metas[:1], metas[1:], before, rest)
-    )
     definition = next(primitive for primitive in content if isinstance(primitive, RegisterDef))
+    schema = definition.definition.schema
+    of_cxx = [impl for impl in before if impl.entry.key is DispatchKey.ADInplaceOrView]
+    if any(argument.is_written for argument in schema.arguments):
+        of_cxx = of_cxx[:-1]  # which counts the version of what is written
+    own, more, early, late = (  # the second one at Meta is of the device type
+        [*_with_claims(some, rules, but=of_cxx)] for some in (metas[:1], metas[1:], before, rest)
+    )
     first: list[Primitive] = [definition, _OwnFake(made, own), *early]
     made.contents = (*first, *more, *late)
     yield made
-    schema = definition.definition.schema
     if _has_keyword_tensors(schema) and "out" not in definition.definition.tags:
         yield Refused(_keyword_tensors(schema, call.function))
     yield from first
@@ -546,11 +548,11 @@ def _check_fake(semantics: Semantics, state: Transaction, fake: TorchLibraryPrim
 
 
 def _with_claims(
-    primitives: Sequence[Primitive], rules: TorchLibraryRules, *, keyless: bool = False, but: Primitive | None = None
+    primitives: Sequence[Primitive], rules: TorchLibraryRules, *, keyless: bool = False, but: Sequence[Primitive] = ()
 ) -> Iterator[Primitive]:
-    """The primitives, with a claim before each kernel but one of C++ where the rules want that."""
+    """The primitives, with a claim before each kernel but those of C++ where the rules want that."""
     for each in primitives:
-        if isinstance(each, RegisterImpl) and each is not but and rules.one_kernel:
+        if isinstance(each, RegisterImpl) and each not in but and rules.one_kernel:
             key = "" if keyless else str(each.entry.key)
             variable = KernelVariable(each.name.namespace, str(each.name.without_namespace), key)
             yield ClaimKernel(variable, each.entry.debug)

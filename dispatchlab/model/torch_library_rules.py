@@ -18,6 +18,7 @@ class TorchLibraryRules:
         one_kernel: a second kernel of an operator and key from a library of the same namespace is refused.
         one_fake: so is a fake implementation where there is one, or a Meta kernel.
         cast_stays: a cast has a Python kernel besides, which outlives its library.
+        backward_of_views: a `custom_op` that returns a view can have a formula.
         casts_everywhere: that stands at AutocastCUDA and AutocastCPU, whichever the device.
     """
 
@@ -28,6 +29,7 @@ class TorchLibraryRules:
     one_fake: bool
     cast_stays: bool
     casts_everywhere: bool
+    backward_of_views: bool
 
 
 _FUNCTIONS = "register_vmap", "register_autocast", "register_torch_dispatch"
@@ -49,6 +51,7 @@ LIBRARY_RULES: tuple[str, ...] = (
     "kernel_after_kernel",
     "autograd_after_autograd",
     "autograd_needs_def",
+    "autograd_of_a_view",
     "vmap_after_vmap",
     "autocast_after_autocast",
     "autocast_kernel_stays",
@@ -62,8 +65,8 @@ LIBRARY_RULES: tuple[str, ...] = (
 )
 """What is asked of a PyTorch; a program for each says whether it holds, see `Profile.library_rules`."""
 
-_CASTS = {"autocast_kernel_stays", "autocast_kernel_everywhere"}
-_NEEDED = {*LIBRARY_RULES} - {*_FUNCTIONS, *_FAKES, *_SECOND, *_CASTS, "one_torch_dispatch_rule"}
+_EITHER = {"autocast_kernel_stays", "autocast_kernel_everywhere", "autograd_of_a_view"}
+_NEEDED = {*LIBRARY_RULES} - {*_FUNCTIONS, *_FAKES, *_SECOND, *_EITHER, "one_torch_dispatch_rule"}
 """Those that hold wherever the lab engine has a model."""
 
 
@@ -84,4 +87,5 @@ def torch_library_rules(profile: Profile) -> TorchLibraryRules | None:
         one_fake=fakes == {False},
         cast_stays="autocast_kernel_stays" in hold,
         casts_everywhere="autocast_kernel_everywhere" in hold,
+        backward_of_views="autograd_of_a_view" in hold,
     )

@@ -109,7 +109,7 @@ def torch_library_call(
             kept = make(library)
         except Exception as error:
             MadeLibrary(library, custom_op).reset()
-            raise RuntimeError(f"{error}") from error
+            raise RuntimeError(f"{error}" or "Library object has been destroyed") from error  # until 2.9 a bare assert
         return MadeLibrary(library, custom_op, kept)
 
     return made

@@ -40,12 +40,12 @@ class _OwnOperator:
             made.impl("door", _kernel, key)
         return made
 
-    def custom(self) -> Any:
+    def custom(self, **options: object) -> Any:
         def function(x):  # type: ignore[no-untyped-def]
             return x.clone()
 
         function.__annotations__ = {"x": torch().Tensor, "return": torch().Tensor}
-        made = self.api.custom_op(self.name, function, mutates_args=())
+        made = self.api.custom_op(self.name, function, mutates_args=(), **options)
         self._undo.callback(self.accepts, lambda: made._lib._destroy())  # it lives as long as the process otherwise
         return made
 
@@ -114,6 +114,11 @@ def _autograd_needs_def(own: _OwnOperator) -> bool:
     return not own.accepts(own.api.register_autograd, own.name, lambda context, gradient: gradient)
 
 
+def _autograd_of_a_view(own: _OwnOperator) -> bool:
+    made = own.custom(schema="(Tensor(a) x) -> Tensor(a)")
+    return own.accepts(made.register_autograd, lambda context, gradient: gradient)
+
+
 def _second_custom_op(own: _OwnOperator) -> bool:
     own.custom()
     return own.accepts(own.custom)
@@ -149,6 +154,7 @@ _PROGRAMS: Mapping[str, Callable[[_OwnOperator], bool]] = {
     "kernel_after_kernel": _second_kernel,
     "autograd_after_autograd": _second("register_autograd", lambda context, gradient: gradient),
     "autograd_needs_def": _autograd_needs_def,
+    "autograd_of_a_view": _autograd_of_a_view,
     "vmap_after_vmap": _second("register_vmap", lambda info, in_dims, x: (x, in_dims[0])),
     "autocast_after_autocast": _second_autocast,
     "autocast_kernel_stays": lambda own: _kept_casts(own) > 0,
