@@ -99,11 +99,11 @@ class _Skips:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Count skipped modules, and try all examples in a whole run."""
-    if config.getoption("--whole"):
+    """Count skipped modules, and try more examples when every tier runs."""
+    if config.getoption("--all-tiers") or config.getoption("--whole"):
         from tests import effort
 
-        effort.percent = effort.example_percent = 100
+        effort.percent = effort.example_percent = 100 if config.getoption("--whole") else effort.percent
     config.pluginmanager.register(_Skips(config), "skipped-modules")
 
 

@@ -16,7 +16,7 @@ percent = 15
 """The share of a loop's turns; `conftest.py` raises it to the whole."""
 
 example_percent = 5
-"""The share of generated examples, each of which costs more than a turn."""
+"""The share of generated examples, each of which costs more than a turn; with every tier it is that of turns."""
 
 
 def share(count: int) -> int:
