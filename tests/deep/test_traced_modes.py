@@ -44,10 +44,9 @@ def test_placements_do_not_decide_which_rule_of_dtensor_runs() -> None:
         "Shard(1)": "unevenly sharded tensor",
         "Partial()": "Partial(sum)",
     }
-    count = share(200)
-    for path, found in compared(",".join(f"dtensor {one}" for one in refusals), count, 1).items():
+    for path, found in compared(",".join(f"dtensor {one}" for one in refusals), 200, 1).items():
         assert found["differences"] == [], path
-        assert found["agree"] >= count - 10, path
-        assert found["agree"] + len(found["refused"]) + len(found["unseen"]) == count
+        assert found["agree"] >= 190, path
+        assert found["agree"] + len(found["refused"]) + len(found["unseen"]) == 200
         # The tensors do have the placement, as some rules say.
         assert any(refusals[path.removeprefix("dtensor ")] in text for text in found["refused"]), path
