@@ -37,7 +37,8 @@ def _warm() -> None:
     """Read before a fork what every record reads, which is kept."""
     from dispatchlab.pytorch.bridge.torch import torch
     from dispatchlab.pytorch.introspection.package_paths import package_roots
-    from dispatchlab.pytorch.recording import record_package as record_package
+    from dispatchlab.pytorch.introspection.registry_reader import DumpsBefore
+    from dispatchlab.pytorch.recording import record_package
     from dispatchlab.pytorch.recording.module_watch import ModuleWatch
     from dispatchlab.pytorch.recording.order_runs import state_before
     from dispatchlab.pytorch.recording.python_watch import _own_layers
@@ -45,7 +46,9 @@ def _warm() -> None:
 
     ModuleWatch([""], package_roots())
     _own_layers(str(torch().__version__))
-    state_before()  # which every order of every group is compared with
+    dumps = DumpsBefore()
+    vars(record_package)["DumpsBefore"] = lambda: dumps
+    state_before(dumps)  # which every order of every group is compared with
     gc.collect()
     gc.freeze()
 

@@ -400,18 +400,21 @@ def _attributes(own: Mapping[str, object]) -> Iterator[_Edge]:
 
 def attributes_added(value: Any) -> Iterator[_Edge]:
     """The attributes of an operator or a library of PyTorch that no code of its class has set."""
-    ops = sys.modules["torch._ops"]
-    if isinstance(value, (ops.OpOverload, ops.OpOverloadPacket, torch().library.Library)):
-        known = _named_by(type(value).__mro__)
-        for name, each in list(vars(value).items()):
-            if name not in known and name[:2] != "__" and not isinstance(each, ops.OpOverload):
+    known = _named_by(type(value))
+    if known is not None:
+        overload = sys.modules["torch._ops"].OpOverload
+        for name in sorted(vars(value).keys() - known):
+            if name[:2] != "__" and not isinstance(each := vars(value)[name], overload):
                 yield name, each
 
 
 @functools.cache
-def _named_by(kinds: tuple[type, ...]) -> frozenset[str]:
-    """The names in the code of classes."""
-    functions = (each for base in kinds for each in vars(base).values() if isinstance(each, FunctionType))
+def _named_by(kind: type) -> frozenset[str] | None:
+    """The names in the code of a class of operators or libraries; None of any other one."""
+    ops = sys.modules["torch._ops"]
+    if not issubclass(kind, (ops.OpOverload, ops.OpOverloadPacket, torch().library.Library)):
+        return None
+    functions = (each for base in kind.__mro__ for each in vars(base).values() if isinstance(each, FunctionType))
     return frozenset(name for function in functions for name in function.__code__.co_names)
 
 

@@ -181,10 +181,9 @@ _known: list[PythonTables] = []
 
 def tables_now() -> PythonTables:
     """What the registries have now; what was read once in this process is not read again."""
-    if _known:
-        _known[0].changes()
-    else:
+    if not _known:
         _known.append(PythonTables())
+    _known[0].changes()
     return _known[0].copy()
 
 
@@ -270,6 +269,7 @@ class _Operators:
         for _, overloads in self._known.values():
             for overload in overloads:
                 has = vars(overload)
-                table = next((has[name] for name in names if name in has), None)
-                if table is not None:
-                    yield overload, table
+                for name in names:
+                    if name in has:
+                        yield overload, has[name]
+                        break

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import os
 import re
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from itertools import chain
+from functools import cache
 from operator import is_
 from types import CellType, FunctionType, MappingProxyType, ModuleType
 from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from dispatchlab._gc_pause import collector_paused
 
@@ -20,7 +25,7 @@ from dispatchlab._gc_pause import collector_paused
 # torch.nn, a node of pytree, a level of logging. What any function does later can depend on that. So everything that
 # the modules which are loaded reach is copied once, one level of each object: attributes of modules, classes and
 # objects, the items of dictionaries, lists and sets, the code and defaults of functions. Later all of it is compared by
-# identity, which takes tens of milliseconds for some hundred thousand values. What has changed is read as values are.
+# identity (Note [Comparing without a touch]). What has changed is read as values are.
 #
 # Of a part of PyTorch or of the standard library that a package is the first to import, nobody knows what it was before
 # somebody wrote into it. Of these all plain values and names are digested, and the values that packages made are read.
@@ -107,13 +112,16 @@ class SharedState:
         self._seen: set[int] = {id(self), id(sys.modules)}
         with collector_paused():
             self._walk(sys.modules, self._seen)
-            owners = self._owners
-            self._chunks = [_Chunk(owners[at : at + _SIZE]) for at in range(0, len(owners), _SIZE)]
+            self._before = [
+                (each, () if each.keys is None else tuple(each.keys), tuple(each.view)) for each in self._owners
+            ]
+            self._memory = _Memory(self._owners)
 
     def changes(self, known: Known) -> Iterator[SharedChange]:
         """What is not as it was."""
-        for chunk in self._chunks:
-            for owner, keys, before in chunk.changed():
+        for number in self._memory.suspects():
+            owner, keys, before = self._before[number]
+            if not (_are_same(owner.view, before) and (owner.keys is None or _are_same(owner.keys, keys))):
                 yield from _changes_of(owner, keys, before, known)
 
     def new_state(
@@ -130,7 +138,7 @@ class SharedState:
             A digest of each object, and each value of a class or a function of a package.
         """
         self._owners = []
-        self._walk({name: sys.modules[name] for name in modules}, set(self._seen))
+        self._walk({name: sys.modules[name] for name in modules}, set())
         for owner in self._owners:
             texts = []
             for key, value in list(owner.keys.items()) if owner.keys is not None else [("", one) for one in owner.view]:
@@ -148,9 +156,10 @@ class SharedState:
 
     def _walk(self, modules: Mapping[str, object], seen: set[int]) -> None:
         """Find what modules reach that was not seen, the nearest first."""
+        known = self._seen
         level: list[tuple[_Owner, object, Any]] = []
         for name, module in sorted(modules.items()):
-            if issubclass(type(module), ModuleType) and id(module) not in seen:
+            if issubclass(type(module), ModuleType) and id(module) not in seen and id(module) not in known:
                 seen.add(id(module))
                 top = name.partition(".")[0]
                 if top != "dispatchlab" and name not in _OF_OPERATORS:
@@ -158,7 +167,7 @@ class SharedState:
         for _ in range(_LEVELS):
             following: list[tuple[_Owner, object, Any]] = []
             for parent, key, value in level:
-                if id(value) not in seen:
+                if id(value) not in seen and id(value) not in known:
                     seen.add(id(value))
                     self._follow(following, parent, key, value)
             level = following
@@ -256,31 +265,117 @@ class _Cells:
                 yield _GONE
 
 
-class _Chunk:
-    """Some owners, which are compared at once."""
+# Note [Comparing without a touch]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# Who looks at a value takes a reference to it, and that writes into the page on which the value lies. A forked process
+# gets a copy of each such page first: 12,000 for all values, which takes longer than to compare them. So what Python
+# writes where a value changes is read as memory: the version of a dictionary (PEP 509), and what lists, sets, cells and
+# functions point to. Only what is not as it was there is compared by identity.
+#
+# Python 3.13 has no such versions, and an ordered dictionary keeps its order elsewhere. These are always compared. So
+# is everything where objects that are made for it do not have these words where CPython has them.
+
+
+class _Memory:
+    """The words of owners that are others when what they hold is."""
 
     def __init__(self, owners: list[_Owner]) -> None:
-        self._owners, self._views = owners, [one.view for one in owners]
-        self._mappings = [one.keys for one in owners if one.keys is not None]
-        self._before = list(map(tuple, self._views))
-        self._keys = list(map(tuple, self._mappings))
-        self._sizes = list(map(len, self._views))
-        self._all = list(chain.from_iterable(self._before))
-        self._all_keys = list(chain.from_iterable(self._keys))
+        self._always: list[int] = []
+        self._kept: list[object] = []  # what is alive stays where it is
+        self._blocks: list[tuple[int, int, bytes]] = []
+        self._found: dict[tuple[int, ...], list[tuple[int, int]]] = {}  # by places the owners, and where objects begin
+        if _has_known_places():
+            for number, owner in enumerate(owners):
+                self._look(number, owner)
+        else:
+            self._always += range(len(owners))
+        numbers, places = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for of, pairs in self._found.items():
+            owner_of, begins = np.array(pairs, np.int64).T
+            numbers.append(np.repeat(owner_of, len(of)))
+            places.append(np.add.outer(begins, of).ravel())
+        self._numbers, self._places = np.concatenate(numbers), np.concatenate(places)
+        self._before = _words(self._places)
 
-    def changed(self) -> Iterator[tuple[_Owner, tuple[object, ...], tuple[object, ...]]]:
-        """The owners that are not as they were, each with the keys and values that it had."""
-        if (
-            self._sizes == list(map(len, self._views))
-            and all(map(is_, chain.from_iterable(self._views), self._all))
-            and all(map(is_, chain.from_iterable(self._mappings), self._all_keys))
-        ):
+    def suspects(self) -> list[int]:
+        """The numbers of the owners that may not hold what they held."""
+        moved = set(self._numbers[_words(self._places) != self._before].tolist())
+        for number, at, before in self._blocks:
+            if number not in moved and ctypes.string_at(at, len(before)) != before:
+                moved.add(number)
+        return sorted(moved.union(self._always))
+
+    def _look(self, number: int, owner: _Owner) -> None:
+        """Note where the words of an owner are."""
+        view, mapping = owner.view, owner.keys
+        if type(view) is _Cells:
+            self._found.setdefault(_OF_CELL, []).extend((number, id(cell)) for cell in view.cells)
             return
-        keys = iter(self._keys)
-        for owner, before in zip(self._owners, self._before, strict=True):
-            names = next(keys) if owner.keys is not None else ()
-            if not (_are_same(owner.view, before) and (owner.keys is None or _are_same(owner.keys, names))):
-                yield owner, names, before
+        if type(view) is _Parts:
+            self._found.setdefault(_OF_FUNCTION, []).append((number, id(view.function)))
+            mapping = view.function.__dict__
+        elif mapping is None:
+            of = _OF_SET if isinstance(view, set) else _OF_LIST
+            self._found.setdefault(of, []).append((number, id(view)))
+            size, items = (_word(id(view) + at) for at in of)
+            if length := 2 * (size + 1) if of is _OF_SET else size:
+                self._blocks.append((number, items, ctypes.string_at(items, length * _WORD)))
+            return
+        elif type(mapping) is MappingProxyType:
+            mapping = gc.get_referents(mapping)[0]
+        if isinstance(mapping, dict) and not isinstance(mapping, OrderedDict) and sys.version_info < (3, 13):
+            self._kept.append(mapping)
+            self._found.setdefault(_OF_DICT, []).append((number, id(mapping)))
+        else:
+            self._always.append(number)
+
+
+@cache
+def _has_known_places() -> bool:
+    """Whether objects have the words where they are looked for."""
+
+    def function(x: int = 1, *, y: int = 1) -> None:
+        """One."""
+
+    mapping = function.__dict__
+    values, version = [function, mapping], _word(id(mapping) + _OF_DICT[0])
+    cell, table = CellType(values), set[object]()
+    mapping["one"] = values
+    function.__kwdefaults__ = {"y": 2}
+    parts = (function.__code__, function.__defaults__, function.__kwdefaults__, function.__doc__, mapping)
+    return (
+        [_word(id(function) + at) for at in _OF_FUNCTION] == list(map(id, parts))
+        and (version != _word(id(mapping) + _OF_DICT[0]) or sys.version_info >= (3, 13))
+        and _word(id(cell) + _OF_CELL[0]) == id(values)
+        and _word(id(values) + _OF_LIST[0]) == len(values)
+        and _word(_word(id(values) + _OF_LIST[1]) + _WORD) == id(mapping)
+        and _word(id(table) + _OF_SET[0]) + 1 == _SMALLEST_SET
+    )
+
+
+def _words(addresses: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+    """The words at some addresses."""
+    begin, end = (int(addresses.min()), int(addresses.max()) + _WORD) if len(addresses) else (0, 0)
+    memory = np.frombuffer((ctypes.c_char * (end - begin)).from_address(begin), np.uint64)
+    return memory[(addresses - begin) // _WORD]
+
+
+def _word(address: int) -> int:
+    return int.from_bytes(ctypes.string_at(address, _WORD), sys.byteorder)
+
+
+_WORD: Final = 8
+_FIRST: Final = object.__basicsize__
+_OF_CELL: Final = (_FIRST,)
+_OF_DICT: Final = (_FIRST + _WORD,)
+"""Where a dictionary has its version."""
+_OF_LIST: Final = _FIRST, _FIRST + _WORD
+"""Where a list has its size, and a pointer to its items."""
+_OF_SET: Final = _FIRST + 2 * _WORD, _FIRST + 3 * _WORD
+"""Where a set has the mask of its table, which is one less than its size, and a pointer to it."""
+_SMALLEST_SET: Final = 8
+_OF_FUNCTION: Final = tuple(_FIRST + at * _WORD for at in (4, 5, 6, 8, 9))
+"""Where a function has the parts of `_PART_NAMES`."""
 
 
 def _are_same(view: Any, before: tuple[object, ...]) -> bool:
@@ -322,7 +417,6 @@ def _of_property(value: Any) -> Iterable[object]:
     return value.fget, value.fset
 
 
-_SIZE: Final = 64
 _LEVELS: Final = 4
 _GONE: Final = "taken out"
 _PROCESS: Final = "the number of the process"

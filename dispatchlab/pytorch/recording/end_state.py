@@ -16,8 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, requires
 from operator import itemgetter
-from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType, NoneType, SimpleNamespace
 from typing import Any, Final
 
 from dispatchlab._gc_pause import collector_paused
@@ -25,16 +24,15 @@ from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.overloads import earlier_overloads, overloads_text
 from dispatchlab.model.printed_schema import parse_printed
 from dispatchlab.model.registration import Fallback
-from dispatchlab.pytorch.bridge.native_libraries import knows_torch
-from dispatchlab.pytorch.bridge.reserved_namespaces import IMPORT_ORDERS, is_own
+from dispatchlab.pytorch.bridge.reserved_namespaces import IMPORT_ORDERS
 from dispatchlab.pytorch.bridge.torch import bindings, torch
 from dispatchlab.pytorch.introspection.function_content import ORDER_OF_KEYS, Contents, attributes_added, digest
 from dispatchlab.pytorch.introspection.package_paths import package_roots, site_chain, without_roots
 from dispatchlab.pytorch.introspection.python_journal import PYTORCH_FOLDERS
 from dispatchlab.pytorch.introspection.python_sites import FunctionSites
-from dispatchlab.pytorch.introspection.python_tables import PythonTables, TableChange
+from dispatchlab.pytorch.introspection.python_tables import TableChange, tables_now
 from dispatchlab.pytorch.introspection.queries import fresh_overload_order, kept_packet, overload_order
-from dispatchlab.pytorch.introspection.registry_reader import all_dumps
+from dispatchlab.pytorch.introspection.registry_reader import DumpsBefore
 from dispatchlab.pytorch.introspection.shared_state import Known, SharedState
 from dispatchlab.pytorch.recording.outside_writes import OutsideWrites
 from dispatchlab.pytorch.recording.process_settings import ASKED_BY_NAME, name_of, settings, thread_state
@@ -92,20 +90,22 @@ class EndState:
 class StateBefore:
     """What there is before the imports.
 
-    >>> before = StateBefore()
+    Args:
+        dumps: what dumps show then.
+
+    >>> before = StateBefore(DumpsBefore())
     >>> with RegistrationWatch() as watch:
     ...     import_packages(["my_package"])
     >>> before.end_state({}, watch, outside)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, dumps: DumpsBefore) -> None:
         self._roots = package_roots()
-        self._dumps = all_dumps()
-        self._tables = PythonTables()
+        self._dumps = dumps
+        self._tables = tables_now()
         self._library = bindings()._dispatch_library("FRAGMENT", IMPORT_ORDERS, "")
         self._library.define("untouched() -> ()", "")
         self._untouched = self._table(_UNTOUCHED)
-        self._libraries = _shared_libraries()
         self._modules = frozenset(sys.modules)
         self._namespaces = {name: dict(own) for name, own in _namespaces()}
         self._changed: list[TableChange] = []
@@ -168,10 +168,10 @@ class StateBefore:
 
     def _end_state(self, failures: Mapping[str, str], watch: RegistrationWatch) -> EndState:
         texts: Texts = {}
-        names = self._names(watch)
+        names = self._dumps.suspects({subject_of(call) for call in watch.calls})
         for name in names:
             dump = bindings()._dispatch_dump(name)
-            if dump != self._dumps.get(name, ""):
+            if dump != self._dumps.texts.get(name, ""):
                 texts[f"{Kind.DUMP}{name}"] = _PYTHON_LINE.sub("Python", without_roots(dump, self._roots))
                 texts[f"{Kind.TABLE}{name}"] = self._table(name)
                 texts |= _unprinted(name)
@@ -210,7 +210,7 @@ class StateBefore:
         refused: dict[str, list[str]] = {}
         for call in watch.calls:
             if not call.site.by_torch:
-                subject, line = _subject(call), site_chain(call.site, self._roots)
+                subject, line = subject_of(call), site_chain(call.site, self._roots)
                 sites.setdefault(subject, {})[line] = None
                 if call.refused:
                     refused.setdefault(subject, []).append(line)
@@ -230,23 +230,6 @@ class StateBefore:
         ]
         return EndState(
             failures, texts | read, found, in_python=in_python, hidden=tuple(sorted(hidden)), is_cut=contents.is_cut
-        )
-
-    def _names(self, watch: RegistrationWatch) -> list[str]:
-        """The operators that may not be as they were."""
-        known = bindings()._dispatch_get_all_op_names()
-        loaded = _shared_libraries()
-        from_cpp = loaded is None or self._libraries is None or any(map(knows_torch, loaded - self._libraries))
-        bases = {_subject(call) for call in watch.calls}
-        return sorted(
-            name
-            for name in {*known, *(self._dumps.keys() - known)}
-            if not is_own(name)
-            and (
-                name not in self._dumps
-                or name.partition(".")[0] in bases
-                or (from_cpp and bindings()._dispatch_dump(name) != self._dumps[name])
-            )
         )
 
     def _table(self, name: str) -> str:
@@ -316,7 +299,7 @@ class StateBefore:
 _NOTHING: Final = object()
 
 
-def _subject(call: WatchedCall) -> str:
+def subject_of(call: WatchedCall) -> str:
     """The operator that a call is about, without its overload; the namespace of a claim; of a fallback the key."""
     if call.operator:
         return f"{call.namespace}::{call.operator.rpartition('::')[2].partition('.')[0]}"
@@ -338,15 +321,6 @@ def _not_of_user() -> frozenset[str]:
                     found.add(other)
                     needed.add(other)
     return frozenset(found | sys.stdlib_module_names)
-
-
-def _shared_libraries() -> frozenset[str] | None:
-    """The shared libraries that are loaded; None where that cannot be found out."""
-    try:
-        lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
-    except OSError:
-        return None
-    return frozenset(line.split(maxsplit=5)[5] for line in lines if ".so" in line)
 
 
 def _overloads(names: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -423,10 +397,10 @@ def _namespaces() -> Iterator[tuple[str, Mapping[str, object]]]:
                 {key: each for key, each in own.items() if not isinstance(each, ops._OpNamespace)},
             )
             for key, packet in packets.items():
-                path = f"torch.ops.{name}.{key}"
-                for at, value in ((path, packet), *((f"{path}.{one}", each) for one, each in vars(packet).items())):
-                    if added := dict(attributes_added(value)):
-                        yield at, added
+                for one, value in (("", packet), *vars(packet).items()):
+                    if type(value) not in _PLAIN and (added := dict(attributes_added(value))):
+                        yield f"torch.ops.{name}.{key}{one and f'.{one}'}", added
 
 
+_PLAIN: Final = (str, list, tuple, NoneType)
 _OF_NAMESPACE: Final = ("name", "__name__", "_dir", "__doc__", "__package__", "__loader__", "__spec__", "__file__")

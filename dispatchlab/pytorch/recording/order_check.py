@@ -74,7 +74,7 @@ def compare_runs(server: OrderServer, runs: Sequence[OrderRun]) -> tuple[list[Or
     open_points = tuple(_open_points(runs))
     findings: dict[str, OrderFinding] = {}
     if suspects:
-        unlike = _unlike_suspects(suspects)
+        unlike = _unlike_suspects(runs[0], suspects)
         first, *seconds = server.run([runs[0].order, *(run.order for run in unlike)])
         unstable = _differing(runs[0], first)
         for run, second in zip(unlike, seconds, strict=True):
@@ -134,11 +134,13 @@ def _open_points(runs: Sequence[OrderRun]) -> Iterator[str]:
         yield f"files are written or programs started by the imports, and the next order finds it: {written[0]}{more}"
 
 
-def _unlike_suspects(suspects: Sequence[OrderRun]) -> list[OrderRun]:
-    """One run for each outcome."""
+def _unlike_suspects(first: OrderRun, suspects: Sequence[OrderRun]) -> list[OrderRun]:
+    """Runs in which all is found that differs in any: each has something that the ones before it have not."""
     unlike: list[OrderRun] = []
+    known: set[str] = set()
     for run in suspects:
-        if not any(not _differing(other, run) for other in unlike):
+        if not known.issuperset(different := _differing(first, run)):
+            known |= different
             unlike.append(run)
     return unlike
 

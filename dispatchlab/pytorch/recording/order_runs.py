@@ -29,6 +29,7 @@ from dispatchlab.pytorch.bridge.torch import (
     forget_import_listeners,
     import_package,
 )
+from dispatchlab.pytorch.introspection.registry_reader import DumpsBefore
 from dispatchlab.pytorch.recording.end_state import EndState, StateBefore
 from dispatchlab.pytorch.recording.outside_writes import OutsideWrites
 from dispatchlab.pytorch.recording.watch import RegistrationWatch
@@ -76,13 +77,14 @@ class OrderServer:
     Args:
         limit_s: the bound on the seconds of one import; an order has that of all its imports.
         jobs: how many orders run at once.
+        dumps: what dumps show before; read when left out.
 
     >>> with OrderServer(limit_s=300, jobs=2) as server:
     ...     runs = server.run([("a", "b"), ("b", "a")])
     """
 
-    def __init__(self, *, limit_s: float, jobs: int) -> None:
-        self._limit_s, self._jobs = limit_s, jobs
+    def __init__(self, *, limit_s: float, jobs: int, dumps: DumpsBefore | None = None) -> None:
+        self._limit_s, self._jobs, self._dumps = limit_s, jobs, dumps
         self._pid = 0
 
     def __enter__(self) -> OrderServer:
@@ -127,7 +129,7 @@ class OrderServer:
     def _serve(self, requests: int, answers: int) -> None:
         while (content := _read_all(requests)) is not None:
             orders: tuple[Order, ...] = pickle.loads(content)
-            found = dict(self._each(orders, state_before()))
+            found = dict(self._each(orders, state_before(self._dumps)))
             _write(answers, pickle.dumps([found[order] for order in orders]))
 
     def _each(self, orders: Iterable[Order], base: StateBefore) -> Iterator[tuple[Order, OrderRun]]:
@@ -173,9 +175,9 @@ class OrderServer:
 
 
 @cache
-def state_before() -> StateBefore:
-    """What there is before any import, read once: it costs a second, and often there is but one order."""
-    return StateBefore()
+def state_before(dumps: DumpsBefore | None = None) -> StateBefore:
+    """What there is before any import, read once: it costs half a second, and often there is but one order."""
+    return StateBefore(dumps or DumpsBefore())
 
 
 @dataclass(frozen=True, slots=True)

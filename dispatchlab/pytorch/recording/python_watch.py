@@ -11,6 +11,7 @@ from dispatchlab.pytorch.bridge.torch import bindings, torch
 from dispatchlab.pytorch.introspection.module_uses import tables_used_in
 from dispatchlab.pytorch.introspection.package_paths import package_path
 from dispatchlab.pytorch.introspection.python_journal import PYTORCH_FOLDERS, PYTORCH_NAMESPACES, PythonJournal
+from dispatchlab.pytorch.introspection.python_tables import tables_now
 from dispatchlab.records.builds import bundled_for
 from dispatchlab.records.file import bundled_name, open_bundled, python_layer_of
 from dispatchlab.records.python_compare import is_left_by_call
@@ -64,7 +65,9 @@ class PythonWatch:
         """What was refused since PyTorch itself has such an entry, once `found` was asked."""
 
     def __enter__(self) -> PythonWatch:
-        self._journal = PythonJournal(self._roots, wrote=self._wrote, watched=self._packages).__enter__()
+        self._journal = PythonJournal(
+            self._roots, tables=tables_now(), wrote=self._wrote, watched=self._packages
+        ).__enter__()
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -37,7 +37,8 @@ from dispatchlab.model.schema import clone_with_name
 from dispatchlab.prover.program import Module
 from dispatchlab.pytorch.bridge.torch import import_packages, semantics, torch
 from dispatchlab.pytorch.introspection.package_paths import package_path, package_roots, site_chain, without_root
-from dispatchlab.pytorch.introspection.registry_reader import all_dumps, fallback_rows, tags_of
+from dispatchlab.pytorch.introspection.python_tables import tables_now
+from dispatchlab.pytorch.introspection.registry_reader import DumpsBefore, fallback_rows, tags_of
 from dispatchlab.pytorch.introspection.site_log import running_ownership, site_text
 from dispatchlab.pytorch.recording.dispatcher_reads import (
     FALLBACK,
@@ -48,6 +49,7 @@ from dispatchlab.pytorch.recording.dispatcher_reads import (
     dependences,
     in_either_order,
 )
+from dispatchlab.pytorch.recording.end_state import subject_of
 from dispatchlab.pytorch.recording.module_watch import PYTHON_LINE, ModuleWatch, python_event
 from dispatchlab.pytorch.recording.module_watch import native as native_event
 from dispatchlab.pytorch.recording.order_check import check_orders, only_order
@@ -155,9 +157,12 @@ def record_packages(
         ImportFailedError: one cannot be imported.
     """
     if orders is None or orders.most == 1:
-        return _record(packages, _watch_imports(packages, witness), None, 0 if orders is None else orders.most)
-    with OrderServer(limit_s=orders.limit_s, jobs=orders.jobs) as server:
-        return _record(packages, _watch_imports(packages, witness), server, orders.most)
+        watched = _watch_imports(packages, witness, DumpsBefore())
+        return _record(packages, watched, None, 0 if orders is None else orders.most)
+    dumps = DumpsBefore()
+    tables_now()  # which the processes of the orders need, too
+    with OrderServer(limit_s=orders.limit_s, jobs=orders.jobs, dumps=dumps) as server:
+        return _record(packages, _watch_imports(packages, witness, dumps), server, orders.most)
 
 
 def _record(packages: Sequence[str], watched: _WatchedImports, server: OrderServer | None, most: int) -> PackageRecord:
@@ -275,10 +280,10 @@ class _WatchedImports:
         return [call for call in self.lasting if not call.refused]
 
 
-def _watch_imports(packages: Sequence[str], witness: Witness | None) -> _WatchedImports:
+def _watch_imports(packages: Sequence[str], witness: Witness | None, dumps: DumpsBefore) -> _WatchedImports:
     version = str(torch().__version__)
     roots = package_roots()
-    before, fallbacks = all_dumps(), read_fallbacks(fallback_rows())
+    before, fallbacks = dumps.texts, read_fallbacks(fallback_rows())
     modules, functions = ModuleWatch(packages, roots, before), ReplacedFunctions(roots)
     python = PythonWatch(roots, modules.wrote, packages)
     reads = ReadWatch(modules.running, roots, packages, lambda: python.modules, modules.registered)
@@ -293,7 +298,8 @@ def _watch_imports(packages: Sequence[str], witness: Witness | None) -> _Watched
         replaced = tuple(functions.found())  # before the watches put back what they have wrapped
     if witness is not None:
         witness.collected()
-    return _WatchedImports(version, roots, before, all_dumps(), calls, python, modules, fallbacks, replaced, reads)
+    after = dumps.now({subject_of(call) for call in calls.calls})
+    return _WatchedImports(version, roots, before, after, calls, python, modules, fallbacks, replaced, reads)
 
 
 _NOTHING_IN_PYTHON = (None, TorchLibraryFunction.DEFINE, TorchLibraryFunction.IMPL)
