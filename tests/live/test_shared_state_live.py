@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import sys
 from collections.abc import Callable
@@ -32,6 +33,22 @@ class Class:
     @property
     def shown(self): return 1
 one = Class()
+def _counting():
+    count = 1
+    def counted():
+        nonlocal count
+        count += 1
+        return count
+    return counted
+counted = _counting()
+def level():
+    for number in range(100):  # Python specialises the store
+        one.level = number
+level_of = Class()
+level_of.level = 1
+def other_level():
+    for number in range(100):
+        level_of.level = number
 """
 
 
@@ -56,6 +73,10 @@ _CHANGES: dict[str, tuple[Callable[[Any], object], list[tuple[str, bool]]]] = {
     ),
     "an item of a set": (lambda m: m.names.add("b"), [(".names['b']", False)]),
     "an entry of an ordered one": (lambda m: m.ordered.update(b=3), [(".ordered['b']", False)]),
+    "what takes the place of an item": (lambda m: operator.setitem(m.steps, 0, 3), [(".steps", False)]),
+    "what a closure counts": (lambda m: m.counted(), [(".counted", False)]),
+    "a store that is specialised": (lambda m: m.level(), [(".one.level", False)]),
+    "another one": (lambda m: m.other_level(), [(".level_of.level", False)]),
     "the code of a function": (
         lambda m: setattr(m.function, "__code__", (lambda x=1, *, y=1: 2).__code__),
         [(".function.__code__", True)],

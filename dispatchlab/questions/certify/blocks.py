@@ -43,7 +43,7 @@ def _(value: Certification) -> dict[str, object]:
     }
     not_covered = [
         "C++ signatures",
-        "the order in which a call of a name tries its overloads",
+        _APART,
         *(f"the release of the fallback of {fallback.key}" for fallback in value.replaced),
         *(f"the fallback of {fallback.key}" for fallback in value.unknown),
     ]
@@ -113,9 +113,6 @@ def _summary(found: Certification) -> Iterator[b.Line]:
         f"besides, {seconds(found.elapsed_s)}"
     )
     yield b.Line("not covered: C++ signatures, which registries do not hold")
-    yield b.Line(
-        "not covered: the order in which a call of a name tries its overloads; `lint` names those that take one call"
-    )
     for fallback in found.replaced:
         yield b.Line(
             f"not covered: the release of the fallback of {fallback.key} ({fallback.debug or 'no debug text'}), which "
@@ -126,7 +123,14 @@ def _summary(found: Certification) -> Iterator[b.Line]:
 
 
 def _verdict_line(found: Certification, verdict: Certified) -> b.Line:
-    return b.Line(f"{verdict}: {len(found.of(verdict)):,}", indent=2)
+    number = len(found.of(verdict))
+    apart = f", apart from {_APART}; `lint` names those that take one call"
+    return b.Line(
+        f"{verdict}: {number:,}{apart if verdict is Certified.ORDER_INDEPENDENT and number else ''}", indent=2
+    )
+
+
+_APART = "the order in which a call of a name tries its overloads"
 
 
 def _worst(found: Certification) -> Certified:
