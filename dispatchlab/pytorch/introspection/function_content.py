@@ -400,7 +400,7 @@ def _attributes(own: Mapping[str, object]) -> Iterator[_Edge]:
 
 def attributes_added(value: Any) -> Iterator[_Edge]:
     """The attributes of an operator or a library of PyTorch that no code of its class has set."""
-    known = _named_by(type(value))
+    known = _named_by(type(value).__mro__)
     if known is not None:
         overload = sys.modules["torch._ops"].OpOverload
         for name in sorted(vars(value).keys() - known):
@@ -409,12 +409,12 @@ def attributes_added(value: Any) -> Iterator[_Edge]:
 
 
 @functools.cache
-def _named_by(kind: type) -> frozenset[str] | None:
-    """The names in the code of a class of operators or libraries; None of any other one."""
+def _named_by(kinds: tuple[type, ...]) -> frozenset[str] | None:
+    """The names in the code of a class of operators or libraries and those above it; None of any other one."""
     ops = sys.modules["torch._ops"]
-    if not issubclass(kind, (ops.OpOverload, ops.OpOverloadPacket, torch().library.Library)):
+    if not issubclass(kinds[0], (ops.OpOverload, ops.OpOverloadPacket, torch().library.Library)):
         return None
-    functions = (each for base in kind.__mro__ for each in vars(base).values() if isinstance(each, FunctionType))
+    functions = (each for base in kinds for each in vars(base).values() if isinstance(each, FunctionType))
     return frozenset(name for function in functions for name in function.__code__.co_names)
 
 

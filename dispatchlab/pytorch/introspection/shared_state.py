@@ -356,8 +356,9 @@ def _has_known_places() -> bool:
 def _words(addresses: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
     """The words at some addresses."""
     begin, end = (int(addresses.min()), int(addresses.max()) + _WORD) if len(addresses) else (0, 0)
-    memory = np.frombuffer((ctypes.c_char * (end - begin)).from_address(begin), np.uint64)
-    return memory[(addresses - begin) // _WORD]
+    memory = memoryview((ctypes.c_char * (end - begin)).from_address(begin))
+    found: npt.NDArray[np.uint64] = np.frombuffer(memory, np.uint64)[(addresses - begin) // _WORD]
+    return found
 
 
 def _word(address: int) -> int:
