@@ -23,7 +23,7 @@ from dispatchlab._gc_pause import collector_paused
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.overloads import earlier_overloads, overloads_text
 from dispatchlab.model.printed_schema import parse_printed
-from dispatchlab.model.registration import Fallback
+from dispatchlab.model.registration import Def, Fallback
 from dispatchlab.pytorch.bridge.reserved_namespaces import IMPORT_ORDERS
 from dispatchlab.pytorch.bridge.torch import bindings, torch
 from dispatchlab.pytorch.introspection.function_content import ORDER_OF_KEYS, Contents, attributes_added, digest
@@ -208,13 +208,18 @@ class StateBefore:
             texts[f"{Kind.MODULE}operators"] = str([list(vars(each)) for each in spaces if each is not None])
         sites: dict[str, dict[str, None]] = {}
         refused: dict[str, list[str]] = {}
+        winners: dict[str, dict[str, None]] = {}  # the lines of the defs that are there
         for call in watch.calls:
             if not call.site.by_torch:
                 subject, line = subject_of(call), site_chain(call.site, self._roots)
                 sites.setdefault(subject, {})[line] = None
                 if call.refused:
                     refused.setdefault(subject, []).append(line)
-        texts |= {f"{Kind.REFUSED}{subject}": ", ".join(sorted(lines)) for subject, lines in refused.items()}
+                elif any(isinstance(one, Def) for one in (*call.made, *call.content)):
+                    winners.setdefault(subject, {})[line] = None
+        for subject, lines in refused.items():
+            there = f" where the def is that of {', '.join(winners[subject])}" if subject in winners else ""
+            texts[f"{Kind.REFUSED}{subject}"] = f"{', '.join(sorted(lines))}{there}"
         places = FunctionSites(self._roots)
         for change in self._changed:
             site = "" if change.after is None else places.of(change.after.value).site
