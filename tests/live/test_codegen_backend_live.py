@@ -17,6 +17,9 @@ from dispatchlab.codegen.read.backend_file import read_backend_file
 torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
 
+_SAMPLES = "torch.testing._internal.common_methods_invocations"
+
+
 class Samples:
     """What the test asks of PyTorch's OpInfo, whose import takes seconds."""
 
@@ -28,6 +31,7 @@ class Samples:
         return {torch.float32}
 
     def sample_inputs(self, _device: str, _dtype: Any) -> Iterator[Any]:
+        sys.modules[_SAMPLES].__dict__.setdefault("__warningregistry__", {})  # as a warning in that module does
         yield self.sample
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
@@ -64,9 +68,9 @@ def against_cpu(monkeypatch: pytest.MonkeyPatch) -> Any:
     natives = read_native_functions(text)
     listed = "backend: PrivateUse1\ncpp_namespace: npu\nsupported: [add.Tensor, _copy_from]\nautograd: [linear]"
     files = backend_files(read_backend_file(listed, natives), natives, file="npu.yaml")
-    internal, name = importlib.import_module("torch.testing._internal"), "common_methods_invocations"
-    monkeypatch.setitem(sys.modules, f"{internal.__name__}.{name}", samples())
-    monkeypatch.setattr(internal, name, samples(), raising=False)
+    parent, _, name = _SAMPLES.rpartition(".")
+    monkeypatch.setitem(sys.modules, _SAMPLES, samples())
+    monkeypatch.setattr(importlib.import_module(parent), name, sys.modules[_SAMPLES], raising=False)
     module = ModuleType("test_privateuse1_against_cpu")
     exec(files["test_privateuse1_against_cpu.py"], module.__dict__)
     module.__dict__["DEVICE"] = "cpu"
