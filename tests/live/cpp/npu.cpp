@@ -62,7 +62,15 @@ struct NpuAllocator final : c10::Allocator {
 NpuAllocator allocator; // registered as REGISTER_ALLOCATOR would
 const bool has_allocator = !without("allocator") && (c10::SetAllocator(c10::kPrivateUse1, &allocator), true);
 
-struct NpuGuard final : c10::impl::NoOpDeviceGuardImpl<c10::kPrivateUse1> {
+struct NpuGuard final : c10::impl::DeviceGuardImplInterface {
+  c10::DeviceType type() const override {
+    return c10::kPrivateUse1;
+  }
+  void setDevice(c10::Device) const override {}
+  void uncheckedSetDevice(c10::Device) const noexcept override {}
+  c10::DeviceIndex deviceCount() const noexcept override {
+    return 1;
+  }
   c10::Device exchangeDevice(c10::Device) const override {
     return kNpu;
   }
