@@ -6,6 +6,7 @@ import ctypes
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -491,10 +492,12 @@ def _without_numbers(op: Any, positional: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(made)
 
 
+@cache
 def _is_tensor(op: Any, at: int) -> bool:
     return str(op._schema.arguments[at].type) in ("Tensor", "Optional[Tensor]")
 
 
+@cache
 def _is_view(op: Any) -> bool:
     return any(one.alias_info is not None and not one.alias_info.is_write for one in op._schema.returns)
 
@@ -503,11 +506,16 @@ def _copy(one: Any) -> Any:
     return [each.clone() for each in one] if isinstance(one, list | tuple) else one.clone()
 
 
+@cache
+def _output_names(op: Any) -> tuple[str, ...]:
+    return tuple(one.name for one in op._schema.arguments if one.kwarg_only and _is_written(one))
+
+
 def _outputs(op: Any, named: Mapping[str, Any]) -> list[Any]:
     """The tensors of the device that a call names as its outputs, each once."""
     found: dict[int, Any] = {}
-    for argument in op._schema.arguments:
-        given = named.get(argument.name) if argument.kwarg_only and _is_written(argument) else None
+    for name in _output_names(op):
+        given = named.get(name)
         for one in given if isinstance(given, list | tuple) else (given,):
             if one is not None and one.device.type != "cpu":
                 found[id(one)] = one
