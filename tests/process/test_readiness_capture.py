@@ -26,6 +26,7 @@ from dispatchlab.pytorch.introspection.readiness_captures import (  # noqa: E402
     read_captures,
 )
 from dispatchlab.pytorch.introspection.readiness_inputs import Inputs, copy_of, describe, tensors_of  # noqa: E402
+from tests.effort import share  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
 
@@ -257,7 +258,7 @@ def test_a_file_gives_back_what_was_passed(tmp_path: Path) -> None:
 
 def test_a_file_that_is_changed_is_refused_or_harmless(tmp_path: Path) -> None:
     data, draw, path = _file(), random.Random(0), tmp_path / "changed.safetensors"
-    for _ in range(2000):
+    for _ in range(share(6000)):
         changed = bytearray(data)
         for _ in range(draw.choice((1, 1, 2, 8))):
             changed[draw.randrange(len(changed))] = draw.randrange(256)
@@ -295,7 +296,8 @@ def test_a_file_with_a_right_checksum_reaches_over_no_memory(tmp_path: Path) -> 
         [],
         {},
     )
-    for _ in range(1000):
+    tried = share(4000)
+    for _ in range(tried):
         text = json.loads(json.dumps(calls))
         for _ in range(draw.choice((1, 1, 2))):
             holder = draw.choice([one for call in text["captured_here::take"] for one in _holders(call)])
@@ -317,9 +319,9 @@ def test_a_file_with_a_right_checksum_reaches_over_no_memory(tmp_path: Path) -> 
                     last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
                     end = (tensor.storage_offset() + last + 1) * tensor.element_size() if tensor.numel() else 0
                     assert end <= tensor.untyped_storage().nbytes()
-                    assert tensor.dtype is not torch.bool or tensor.view(torch.uint8).max() <= 1
-    assert refused >= 200
-    assert read >= 50
+                    assert tensor.dtype is not torch.bool or not (tensor.view(torch.uint8) > 1).any()
+    assert refused >= tried / 5
+    assert read >= tried / 20
 
 
 def _holders(value: Any) -> list[Any]:
