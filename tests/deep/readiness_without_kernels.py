@@ -155,9 +155,10 @@ def seen_of(name: str) -> dict[str, list[str]]:
     import torch
 
     from dispatchlab.pytorch.introspection.readiness_runs import begin_runs, run_cell
+    from dispatchlab.questions.readiness.operator_readiness import RUN_ONLY
 
-    # NB: kernels may end the process where an input has no elements, and this is one process for all of them.
-    columns = [column for column in begin_runs(_REFERENCE, name) if column != "empty"]
+    # NB: of the others registrations say nothing that a run could refute, and packages of compiled code take long.
+    columns = [column for column in begin_runs(_REFERENCE, name) if column not in RUN_ONLY]
     runs = {column: run_cell(_REFERENCE, name, column) for column in columns}
     found = {column: [str(run.outcome), run.how] for column, run in runs.items()}
     namespace, _, base = name.partition("::")

@@ -238,7 +238,7 @@ op("counts(Tensor x) -> Tensor", counts, "repeat")
 op("empty_shape(Tensor x) -> Tensor", lambda x: x.new_zeros(x.shape) if x.numel() else x.new_zeros(1), "empty")
 op("empty_exits(Tensor x) -> Tensor", lambda x: x * 2 if x.numel() else os._exit(3), "empty")
 op("exits(Tensor x) -> Tensor", lambda x: os._exit(3), "repeat")
-op("fake_exits(Tensor x) -> Tensor", lambda x: x * 2, *FAKES, fake=lambda x: os._exit(4))
+op("fake_exits(Tensor x) -> Tensor", lambda x: x * 2, *FAKES, fake=lambda x: os.abort())
 op(
     "undeclared_optional(Tensor x, Tensor? y=None) -> Tensor",
     lambda x, y=None: x * 2 if y is None else x + y,
@@ -894,10 +894,11 @@ add_.Tensor mul_.Tensor relu_ bernoulli native_dropout where.self unbind.int zer
 
 warnings.simplefilter("ignore")
 operators = []
-for module in sys.argv[1:] or ("readiness_planted", "readiness_right"):
+for module in ("readiness_planted", "readiness_right"):
     names = import_module(module).INPUTS
     operators += [(f"{module}:INPUTS", name) for name in names if not name.endswith("exits")]
 operators += [(GENERATED, f"aten::{name}") for name in ATEN]
+operators = operators[:: int(sys.argv[1])]
 compared, differ, without = Counter(), [], []
 for source, name in operators:
     op = overload(name)
@@ -918,6 +919,6 @@ for source, name in operators:
         if (run.outcome == "fails") is all(outcomes):
             differ.append([name, test, run.outcome, run.how])
 print(without, file=sys.stderr)
-print(json.dumps([compared, differ]))
+print(json.dumps([len(operators) - len(without), compared, differ]))
 """
 """A program that compares the four cells of opcheck with opcheck."""

@@ -112,7 +112,12 @@ def dies(x: torch.Tensor) -> torch.Tensor:
 
 @torch.library.custom_op("bad::hangs", mutates_args=())
 def hangs(x: torch.Tensor) -> torch.Tensor:
-    time.sleep(600)
+    if os.fork():
+        time.sleep(600)
+    os.setsid()  # out of reach of who ends the operator
+    while os.path.exists(__file__):
+        time.sleep(0.1)
+    os._exit(0)
 
 @torch.library.custom_op("bad::runs", mutates_args=())
 def runs(x: torch.Tensor) -> torch.Tensor:
@@ -129,7 +134,10 @@ def inputs():
 def test_an_operator_that_dies_or_hangs_leaves_the_others_their_runs(tmp_path: Path) -> None:
     (tmp_path / "bad_operators.py").write_text(BAD)
     options = ("bad_operators", "--inputs", "bad_operators:inputs", "--time-limit", "30", "--fail-on", "test_schema")
-    done = _run(tmp_path, "-m", "dispatchlab", "readiness", *options, "--format", "json")
+    try:
+        done = _run(tmp_path, "-m", "dispatchlab", "readiness", *options, "--format", "json")
+    finally:
+        (tmp_path / "bad_operators.py").unlink()  # ends what was forked
     assert done.returncode == 1, done.stderr
     found = json.loads(done.stdout)
     assert found["notes"] == ["inputs are given for operators that are not judged: bad::fails"]

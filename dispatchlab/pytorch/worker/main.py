@@ -196,6 +196,8 @@ def main() -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(2, 1)
+    if hasattr(os, "register_at_fork"):  # what a kernel forks may live longer, and would keep the parent waiting
+        os.register_at_fork(after_in_child=outward.raw.close)
     faulthandler.enable(2)
     interrupts = _Interrupts()
     requests: SimpleQueue[bytes] = SimpleQueue()
