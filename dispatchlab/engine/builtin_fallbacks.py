@@ -90,17 +90,16 @@ def _kernel(key: str, found: BuiltinFallback) -> Kernel:
     return Kernel(KernelForm.BOXED, function=NamedFunction(reference), takes_stack=True, with_keyset=True)
 
 
-def is_builtin(key: DispatchKey, debug: str) -> bool:
-    """Whether a fallback at `key` with this debug text is one of PyTorch's, of whatever version."""
-    return any(source in debug for source in _sources(key.name))
+def is_builtin(debug: str) -> bool:
+    """Whether a fallback with this debug text is one of PyTorch's, of whatever version, at whatever key."""
+    return any(source in debug for source in _sources())
 
 
 @cache
-def _sources(key: str) -> frozenset[str]:
-    """The files of PyTorch, such as `aten/src/ATen/core/VariableFallbackKernel.cpp`, that have a fallback for a key."""
-    texts = [bundled_profile(name).fallbacks.get(key) for name in bundled_profiles()]
-    found = (_SOURCE.search(text.debug) for text in texts if text is not None)
-    return frozenset(one[0] for one in found if one is not None)
+def _sources() -> frozenset[str]:
+    """The files of PyTorch, such as `aten/src/ATen/core/VariableFallbackKernel.cpp`, that have a fallback."""
+    texts = [one.debug for name in bundled_profiles() for one in bundled_profile(name).fallbacks.values()]
+    return frozenset(found[0] for text in texts if (found := _SOURCE.search(text)) is not None)
 
 
-_SOURCE = re.compile(r"(?:aten|torch|c10)/[^ ]*\.cpp")
+_SOURCE = re.compile(r"(?:aten/src|torch/csrc)/[^ ]*\.cpp")

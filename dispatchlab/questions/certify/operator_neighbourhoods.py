@@ -424,7 +424,7 @@ def stays(semantics: Semantics, key: DispatchKey, debug: str) -> bool:
     Its release leaves something else than there was before it came: see Note [Fallbacks that replace].
     """
     replaces = key in semantics.replaceable_fallbacks and not semantics.replaced_fallback_returns
-    return replaces and not is_builtin(key, debug)
+    return replaces and not is_builtin(debug)
 
 
 def _within(one: Neighbourhood, other: Neighbourhood) -> bool:

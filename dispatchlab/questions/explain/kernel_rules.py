@@ -302,4 +302,4 @@ def rule_of(key: DispatchKey, kernel: Chosen, by_rule: Container[str] = (), oper
 
 def is_builtin_fallback(key: DispatchKey, kernel: Chosen) -> bool:
     """Whether a kernel is the backend fallback that PyTorch has at a key."""
-    return kernel.reason == Provenance.FALLBACK and is_builtin(key, kernel.debug)
+    return kernel.reason == Provenance.FALLBACK and is_builtin(kernel.debug)
