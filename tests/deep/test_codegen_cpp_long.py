@@ -24,6 +24,7 @@ from dispatchlab.codegen.emit.cpp_declarations import (
 )
 from dispatchlab.codegen.read.backend_file import BackendFileError, read_backend_file
 from dispatchlab.codegen.read.groups import members_of
+from tests import effort
 
 WHY = "torchgen comes with PyTorch: pip install 'dispatchlab[torch]'"
 gen: Any = pytest.importorskip("torchgen.gen", reason=WHY)
@@ -142,7 +143,7 @@ def test_the_code_of_a_backend_is_the_one_that_torchgen_writes(tmp_path: Path, m
         stubs, "parse_native_yaml", lambda *_: parsed._replace(backend_indices=dict(parsed.backend_indices))
     )
     written, kinds, refused = 0, Counter[str](), 0
-    for seed in range(8):
+    for seed in range(40 if effort.percent == 100 else 8):
         text, names = chosen_backend(seed)
         path, out = tmp_path / f"{seed}.yaml", tmp_path / str(seed)
         path.write_text(text)
