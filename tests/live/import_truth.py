@@ -301,8 +301,11 @@ def _tables() -> Iterator[tuple[str, dict[Any, Any]]]:
     for kind, table in torch._decomp.global_decomposition_table.items():
         yield f"decomposition {kind}", table
     entries = torch._library.simple_registry.singleton._data
-    yield "fake", {name: entry.fake_impl.kernel for name, entry in entries.items() if entry.fake_impl.kernel}
-    yield "effect", {name: entry.effect.effect for name, entry in entries.items() if entry.effect.effect}
+    # Before PyTorch 2.5 fakes are called abstract implementations, and before 2.10 there are no effects.
+    fakes = {name: getattr(entry, "fake_impl", None) or entry.abstract_impl for name, entry in entries.items()}
+    yield "fake", {name: one.kernel for name, one in fakes.items() if one.kernel}
+    effects = {name: entry.effect.effect for name, entry in entries.items() if hasattr(entry, "effect")}
+    yield "effect", {name: one for name, one in effects.items() if one}
     yield "fake rule", torch._subclasses.fake_impls.op_implementations_dict
 
 
