@@ -217,6 +217,19 @@ def test_a_profile_whose_rules_contradict_each_other_has_no_model() -> None:
         assert torch_library_rules(mixed) is None
 
 
+def test_a_custom_op_of_2_4_needs_no_device_and_one_of_2_9_has_no_formula_for_a_view() -> None:
+    part = TorchLibraryCall(F.REGISTER_AUTOGRAD, FOO)
+    view = block(F.CUSTOM_OP, FOO, "view", schema="(Tensor(a) x) -> Tensor(a)", parts=[part])
+    number = block(F.CUSTOM_OP, FOO, "number", on=["cpu"], schema="(int n) -> Tensor")
+    for version, refused in (("2.4", view), ("2.9", view), ("2.9", number), ("2.11", number)):
+        kind = refusal(Dispatcher.for_scenario(f"torch-{version}"), refused)
+        assert kind is (ErrorKind.NOT_FUNCTIONAL if refused is view else ErrorKind.OTHER)
+    for version, accepted in (("2.4", number), ("2.11", view)):
+        dispatcher = Dispatcher.for_scenario(f"torch-{version}")
+        with dispatcher.register(accepted):
+            assert dispatcher.snapshot(NAME).exists
+
+
 def test_a_function_that_a_pytorch_has_not_is_refused() -> None:
     profile = bundled_profile("torch-2.11")
     rules = tuple(each for each in profile.library_rules if each != "register_vmap")

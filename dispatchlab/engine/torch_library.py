@@ -262,7 +262,7 @@ class _RegisterFake(TorchLibraryPrimitive):
 
 class _RegisterKernel(TorchLibraryPrimitive):
     def _on_custom_op(self, semantics: Semantics, state: Transaction, made: OpenCustomOp) -> None:
-        if _lacks_device(self.call, made.schema):
+        if _lacks_device(self.call, made.schema, _rules(semantics)):
             raise _no_device(self.name)
         for device in self.call.on or (None,):
             key = _kernel_of(device)
@@ -362,7 +362,7 @@ class _Part(TorchLibraryPrimitive):
             case TorchLibraryFunction.REGISTER_AUTOCAST:
                 self._put(state, _autocast_of(self.call), (made,))
             case TorchLibraryFunction.REGISTER_KERNEL:
-                if _lacks_device(self.call, made.schema):
+                if _lacks_device(self.call, made.schema, _rules(semantics)):
                     raise _no_device(self.name)
                 for device in self.call.on or (None,):
                     self._put(state, _kernel_of(device), (made,))
@@ -449,7 +449,7 @@ def _custom_op_primitives(
         yield Refused(_keyword_tensors(schema, call.function))
     yield from first
     yield _KeepCustomOp(made)
-    if _lacks_device(call, schema):
+    if _lacks_device(call, schema, rules):
         yield Refused(_no_device(name))
     if more:
         yield _Plain(call, name, debug, more)
@@ -518,9 +518,9 @@ def _has_keyword_tensors(schema: FunctionSchema) -> bool:
     return any(argument.kwarg_only and _is_tensor(argument.type) for argument in schema.arguments)
 
 
-def _lacks_device(call: TorchLibraryCall, schema: FunctionSchema) -> bool:
+def _lacks_device(call: TorchLibraryCall, schema: FunctionSchema, rules: TorchLibraryRules) -> bool:
     """Whether a `custom_op` cannot choose among its kernels for device types."""
-    if not call.on or any(_is_tensor(argument.type) for argument in schema.arguments):
+    if not rules.needs_device or not call.on or any(_is_tensor(argument.type) for argument in schema.arguments):
         return False
     return not any(argument.name == "device" and argument.type == SimpleType("Device") for argument in schema.arguments)
 

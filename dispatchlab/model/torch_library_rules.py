@@ -19,6 +19,7 @@ class TorchLibraryRules:
         one_fake: so is a fake implementation where there is one, or a Meta kernel.
         cast_stays: a cast has a Python kernel besides, which outlives its library.
         backward_of_views: a `custom_op` that returns a view can have a formula.
+        needs_device: a `custom_op` for device types needs a tensor or a device to choose by.
         casts_everywhere: that stands at AutocastCUDA and AutocastCPU, whichever the device.
     """
 
@@ -30,6 +31,7 @@ class TorchLibraryRules:
     cast_stays: bool
     casts_everywhere: bool
     backward_of_views: bool
+    needs_device: bool
 
 
 _FUNCTIONS = "register_vmap", "register_autocast", "register_torch_dispatch"
@@ -60,12 +62,13 @@ LIBRARY_RULES: tuple[str, ...] = (
     "custom_op_after_custom_op",
     "no_custom_op_of_a_def",
     "no_def_of_a_custom_op",
+    "custom_op_needs_device",
     "prim_is_reserved",
     *_FUNCTIONS,
 )
 """What is asked of a PyTorch; a program for each says whether it holds, see `Profile.library_rules`."""
 
-_EITHER = {"autocast_kernel_stays", "autocast_kernel_everywhere", "autograd_of_a_view"}
+_EITHER = {"autocast_kernel_stays", "autocast_kernel_everywhere", "autograd_of_a_view", "custom_op_needs_device"}
 _NEEDED = {*LIBRARY_RULES} - {*_FUNCTIONS, *_FAKES, *_SECOND, *_EITHER, "one_torch_dispatch_rule"}
 """Those that hold wherever the lab engine has a model."""
 
@@ -88,4 +91,5 @@ def torch_library_rules(profile: Profile) -> TorchLibraryRules | None:
         cast_stays="autocast_kernel_stays" in hold,
         casts_everywhere="autocast_kernel_everywhere" in hold,
         backward_of_views="autograd_of_a_view" in hold,
+        needs_device="custom_op_needs_device" in hold,
     )

@@ -262,7 +262,9 @@ class _Registered:
             self._note(torch.library.Library, name)
 
     def _note(self, owner: Any, name: str) -> None:
-        original = getattr(owner, name)
+        original = getattr(owner, name, None)
+        if original is None:  # before PyTorch 2.5 the bindings have no fallback
+            return
 
         def noted(*arguments: Any, **named: Any) -> Any:
             call = " ".join([name, *map(_made_by, (*arguments[1:], *named.values()))])

@@ -45,14 +45,14 @@ class _OwnOperator:
             return x.clone()
 
         function.__annotations__ = {"x": torch().Tensor, "return": torch().Tensor}
-        made = self.api.custom_op(self.name, function, mutates_args=(), **options)
-        self._undo.callback(self.accepts, lambda: made._lib._destroy())  # it lives as long as the process otherwise
-        return made
+        libraries = torch()._library.custom_ops.OPDEF_TO_LIB  # where one that is refused stays, too
+        self._undo.callback(self.accepts, lambda: libraries.pop(self.name)._destroy())
+        return self.api.custom_op(self.name, function, mutates_args=(), **options)
 
     def accepts(self, call: Callable[..., object], *arguments: object, **options: object) -> bool:
         try:
             call(*arguments, **options)
-        except (RuntimeError, ValueError, AssertionError, AttributeError, TypeError):
+        except (RuntimeError, ValueError, AssertionError, AttributeError, TypeError, KeyError):
             return False
         return True
 
@@ -163,6 +163,7 @@ _PROGRAMS: Mapping[str, Callable[[_OwnOperator], bool]] = {
     "custom_op_after_custom_op": _second_custom_op,
     "no_custom_op_of_a_def": _custom_op_of_a_def,
     "no_def_of_a_custom_op": _def_of_a_custom_op,
+    "custom_op_needs_device": lambda own: not own.accepts(own.custom, schema="(int n) -> Tensor", device_types="cpu"),
     "prim_is_reserved": lambda own: not own.accepts(own.api.Library, "prim", "FRAGMENT"),
     "register_vmap": lambda own: hasattr(own.api, "register_vmap"),
     "register_autocast": lambda own: hasattr(own.api, "register_autocast"),
