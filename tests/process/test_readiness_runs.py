@@ -212,3 +212,25 @@ def test_a_result_of_eight_bits_needs_no_gradient_and_a_call_that_raises_no_fake
     (tmp_path / "no_gaps.py").write_text(NO_GAPS)
     done = _run(tmp_path, "-c", "import no_gaps; no_gaps.show()")
     assert done.stdout == "not needed\nnot decided\nfails\n", done.stderr[-3000:]
+
+
+MENDED = """
+import torch
+from dispatchlab.pytorch.introspection.readiness_runs import run_cell
+LIB = torch.library.Library("mended", "DEF")
+LIB.define("sums(Tensor x) -> Tensor")
+LIB.impl("sums", lambda x: x.sum(0), "CPU")
+size = [5]
+torch.library.register_fake("mended::sums", lambda x: x.new_empty(size), lib=LIB)
+INPUTS = {"mended::sums": [((torch.ones(5, 2),), {})]}
+def show():
+    print(run_cell("mended:INPUTS", "mended::sums", "inductor").outcome)
+    size[0] = 2
+    print(run_cell("mended:INPUTS", "mended::sums", "inductor").outcome)
+"""
+
+
+def test_a_fake_that_is_mended_is_compiled_anew(tmp_path: Path) -> None:
+    (tmp_path / "mended.py").write_text(MENDED)
+    done = _run(tmp_path, "-c", "import mended; mended.show()")
+    assert done.stdout == "fails\nworks\n", done.stderr[-3000:]
