@@ -298,7 +298,7 @@ def test_a_scenario_decides_which_overload_is_tried_first(tmp_path: Path) -> Non
     [
         (["aten::add", "cpu", "[1]"], "failed to match any schema:\naten::add() Expected a value of type 'Tensor' for"),
         (["aten::add.Scalar", "cpu", "cpu"], "Expected a value of type 'Scalar' for argument 'other' but instead fou"),
-        (["aten::add", "cpu", "1", "--from", "torch-2.15"], "may go to aten::add.Scalar or aten::add.Tensor, and torch"),
+        (["aten::add", "cpu", "1", "--from", "torch-2.15"], "may go to aten::add.Scalar or aten::add.Tensor, and"),
         (["aten::add", "cpu", "1x"], "1x is no value: expected one that Python reads, such as 1, 2.5, "),
         (["aten::add", "cpv", "1"], "'cpv' does not describe a tensor; did you mean cpu"),
         (["aten::add", "self=cpu", "1"], "1 comes after self=, and is given by position: name it as well"),
