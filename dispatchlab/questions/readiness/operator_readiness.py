@@ -11,13 +11,7 @@ from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from dispatchlab._short_repr import WordEnum
-from dispatchlab.model.keys import (
-    AUTOCAST_KEYS,
-    AUTOGRAD_KEY_OF_BACKEND,
-    BACKENDS,
-    DEVICE_OF_BACKEND,
-    DispatchKey,
-)
+from dispatchlab.model.keys import AUTOCAST_KEYS, AUTOGRAD_KEY_OF_BACKEND, BACKENDS, DEVICE_OF_BACKEND, DispatchKey
 from dispatchlab.model.operator_runs import FunctionParameter, refuses_all, refuses_defaults
 from dispatchlab.model.python_layer import EVERY_OVERLOAD, PythonLayer, PythonRegistration
 from dispatchlab.model.registration import TorchLibraryFunction
