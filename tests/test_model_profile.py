@@ -31,9 +31,9 @@ def test_a_bundled_profile_is_written_as_it_is_read(name: str) -> None:
     profile, at = bundled_profile(name), bundled_profiles().index(name)
     assert profile.name == name
     assert profile_of(json.loads(profile_text(profile))) == profile
-    before = bundled_profile(bundled_profiles()[at - 1]) if at else None
+    after = bundled_profile(bundled_profiles()[at + 1]) if profile.name != bundled_profiles()[-1] else None
     path = FOLDER / f"{name}.json"
-    assert profile_text(profile, before=before) == path.read_text()
+    assert profile_text(profile, after=after) == path.read_text()
     found = content_of(path)
     assert found is not None
     assert found.kind is FileKind.PROFILE

@@ -188,11 +188,11 @@ def profile(work: Work) -> dict[str, Any]:
 
 
 def store_profiles(profiles: Mapping[str, Profile], folder: Path = PROFILES) -> None:
-    """Write into a folder what each profile has that the one of the version before has not."""
-    before: Profile | None = None
-    for name in sorted(profiles, key=lambda name: version_of(name) or (0, 0)):
-        (folder / f"{name}.json").write_text(profile_text(profiles[name], before=before), encoding="utf-8")
-        before = profiles[name]
+    """Write into a folder what each profile has that the one of the version after has not."""
+    after: Profile | None = None
+    for name in sorted(profiles, key=lambda name: version_of(name) or (0, 0), reverse=True):
+        (folder / f"{name}.json").write_text(profile_text(profiles[name], after=after), encoding="utf-8")
+        after = profiles[name]
 
 
 def registry(work: Work) -> dict[str, Any]:

@@ -187,17 +187,16 @@ def bundled_profiles() -> tuple[str, ...]:
 
 
 def _bundled_value(name: str) -> dict[str, Any]:
-    """What the file of a bundled profile says; what it leaves out is as in the version before, and null takes away."""
+    """What the file of a bundled profile says; what it leaves out is as in the version after, and null takes away."""
     with open(os.path.join(_FOLDER, f"{name}{_SUFFIX}"), encoding="utf-8") as stream:
         value: dict[str, Any] = json.load(stream)
-    at = bundled_profiles().index(name)
-    if not at:
+    if name == bundled_profiles()[-1]:
         return value
-    before = _bundled_value(bundled_profiles()[at - 1])
+    after = _bundled_value(bundled_profiles()[bundled_profiles().index(name) + 1])
     for part, one in value.items():
         if isinstance(one, dict):
-            value[part] = {key: each for key, each in {**before[part], **one}.items() if each is not None}
-    return {**before, **value}
+            value[part] = {key: each for key, each in {**after[part], **one}.items() if each is not None}
+    return {**after, **value}
 
 
 @cache
@@ -324,17 +323,17 @@ def profile_value(profile: Profile) -> dict[str, object]:
     return value
 
 
-def profile_text(profile: Profile, *, before: Profile | None = None) -> str:
+def profile_text(profile: Profile, *, after: Profile | None = None) -> str:
     """The file of a profile: a line for each field, and in a mapping one for each key.
 
     Args:
         profile: the profile.
-        before: for a bundled one, that of the version before; what is the same is left out.
+        after: for a bundled one, that of the version after; what is the same is left out.
     """
     from dispatchlab.escape import json_document
 
     lines = []
-    same = {} if before is None else {**profile_value(before), "profile": None, "torch": None}
+    same = {} if after is None else {**profile_value(after), "profile": None, "torch": None}
     for name, one in profile_value(profile).items():
         if name in same and one == same[name]:
             continue
