@@ -89,6 +89,15 @@ except RuntimeError:
 """
 _MODULES |= {"order_keeps": _DEFINES, "order_releases": f"{_DEFINES}library._destroy()\n"}
 _MODULES["order_pipes"] = "pipe = os.pipe()\n"
+_TOUCHES = "import torch\npacket = getattr(torch.ops.order_touched, 'f', None)\n"
+_MODULES |= {
+    "order_touched": "import torch\nlibrary = torch.library.Library('order_touched', 'FRAGMENT')\n"
+    "library.define('f(Tensor x) -> Tensor')\n",
+    "order_touches": f"{_TOUCHES}overload = packet and packet.default\n",
+    "order_changes_tags": f"{_TOUCHES}if packet:\n    packet.default._tags = [torch.Tag.core]\n",
+    "order_sets_level": "import logging\nlogging.getLogger('order_level').setLevel(10)\n",
+    "order_asks_level": "import logging\nlogging.getLogger('order_asked').isEnabledFor(20)\n",
+}
 _ORDERS: tuple[Order, ...] = (
     ("order_plain",),
     ("order_large", "order_plain"),
@@ -182,6 +191,19 @@ def test_a_def_that_one_order_refuses_is_a_difference_though_it_is_caught_and_re
     assert found.after == "nothing"
     assert found.sites == ("order_keeps.py:6", "order_releases.py:6")
     assert found.certain
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_only_says_that_something_was_asked_for_is_no_difference() -> None:
+    with OrderServer(limit_s=600, jobs=2) as server:
+        pairs = (
+            *(("order_touched", "order_touches"), ("order_sets_level", "order_asks_level")),
+            ("order_touched", "order_changes_tags"),
+        )
+        touched, levels, changed = (check_orders(server, pair, (), {}, 24) for pair in pairs)
+    assert (touched.ran, touched.findings) == (2, ())
+    assert (levels.ran, levels.findings) == (2, ())
+    assert "tags that torch.ops keeps of order_touched::f.default" in [finding.what for finding in changed.findings]
 
 
 _ORDERS_OF_ALIVE = """

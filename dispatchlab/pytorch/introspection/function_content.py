@@ -11,6 +11,7 @@ import ctypes
 import dis
 import functools
 import io
+import logging
 import re
 import sys
 import warnings
@@ -330,6 +331,8 @@ class Contents:
         if self._is_of_package(kind):
             yield "class", kind
         own = getattr(value, "__dict__", None)
+        if isinstance(value, logging.Logger):  # which notes what it was asked for, and forgets it where a level is set
+            own = {name: each for name, each in vars(value).items() if name != "_cache"}
         if isinstance(own, dict) and own:
             yield from _attributes(own)
         for base in kind.__mro__:

@@ -205,7 +205,8 @@ class StateBefore:
         if contents.is_reflective:
             texts[f"{Kind.MODULE}tables"] = str([f"{one.registry} {one.operator}" for one in self._changed])
             spaces = (vars(torch().ops).get(name) for name in sorted({name.partition("::")[0] for name in names}))
-            texts[f"{Kind.MODULE}operators"] = str([list(vars(each)) for each in spaces if each is not None])
+            packets = [list(vars(each).items()) for each in spaces if each is not None]
+            texts[f"{Kind.MODULE}operators"] = str([[(key, *_touched(one)) for key, one in own] for own in packets])
         sites: dict[str, dict[str, None]] = {}
         refused: dict[str, list[str]] = {}
         winners: dict[str, dict[str, None]] = {}  # the lines of the defs that are there
@@ -340,20 +341,36 @@ def _overloads(names: Sequence[str]) -> Iterator[tuple[str, str]]:
         packet = kept_packet(base)
         for attribute, overload in list(vars(packet).items()) if packet is not None else ():
             if isinstance(overload, ops.OpOverload):
-                schema = _schema(base, "" if attribute == "default" else attribute)
-                if schema != str(overload._schema):
-                    yield f"schema that torch.ops keeps of {base}.{attribute}", str(overload._schema)
-                yield f"tags that torch.ops keeps of {base}.{attribute}", _tags(overload.tags)
+                name = "" if attribute == "default" else attribute
+                for what, kept, now in (
+                    ("schema", str(overload._schema), _schema(base, name)),
+                    ("tags", _tags(overload.tags), _tags_now(base, name)),
+                ):
+                    if kept != now:
+                        yield f"{what} that torch.ops keeps of {base}.{attribute}", kept
+
+
+def _touched(value: object) -> list[str]:
+    """What a packet of `torch.ops` has by now, of which its overloads come where they are asked for."""
+    return list(vars(value)) if isinstance(value, sys.modules["torch._ops"].OpOverloadPacket) else []
 
 
 def _unprinted(name: str) -> Iterator[tuple[str, str]]:
     """What no dump shows of an operator."""
     base, _, overload = name.partition(".")
-    with suppress(RuntimeError):
-        found = bindings()._get_operation_overload(base, overload)
-        yield f"tags of {name}", _tags(found[2]) if found is not None else ""
+    if (tags := _tags_now(base, overload)) is not None:
+        yield f"tags of {name}", tags
     with suppress(RuntimeError, AttributeError):
         yield f"stub of {name}", str(bindings()._dispatch_pystub(base, overload))
+
+
+def _tags_now(base: str, overload: str) -> str | None:
+    """The tags of an operator; empty where there is none, and None where PyTorch refuses to say."""
+    try:
+        found = bindings()._get_operation_overload(base, overload)
+    except RuntimeError:
+        return None
+    return "" if found is None else _tags(found[2])
 
 
 def _tags(tags: Iterable[Any]) -> str:
