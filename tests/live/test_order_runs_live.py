@@ -95,6 +95,11 @@ _MODULES |= {
     "library.define('f(Tensor x) -> Tensor')\n",
     "order_touches": f"{_TOUCHES}overload = packet and packet.default\n",
     "order_changes_tags": f"{_TOUCHES}if packet:\n    packet.default._tags = [torch.Tag.core]\n",
+    "order_keeps_call": "import torch\nlibrary = torch.library.Library('order_called', 'FRAGMENT')\n"
+    "library.define('f(Tensor x) -> Tensor')\nlibrary.define('own(Tensor x) -> Tensor')\n"
+    "call = torch.ops.order_called.f._op\nlibrary.impl('own', lambda x: call(x, x), 'CPU')\n",
+    "order_adds_overload": "import torch\nlibrary = torch.library.Library('order_called', 'FRAGMENT')\n"
+    "library.define('f.two(Tensor x, Tensor y) -> Tensor')\n",
     "order_sets_level": "import logging\nlogging.getLogger('order_level').setLevel(10)\n",
     "order_asks_level": "import logging\nlogging.getLogger('order_asked').isEnabledFor(20)\n",
 }
@@ -204,6 +209,13 @@ def test_what_only_says_that_something_was_asked_for_is_no_difference() -> None:
     assert (touched.ran, touched.findings) == (2, ())
     assert (levels.ran, levels.findings) == (2, ())
     assert "tags that torch.ops keeps of order_touched::f.default" in [finding.what for finding in changed.findings]
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_kept_function_of_c_is_another_one_where_it_tries_other_overloads() -> None:
+    with OrderServer(limit_s=600, jobs=2) as server:
+        findings = check_orders(server, ("order_keeps_call", "order_adds_overload"), (), {}, 24).findings
+    assert "kernel of order_called::own at CPU: global call, overloads" in [finding.what for finding in findings]
 
 
 _ORDERS_OF_ALIVE = """

@@ -604,6 +604,9 @@ def _code_digest(code: CodeType) -> str:
 
 
 def _self_of(value: BuiltinFunctionType) -> Iterator[_Edge]:
+    """What a function of C is bound to; and the overloads that it tries if it calls an operator, which it lists."""
+    if "Automatically bound operator" in (value.__doc__ or ""):
+        yield "overloads", value.__doc__
     owner = value.__self__
     if owner is not None and not isinstance(owner, ModuleType):
         yield "self", owner
