@@ -20,7 +20,7 @@ from dispatchlab.engine.kernel import AMBIGUOUS, RegisteredKernel, TableEntry
 from dispatchlab.engine.lab_space import LabSpace, LabState
 from dispatchlab.engine.lowering import LoweredRegistration
 from dispatchlab.engine.operator_entry import Definition, Earlier, HeldSignature, OperatorEntry, Stored
-from dispatchlab.engine.primitives import ClaimNamespace, RegisterName
+from dispatchlab.engine.primitives import RegisterClaim, RegisterName
 from dispatchlab.engine.python_state import PythonKey, PythonState
 from dispatchlab.engine.semantics import Semantics, SignatureLife, semantics_named
 from dispatchlab.engine.state import FALLBACKS, NamespaceVariable, PythonVariable, State
@@ -119,7 +119,7 @@ def mutants(state: State, is_taken: Callable[[], bool]) -> Iterator[tuple[str, S
             yield "name of the variable", {**state, other: value}
         for what, changed in _changed(value):
             yield what, {**state, variable: changed}
-    yield "leaked claim", {**state, NamespaceVariable("leaked"): ClaimNamespace("leaked", "a")}
+    yield "leaked claim", {**state, NamespaceVariable("leaked"): RegisterClaim(NamespaceVariable("leaked"), "a")}
     yield "leaked entry", {**state, str(_OTHER_NAME): OperatorEntry(_OTHER_NAME, names=(RegisterName(_OTHER_NAME),))}
     fallbacks = fallbacks_in(state)
     leaked = RegisteredKernel(Kernel(), "leaked", DispatchKey.Functionalize)

@@ -13,7 +13,7 @@ from dispatchlab.engine.invariants import upstream_violations
 from dispatchlab.engine.kernel import RegisteredKernel
 from dispatchlab.engine.operator_entry import Earlier, HeldSignature, OperatorEntry
 from dispatchlab.engine.precedence import computed_table
-from dispatchlab.engine.primitives import ClaimNamespace, RegisterName
+from dispatchlab.engine.primitives import RegisterClaim, RegisterName
 from dispatchlab.engine.python_state import PythonState
 from dispatchlab.engine.semantics import SEMANTICS
 from dispatchlab.engine.state import FALLBACKS, NamespaceVariable, PythonVariable, State
@@ -257,7 +257,7 @@ def test_upstream_compares_functions_only_and_skips_undefined() -> None:
         (lambda entry: {str(FOO): entry._replace(names=(*entry.names, RegisterName(FOO)))}, "what is in force"),
         (lambda entry: {str(FOO): entry._replace(names=(object(),))}, "what is in force"),
         (lambda entry: {str(FOO): _refilled(_with_kernels(K.CUDA, OTHER)(entry))}, "what is in force"),
-        (lambda entry: {NamespaceVariable("a"): ClaimNamespace("a", "x")}, "value of a variable"),
+        (lambda entry: {NamespaceVariable("a"): RegisterClaim(NamespaceVariable("a"), "x")}, "value of a variable"),
         (lambda entry: {FALLBACKS: Fallbacks({KEY_BIT[K.XLA]: OTHER})}, "fallbacks"),
         (lambda entry: {PythonVariable("a::b"): PythonState(())}, "registries of Python"),
         (lambda entry: {str(FOO): object()}, "value of a variable"),

@@ -405,7 +405,8 @@ def _main(arguments: Sequence[str] | None = None) -> int:
         figures |= STEPS[step](work)
         work.figures.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n")
     wrong = ("histories", "differences"), ("scenarios", "differ"), ("commands", "failed"), ("verdicts", "false proofs")
-    return 1 if any(figures.get(step, {}).get(what) for step, what in wrong) else 0
+    modes_differ = any(compared["differences"] for compared in figures.get("modes", {}).values())
+    return int(modes_differ or any(figures.get(step, {}).get(what) for step, what in wrong))
 
 
 if __name__ == "__main__":

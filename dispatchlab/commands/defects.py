@@ -17,8 +17,8 @@ def defects(*, name: str | None, format: Format | None) -> None:
     Each program runs in a process of its own; nothing is concluded from the version. With NAME, print the program of
     that defect and do not run it: it needs PyTorch alone, and ends with 1 where PyTorch has the defect, else with 0.
 
-    Exit codes: 0 when no program finds its defect, 1 when one does. A program that cannot be run here says why;
-    2 when none can.
+    Exit codes: 0 when no program finds its defect, 1 when one does, 2 when none can be run here. A program that cannot
+    be run says why.
 
     \b
     Examples:

@@ -13,8 +13,8 @@ from dispatchlab.engine.kernel import AMBIGUOUS, TableEntry
 from dispatchlab.engine.lowering import LoweredRegistration
 from dispatchlab.engine.operator_entry import OperatorEntry
 from dispatchlab.engine.primitives import (
-    ClaimNamespace,
     Primitive,
+    RegisterClaim,
     RegisterDef,
     RegisterFallback,
     RegisterImpl,
@@ -105,7 +105,7 @@ def dependences(lowered: Sequence[LoweredRegistration], semantics: Semantics) ->
                 case RegisterFallback():
                     fallbacks.append((index, primitive))
                     _add(writers, Variable("fallback", None, primitive.bit), index)
-                case ClaimNamespace():
+                case RegisterClaim():
                     _add(writers, Variable("claim", primitive.variable), index)
                 case RegisterDef():
                     _add(writers, Variable("def", primitive.variable), index)
@@ -374,7 +374,7 @@ def _refusals(lowered: Sequence[LoweredRegistration], semantics: Semantics) -> _
                 case RegisterFallback():
                     if not primitive.replaces or semantics.replaced_fallback_returns:
                         alone.setdefault(primitive.bit, []).append(here)
-                case ClaimNamespace():
+                case RegisterClaim():
                     alone.setdefault(primitive.variable, []).append(here)
                 case RegisterDef():
                     alone.setdefault(primitive.variable, []).append(here)

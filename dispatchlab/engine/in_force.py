@@ -22,8 +22,8 @@ from dispatchlab.engine.introspection import fallbacks_in, violations_in
 from dispatchlab.engine.lowering import LoweredRegistration
 from dispatchlab.engine.operator_entry import OperatorEntry
 from dispatchlab.engine.primitives import (
-    ClaimNamespace,
     Primitive,
+    RegisterClaim,
     RegisterDef,
     RegisterFallback,
     RegisterImpl,
@@ -81,7 +81,7 @@ def state_violations(
                 found += _entry(variable, value, wanted, may_be, in_order=in_order)
                 found += _earlier(value, state)
                 found += violations_in(state, parse_name(variable), semantics)
-            case ClaimNamespace() if value.variable == variable and value in plain:
+            case RegisterClaim() if value.variable == variable and value in plain:
                 pass
             case Fallbacks() if variable is FALLBACKS:
                 found += _fallbacks(value, plain, allowed, builtin, semantics, exact=exact)
@@ -91,7 +91,7 @@ def state_violations(
                 found.append(_violation(str(variable), "value of a variable", f"{value!r} of nothing in force"))
     for name in {variable for variable, _ in wanted} - state.keys():
         found.append(_violation(str(name), "entry that is missing", "something is registered, and there is no entry"))
-    claims = {primitive.variable for primitive in plain if exact and isinstance(primitive, ClaimNamespace)}
+    claims = {primitive.variable for primitive in plain if exact and isinstance(primitive, RegisterClaim)}
     found += [
         _violation(one.namespace, "claim that is missing", "a library claims it") for one in claims - state.keys()
     ]

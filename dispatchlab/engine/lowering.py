@@ -15,9 +15,9 @@ from dispatchlab.engine import refusals
 from dispatchlab.engine.kernel import RegisteredKernel
 from dispatchlab.engine.operator_entry import Definition
 from dispatchlab.engine.primitives import (
-    ClaimNamespace,
     Primitive,
     Refused,
+    RegisterClaim,
     RegisterDef,
     RegisterFallback,
     RegisterImpl,
@@ -25,7 +25,7 @@ from dispatchlab.engine.primitives import (
 )
 from dispatchlab.engine.python_primitive import RegisterPython
 from dispatchlab.engine.semantics import Semantics
-from dispatchlab.engine.state import FALLBACKS, PythonVariable, StateVariable, Transaction
+from dispatchlab.engine.state import FALLBACKS, NamespaceVariable, PythonVariable, StateVariable, Transaction
 from dispatchlab.engine.torch_library import TorchLibraryPrimitive, torch_library_primitives
 from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.model.keys import DispatchKey
@@ -78,7 +78,7 @@ class LoweredRegistration:
                 case RegisterFallback():
                     variables.add(FALLBACKS)
                 case (
-                    ClaimNamespace()
+                    RegisterClaim()
                     | RegisterDef()
                     | RegisterImpl()
                     | RegisterName()
@@ -124,7 +124,7 @@ def lower(registration: Registration, semantics: Semantics) -> LoweredRegistrati
         case Block():
             return LoweredRegistration(chain.from_iterable(_block_calls(registration, semantics)), is_block=True)
         case Claim():
-            return LoweredRegistration([ClaimNamespace(registration.namespace, registration.debug)])
+            return LoweredRegistration([RegisterClaim(NamespaceVariable(registration.namespace), registration.debug)])
         case NameOnly():
             return LoweredRegistration([RegisterName(registration.operator)])
         case PythonImpl():
@@ -228,7 +228,7 @@ def _block_calls(block: Block, semantics: Semantics) -> Iterator[tuple[Primitive
             yield (Refused(_wildcard(block)),)
             return
         if block.kind is BlockKind.DEF:
-            yield (ClaimNamespace(block.namespace, block.debug),)
+            yield (RegisterClaim(NamespaceVariable(block.namespace), block.debug),)
         if key is not None:
             message = (
                 f"a {block.kind} library has no dispatch key and {shown} names {key}: give each impl its key, or use "

@@ -98,46 +98,31 @@ class Refused:
         """Never registered, so there is nothing to do."""
 
 
-class ClaimNamespace:
-    """A DEF library's claim of its namespace."""
+class RegisterClaim:
+    """A library's claim: of its namespace, or of an operator and key where `torch.library` takes one kernel."""
 
     __slots__ = ("debug", "variable")
 
-    variable: NamespaceVariable | KernelVariable
-
-    def __init__(self, namespace: str, debug: str) -> None:
-        self.variable = NamespaceVariable(namespace)
+    def __init__(self, variable: NamespaceVariable | KernelVariable, debug: str) -> None:
+        self.variable = variable
         self.debug = debug
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(map(repr, (*self.variable, self.debug)))})"
+        return f"RegisterClaim({self.variable!r}, {self.debug!r})"
 
     def register(self, semantics: Semantics, state: Transaction) -> None:
         """Refused while another claim lives."""
         claimed = state.get(self.variable)
-        if isinstance(claimed, ClaimNamespace):
-            raise self._refusal(claimed.debug)
+        if isinstance(claimed, RegisterClaim):
+            if isinstance(self.variable, KernelVariable):
+                raise refusals.duplicate_kernel(str(self.variable), claimed.debug, self.debug)
+            raise refusals.duplicate_library(self.variable.namespace, claimed.debug, self.debug)
         state.put(self.variable, self)
 
-    def _refusal(self, other: str) -> RegistrationError:
-        return refusals.duplicate_library(self.variable.namespace, other, self.debug)
-
     def release(self, semantics: Semantics, state: Transaction) -> None:
-        """Frees the namespace."""
+        """Frees what was claimed."""
         if state.get(self.variable) is self:
             state.put(self.variable, None)
-
-
-class ClaimKernel(ClaimNamespace):
-    """A library's claim of an operator and key, where `torch.library` takes one kernel."""
-
-    __slots__ = ()
-
-    def __init__(self, variable: KernelVariable, debug: str) -> None:
-        self.variable, self.debug = variable, debug
-
-    def _refusal(self, other: str) -> RegistrationError:
-        return refusals.duplicate_kernel(str(self.variable), other, self.debug)
 
 
 def find_or_create(semantics: Semantics, state: Transaction, name: OperatorName, variable: str) -> OperatorEntry:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from dispatchlab.engine import refusals
 from dispatchlab.engine.kernel import RegisteredKernel
-from dispatchlab.engine.primitives import ClaimKernel, Primitive, Refused, RegisterDef, RegisterImpl
+from dispatchlab.engine.primitives import Primitive, Refused, RegisterClaim, RegisterDef, RegisterImpl
 from dispatchlab.engine.python_state import PythonKey, PythonState
 from dispatchlab.engine.semantics import Semantics
 from dispatchlab.engine.state import KernelVariable, Transaction
@@ -538,13 +538,13 @@ def _is_functional(schema: FunctionSchema, *, views: bool) -> bool:
 
 def _check_fake(semantics: Semantics, state: Transaction, fake: TorchLibraryPrimitive) -> None:
     """What a fake implementation finds in its way where there is one alone."""
-    entry = state.operator(fake.variable)
     if not _rules(semantics).one_fake:
         return
-    for other in state.python(fake.variable).at(_FAKE):
-        raise refusals.duplicate_kernel(f"{fake.name} at Meta", other.debug, fake.debug)
-    for kernel in () if entry is None else entry.kernels_at(KEY_BIT[DispatchKey.Meta]):
-        raise refusals.duplicate_kernel(f"{fake.name} at Meta", kernel.debug, fake.debug)
+    entry = state.operator(fake.variable)
+    kernels = () if entry is None else entry.kernels_at(KEY_BIT[DispatchKey.Meta])
+    there = *(made.debug for made in state.python(fake.variable).at(_FAKE)), *(kernel.debug for kernel in kernels)
+    if there:
+        raise refusals.duplicate_kernel(f"{fake.name} at Meta", there[0], fake.debug)
 
 
 def _with_claims(
@@ -555,7 +555,7 @@ def _with_claims(
         if isinstance(each, RegisterImpl) and each not in but and rules.one_kernel:
             key = "" if keyless else str(each.entry.key)
             variable = KernelVariable(each.name.namespace, str(each.name.without_namespace), key)
-            yield ClaimKernel(variable, each.entry.debug)
+            yield RegisterClaim(variable, each.entry.debug)
         yield each
 
 

@@ -13,12 +13,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-import traceback
 import weakref
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import IO, Any, NoReturn
+
+from tests.live.forked_work import end_with
 
 
 class WorkerCopy:
@@ -90,34 +91,27 @@ def _started(journal: object, errors: IO[bytes]) -> tuple[WorkerCopy, int]:
         os.close(lifeline[0])
 
 
-def _run(request: Mapping[str, Any]) -> NoReturn:
-    """Run a program in this copy of the process."""
+def _run(request: Mapping[str, Any]) -> int:
+    """Run a program in this copy of the process; returns its exit code."""
     from dispatchlab.pytorch.worker import process
 
-    code = 1
+    for name, number in (("stdin", 0), ("stdout", 1), ("stderr", 2)):
+        file = os.open(request[name], os.O_RDWR)
+        os.dup2(file, number)
+        os.close(file)
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    sys.path[:0] = ["", *os.environ["PYTHONPATH"].split(os.pathsep)]
+    sys.argv = ["-c", *request["arguments"]]
+    vars(process)["_started"] = _started
+    code: object = 0
     try:
-        for name, number in (("stdin", 0), ("stdout", 1), ("stderr", 2)):
-            file = os.open(request[name], os.O_RDWR)
-            os.dup2(file, number)
-            os.close(file)
-        os.chdir(request["folder"])
-        os.environ.clear()
-        os.environ.update(request["environment"])
-        sys.path[:0] = ["", *os.environ["PYTHONPATH"].split(os.pathsep)]
-        sys.argv = ["-c", *request["arguments"]]
-        process._started = _started  # type: ignore[assignment]
-        try:
-            exec(request["program"], {"__name__": "__main__"})
-            code = 0
-        except SystemExit as end:
-            code = end.code if isinstance(end.code, int) else int(end.code is not None)
-        atexit._run_exitfuncs()
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+        exec(request["program"], {"__name__": "__main__"})
+    except SystemExit as end:
+        code = end.code
+    atexit._run_exitfuncs()
+    return code if isinstance(code, int) else int(code is not None)
 
 
 def serve() -> None:
@@ -133,7 +127,7 @@ def serve() -> None:
     for line in iter(sys.stdin.readline, ""):
         child = os.fork()
         if not child:
-            _run(json.loads(line))
+            end_with(partial(_run, json.loads(line)))
         sys.stdout.write(f"{os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}\n")
         sys.stdout.flush()
 

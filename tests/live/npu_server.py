@@ -12,8 +12,8 @@ import json
 import os
 import runpy
 import sys
-import traceback
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ import torch.utils.checkpoint
 
 from dispatchlab.model.program_run import AUTOCAST
 from dispatchlab.pytorch.introspection.stand_in_device import run_on_stand_in
+from tests.live.forked_work import end_with
 
 
 def _run(task: dict[str, Any], folder: Path) -> None:
@@ -58,19 +59,10 @@ def _answer(task: dict[str, Any]) -> dict[str, Any]:
         (folder / name).unlink(missing_ok=True)
     child = os.fork()
     if child == 0:
-        code = 1
-        try:
-            for at, name in ((1, "out.txt"), (2, "error.txt")):
-                os.dup2(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), at)
-            sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
-            _run(task, folder)
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code)
+        for at, name in ((1, "out.txt"), (2, "error.txt")):
+            os.dup2(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), at)
+        sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
+        end_with(partial(_run, task, folder))
     _, status = os.waitpid(child, 0)
     texts = {name: _text(folder / f"{name}.txt") for name in ("out", "error", "calls")}
     predicted = _text(folder / "predicted.json")

@@ -26,7 +26,7 @@ class _OwnOperator:
 
     def __init__(self, undo: ExitStack) -> None:
         self.namespace = f"{PROFILE}{next(_numbers)}"
-        self.name, self.api, self._undo = f"{self.namespace}::door", torch().library, undo
+        self.name, self.api, self._undo = f"{self.namespace}::probed", torch().library, undo
 
     def library(self) -> Any:
         made = self.api.Library(self.namespace, "FRAGMENT")
@@ -35,9 +35,9 @@ class _OwnOperator:
 
     def defined(self, key: str = "") -> Any:
         made = self.library()
-        made.define("door(Tensor x) -> Tensor")
+        made.define("probed(Tensor x) -> Tensor")
         if key:
-            made.impl("door", _kernel, key)
+            made.impl("probed", _kernel, key)
         return made
 
     def custom(self, **options: object) -> Any:
@@ -69,14 +69,14 @@ def _fakes(own: _OwnOperator, before: str, after: str) -> bool:
     own.defined("CPU")
     ways = {
         "fake": lambda: own.api.register_fake(own.name, _kernel, lib=own.library()),
-        "meta": lambda: own.library().impl("door", _kernel, "Meta"),
+        "meta": lambda: own.library().impl("probed", _kernel, "Meta"),
     }
     return own.accepts(ways[before]) and own.accepts(ways[after])
 
 
 def _second_kernel(own: _OwnOperator) -> bool:
     own.defined("CPU")
-    return own.accepts(own.library().impl, "door", _kernel, "CPU")
+    return own.accepts(own.library().impl, "probed", _kernel, "CPU")
 
 
 def _second(name: str, *arguments: object) -> Callable[[_OwnOperator], bool]:
@@ -106,7 +106,7 @@ def _one_dispatch_rule(own: _OwnOperator) -> bool:
 
 def _meta_beside_composite(own: _OwnOperator) -> bool:
     own.defined("CompositeImplicitAutograd")
-    meta = own.accepts(own.library().impl, "door", _kernel, "Meta")
+    meta = own.accepts(own.library().impl, "probed", _kernel, "Meta")
     return not meta and not own.accepts(own.api.register_fake, own.name, _kernel, lib=own.library())
 
 
@@ -131,14 +131,14 @@ def _custom_op_of_a_def(own: _OwnOperator) -> bool:
 
 def _def_of_a_custom_op(own: _OwnOperator) -> bool:
     own.custom()
-    return not own.accepts(own.library().define, "door(Tensor x) -> Tensor")
+    return not own.accepts(own.library().define, "probed(Tensor x) -> Tensor")
 
 
 def _kept_casts(own: _OwnOperator) -> int:
     """How many Python kernels a cast leaves."""
     own.defined("CPU")
     library, called = own.library(), getattr(own.api, "register_autocast", None)
-    overload = getattr(torch().ops, own.namespace).door.default
+    overload = getattr(torch().ops, own.namespace).probed.default
     if called is None or not own.accepts(called, own.name, "cpu", torch().bfloat16, lib=library):
         return 0
     library._destroy()
@@ -150,7 +150,7 @@ _PROGRAMS: Mapping[str, Callable[[_OwnOperator], bool]] = {
     "meta_after_fake": lambda own: _fakes(own, "fake", "meta"),
     "fake_after_meta": lambda own: _fakes(own, "meta", "fake"),
     "no_meta_beside_composite": _meta_beside_composite,
-    "meta_needs_operator": lambda own: not own.accepts(own.library().impl, "door", _kernel, "Meta"),
+    "meta_needs_operator": lambda own: not own.accepts(own.library().impl, "probed", _kernel, "Meta"),
     "kernel_after_kernel": _second_kernel,
     "autograd_after_autograd": _second("register_autograd", lambda context, gradient: gradient),
     "autograd_needs_def": _autograd_needs_def,
