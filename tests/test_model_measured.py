@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import resource
+import signal
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,7 +30,7 @@ from dispatchlab.records.file import bundled_names, open_bundled, registry_bytes
 from dispatchlab.records.model import registry_of
 from dispatchlab.scenario.load import parse_scenario
 
-UNKNOWN = "torch-2.99"
+UNKNOWN, PRINTED_BY = "torch-2.99", own_command.printed_by
 PROFILE = replace(bundled_profile("torch-2.13"), torch="2.99.0+cu199")
 TEXT = profile_text(PROFILE).encode()
 RELU = "aten::relu"
@@ -173,3 +175,44 @@ def test_a_quiet_command_writes_no_notes_and_a_later_one_does(
     forget()
     assert model_for("2.99.0") == UNKNOWN
     assert "measured on this PyTorch, 2.99.0+cu199" in capsys.readouterr().err
+
+
+def ends(work: Callable[[], object]) -> bool:
+    """Whether a copy of this process gets to the end of some work; not where it is killed or interrupted."""
+    child = os.fork()
+    if not child:
+        try:
+            work()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def test_a_process_that_is_killed_in_the_middle_of_the_write_leaves_half_a_file_to_nobody(
+    measures: Measures, tmp_path: Path
+) -> None:
+    def write() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(TEXT) // 2, resource.RLIM_INFINITY))
+        measured_profile(UNKNOWN)
+
+    assert not ends(write)
+    (half,) = [path for path in (tmp_path / "cache").iterdir() if path.suffix != ".lock"]
+    assert half.read_bytes() == TEXT[: len(TEXT) // 2]
+    assert measured_profile(UNKNOWN) == PROFILE
+    assert [path.suffix for path in half.parent.iterdir() if path.suffix != ".lock"] == [".json"]
+
+
+def test_what_a_process_printed_that_was_killed_while_it_measured_is_not_kept(
+    measures: Measures, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    half = f"import os; os.write(1, {TEXT[:1000]!r}); os.kill(os.getpid(), {int(signal.SIGKILL)})"
+    monkeypatch.setattr(own_command, "_BOOT", half)
+    monkeypatch.setattr(own_command, "printed_by", PRINTED_BY)
+    assert measured_profile(UNKNOWN) is None
+    assert (kept(tmp_path), not_measured("profile", UNKNOWN)) == ([], "it was not measured: exit code -9")
+    monkeypatch.setattr(own_command, "printed_by", measures)
+    forget()
+    assert measured_profile(UNKNOWN) == PROFILE
