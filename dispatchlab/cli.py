@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from dispatchlab.commands.help import HelpContext, short_help_option
+from dispatchlab.commands.help import HelpContext, print_version, short_help_option
 
 COMMANDS: Mapping[str, str] = {
     "certify": "Prove for every operator of a registry that order has no effect.",
@@ -178,16 +178,6 @@ def _print_help(ctx: click.Context, param: click.Parameter, value: bool) -> None
         ctx.exit()
 
 
-def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: FBT001  of click
-    """Print the version, which is looked up now and not at every start."""
-    if value and not ctx.resilient_parsing:
-        from dispatchlab import __version__
-        from dispatchlab.commands.output import out
-
-        out(f"dispatchlab, version {__version__}\n")
-        ctx.exit()
-
-
 @click.group(
     cls=_Group,
     context_settings={"help_option_names": _HELP},
@@ -201,7 +191,7 @@ def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> N
     is_flag=True,
     expose_value=False,
     is_eager=True,
-    callback=_print_version,
+    callback=print_version,
     help="Show the version and exit.",
 )
 @click.option(

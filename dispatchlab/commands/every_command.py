@@ -13,10 +13,9 @@ from typing import Any, TypeAlias
 
 import click
 
-from dispatchlab import __version__
-from dispatchlab.commands.help import short_help_option
+from dispatchlab.commands.help import print_version, short_help_option
 from dispatchlab.commands.options import LIVE, SOURCE, given, packages_named, reach_checkout, refuse
-from dispatchlab.commands.output import NO_PAGER, forbid_measuring, out
+from dispatchlab.commands.output import NO_PAGER, forbid_measuring
 
 _Callback: TypeAlias = Callable[[click.Context, click.Parameter, Any], Any]
 
@@ -35,7 +34,7 @@ def as_every_command(command: click.Command) -> click.Command:
         ("--no-color", _without_color, "Print without colours."),
         ("--no-pager", _without_pager, "Print long output without a pager."),
         ("--no-measure", _without_measuring, "Measure nothing of an unknown PyTorch."),
-        ("--version", _print_version, "Show the version and exit."),
+        ("--version", print_version, "Show the version and exit."),
     ):
         hidden = {
             "is_flag": True,
@@ -45,12 +44,6 @@ def as_every_command(command: click.Command) -> click.Command:
         }
         command.params.append(click.Option([name], callback=callback, help=what, **hidden))
     return command
-
-
-def _print_version(context: click.Context, param: click.Parameter, asked: bool) -> None:  # noqa: FBT001  a callback
-    if asked and not context.resilient_parsing:
-        out(f"dispatchlab, version {__version__}\n")
-        context.exit()
 
 
 def _without_color(context: click.Context, param: click.Parameter, asked: bool) -> None:  # noqa: FBT001  a callback

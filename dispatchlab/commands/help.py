@@ -1,4 +1,4 @@
-"""The help of every command: `-h` is what most need, `--help` is everything; no word is broken at its hyphen."""
+"""The help and the version of every command: `-h` is short, `--help` is everything; no word is broken at its hyphen."""
 
 from __future__ import annotations
 
@@ -58,6 +58,16 @@ def _print_short(context: click.Context, param: click.Parameter, asked: bool) ->
         from dispatchlab.commands.output import out
 
         out(f"{short_help(context)}\n")
+        context.exit()
+
+
+def print_version(context: click.Context, param: click.Parameter, asked: bool) -> None:  # noqa: FBT001  a callback
+    """Print the version, which is looked up now and not at every start."""
+    if asked and not context.resilient_parsing:
+        from dispatchlab import __version__
+        from dispatchlab.commands.output import out
+
+        out(f"dispatchlab, version {__version__}\n")
         context.exit()
 
 
