@@ -265,7 +265,7 @@ class Dispatcher:
         try:
             with self._lock:
                 known = dict(self.state)
-                self._listeners.add(token, listener)
+                self._listeners[token] = listener
                 for entry in introspection.operators_in(known):
                     now = self.operator_entry(entry.name)
                     if entry.stored is not None and now is not None and now.stored is entry.stored:

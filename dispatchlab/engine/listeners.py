@@ -47,29 +47,19 @@ class Named(NamedTuple):
     schema: FunctionSchema
 
 
-class Listeners:
-    """The listeners of a dispatcher, notified in the order in which they came."""
-
-    def __init__(self) -> None:
-        self._listeners: dict[object, Listener] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._listeners)
-
-    def add(self, token: object, listener: Listener) -> None:
-        """Notify it from now on; `token` is what `remove` wants."""
-        self._listeners[token] = listener
+class Listeners(dict[object, Listener]):
+    """The listeners of a dispatcher by their tokens, notified in the order in which they came."""
 
     def remove(self, token: object) -> None:
-        """Notify it no more."""
-        self._listeners.pop(token, None)
+        """Notify the listener of a token no more."""
+        self.pop(token, None)
 
     def registered(self, news: Sequence[Named]) -> None:
         """Notify all of operators that came; when one raises, those before it are notified that the operators go."""
         notified: list[tuple[Listener, Named]] = []
-        for token, listener in tuple(self._listeners.items()):
+        for token, listener in tuple(self.items()):
             for one in news:
-                if token not in self._listeners:
+                if token not in self:
                     continue
                 try:
                     listener.on_operator_registered(*one)
@@ -81,9 +71,9 @@ class Listeners:
     def deregistered(self, news: Sequence[Named]) -> None:
         """Notify all of operators that are about to go, and raise what they raised when all are notified."""
         errors: list[Exception] = []
-        for token, listener in tuple(self._listeners.items()):
+        for token, listener in tuple(self.items()):
             for one in news:
-                if token not in self._listeners:
+                if token not in self:
                     continue
                 try:
                     listener.on_operator_deregistered(*one)

@@ -16,7 +16,6 @@ from dispatchlab.engine import refusals
 from dispatchlab.engine.fallbacks import Fallbacks
 from dispatchlab.engine.kernel import RegisteredKernel
 from dispatchlab.engine.operator_entry import Definition, Earlier, HeldSignature, OperatorEntry, Stored
-from dispatchlab.engine.python_primitive import leave_python
 from dispatchlab.engine.semantics import Semantics, SignatureLife
 from dispatchlab.engine.state import FALLBACKS, KernelVariable, NamespaceVariable, Transaction
 from dispatchlab.errors import RegistrationError
@@ -225,7 +224,9 @@ class RegisterDef:
             tags = frozenset().union(*(definition.tags for definition in defs))
         stored = entry.stored if defs else None
         if not defs:
-            leave_python(state, self.variable)
+            kept = state.python(self.variable)
+            if kept.entries and (left := kept.without_overload()) != kept:
+                state.put_python(self.variable, left)
             if self.rivals is not None:
                 self.rivals.forget(state, self.variable)
                 entry = entry._replace(earlier=frozenset())

@@ -88,15 +88,3 @@ class RegisterPython:
 
     def release(self, semantics: Semantics, state: Transaction) -> None:
         """PyTorch has no way to take it back."""
-
-
-def leave_python(state: Transaction, operator: str) -> None:
-    """Take away what belongs to the `OpOverload` of an operator, when it is defined no more."""
-    kept = state.python(operator)
-    left = kept
-    for key, registered in kept.entries:
-        staying = tuple(one for one in registered if not one.by_object)
-        if staying != registered:
-            left = left.put(key, staying)
-    if left != kept:
-        state.put_python(operator, left)

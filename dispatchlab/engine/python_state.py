@@ -59,6 +59,11 @@ class PythonState(NamedTuple):
             found.pop(key, None)
         return PythonState(tuple(sorted(found.items(), key=lambda item: item[0])))
 
+    def without_overload(self) -> PythonState:
+        """Without what belongs to the `OpOverload`: its operator is defined no more."""
+        left = ((key, tuple(one for one in registered if not one.by_object)) for key, registered in self.entries)
+        return PythonState(tuple((key, registered) for key, registered in left if registered))
+
     @property
     def text(self) -> str:
         """What a snapshot shows, a line for each entry."""
