@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Protocol, runtime_checkable
 
 from dispatchlab.model.registration import PythonImpl, Registration, defined_by
 
@@ -69,3 +70,16 @@ class Lifetimes:
 
 
 EVERYTHING_IS_RELEASED = Lifetimes()
+
+
+@runtime_checkable
+class HasLifetimes(Protocol):
+    """A state space or a session with registrations that no step releases; without it every one can be released."""
+
+    def lifetimes(self) -> Lifetimes:
+        """How its registrations end."""
+
+
+def lifetimes_in(where: object) -> Lifetimes:
+    """How the registrations of a state space or a session end."""
+    return where.lifetimes() if isinstance(where, HasLifetimes) else EVERYTHING_IS_RELEASED

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dispatchlab.model.lifetimes import EVERYTHING_IS_RELEASED, Lifetimes
+from dispatchlab.model.lifetimes import EVERYTHING_IS_RELEASED, Lifetimes, lifetimes_in
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.model.snapshot import Refusal
 from dispatchlab.prover.checker import (
@@ -23,7 +23,7 @@ from dispatchlab.prover.checker import (
     outcome_text,
 )
 from dispatchlab.prover.prng import SplitMix64
-from dispatchlab.prover.protocol import EngineCrashed, StateSpace, lifetimes_in
+from dispatchlab.prover.protocol import EngineCrashed, StateSpace
 from dispatchlab.prover.result import Counterexample, Flaw
 from dispatchlab.prover.run_sequence import Look, Session, Sessions, StateSession, run
 

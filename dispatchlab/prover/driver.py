@@ -18,12 +18,13 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
+from dispatchlab.model.lifetimes import lifetimes_in
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.model.snapshot import Refusal
 from dispatchlab.prover.checker import Observations, Pair, minimal_conflicts
 from dispatchlab.prover.compare_sequences import compare_sequences
 from dispatchlab.prover.limits import Interrupted, Watch, count_orders
-from dispatchlab.prover.protocol import EngineCrashed, lifetimes_in
+from dispatchlab.prover.protocol import EngineCrashed
 from dispatchlab.prover.result import Conflict, Counterexample, Exploration, Flaw, Verdict
 from dispatchlab.prover.run_sequence import SequenceError, Session, Sessions
 from dispatchlab.prover.shrink import shrink

@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from dispatchlab.errors import RegistrationError
+from dispatchlab.model.lifetimes import lifetimes_in
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.model.snapshot import Refusal, Snapshot
 from dispatchlab.prover.checker import (
@@ -40,7 +41,7 @@ from dispatchlab.prover.checker import (
 )
 from dispatchlab.prover.driver import Ending, finish
 from dispatchlab.prover.limits import Watch, count_edges, count_orders, later_masks
-from dispatchlab.prover.protocol import EngineCrashed, Footprints, Remembers, StateSpace, lifetimes_in
+from dispatchlab.prover.protocol import EngineCrashed, Footprints, Remembers, StateSpace
 from dispatchlab.prover.result import Counterexample, Exploration, Flaw, Verdict
 from dispatchlab.prover.walk_log import NotTheSameWalkError, WalkRecord
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from dispatchlab.model.kernel_identity import distinguished
-from dispatchlab.model.lifetimes import Lifetimes
+from dispatchlab.model.lifetimes import Lifetimes, lifetimes_in
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
 from dispatchlab.model.sequence import StepSequence, format_sequence
@@ -21,7 +21,7 @@ from dispatchlab.prover.checker import difference, outcome_difference, outcome_t
 from dispatchlab.prover.covering_walk import CoveringWalk
 from dispatchlab.prover.driver import explore_walk
 from dispatchlab.prover.limits import Progress, Watch, count_edges
-from dispatchlab.prover.protocol import Engine, lifetimes_in
+from dispatchlab.prover.protocol import Engine
 from dispatchlab.prover.result import Exploration, Verdict
 from dispatchlab.prover.run_sequence import Look, SandboxSession, Session, Sessions
 from dispatchlab.prover.walk_options import DEFAULT_WALK, WalkOptions

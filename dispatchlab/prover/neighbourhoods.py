@@ -61,6 +61,7 @@ from typing import Any, Final, NamedTuple
 
 from dispatchlab.errors import RegistrationError
 from dispatchlab.model.dependence import Dependence
+from dispatchlab.model.lifetimes import lifetimes_in
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.sequence import renumbered
 from dispatchlab.model.slot_set import set_bits
@@ -70,7 +71,7 @@ from dispatchlab.prover.compare_sequences import compare_sequences
 from dispatchlab.prover.graph_walk import explore_graph, too_long, too_many
 from dispatchlab.prover.limits import Interrupted, Watch, count_edges, count_orders, later_masks
 from dispatchlab.prover.prng import SplitMix64
-from dispatchlab.prover.protocol import Dependences, StateSpace, lifetimes_in
+from dispatchlab.prover.protocol import Dependences, StateSpace
 from dispatchlab.prover.result import Conflict, Counterexample, Exploration, Verdict
 from dispatchlab.prover.run_sequence import on_states
 

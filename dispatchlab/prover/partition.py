@@ -24,6 +24,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 from dispatchlab.errors import RegistrationError
+from dispatchlab.model.lifetimes import lifetimes_in
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration, operators_of
 from dispatchlab.model.sequence import renumbered
@@ -39,7 +40,7 @@ from dispatchlab.prover.neighbourhoods import (
     plan_of,
 )
 from dispatchlab.prover.prng import SplitMix64
-from dispatchlab.prover.protocol import Footprints, Forkable, StateSpace, StateVariable, lifetimes_in
+from dispatchlab.prover.protocol import Footprints, Forkable, StateSpace, StateVariable
 from dispatchlab.prover.result import Conflict, Counterexample, Exploration, Flaw, Verdict
 from dispatchlab.prover.run_sequence import on_states
 

@@ -32,7 +32,7 @@ from itertools import islice, product
 from typing import Any, Final
 
 from dispatchlab.model.kernel_identity import distinguished
-from dispatchlab.model.lifetimes import Lifetimes
+from dispatchlab.model.lifetimes import Lifetimes, lifetimes_in
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
 from dispatchlab.model.sequence import StepSequence, renumbered
@@ -43,7 +43,7 @@ from dispatchlab.prover.limits import Watch, count_edges
 from dispatchlab.prover.partition import Part, among, parts_of, places_of, strays_of
 from dispatchlab.prover.prng import SplitMix64
 from dispatchlab.prover.program import Program
-from dispatchlab.prover.protocol import Engine, EngineCrashed, Forkable, StateSpace, lifetimes_in
+from dispatchlab.prover.protocol import Engine, EngineCrashed, Forkable, StateSpace
 from dispatchlab.prover.random_walk import DEFAULT_SAMPLES, RandomWalks
 from dispatchlab.prover.result import Mode, Standing
 from dispatchlab.prover.run_sequence import Look, SequenceError, Sessions, on_prefixes, on_sandboxes, on_states, run

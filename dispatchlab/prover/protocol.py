@@ -14,7 +14,6 @@ from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.dependence import Dependence
-from dispatchlab.model.lifetimes import EVERYTHING_IS_RELEASED, Lifetimes
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
 from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
@@ -128,19 +127,6 @@ class Footprints(Protocol):
 
         Equal patterns explore alike.
         """
-
-
-@runtime_checkable
-class HasLifetimes(Protocol):
-    """A state space or a session with registrations that no step releases; without it every one can be released."""
-
-    def lifetimes(self) -> Lifetimes:
-        """How its registrations end."""
-
-
-def lifetimes_in(where: object) -> Lifetimes:
-    """How the registrations of a state space or a session end."""
-    return where.lifetimes() if isinstance(where, HasLifetimes) else EVERYTHING_IS_RELEASED
 
 
 @runtime_checkable

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from itertools import permutations
 from typing import Any, Final
 
-from dispatchlab.model.lifetimes import Lifetimes
+from dispatchlab.model.lifetimes import Lifetimes, lifetimes_in
 from dispatchlab.model.sequence import StepSequence, renumbered
 from dispatchlab.model.snapshot import Refusal
 from dispatchlab.prover.checker import Observations, Pair, difference, outcome_difference, outcome_text
@@ -30,7 +30,7 @@ from dispatchlab.prover.compare_sequences import full_sequence
 from dispatchlab.prover.driver import conclude, crashed, verified
 from dispatchlab.prover.limits import Interrupted, Watch, later_masks
 from dispatchlab.prover.prng import SplitMix64
-from dispatchlab.prover.protocol import EngineCrashed, StateSpace, lifetimes_in
+from dispatchlab.prover.protocol import EngineCrashed, StateSpace
 from dispatchlab.prover.result import Counterexample, Exploration, Flaw, Verdict
 from dispatchlab.prover.run_sequence import Look, Session, Sessions, StateSession
 

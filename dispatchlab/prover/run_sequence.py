@@ -9,12 +9,12 @@ from typing import Any, Protocol, TypeAlias
 
 from dispatchlab.errors import DispatchLabError, RegistrationError
 from dispatchlab.model.kernel_identity import distinguished
-from dispatchlab.model.lifetimes import Lifetimes
+from dispatchlab.model.lifetimes import Lifetimes, lifetimes_in
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
 from dispatchlab.model.sequence import StepSequence, format_sequence
 from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
-from dispatchlab.prover.protocol import Engine, Handle, Sandbox, StateSpace, lifetimes_in
+from dispatchlab.prover.protocol import Engine, Handle, Sandbox, StateSpace
 
 Look: TypeAlias = tuple[tuple[Snapshot, ...], tuple[Violation, ...]]
 """What is observed of all operators, and the invariants that do not hold."""

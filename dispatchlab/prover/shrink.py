@@ -7,12 +7,12 @@ from itertools import combinations
 from time import perf_counter
 from typing import Final
 
-from dispatchlab.model.lifetimes import EVERYTHING_IS_RELEASED
+from dispatchlab.model.lifetimes import EVERYTHING_IS_RELEASED, lifetimes_in
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.prover.checker import Observations, Pair
 from dispatchlab.prover.compare_sequences import compare_sequences
 from dispatchlab.prover.limits import later_masks
-from dispatchlab.prover.protocol import EngineCrashed, lifetimes_in
+from dispatchlab.prover.protocol import EngineCrashed
 from dispatchlab.prover.result import Counterexample, Flaw
 from dispatchlab.prover.run_sequence import SequenceError, Sessions, run
 

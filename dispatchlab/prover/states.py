@@ -11,12 +11,12 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
 from dispatchlab.errors import RegistrationError
-from dispatchlab.model.lifetimes import EVERYTHING_IS_RELEASED, Lifetimes
+from dispatchlab.model.lifetimes import EVERYTHING_IS_RELEASED, Lifetimes, lifetimes_in
 from dispatchlab.model.sequence import Step, StepSequence
 from dispatchlab.model.snapshot import Refusal
 from dispatchlab.prover.limits import later_masks
 from dispatchlab.prover.program import Position, Program
-from dispatchlab.prover.protocol import StateSpace, lifetimes_in
+from dispatchlab.prover.protocol import StateSpace
 
 Place: TypeAlias = Hashable
 """What a choice of steps remembers. Equal places have equal futures."""

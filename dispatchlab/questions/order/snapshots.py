@@ -13,13 +13,13 @@ from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.dump_format import DumpError, parse_table
 from dispatchlab.model.kernel_identity import distinguished
 from dispatchlab.model.keys import SLOT_OF_KEY
-from dispatchlab.model.lifetimes import Lifetimes
+from dispatchlab.model.lifetimes import Lifetimes, lifetimes_in
 from dispatchlab.model.registration import describe
 from dispatchlab.model.sequence import Step, StepSequence, parse_sequence
 from dispatchlab.model.short_names import short_names
 from dispatchlab.model.snapshot import NOTHING_REGISTERED, TABLES, Refusal, Snapshot
 from dispatchlab.prover.limits import count_orders
-from dispatchlab.prover.protocol import Engine, Forkable, lifetimes_in
+from dispatchlab.prover.protocol import Engine, Forkable
 from dispatchlab.prover.run_sequence import Look, replay
 from dispatchlab.prover.states import FreeSteps, ReachableStates
 from dispatchlab.scenario.explored import explored

@@ -11,9 +11,10 @@ from dispatchlab._short_repr import member_repr
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.dump_format import DumpError, parse_table
 from dispatchlab.model.keys import SLOT_OF_KEY
+from dispatchlab.model.lifetimes import lifetimes_in
 from dispatchlab.model.sequence import Step, StepSequence
 from dispatchlab.model.snapshot import Snapshot
-from dispatchlab.prover.protocol import StateSpace, lifetimes_in
+from dispatchlab.prover.protocol import StateSpace
 from dispatchlab.prover.result import Counterexample
 from dispatchlab.prover.states import FreeSteps, ReachableStates
 
