@@ -12,7 +12,7 @@ from dispatchlab.model.operator_view import OUTRANKED
 from dispatchlab.model.packet import PacketCall
 from dispatchlab.model.profile import CALLS
 from dispatchlab.questions.explain.explain_operator import ExplainedOperator
-from dispatchlab.questions.explain.mode_facts import MODES
+from dispatchlab.questions.explain.mode_facts import MODES, NO_OPTION
 from dispatchlab.questions.explain.result import (
     ArgumentKeys,
     CallExplanation,
@@ -84,7 +84,7 @@ def thread_sets(thread: ThreadKeys) -> Iterator[tuple[str, DispatchKeySet, str]]
 def _mode_title(under: ModeExplanation) -> str:
     """`under FakeTensorMode, with the Python dispatcher off`; `inside of torch.func.vmap`."""
     facts = MODES[under.mode]
-    title = facts.title.format(option=facts.option(under.option).title)
+    title = facts.title.format(option=facts.options.get(under.option, NO_OPTION).title)
     if under.mode == "dtensor" or under.steps:
         return title
     return f"{title}, with the Python dispatcher {'on' if facts.python_dispatcher else 'off'}"

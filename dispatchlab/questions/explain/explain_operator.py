@@ -20,7 +20,7 @@ from dispatchlab.questions.explain.argument_specs import (
     describe_arguments,
 )
 from dispatchlab.questions.explain.hops import explain, schema_of, thread_keys
-from dispatchlab.questions.explain.mode_facts import MODES
+from dispatchlab.questions.explain.mode_facts import MODES, NO_OPTION
 from dispatchlab.questions.explain.result import CallExplanation, ModeExplanation
 from dispatchlab.records.builds import backend_named, default_registry, has_kernels_for, no_answer
 from dispatchlab.sources.engines import EngineName
@@ -105,7 +105,7 @@ def explain_operator(
     option = compiler if mode == "compile" else decompositions if mode == "make_fx" else ""
     if mode is not None and (source == LIVE or engine == "torch"):
         facts = MODES[mode]
-        needed = (*facts.imports, *facts.option(option).imports)
+        needed = (*facts.imports, *facts.options.get(option, NO_OPTION).imports)
         imports = (*imports, *(module for module in needed if module not in imports))
     python = mode is not None
     options = InspectOptions(engine, semantics, imports, python=python, packets=True, report=report)
@@ -141,7 +141,7 @@ def explain_operator(
         from dispatchlab.questions.explain.modes import RULES_OF, explain_under  # costs start-up, and few ask for it
 
         facts = MODES[mode]
-        registries = tuple(dict.fromkeys((*facts.registries, *facts.option(option).registries)))
+        registries = tuple(dict.fromkeys((*facts.registries, *facts.options.get(option, NO_OPTION).registries)))
         layer = _python_layer(inspection, registries)
         under = explain_under(
             mode,

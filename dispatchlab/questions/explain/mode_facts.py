@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from dispatchlab.call.tensor_keys import AUTOGRAD_KEYS
@@ -19,16 +19,18 @@ class Option(NamedTuple):
     """A compiler of torch.compile, or a table of decompositions of make_fx.
 
     Args:
-        name: its name.
         title: what it is called.
         registries: the registries of Python that it is made of.
         imports: the modules that it imports before it runs anything, which fill them.
     """
 
-    name: str
-    title: str
+    title: str = ""
     registries: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
+
+
+NO_OPTION = Option()
+"""That of a mode that has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +41,7 @@ class ModeFacts:
         title: what it is called, where `{option}` stands for the title of its option.
         registries: the registries of Python without which nothing can be said of it.
         imports: the modules that it imports before it runs anything, which fill them.
-        options: its options.
+        options: its options by their names.
         reached: what ends the hops of a call that reaches it.
         python_dispatcher: whether it turns the Python dispatcher on; make_fx does when sizes are symbolic.
         transform: the transform of functorch that it is.
@@ -52,7 +54,7 @@ class ModeFacts:
     title: str
     registries: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
-    options: tuple[Option, ...] = ()
+    options: Mapping[str, Option] = field(default_factory=dict)
     reached: str = ""
     python_dispatcher: bool = False
     transform: TransformKeys | None = None
@@ -60,10 +62,6 @@ class ModeFacts:
     composite: str = ""
     passed: str = ""
     note: str = ""
-
-    def option(self, name: str) -> Option:
-        """An option by its name."""
-        return next((option for option in self.options if option.name == name), Option(name, name))
 
 
 _INDUCTOR = ("decompositions", "inductor_decompositions")
@@ -85,27 +83,26 @@ MODES: Mapping[Mode, ModeFacts] = {
     "make_fx": ModeFacts(
         title="under make_fx with {option}",
         registries=("py_kernels",),
-        options=(
-            Option("none", "no decompositions"),
-            Option("core_aten", "the decompositions to core ATen", ("export_decompositions",)),
-            Option("inductor", "the decompositions of Inductor", _INDUCTOR, ("torch._inductor.decomposition",)),
-            Option("all", "all decompositions after autograd", ("decompositions",)),
-            Option("pre_autograd", "the decompositions before autograd", ("decompositions",)),
-        ),
+        options={
+            "none": Option("no decompositions"),
+            "core_aten": Option("the decompositions to core ATen", ("export_decompositions",)),
+            "inductor": Option("the decompositions of Inductor", _INDUCTOR, ("torch._inductor.decomposition",)),
+            "all": Option("all decompositions after autograd", ("decompositions",)),
+            "pre_autograd": Option("the decompositions before autograd", ("decompositions",)),
+        },
         reached="the kernel of Python calls the mode of make_fx with the operator",
     ),
     "compile": ModeFacts(
         title="under torch.compile with {option}",
         registries=("py_kernels", "aot_decompositions"),
-        options=(
-            Option(
-                "inductor",
+        options={
+            "inductor": Option(
                 "Inductor",
                 (*_INDUCTOR, "inductor_lowerings"),
                 ("torch._inductor.decomposition", "torch._inductor.lowering"),
             ),
-            Option("aot_eager", "aot_eager", imports=("torch._functorch.aot_autograd",)),
-        ),
+            "aot_eager": Option("aot_eager", imports=("torch._functorch.aot_autograd",)),
+        },
         reached=_AOT_AUTOGRAD,
         python_dispatcher=True,
     ),
