@@ -116,7 +116,7 @@ def certify(
       dispatchlab certify today.registry --report certificates.html
       dispatchlab certify --cluster tcp://10.0.0.1:8786
     """
-    from dispatchlab.processes.cores import most_jobs
+    from dispatchlab.processes.machine import most_jobs
     from dispatchlab.questions.certify.blocks import certification_view
     from dispatchlab.questions.certify.certify_registry import certification_of_own
     from dispatchlab.records.builds import default_registry

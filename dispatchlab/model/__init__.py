@@ -3,9 +3,8 @@
 - `keys`: `DispatchKey` and what each key covers;
 - `key_set`: `DispatchKeySet`, the sets that calls go by;
 - `profile`: `Profile`, what makes one PyTorch's dispatcher differ from that of another;
-- `installed_torch`: the version of the installed PyTorch;
 - `slot_set`: sets of dispatch table slots, as bits;
-- `measured`: what is measured, once, of an installed PyTorch of which nothing comes along; which model a PyTorch has;
+- `measured`: the version of the installed PyTorch, which model it has, and what is measured of an unknown one, once;
 - `names`: `OperatorName`;
 - `schema`: `FunctionSchema` and its printing;
 - `schema_types`: the types of arguments and returns;

@@ -1,4 +1,4 @@
-"""What is measured, once, of an installed PyTorch of which nothing comes with dispatchlab: its profile and registry.
+"""The installed PyTorch: its version, and what is measured of it, once, where nothing of it comes with dispatchlab.
 
 See Note [Measured once].
 """
@@ -6,6 +6,7 @@ See Note [Measured once].
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -14,7 +15,6 @@ from functools import cache
 from typing import NamedTuple
 
 from dispatchlab.escape import printable
-from dispatchlab.model.installed_torch import installed_torch, installed_torch_folder
 from dispatchlab.model.keys import FORMER_KEYS, DispatchKey
 from dispatchlab.model.profile import (
     TORCH,
@@ -47,9 +47,39 @@ CACHE = "DISPATCHLAB_CACHE"
 NO_MEASURE = "DISPATCHLAB_NO_MEASURE"
 """The environment variable that forbids measuring, as `--no-measure` does; what has been measured is used."""
 
+_VERSION = re.compile(r"""^__version__\s*(?::\s*str\s*)?=\s*['"]([^'"\s]{1,100})['"]""", re.MULTILINE)
+_HEAD = 2**16  # characters of version.py, which has a few lines
 _LIMIT_S = 600.0
 _LIBRARY = (".so", ".dylib", ".dll", ".pyd")
 _MEASURES = {"profile": (".json", ("profile",)), "registry": (".dlreg", ("record", "--all", "-o", "/dev/stdout"))}
+
+
+def installed_torch() -> str | None:
+    """The version of the PyTorch that `import torch` would find, such as `2.13.0+cpu`; None when there is none."""
+    folder = installed_torch_folder()
+    return None if folder is None else _version_in(os.path.join(folder, "version.py"))
+
+
+def installed_torch_folder() -> str | None:
+    """The folder of the PyTorch that `import torch` would find; None when there is none."""
+    from importlib.util import find_spec
+
+    try:
+        spec = find_spec("torch")
+    except (ImportError, ValueError):  # a module in its place that says nothing of where it comes from
+        return None
+    if spec is None or spec.origin is None:
+        return None
+    return os.path.dirname(spec.origin)
+
+
+def _version_in(path: str) -> str | None:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            found = _VERSION.search(stream.read(_HEAD))
+    except OSError:
+        return None
+    return None if found is None else found[1]
 
 
 def model_for(torch: str | None) -> str:

@@ -9,6 +9,5 @@
 - `task_process`: a process that runs one task at a time, so that a crash is blamed on its task.
 - `own_command`: what a command of this dispatchlab prints, in a process of its own.
 - `deadline`: a deadline that interrupts whatever is running.
-- `cores`: how many processes are of use on this machine.
-- `memory`: how much memory this process uses, and how much of the machine's it may use.
+- `machine`: how many processes are of use, how much memory this one uses, and how much it may use.
 """

@@ -11,8 +11,8 @@ from threading import Lock, Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
-from dispatchlab.processes.cores import most_jobs
 from dispatchlab.processes.executor import TaskDied, TaskExecutor, TaskFuture, TaskStopped, signals_wait
+from dispatchlab.processes.machine import most_jobs
 from dispatchlab.processes.task_process import STOP_S, TaskProcess
 
 if TYPE_CHECKING:

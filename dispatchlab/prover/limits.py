@@ -8,7 +8,7 @@ from math import factorial
 from time import perf_counter
 from typing import Final
 
-from dispatchlab.processes.memory import used_memory
+from dispatchlab.processes.machine import used_memory
 from dispatchlab.prover.result import Exploration
 from dispatchlab.prover.walk_log import WalkLog
 from dispatchlab.prover.walk_options import DEFAULT_WALK, WalkOptions

@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from dispatchlab._version import __version__
-from dispatchlab.model.installed_torch import installed_torch
+from dispatchlab.model.measured import installed_torch
 
 _BUILT = "_built_version.py"  # its content is the version, which is compared by itself
 

@@ -11,8 +11,7 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
-from dispatchlab.model.installed_torch import installed_torch, installed_torch_folder
-from dispatchlab.model.measured import CACHE, NO_MEASURE
+from dispatchlab.model.measured import CACHE, NO_MEASURE, installed_torch, installed_torch_folder
 from dispatchlab.model.profile import bundled_profile, bundled_profiles, read_profile
 from tests.live.packages import ROOT
 from tests.scenario_texts import FIVE

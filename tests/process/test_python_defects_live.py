@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from dispatchlab.cli import main
-from dispatchlab.model.installed_torch import installed_torch
+from dispatchlab.model.measured import installed_torch
 from tests.patched_torch import patched_torch
 from tools.defect_programs import FIXED, run
 from tools.defect_reports import PATCHES

@@ -14,8 +14,8 @@ from threading import Timer
 
 import pytest
 
-from dispatchlab.processes.cores import most_jobs
 from dispatchlab.processes.executor import TaskDied, TaskFuture, TaskStopped, completed, wait_for
+from dispatchlab.processes.machine import most_jobs
 from dispatchlab.processes.parent import is_alive
 from dispatchlab.processes.pool import ProcessExecutor
 from tests.scenario_texts import FIVE, many

@@ -105,7 +105,7 @@ def _without_accepted(report: CheckReport, accepted: Collection[Identity]) -> Ch
 
 
 def _facts(packages: tuple[str, ...], orders: int) -> PackageFacts:
-    from dispatchlab.processes.cores import most_jobs
+    from dispatchlab.processes.machine import most_jobs
     from dispatchlab.pytorch.recording.record_package import OrderBudget
     from dispatchlab.pytorch.worker.engine import LiveEngine
     from dispatchlab.pytorch.worker.process import IMPORT_LIMIT_S, limit_in_force

@@ -27,7 +27,7 @@ from dispatchlab.model.profile import bundled_profiles, read_profile
 from dispatchlab.model.registration import Block, Fallback, PythonImpl, Registration
 from dispatchlab.model.short_names import short_names
 from dispatchlab.processes.deadline import Deadline, DeadlineReached
-from dispatchlab.processes.memory import default_memory_bound
+from dispatchlab.processes.machine import default_memory_bound
 from dispatchlab.prover.explore import TakeShares, explore
 from dispatchlab.prover.limits import Interrupted, Progress, count_orders
 from dispatchlab.prover.partition import parts_of

@@ -11,8 +11,7 @@ from functools import partial
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.files.atomic_write import WriteError
 from dispatchlab.files.journal import Journal
-from dispatchlab.processes.cores import most_jobs
-from dispatchlab.processes.memory import default_memory_bound
+from dispatchlab.processes.machine import default_memory_bound, most_jobs
 from dispatchlab.prover.result import Verdict
 from dispatchlab.questions.order.run_scenario import (
     Asked,

@@ -14,7 +14,6 @@ from time import perf_counter
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.files.bounded_read import given_files, is_there, read_file
 from dispatchlab.files.file_kinds import FileKind
-from dispatchlab.processes.cores import most_jobs
 from dispatchlab.processes.executor import (
     ClusterError,
     TaskDied,
@@ -24,7 +23,7 @@ from dispatchlab.processes.executor import (
     completed,
     wait_for,
 )
-from dispatchlab.processes.memory import default_memory_bound
+from dispatchlab.processes.machine import default_memory_bound, most_jobs
 from dispatchlab.processes.task_process import is_stopped, report
 from dispatchlab.prover.explore import TakenShare, take_share
 from dispatchlab.prover.limits import Progress

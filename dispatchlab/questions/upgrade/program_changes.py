@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from dispatchlab._short_repr import WordEnum
-from dispatchlab.model.installed_torch import installed_torch
 from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.measured import installed_torch
 from dispatchlab.questions.upgrade.operator_changes import Find, schema_change
 from dispatchlab.questions.upgrade.slot_models import Model, SlotDifference, kernel_bits
 from dispatchlab.records.backend_coverage import Way, runtime_key

@@ -1,4 +1,4 @@
-"""How much memory this process uses, and how much it may use."""
+"""What this machine gives: how many processes are of use, how much memory this one uses, and how much it may use."""
 
 from __future__ import annotations
 
@@ -8,9 +8,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+_MOST_JOBS: Final = 2
 _SHARE: Final = 2
 _NO_LIMIT: Final = 1 << 60  # what the first control groups say when there is no limit is near 2 to the 63
 _CONTROL_GROUPS: Final = Path("/sys/fs/cgroup")
+
+
+def most_jobs() -> int:
+    """How many processes are of use: one for each core that this process may use, and two in any case."""
+    if hasattr(os, "sched_getaffinity"):
+        return max(_MOST_JOBS, len(os.sched_getaffinity(0)))
+    return max(_MOST_JOBS, os.cpu_count() or 1)
 
 
 def used_memory() -> int:
