@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from dispatchlab.cli import main
 from dispatchlab.model.measured import installed_torch
-from tests.patched_torch import patched_torch
+from tests.patched_package import patched
 from tools.defect_programs import FIXED, run
 from tools.defect_reports import PATCHES
 from tools.python_defects import PAGE, PROGRAMS, PYTHON_DEFECTS, PythonDefect, page
@@ -35,7 +35,7 @@ def test_the_page_is_what_the_list_and_the_programs_say() -> None:
 @pytest.mark.skipif(VERSION != "2.13", reason="the patches are of PyTorch 2.13")
 def test_the_patches_of_python_code_mend_what_their_programs_find(tmp_path: Path) -> None:
     patches = sorted(PATCHES.glob("*.patch"))
-    patched_torch(patches, tmp_path)
+    patched([patch.read_text(encoding="utf-8") for patch in patches], tmp_path)
     environment = {"PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
     _, found = run([PROGRAMS / f"{patch.stem}.py" for patch in patches], environment=environment)
     assert found == {patch.stem: FIXED for patch in patches}
