@@ -7,8 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from dispatchlab.model.measured import NO_MEASURE
-from tools.hide_versions import hide
+from tests.live.answers import name_here
+from tools.hide_versions import differences, hide
 
 LEFT = "torch-2.9"
 
@@ -30,3 +33,15 @@ def test_a_copy_has_the_versions_that_were_kept_and_no_other(tmp_path: Path) -> 
     assert "key sets are those of torch-2.13; in torch-2.9 these keys are others" in said
     code, said = command("dump", "aten::relu", "--from", "torch-2.13")
     assert (code, f"{LEFT} to {LEFT}" in said) == (2, True), said
+
+
+def test_what_a_copy_says_otherwise_is_found(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
+    folder = tmp_path / "copy"
+    hide(folder, (name_here(),))
+    assert [*differences(folder, Path(sys.executable), ("modes",), "5")] == [("modes", 5, [])]
+    blocks = folder / "dispatchlab" / "questions" / "explain" / "blocks.py"
+    blocks.write_text(blocks.read_text().replace('"runs: ', '"goes: '))
+    ((section, count, differ),) = differences(folder, Path(sys.executable), ("modes",), "5")
+    assert (section, count) == ("modes", 5)
+    assert differ
