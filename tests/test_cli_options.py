@@ -131,7 +131,8 @@ BOTH: dict[str, set[str]] = {
         "across", "everything", "layer", "register",
     },
     "explain": {
-        "engine", "args", "exclude", "include", "source", "across", "format", "mode", "compiler", "decompositions",
+        "engine", "args", "exclude", "include", "inference_mode", "source", "across", "format", "mode", "compiler",
+        "decompositions",
     },
 }  # fmt: skip
 LAB: dict[str, dict[str, str | None]] = {

@@ -65,7 +65,7 @@ def differences(
 
     def answers(checkout: Path, section: str) -> Answers:
         variables = {name: value for name, value in os.environ.items() if name != NO_MEASURE}
-        variables |= {"PYTHONPATH": str(checkout), CACHE: str(folder / ".cache")}
+        variables |= {"PYTHONPATH": str(checkout), CACHE: str(folder / ".cache"), "PYTHONHASHSEED": "0"}
         command = [str(python), "-m", "tests.live.answers", section, *([count] if count else [])]
         done = subprocess.run(command, cwd=checkout, env=variables, stdout=subprocess.PIPE, text=True, check=True)
         found: Answers = json.loads(done.stdout)

@@ -59,6 +59,7 @@ _ALL = "all"
 @click.option(
     "--include", metavar="KEY", multiple=True, type=ROW, help="Include KEY, as a guard does; may be repeated."
 )
+@click.option("--inference-mode", is_flag=True, help="Explain the call in inference mode.")
 @click.option(
     "--mode",
     type=click.Choice(EXPLAINED_MODES),
@@ -160,6 +161,8 @@ def explain(
     from dispatchlab.questions.explain.blocks import explanation_notes, explanation_view
     from dispatchlab.questions.explain.explain_operator import explain_operator
 
+    if options["inference_mode"] and mode:
+        raise click.UsageError("--inference-mode and --mode exclude each other")
     if compiler is not None and mode != "compile":
         raise click.UsageError("--backend needs --mode compile")
     if decompositions is not None and mode != "make_fx":

@@ -73,6 +73,7 @@ def explain_operator(
     imports: tuple[str, ...] = (),
     include: Sequence[str] = (),
     exclude: Sequence[str] = (),
+    inference_mode: bool = False,
     mode: Mode | None = None,
     compiler: Compiler = "inductor",
     decompositions: Decompositions = "none",
@@ -91,6 +92,7 @@ def explain_operator(
         imports: modules that the live PyTorch imports first.
         include: the names of keys that a guard includes.
         exclude: the names of keys that a guard excludes.
+        inference_mode: the call is made in inference mode, and under no other.
         mode: the mode of Python that the call is made under; the hops up to it take the place of those without it.
         compiler: the backend of torch.compile, for the mode `compile`.
         decompositions: the table of decompositions, for the mode `make_fx`.
@@ -136,7 +138,7 @@ def explain_operator(
         tuple(named_key(name, inspection.privateuse1) for name in names) for names in (include, exclude)
     )
     if mode is None:
-        under, explanation = None, explain(view, described, thread_keys(included, excluded))
+        under, explanation = None, explain(view, described, thread_keys(included, excluded, inference=inference_mode))
     else:
         from dispatchlab.questions.explain.modes import RULES_OF, explain_under  # costs start-up, and few ask for it
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from dispatchlab.call.dispatch_table import masks
 from dispatchlab.call.local_key_set import DEFAULT_EXCLUDED, DEFAULT_INCLUDED, masks_of
-from dispatchlab.call.tensor_keys import UNDEFINED_TENSOR_KEYS
+from dispatchlab.call.tensor_keys import AUTOGRAD_KEYS, UNDEFINED_TENSOR_KEYS
 from dispatchlab.call.transform_rules import (
     FRONT_AND_BACK,
     FUNCTIONALIZE,
@@ -56,9 +56,14 @@ class NotCallableError(DispatchLabError):
         return f"{self.operator} has kernels and no def, so it cannot be called: define it with a schema first"
 
 
-def thread_keys(include: tuple[DispatchKey, ...] = (), exclude: tuple[DispatchKey, ...] = ()) -> ThreadKeys:
-    """The sets of a thread with guards for these keys; an alias key stands for its runtime keys."""
-    return ThreadKeys(DEFAULT_INCLUDED, DEFAULT_EXCLUDED, _expanded(include), _expanded(exclude))
+def thread_keys(
+    include: tuple[DispatchKey, ...] = (), exclude: tuple[DispatchKey, ...] = (), *, inference: bool = False
+) -> ThreadKeys:
+    """The sets of a thread, in inference mode or not, with guards for keys. An alias key stands for runtime keys."""
+    included, left_out = DEFAULT_INCLUDED, _expanded(exclude)
+    if inference:
+        included, left_out = included - DispatchKeySet.of(DispatchKey.ADInplaceOrView), left_out | AUTOGRAD_KEYS
+    return ThreadKeys(included, DEFAULT_EXCLUDED, _expanded(include), left_out)
 
 
 def _expanded(keys: tuple[DispatchKey, ...]) -> DispatchKeySet:
