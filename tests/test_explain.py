@@ -43,10 +43,16 @@ from tests.effort import share
 SEED = 20264
 
 
-def explained(dispatcher: Dispatcher, name: str, *specs: str, **guards: tuple[DispatchKey, ...]) -> CallExplanation:
+def explained(
+    dispatcher: Dispatcher,
+    name: str,
+    *specs: str,
+    include: tuple[DispatchKey, ...] = (),
+    exclude: tuple[DispatchKey, ...] = (),
+) -> CallExplanation:
     view = dispatcher.explain(name)
     assert view is not None
-    return explain(view, describe_arguments(schema_of(view), specs), thread_keys(**guards))
+    return explain(view, describe_arguments(schema_of(view), specs), thread_keys(include, exclude))
 
 
 # -- against calls

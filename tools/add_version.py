@@ -312,6 +312,12 @@ def modes(work: Work) -> dict[str, Any]:
     return {"modes": found}
 
 
+def programs(work: Work) -> dict[str, Any]:
+    """Run the programs that show defects, and keep what they find."""
+    _run(sys.executable, "tools.defect_programs", str(work.python)).expect(0)
+    return {}
+
+
 def pages(work: Work) -> dict[str, Any]:
     """Write what shows every version: the page of versions, those of defects, the pictures of terminals."""
     PAGE.write_text(page_text(), encoding="utf-8")
@@ -360,7 +366,7 @@ STEPS: Mapping[str, Callable[[Work], dict[str, Any]]] = {
     step.__name__: step
     for step in (
         *(install, profile, registry, prints, python_layer, histories, scenarios, commands, verdicts, modes),
-        *(pages, remove),
+        *(programs, pages, remove),
     )
 }
 
