@@ -23,11 +23,11 @@ from dispatchlab.model.profile import bundled_profile, bundled_profiles, version
 from dispatchlab.records.file import bundled_names, open_bundled, python_layer_of  # noqa: E402  # likewise
 from dispatchlab.records.stored import bundle_bytes  # noqa: E402  # likewise
 from tests.live.answers import SECTIONS, Answers  # noqa: E402  # likewise
-from tools import add_version, bundle_registries  # noqa: E402  # likewise
+from tools import add_version, bundle_registries, defect_programs, library_rules  # noqa: E402  # likewise
 
 
 def hide(folder: Path, kept: Collection[str]) -> None:
-    """Copy what git knows of the checkout, with the profiles and registries of some versions alone.
+    """Copy what git knows of the checkout, with what it holds of some versions alone.
 
     Args:
         folder: it is made.
@@ -46,6 +46,28 @@ def hide(folder: Path, kept: Collection[str]) -> None:
     layers = {name: layer for name, it in registries.items() if (layer := python_layer_of(it)) is not None}
     data = bundle_bytes({name: it.load() for name, it in registries.items()}, layers)
     (folder / bundle_registries.BUNDLE.relative_to(ROOT)).write_bytes(data)
+    _leave_out(folder, [name for name in bundled_profiles() if name not in kept])
+
+
+def _leave_out(folder: Path, gone: Collection[str]) -> None:
+    """Remove what the tests of a copy hold of some versions, which its pages are made of, too."""
+
+    def copied(file: Path) -> Path:
+        return folder / file.relative_to(ROOT)
+
+    for name in gone:
+        for file in (add_version.HISTORIES / f"{name}.json.xz", add_version.FIGURES / f"{name}.json"):
+            copied(file).unlink()
+    versions = {name.removeprefix("torch-") for name in gone}
+    for file in (add_version.PRINTS, defect_programs.OUTCOMES):
+        held = json.loads(file.read_text(encoding="utf-8"))
+        kept = {name: of for name, of in held.items() if name.removeprefix("torch-") not in versions}
+        copied(file).write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    rules = {
+        rule: {text: left for text, has in outcomes.items() if (left := [one for one in has if one not in versions])}
+        for rule, outcomes in library_rules.known().items()
+    }
+    copied(library_rules.DATA).write_text(library_rules.data_text(rules), encoding="utf-8")
 
 
 def differences(

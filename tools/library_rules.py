@@ -56,6 +56,12 @@ def with_version(outcomes: Outcomes, version: str, measured: Mapping[str, str]) 
     return found
 
 
+def data_text(outcomes: Outcomes) -> str:
+    """What the file of the data has."""
+    rows = [f" {json.dumps(rule)}: {json.dumps(has)}" for rule, has in outcomes.items()]
+    return "{\n" + ",\n".join(rows) + "\n}\n"
+
+
 def by_version(outcomes: Mapping[str, Sequence[str]]) -> str:
     """The outcomes of a rule as a sentence: `until 2.8: refused; since 2.9: the last one runs`."""
     every = sorted((one for has in outcomes.values() for one in has), key=version_key)
@@ -131,8 +137,7 @@ def main(files: Sequence[str]) -> int:
     for path in map(Path, files):
         version = path.stem.removeprefix("rules-")
         found = with_version(found, version, json.loads(path.read_text(encoding="utf-8")))
-    rows = [f" {json.dumps(rule)}: {json.dumps(has)}" for rule, has in found.items()]
-    DATA.write_text("{\n" + ",\n".join(rows) + "\n}\n", encoding="utf-8")
+    DATA.write_text(data_text(found), encoding="utf-8")
     PAGE.write_text(page_with(PAGE.read_text(encoding="utf-8"), found), encoding="utf-8")
     return 0
 
