@@ -29,6 +29,8 @@ from dispatchlab.records import builds
 from dispatchlab.records.file import bundled_names, open_bundled, registry_bytes
 from dispatchlab.records.model import registry_of
 from dispatchlab.scenario.load import parse_scenario
+from dispatchlab.scenario.scenario import SEMANTICS as WORDS
+from dispatchlab.scenario.write import scenario_text
 
 UNKNOWN, PRINTED_BY = "torch-2.99", own_command.printed_by
 PROFILE = replace(bundled_profile("torch-2.13"), torch="2.99.0+cu199")
@@ -160,7 +162,10 @@ def test_the_registry_of_an_unknown_torch_answers_by_its_name(
     assert UNKNOWN not in bundled_names()
     record = f"claim: What it registers.\nregistry: {UNKNOWN}\npackages: [shop]\nregistrations: [{{def: a() -> ()}}]\n"
     for text in (record, f"{record}semantics: {UNKNOWN}\n"):
-        assert parse_scenario(text, file="record.yaml").semantics == UNKNOWN
+        scenario = parse_scenario(text, file="record.yaml")
+        assert scenario.semantics == UNKNOWN
+        assert UNKNOWN in WORDS  # by which a record says what it was taken on
+        assert f"semantics: {UNKNOWN}\n" in scenario_text(scenario)
     with pytest.raises(DispatchLabError, match="expected the name of a semantics"):
         parse_scenario(f"{record}semantics: torch-2.98\n", file="record.yaml")
     assert measures.count == 2

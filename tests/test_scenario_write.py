@@ -119,7 +119,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         registrations=registrations,
         operators=draw(st.just(operators_named_by(registrations)) | chosen),
         namespace=draw(NAMESPACES),
-        semantics=draw(st.none() | st.sampled_from(SEMANTICS)),
+        semantics=draw(st.none() | st.sampled_from([*SEMANTICS])),
         keys=tuple(draw(st.lists(st.sampled_from(RUNTIME_KEYS), max_size=4, unique=True))),
         order=tuple(draw(st.permutations(range(len(registrations))))[: draw(st.integers(0, len(registrations)))]),
         expect=draw(st.sampled_from(Expectation)),

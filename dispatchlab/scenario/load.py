@@ -59,21 +59,11 @@ MAX_BYTES = 16 * 2**20
 """Larger files are refused unread; a scenario of 10,000 registrations has one."""
 
 
-class _Semantics(dict[str, str]):
-    """The names of semantics; that of the installed PyTorch is one of them when it has to be measured."""
-
-    def __contains__(self, name: object) -> bool:
-        return super().__contains__(name) or (isinstance(name, str) and is_known(name))
-
-    def __missing__(self, name: str) -> str:
-        return name
-
-
 CLAIM = Field("claim", SENTENCE, "What the scenario shows, in a sentence.", required=True)
 NAMESPACE_FIELD = Field("namespace", NAMESPACE, "The namespace of names without one; test when left out.")
 SEMANTICS_FIELD = Field(
     "semantics",
-    one_of("the name of a semantics", _Semantics(zip(SEMANTICS, SEMANTICS, strict=True))),
+    one_of("the name of a semantics", SEMANTICS),
     "The semantics that the claim is about; by default those that the command asks for.",
 )
 OPERATORS = Field(
