@@ -18,14 +18,24 @@ who calls later knows that. So the calls of the binding below `torch.library` ar
 are given, and so are the tables of decompositions and of what `torch.library` keeps in Python. A call that one order
 alone refuses is a difference, though its module catches that. What a module reads, and then makes no use of, is none,
 and neither is in which order the modules have registered.
+
+Which kernel is in force, and which ones lie below it, is a difference where the kernels come from other lines.
+PyTorch's dumps say so, and so do its errors. Probes do not see it where nobody has defined the operator yet, where no
+other kernel is there to be called through, and where two kernels give the same by chance. So code that comes later
+has its turn, too: it defines the operators that the probes name and that nobody has, registers a kernel of its own as
+long as none is there (`allow_override=False`), and asks the probes again. It finds settings of PyTorch and of the
+process as well. What a module keeps in its own globals, or in those of its helpers, shows only where an operator
+makes use of it.
 """
 
 from __future__ import annotations
 
 import atexit
+import builtins
 import gc
 import itertools
 import json
+import logging
 import os
 import re
 import select
@@ -38,7 +48,8 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
+from hashlib import md5
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -244,7 +255,63 @@ def _imported(order: Order, probes: Sequence[str], folder: str) -> dict[str, str
     registered = _Registered()
     results = {f"import {module}": _attempt(import_module, module) for module in order}
     results |= registered.results()
-    return results | {probe: _attempt(eval, probe, dict(names)) for probe in probes}
+    results |= {name: _attempt(shown_by) for name, shown_by in _SETTINGS.items()}
+    results |= {probe: _attempt(eval, probe, dict(names)) for probe in probes}
+    operators = sorted(set(re.findall(r"\bops\.t\.(\w+)\(x\)", "\n".join(probes))))
+    for come_later in (_define_missing, _register_kernels):
+        for name, answer in come_later(operators).items():
+            results[f"{LATER}{come_later.__name__} {name}"] = answer
+            asked = probes if answer == "None" else ()
+            own = [probe for probe in asked if re.search(rf"\bops\.t\.{name}\b", probe)]
+            results |= {f"{LATER}{come_later.__name__} {probe}": _attempt(eval, probe, dict(names)) for probe in own}
+    return results
+
+
+LATER = "later "
+"""What the results of code that comes later begin with. See Note [When orders agree]."""
+
+
+def _define_missing(operators: Sequence[str]) -> dict[str, str]:
+    """Define the operators that nobody has defined."""
+    torch = import_module("torch")
+    library = torch.library.Library("t", "FRAGMENT")
+    _KEPT.append(library)
+    missing = [name for name in operators if not torch._C._jit_get_schemas_for_operator(f"t::{name}")]
+    return {name: _attempt(library.define, f"{name}(Tensor x) -> Tensor") for name in missing}
+
+
+def _register_kernels(operators: Sequence[str]) -> dict[str, str]:
+    """Register a kernel for the CPU wherever Python lets it, which does not override another."""
+    library = import_module("torch").library.Library("t", "FRAGMENT")
+    _KEPT.append(library)
+    impl = partial(library.impl, dispatch_key="CPU", allow_override=False)
+    return {name: _attempt(impl, name, lambda x: x * 3) for name in operators}
+
+
+_KEPT: list[Any] = []
+"""The libraries of what comes later."""
+
+
+def _modes() -> list[str]:
+    functions = import_module("torch.overrides")._get_current_function_mode_stack()
+    modes = import_module("torch.utils._python_dispatch")._get_current_dispatch_mode_stack()
+    return [f"{type(mode).__module__}:{type(mode).__qualname__}" for mode in (*functions, *modes)]
+
+
+def _levels() -> dict[str, int]:
+    loggers = logging.getLogger().manager.loggerDict.items()
+    return {name: logger.level for name, logger in loggers if isinstance(logger, logging.Logger) and logger.level}
+
+
+_SETTINGS: Mapping[str, Callable[[], object]] = {
+    "environment": lambda: dict(os.environ),
+    "builtins": lambda: {name: value for name, value in vars(builtins).items() if type(value) in (bool, int, str)},
+    "default dtype": lambda: import_module("torch").get_default_dtype(),
+    "gradients": lambda: import_module("torch").is_grad_enabled(),
+    "modes": _modes,
+    "levels of loggers": _levels,
+}
+"""What code that comes later can ask for."""
 
 
 class _Registered:
@@ -252,6 +319,9 @@ class _Registered:
 
     def __init__(self) -> None:
         self._calls: list[str] = []
+        self._spaces: dict[int, str] = {}
+        self._written: set[str] = set()
+        self._names = set(_operators())
         self._binding = import_module("torch")._C._DispatchModule
         self._tables = {each: dict(table) for each, table in _tables()}
         for name in ("impl", "define", "fallback"):
@@ -274,19 +344,39 @@ class _Registered:
                 self._calls.append(f"{call} raises {type(error).__name__} in {_running_module()}")
                 raise
             self._calls += [call] if owner is self._binding else []
+            if name == "_dispatch_library":
+                self._spaces[id(result)] = arguments[1]
+            elif owner is self._binding and name == "impl":
+                written, space = str(arguments[1]), self._spaces.get(id(arguments[0]), "")
+                self._written.add(written if "::" in written else f"{space}::{written}")
             return result
 
         setattr(owner, name, noted)
 
     def results(self) -> dict[str, str]:
-        """The calls, and the entries of tables that are not as they were, as the results of two probes."""
+        """The calls, the entries of tables that are not as they were, and the kernels of what was written, by key."""
         changed = [
             f"{name} {shown(key)} {_made_by(value)}"
             for name, table in _tables()
             for key, value in list(table.items())
             if self._tables[name].get(key) is not value
         ]
-        return {"what is registered": "\n".join(sorted(self._calls)), "what tables have": "\n".join(sorted(changed))}
+        kernels = [
+            f"{name} {line}"
+            for name in sorted(self._written | (set(_operators()) - self._names))
+            for line in import_module("torch")._C._dispatch_dump(name).splitlines()
+            if not line.startswith(("name:", "schema:", "debug:", "alias analysis"))
+        ]
+        return {
+            "what is registered": "\n".join(sorted(self._calls)),
+            "what tables have": "\n".join(sorted(changed)),
+            "kernels": "\n".join(kernels),
+        }
+
+
+def _operators() -> list[str]:
+    names: list[str] = import_module("torch")._C._dispatch_get_all_op_names()
+    return names
 
 
 def _running_module() -> str:
@@ -333,10 +423,12 @@ class _Probes:
         self.torch = import_module("torch")
         make = self.torch.tensor
         self.x = make([1.0, 2.0], dtype=self.torch.float32, device="cpu")
+        numbers = [sign * 1.7**power for power in range(-20, 21, 2) for sign in (1, 0, -0.3)]
+        self.numbers = make([numbers, numbers[::-1]], dtype=self.torch.float64, device="cpu").T.contiguous()
 
     def names(self) -> dict[str, Any]:
         """The names, for `eval`."""
-        own = {name: getattr(self, name) for name in ("fake", "decomposed", "grad", "meta", "vmapped", "lines")}
+        own = {name: getattr(self, name) for name in ("fake", "decomposed", "grad", "meta", "vmapped", "lines", "many")}
         return {"torch": self.torch, "ops": self.torch.ops, "x": self.x, "y": self.x + 2, **own}
 
     def fake(self, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -363,12 +455,22 @@ class _Probes:
         """What a function gives for each row."""
         return self.torch.vmap(function)(self.torch.stack([self.x, self.x]))
 
+    def many(self, function: Callable[..., Any], *arguments: Any) -> str:
+        """What a function gives for many numbers, of several types and shapes, as a digest each."""
+        leaf = self.numbers.clone().requires_grad_()
+        given = (self.numbers.float(), self.numbers, leaf, self.numbers.long(), self.numbers[:0], self.numbers[0, 0])
+        return " ".join(_short(_attempt(function, each, *arguments)) for each in given)
+
     def lines(self, operator: str) -> list[str]:
         """The keys that an operator has kernels at, without source locations."""
         text = self.torch._C._dispatch_dump(operator)
         return [re.sub(r"registered at \S+|:: .*", "", line).strip() for line in text.splitlines()[:2]] + sorted(
             line.partition(":")[0] for line in text.splitlines()[2:]
         )
+
+
+def _short(text: str) -> str:
+    return text if text.startswith("raises ") else f"{text.partition('[')[0]}{md5(text.encode()).hexdigest()[:8]}"
 
 
 def shown(value: object) -> str:

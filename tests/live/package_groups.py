@@ -533,7 +533,7 @@ def generated(number: int, seed: int) -> Group:
         if variables and draw.random() < 0.7:
             pieces.append(_written(_OWN, draw, module, modules, next(numbers), variables))
         sources[module] = HEAD + "".join(pieces)
-    if any("import common" in text for text in sources.values()):
+    if any(re.search(r"\bcommon\b", text) for text in sources.values()):
         sources["common"] = HEAD + _COMMON
     why = ", ".join(dict.fromkeys(kinds))
     return Group(f"generated/{seed}-{number}", why, modules, sources, tuple(_probes("".join(sources.values()))))
@@ -577,10 +577,11 @@ def _written(
 def _probes(text: str) -> list[str]:
     """What is asked about the operators that the sources name."""
     named = sorted(set(re.findall(r"\b(?:foo|bar|of_[a-z]+|own_\d+)\b", text)))
-    probes = ["torch.rand(1)"]
+    probes = ["torch.rand(1)", "many(torch.neg)", "many(torch.nn.functional.relu)", "many(torch.nn.Identity())"]
+    probes += ["x.t_scale", "__import__('mimetypes').guess_type('a.t_file')"]
     for op in named:
         probes += [f"ops.t.{op}(x)", f"ops.t.{op}(x, 2)", f"ops.t.{op}(x, y)", f"ops.t.{op}(x, y[0].long())"]
-        probes += [f"str(ops.t.{op}.default._schema)"]
+        probes += [f"str(ops.t.{op}.default._schema)", f"many(ops.t.{op})", f"many(ops.t.{op}, 2.5)"]
         if not op.startswith("own_"):
             probes += [
                 f"fake(ops.t.{op}, x)",
@@ -590,6 +591,12 @@ def _probes(text: str) -> list[str]:
                 f"decomposed(ops.t.{op}.default, x)",
             ]
     if "aten" in text:
-        probes += ["torch.sin(x)", "torch.cos(x)", "ops.aten.sin(x, 2)", "decomposed(ops.aten.silu.default, x)"]
+        probes += [
+            "torch.sin(x)",
+            "torch.cos(x)",
+            "ops.aten.sin(x, 2)",
+            "ops.aten.cos(x, 2)",
+            "decomposed(ops.aten.silu.default, x)",
+        ]
         probes += ["fake(torch.cosh, x)", "ops.aten.sinh.default.py_kernels[torch._C.DispatchKey.AutogradCPU](x)"]
     return probes

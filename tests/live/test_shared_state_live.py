@@ -110,6 +110,47 @@ _CHANGES: dict[str, tuple[Callable[[Any], object], list[tuple[str, bool]]]] = {
 }
 
 
+_DYNAMO = """
+from torch._compile import _disable_dynamo
+def inner(): return 1
+def other(): return 2
+called = _disable_dynamo(inner)
+"""
+
+
+def _disable(fn: Callable[[], object], recursive: object = True, *, wrapping: bool) -> Callable[[], object]:  # noqa: FBT002
+    return lambda: fn()
+
+
+_DISABLED: dict[str, tuple[Callable[[Any, Callable[..., Any]], object], bool]] = {
+    "the first call": (lambda m, disable: m.called(), False),
+    "itself": (lambda m, disable: setattr(m.inner, "__dynamo_disable", disable(m.inner, wrapping=False)), False),
+    "another one": (lambda m, disable: setattr(m.inner, "__dynamo_disable", disable(m.other, wrapping=False)), True),
+    "no such function": (lambda m, disable: setattr(m.inner, "__dynamo_disable", m.other), True),
+    "more beside it": (lambda m, disable: (m.called(), setattr(m.inner, "also", 1)), True),
+}
+
+
+def test_that_a_function_keeps_itself_without_dynamo_from_its_first_call_on_is_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    dynamo = ModuleType("torch._dynamo")  # not PyTorch's own, which loads much that other tests would find
+    vars(dynamo)["disable"] = _disable
+    monkeypatch.setitem(sys.modules, "torch._dynamo", dynamo)
+    monkeypatch.setattr(sys.modules["torch"], "_dynamo", dynamo, raising=False)
+    modules = [_module(f"t_dynamo_{at}", _DYNAMO, monkeypatch) for at in range(len(_DISABLED))]
+    state = SharedState()
+    for module, (change, _) in zip(modules, _DISABLED.values(), strict=True):
+        change(module, _disable)
+
+    def found() -> list[str]:
+        return [one.path.partition(".")[0] for one in state.changes(_known()) if one.path.startswith("t_dynamo")]
+
+    assert found() == [f"t_dynamo_{at}" for at, (_, is_shown) in enumerate(_DISABLED.values()) if is_shown]
+    monkeypatch.setitem(vars(dynamo), "disable", lambda function, *given, **named: function)
+    assert found() == [module.__name__ for module in modules]
+
+
 def _known() -> Known:
     """What is known at the end, when the memory of the process is known, too."""
     return Known({"named_cache"}, Contents((), {}).address)

@@ -9,6 +9,7 @@ import re
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from operator import is_
 from types import CellType, FunctionType, MappingProxyType, ModuleType
@@ -31,11 +32,12 @@ from dispatchlab._gc_pause import collector_paused
 # somebody wrote into it. Of these all plain values and names are digested, and the values that packages made are read.
 #
 # Left out is what Python and PyTorch note for themselves: which modules are loaded, lines of sources, warnings that
-# were given, what is kept by address, the order in which classes and libraries that stay were made, and what a name
-# calls a cache, unless code of a package has that name. An address
-# is a number that lies in the memory of the process; that of an object which a package reaches is told apart. Not
-# followed are slots of objects, the operators of PyTorch (Note [Tables of Python]), what lies more than five steps from
-# a module, and what C keeps.
+# were given, what is kept by address, the order in which classes and libraries that stay were made, how often fake
+# tensors were called, and what a name calls a cache, unless code of a package has that name. The first call of some
+# functions notes what TorchDynamo's `disable` makes of them, which a later call would note as well: left out, too, as
+# long as it makes the same. An address is a number that lies in the memory of the process; that of an object which a
+# package reaches is told apart. Not followed are slots of objects, the operators of PyTorch (Note [Tables of Python]),
+# what lies more than five steps from a module, and what C keeps.
 
 
 class SharedChange(NamedTuple):
@@ -63,8 +65,10 @@ class Known(NamedTuple):
     names: Collection[str]
     address: Callable[[int], str]
 
-    def is_noise(self, key: object) -> bool:
-        """Whether what is kept by a key is what Python and PyTorch note for themselves."""
+    def is_noise(self, key: object, holder: Any = None) -> bool:
+        """Whether what a holder keeps by a key is what Python and PyTorch note for themselves."""
+        if key == "__dynamo_disable" and holder is not None:
+            return _is_disabled(holder)
         if type(key) is int:
             return key >= _ADDRESSES and self.address(key) != str(key)
         if type(key) is tuple:
@@ -142,7 +146,7 @@ class SharedState:
         for owner in self._owners:
             texts = []
             for key, value in list(owner.keys.items()) if owner.keys is not None else [("", one) for one in owner.view]:
-                if known.is_noise(key) or issubclass(type(value), ModuleType):
+                if known.is_noise(key, owner.keys) or issubclass(type(value), ModuleType):
                     continue
                 made_by = getattr(value if type(value) is FunctionType else type(value), "__module__", None)
                 if isinstance(made_by, str) and is_of_package(made_by):
@@ -388,8 +392,9 @@ def _changes_of(
 ) -> Iterator[SharedChange]:
     if owner.kind is FunctionType and owner.keys is None:
         for name, old, new in zip(_PART_NAMES, before, owner.view, strict=True):
-            if old is not new:
-                value = owner.view.function.__dict__ if name == "__dict__" else new
+            value = owner.view.function.__dict__ if name == "__dict__" else new
+            is_noted = name == "__dict__" and value and all(known.is_noise(each, value) for each in value)
+            if old is not new and not is_noted:
                 yield SharedChange(f"{owner.path}.{name}", value, is_attribute=True)
     elif isinstance(owner.view, set):
         old = set(before)
@@ -402,7 +407,7 @@ def _changes_of(
         old_values = dict(zip(keys, before, strict=True))
         is_attribute = owner.kind in (ModuleType, type, FunctionType)
         for key, value in list(owner.keys.items()):
-            if old_values.pop(key, _GONE) is not value and not known.is_noise(key):
+            if old_values.pop(key, _GONE) is not value and not known.is_noise(key, owner.keys):
                 shown = _PROCESS if type(value) is int and value == os.getpid() else value
                 yield SharedChange(_step(owner.path, owner.kind, key), shown, is_attribute)
         for key in old_values:
@@ -423,7 +428,7 @@ _GONE: Final = "taken out"
 _PROCESS: Final = "the number of the process"
 _PROCESS_NAME: Final = re.compile("pid|process", re.IGNORECASE)
 """Names of what may hold it."""
-_TABLES: Final = (dict, list, set)
+_TABLES: Final = (dict, list, set, OrderedDict)
 _PLAIN: Final = frozenset({type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented)})
 _WRAPPERS: Final = {staticmethod: _of_static, classmethod: _of_static, property: _of_property}
 _MAPPINGS: Final = tuple((kind.__iter__, kind.values, kind.items) for kind in (dict, OrderedDict))
@@ -439,6 +444,7 @@ _NOISE: Final = frozenset(
         "_autograd_function_id",  # the number of a class in the order in which they were made
         "_lazy_seed_tracker",
         "NO_SERIALIZED_TYPE_NAME_FOUND",
+        "simple_call_counter",
     }
 )
 _KEPT_ALIVE: Final = frozenset({"torch.library._keep_alive"})
@@ -457,6 +463,17 @@ _READ_ELSEWHERE: Final = ("torch._library",)
 _NUMBER: Final = re.compile(r"\b(?:0x[0-9a-f]{9,}|[1-9][0-9]{9,18})\b")
 _ADDRESSES: Final = 1 << 32
 """Whole numbers from here on are taken for addresses."""
+
+
+def _is_disabled(attributes: Any) -> bool:
+    """Whether the attributes of a function keep what `torch._dynamo.disable` makes of it."""
+    made = attributes.get("__dynamo_disable")
+    with suppress(Exception):  # a package may have replaced it
+        of = dict(zip(made.__code__.co_freevars, made.__closure__, strict=True))["fn"].cell_contents
+        disable = sys.modules["torch._dynamo"].disable
+        codes = [disable(_is_noise, recursive, wrapping=False).__code__ for recursive in (True, False)]
+        return vars(of) is attributes and made.__code__ in codes
+    return False
 
 
 def _is_noise(key: object) -> bool:
