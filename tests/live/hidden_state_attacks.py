@@ -296,6 +296,31 @@ lib.define("bar(Tensor x) -> Tensor")
 lib.impl("bar", lambda x: x * copyreg._extension_cache["t"], "CPU")
 --- probes
 ops.t.bar(x)
+=== hidden/counted_calls: both write into the table in which PyTorch counts the calls of fake tensors
+--- left
+from torch.utils import _stats
+_stats.simple_call_counter["t"] = 2
+--- right
+from torch.utils import _stats
+_stats.simple_call_counter["t"] = 3
+lib.define("bar(Tensor x) -> Tensor")
+lib.impl("bar", lambda x: x * _stats.simple_call_counter["t"], "CPU")
+--- probes
+ops.t.bar(x)
+=== hidden/kept_without_dynamo: a function keeps at its first call what `disable` makes of it, which one replaces
+--- left
+torch.manual_seed(1)
+--- right
+import torch._dynamo
+former = torch._dynamo.disable
+def disable(fn, *given, **named):
+    made = former(fn, *given, **named)
+    return lambda seed: made(seed + 5)
+torch._dynamo.disable = disable
+lib.define("bar(Tensor x) -> Tensor")
+lib.impl("bar", lambda x: x + torch.manual_seed(3).initial_seed(), "CPU")
+--- probes
+ops.t.bar(x)
 === hidden/overloads_of_typing: both note an overload of one function, by the same name and line
 --- common
 import typing

@@ -127,7 +127,7 @@ _DISABLED: dict[str, tuple[Callable[[Any, Callable[..., Any]], object], bool]] =
     "itself": (lambda m, disable: setattr(m.inner, "__dynamo_disable", disable(m.inner, wrapping=False)), False),
     "another one": (lambda m, disable: setattr(m.inner, "__dynamo_disable", disable(m.other, wrapping=False)), True),
     "no such function": (lambda m, disable: setattr(m.inner, "__dynamo_disable", m.other), True),
-    "more beside it": (lambda m, disable: (m.called(), setattr(m.inner, "also", 1)), True),
+    "more beside it": (lambda m, disable: setattr(m.inner, "also", m.called()), True),
 }
 
 
