@@ -79,7 +79,7 @@ class _Group(click.Group):
             sys.exit(141)
         except OutputFailed as error:
             warn(str(error))
-            sys.exit(error.exit_code)
+            sys.exit(74)
         except Exception as error:
             if not more.get("standalone_mode", True):
                 raise

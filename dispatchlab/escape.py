@@ -70,17 +70,13 @@ def json_document(value: object, *, indent: int | None = None) -> str:
     return json.dumps(value, indent=indent).replace("\x7f", "\\u007f")
 
 
-_PLAIN_IN_SHELLS = re.compile(r"[\w@%+=:,./-]*", re.ASCII)
-_LIMIT = re.compile(r"[^\w@%+=:,./~-]")
-
-
 def bash_word(text: str) -> str:
     """The text as it stands unquoted on a line of bash, each character that means something behind a backslash.
 
     Args:
         text: has no control characters.
     """
-    if _PLAIN_IN_SHELLS.fullmatch(text):
+    if re.fullmatch(r"[\w@%+=:,./-]*", text, re.ASCII):
         return text
-    quoted = _LIMIT.sub(lambda found: found[0] if ord(found[0]) > 127 else f"\\{found[0]}", text)
+    quoted = re.sub(r"[^\w@%+=:,./~-]", lambda found: found[0] if ord(found[0]) > 127 else f"\\{found[0]}", text)
     return f"\\{quoted}" if quoted.startswith("~") else quoted

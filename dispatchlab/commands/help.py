@@ -11,7 +11,6 @@ import click
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _HYPHEN = "\N{NON-BREAKING HYPHEN}"
-_END = re.compile(r"[.;] ")
 
 
 class _Formatter(click.HelpFormatter):
@@ -86,7 +85,7 @@ def short_help(context: click.Context) -> str:
         options = [param for param in command.get_params(context) if isinstance(param, click.Option)]
         records = [record for option in options if (record := option.get_help_record(context))]
         with formatter.section("Options"):
-            formatter.write_dl([(name, f"{_END.split(text)[0].rstrip('.')}.") for name, text in records])
+            formatter.write_dl([(name, f"{re.split('[.;] ', text)[0].rstrip('.')}.") for name, text in records])
     formatter.write_paragraph()
     formatter.write_text(f"Everything: {context.command_path} --help")
     return formatter.getvalue().rstrip("\n")

@@ -47,7 +47,7 @@ class OneOf(_TextType):
             return _key_of(found)
         if self._kind not in ("semantics", "source", "explored"):
             return found
-        if _VERSION.match(found) and not os.path.exists(found):
+        if re.match(r"\d+\.\d+$", found) and not os.path.exists(found):
             found = _taken(found, f"torch-{found}")
         if self._kind != "semantics":
             return _live_with_package(found, param, ctx) if self._kind == "source" and ctx is not None else found
@@ -65,7 +65,6 @@ class OneOf(_TextType):
         return [CompletionItem(value) for value in values]
 
 
-_VERSION = re.compile(r"\d+\.\d+$")
 _PACKAGES = "dispatchlab.packages"
 _WITH_PACKAGES = ("source", "sources", "registry", "before", "after")
 LIVE = "live"

@@ -17,7 +17,6 @@ from typing import IO, TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias, 
 import click
 
 from dispatchlab.commands.interrupts import results_come_first
-from dispatchlab.errors import DispatchLabError
 from dispatchlab.escape import printable
 
 if TYPE_CHECKING:
@@ -60,14 +59,8 @@ class OutputClosed(Exception):
     """Standard output has no reader any more."""
 
 
-class OutputFailed(DispatchLabError):
+class OutputFailed(Exception):
     """Standard output cannot be written, as on a full disk."""
-
-    exit_code = 74
-
-    reason: str
-
-    template = "the output could not be written: {reason}"
 
 
 @results_come_first()
@@ -234,7 +227,7 @@ def out(text: str) -> None:
         raise OutputClosed from None
     except OSError as error:
         abandon_stdout()
-        raise OutputFailed(error.strerror or str(error)) from None
+        raise OutputFailed(f"the output could not be written: {error.strerror or error}") from None
 
 
 @results_come_first()

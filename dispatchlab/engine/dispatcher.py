@@ -20,7 +20,6 @@ from weakref import WeakSet, ref
 
 from dispatchlab.engine import introspection, lowering
 from dispatchlab.engine.handle import RegistrationHandle
-from dispatchlab.engine.in_force import state_violations
 from dispatchlab.engine.introspection import dump, dump_table, slots_text
 from dispatchlab.engine.kernel import call_site
 from dispatchlab.engine.listeners import Listener, Listeners, Named
@@ -578,6 +577,8 @@ class Dispatcher:
             else:
                 refused = None if self.semantics.refusal_leaves_traces else ()
                 builtin = self._builtin
+                from dispatchlab.engine.in_force import state_violations  # costs start-up, and few ask
+
                 found = state_violations(state, held, self.semantics, builtin=builtin, refused=refused, exact=False)
         if found:
             raise InvariantError(found)

@@ -15,6 +15,7 @@ from dispatchlab.engine import refusals
 from dispatchlab.engine.kernel import RegisteredKernel
 from dispatchlab.engine.operator_entry import Definition
 from dispatchlab.engine.primitives import (
+    Compound,
     Primitive,
     Refused,
     RegisterClaim,
@@ -26,7 +27,6 @@ from dispatchlab.engine.primitives import (
 from dispatchlab.engine.python_primitive import RegisterPython
 from dispatchlab.engine.semantics import Semantics
 from dispatchlab.engine.state import FALLBACKS, NamespaceVariable, PythonVariable, StateVariable, Transaction
-from dispatchlab.engine.torch_library import TorchLibraryPrimitive, torch_library_primitives
 from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
@@ -65,7 +65,7 @@ class LoweredRegistration:
     def plain(self) -> Iterator[Primitive]:
         """Its primitives, and in place of one of `torch.library` what that may make in the dispatcher."""
         for primitive in self.primitives:
-            if isinstance(primitive, TorchLibraryPrimitive):
+            if isinstance(primitive, Compound):
                 yield from primitive.plain
             else:
                 yield primitive
@@ -77,14 +77,7 @@ class LoweredRegistration:
             match primitive:
                 case RegisterFallback():
                     variables.add(FALLBACKS)
-                case (
-                    RegisterClaim()
-                    | RegisterDef()
-                    | RegisterImpl()
-                    | RegisterName()
-                    | RegisterPython()
-                    | TorchLibraryPrimitive()
-                ):
+                case RegisterClaim() | RegisterDef() | RegisterImpl() | RegisterName() | RegisterPython() | Compound():
                     variables.add(primitive.variable)
                     if isinstance(primitive, RegisterDef) and primitive.rivals is not None:
                         variables.update(primitive.rivals.calls)
@@ -239,6 +232,8 @@ def _block_calls(block: Block, semantics: Semantics) -> Iterator[tuple[Primitive
     rules = semantics.torch_library
     content = [_guarded(_Inside(block), inner, semantics) for inner in block.registrations]
     if block.made_by is not None and rules is not None:
+        from dispatchlab.engine.torch_library import torch_library_primitives  # costs start-up, and few calls are so
+
         yield tuple(torch_library_primitives(block, block.made_by, [*chain.from_iterable(content)], rules))
     else:
         yield from content

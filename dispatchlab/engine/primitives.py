@@ -81,6 +81,27 @@ class Primitive(Protocol):
         """Remove it from `state`, if it is registered there."""
 
 
+class Compound:
+    """A step of a call of `torch.library`, which may make others.
+
+    Args:
+        name: the operator that it is about.
+        plain: what it may make in the dispatcher.
+    """
+
+    __slots__ = ("name", "plain", "variable")
+
+    def __init__(self, name: OperatorName, plain: Sequence[Primitive]) -> None:
+        self.name = name
+        self.variable = str(name)
+        self.plain = tuple(plain)
+
+    def release(self, semantics: Semantics, state: Transaction) -> None:
+        """Take back what is the caller's."""
+        for primitive in self.plain:
+            primitive.release(semantics, state)
+
+
 class Refused:
     """A registration that is refused whatever the state is, in its place among the others."""
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from dispatchlab.engine import refusals
 from dispatchlab.engine.kernel import RegisteredKernel
-from dispatchlab.engine.primitives import Primitive, Refused, RegisterClaim, RegisterDef, RegisterImpl
+from dispatchlab.engine.primitives import Compound, Primitive, Refused, RegisterClaim, RegisterDef, RegisterImpl
 from dispatchlab.engine.python_state import PythonKey, PythonState
 from dispatchlab.engine.semantics import Semantics
 from dispatchlab.engine.state import KernelVariable, Transaction
@@ -66,24 +66,23 @@ _EARLY = frozenset({DispatchKey.Autograd, DispatchKey.ADInplaceOrView})
 _RENAMED_DEVICES = {"privateuseone": "PrivateUse1"}
 
 
-class TorchLibraryPrimitive:
+class TorchLibraryPrimitive(Compound):
     """A step of a call of `torch.library`.
 
     Args:
         call: what is called.
-        name: the operator that it is about.
+        name: see `Compound`.
         debug: where it is called, as dumps and snapshots print it.
-        plain: what it may make in the dispatcher.
+        plain: see `Compound`.
     """
 
-    __slots__ = ("_added", "call", "debug", "name", "plain", "variable")
+    __slots__ = ("_added", "call", "debug")
 
     by_object = False
 
     def __init__(self, call: TorchLibraryCall, name: OperatorName, debug: str, plain: Sequence[Primitive] = ()) -> None:
-        self.call, self.name, self.debug = call, name, debug
-        self.variable = str(name)
-        self.plain = tuple(plain)
+        super().__init__(name, plain)
+        self.call, self.debug = call, debug
         self._added: dict[tuple[OpenCustomOp, DispatchKey], _Added] = {}
 
     def __repr__(self) -> str:
@@ -96,11 +95,6 @@ class TorchLibraryPrimitive:
             self._on_operator(semantics, state)
         else:
             self._on_custom_op(semantics, state, made)
-
-    def release(self, semantics: Semantics, state: Transaction) -> None:
-        """Take back what is the caller's."""
-        for primitive in self.plain:
-            primitive.release(semantics, state)
 
     def _on_operator(self, semantics: Semantics, state: Transaction) -> None:
         for primitive in self.plain:

@@ -114,7 +114,7 @@ def is_replaced(path: str | os.PathLike[str]) -> bool:
 
 
 _STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
-_DESCRIPTOR = re.compile(r"(?:/dev|/proc/([^/]+))/fd/(\d{1,9})")
+_DESCRIPTOR = r"(?:/dev|/proc/([^/]+))/fd/(\d{1,9})"
 _MOST_LINKS = 40
 
 
@@ -124,7 +124,7 @@ def _descriptor(path: str) -> int | None:
     for _ in range(_MOST_LINKS):
         if at in _STREAMS:
             return _STREAMS[at]
-        found = _DESCRIPTOR.fullmatch(at)
+        found = re.fullmatch(_DESCRIPTOR, at)
         if found is not None and found[1] in (None, "self", "thread-self", str(os.getpid())):
             return int(found[2])
         if not os.path.islink(at):

@@ -47,7 +47,7 @@ CACHE = "DISPATCHLAB_CACHE"
 NO_MEASURE = "DISPATCHLAB_NO_MEASURE"
 """The environment variable that forbids measuring, as `--no-measure` does; what has been measured is used."""
 
-_VERSION = re.compile(r"""^__version__\s*(?::\s*str\s*)?=\s*['"]([^'"\s]{1,100})['"]""", re.MULTILINE)
+_VERSION = r"""^__version__\s*(?::\s*str\s*)?=\s*['"]([^'"\s]{1,100})['"]"""
 _HEAD = 2**16  # characters of version.py, which has a few lines
 _LIMIT_S = 600.0
 _LIBRARY = (".so", ".dylib", ".dll", ".pyd")
@@ -76,7 +76,7 @@ def installed_torch_folder() -> str | None:
 def _version_in(path: str) -> str | None:
     try:
         with open(path, encoding="utf-8", errors="replace") as stream:
-            found = _VERSION.search(stream.read(_HEAD))
+            found = re.search(_VERSION, stream.read(_HEAD), re.MULTILINE)
     except OSError:
         return None
     return None if found is None else found[1]

@@ -229,7 +229,7 @@ _NUMBERS_AS_TENSORS = frozenset(("_conj", "_to_copy", "copy", "copy_", "floor_di
 # no other overload is tried, so that it is modelled as an error.
 
 _DTYPES = {"float": "float32", "int": "int64", "bool": "bool", "complex": "complex64"}
-_DEVICE = re.compile(f"(?:{'|'.join(PARSED_DEVICES)})(?::(?:0|[1-9][0-9]*))?")
+_DEVICE = f"(?:{'|'.join(PARSED_DEVICES)})(?::(?:0|[1-9][0-9]*))?"
 _INTS, _SCALAR_INTS = range(-(2**63), 2**63), range(-(2**63), 2**64)
 _INT_OBJECTS = frozenset(("ScalarType", "Layout", "MemoryFormat", "QScheme"))
 _BY_PYBIND = frozenset(("int", "float", "bool", "Tensor"))
@@ -302,7 +302,7 @@ def _match_simple(name: str, value: Value) -> Match:
         case "str":
             return _taken(isinstance(value, str))
         case "Device" if isinstance(value, str):
-            return Match.TAKES if _DEVICE.fullmatch(value) else Match.RAISES
+            return Match.TAKES if re.fullmatch(_DEVICE, value) else Match.RAISES
         case "QScheme":
             return _taken(isinstance(value, int) and value in _INTS)
         case "NoneType":

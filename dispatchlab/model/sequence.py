@@ -14,7 +14,7 @@ from dispatchlab.errors import ParseError
 Step: TypeAlias = int
 StepSequence: TypeAlias = tuple[Step, ...]
 
-_STEP = re.compile(r"([+-])([0-9]{1,9})$")
+_STEP = r"([+-])([0-9]{1,9})$"
 
 
 def format_sequence(sequence: StepSequence) -> str:
@@ -46,7 +46,7 @@ def parse_sequence(text: str, *, count: int) -> StepSequence:
     tried: set[int] = set()  # registered, or refused: only an engine knows
     for match in re.finditer(r"\S+", text):
         token, at = match.group(), match.start()
-        found = _STEP.match(token)
+        found = re.match(_STEP, token)
 
         def error(wanted: str, token: str = token, at: int = at) -> ParseError:
             return ParseError(text, at, wanted=wanted, found=repr(token), width=len(token))
