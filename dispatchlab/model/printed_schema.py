@@ -47,7 +47,7 @@ def parse_printed_inferred(text: str) -> FunctionSchema:
 
 
 def _read(text: str, *, named: bool) -> FunctionSchema:
-    classes = [*KNOWN_CLASSES, *_CLASS.findall(text)] if "__torch__" in text else KNOWN_CLASSES
+    classes = [*KNOWN_CLASSES, *re.findall(_CLASS, text)] if "__torch__" in text else KNOWN_CLASSES
     try:
         found = _schema(SchemaReader(text, typevars=True, custom_classes=classes), named=named)
     except ParseError as refusal:
@@ -66,11 +66,11 @@ def _schema(reader: SchemaReader, *, named: bool) -> FunctionSchema:
     return schema
 
 
-_CLASS = re.compile(r"__torch__\.torch\.classes\.([A-Za-z0-9_.]+)")
+_CLASS = r"__torch__\.torch\.classes\.([A-Za-z0-9_.]+)"
 _OPAQUE = "PyObject"
 _MISREAD = re.compile(r"Union\(|\b(?:float|complex)(?:\([^()]*\))? \w+=-?[0-9]+(?![0-9.e])")
 """What is printed of one value, and reads as another: a union with `Scalar`, an int for a float."""
-_ESCAPE = re.compile(r"""\\([\\'"abfnrtv]|[)-7]{3})""")
+_ESCAPE = r"""\\([\\'"abfnrtv]|[)-7]{3})"""
 _ESCAPED = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\", "'": "'", '"': '"'}
 _ENDS = frozenset((",", ")", "]", ""))
 
@@ -196,7 +196,7 @@ class _PrintedReader(SchemaReader):
         if token[:1] != '"' or token.startswith('"""'):
             return super().string()
         self.at += 1
-        raw = _ESCAPE.sub(_unescaped, token[1:-1])
+        raw = re.sub(_ESCAPE, _unescaped, token[1:-1])
         return raw.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
 
     def _raw(self, start: int, end: int) -> str:
