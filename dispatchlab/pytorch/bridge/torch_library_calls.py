@@ -102,17 +102,35 @@ def torch_library_call(
     def made() -> MadeLibrary:
         if block.namespace in getattr(torch().library, "_reserved_namespaces", ()):
             namespace_as_given(block.namespace)
-        library = torch().library.Library(namespace, "FRAGMENT")
-        library.m.reset()
-        library.m = bindings()._dispatch_library("FRAGMENT", namespace, "", mark.file, mark.line(number))
-        try:
-            kept = make(library)
-        except Exception as error:
-            MadeLibrary(library, custom_op).reset()
-            raise RuntimeError(f"{error}" or "Library object has been destroyed") from error  # until 2.9 a bare assert
+        with _libraries_at(mark.file, mark.line(number)):
+            library = torch().library.Library(namespace, "FRAGMENT")
+            try:
+                kept = make(library)
+            except Exception as error:
+                MadeLibrary(library, custom_op).reset()
+                # Until 2.9 it is a bare assert.
+                raise RuntimeError(f"{error}" or "Library object has been destroyed") from error
         return MadeLibrary(library, custom_op, kept)
 
     return made
+
+
+@contextmanager
+def _libraries_at(file: str, line: int) -> Iterator[None]:
+    """Have every library name this file and line: until 2.7 a fake implementation makes one of its own."""
+    made = torch().library.Library
+    original = made.__init__
+
+    def init(library: Any, namespace: str, *rest: object) -> None:
+        original(library, namespace, *rest)
+        library.m.reset()
+        library.m = bindings()._dispatch_library("FRAGMENT", namespace, "", file, line)
+
+    made.__init__ = init
+    try:
+        yield
+    finally:
+        made.__init__ = original
 
 
 def _check(block: Block, call: TorchLibraryCall) -> None:
