@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -17,6 +17,11 @@ from dispatchlab.pytorch.introspection.python_tables import PythonTables, TableC
 class _ReadsEveryTable(PythonTables):
     def _is_as_it_was(self, registry: str) -> bool:
         return False
+
+    def _changes(self, registry: str) -> Iterator[TableChange]:
+        self._operators._versions.clear()
+        self._operators._seen.clear()
+        return super()._changes(registry)
 
 
 def _seen(changes: list[TableChange]) -> list[tuple[object, ...]]:

@@ -345,10 +345,16 @@ def roots_of(registry: str) -> tuple[object, ...]:
     return (_home(registry),) if roots is None else roots()
 
 
-def _roots_of_custom_ops() -> tuple[object, ...]:
+_OF_CUSTOM_OP = (
+    *("_init_fn", "_abstract_fn", "_backward_fn", "_vmap_fn", "_setup_context_fn"),
+    *("_backend_fns", "_torch_dispatch_fns", "_autocast_dtype", "_autocast_cpu_dtype", "_autocast_cuda_dtype"),
+)
+
+
+def _roots_of_custom_ops(attributes: Sequence[str] = _OF_CUSTOM_OP) -> tuple[object, ...]:
     """The functions by name, and not the objects, which the registry keeps weakly, so that nothing else may."""
     made = dict(_home("custom_ops"))
-    return *made, *(getattr(each, attribute, None) for each in made.values() for attribute in _OF_CUSTOM_OP)
+    return *made, *(getattr(each, attribute, None) for each in made.values() for attribute in attributes)
 
 
 def _roots_of_sharding_rules() -> tuple[object, ...]:
@@ -364,7 +370,7 @@ def _roots_of_semi_structured() -> tuple[object, ...]:
 _ROOTS: Mapping[str, Callable[[], tuple[object, ...]]] = {
     "meta_functions": lambda: (_home("decompositions"),),
     "fast_fake_rules": lambda: (_attribute(_FAST_RULES),),
-    "torch_library": lambda: (_home("torch_library"), *_roots_of_custom_ops()),  # it has functions of these
+    "torch_library": lambda: (_home("torch_library"), *_roots_of_custom_ops(_OF_CUSTOM_OP[:2])),  # it shows these two
     "custom_ops": _roots_of_custom_ops,
     "dtensor_rules": _roots_of_sharding_rules,
     "dtensor_handlers": lambda: (_dtensor_dispatcher()._custom_op_handlers,),
@@ -411,10 +417,6 @@ def _keeps_registrations(kind: type[Any]) -> bool:
     return kind.__module__.startswith(_KEEPING) or issubclass(kind, import_module("torch._ops").HigherOrderOperator)
 
 
-_OF_CUSTOM_OP = (
-    *("_init_fn", "_abstract_fn", "_backward_fn", "_vmap_fn", "_setup_context_fn"),
-    *("_backend_fns", "_torch_dispatch_fns", "_autocast_dtype", "_autocast_cpu_dtype", "_autocast_cuda_dtype"),
-)
 _KEEPING = ("torch._library.", "torch.onnx.")
 
 

@@ -84,9 +84,11 @@ def _may_name(source: str, packages: Collection[str]) -> bool:
 
     A text begins after a quote, after an escaped end of line, and after a field of an f-string.
     """
+    if not any(package in source for package in packages):
+        return False
     names = "|".join(map(re.escape, packages))
     found = re.search(rf"""\b(?:from|import)\b(?:\\\n|[^\n])*?\b(?:{names})\b|["'}}\n](?:{names})\b""", source)
-    return bool(packages) and found is not None
+    return found is not None
 
 
 def _name(node: ast.Attribute | ast.alias) -> str:

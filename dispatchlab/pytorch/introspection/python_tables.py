@@ -6,8 +6,9 @@ themselves are copied, and compared by identity, which takes a millisecond or tw
 
 from __future__ import annotations
 
+import gc
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, ValuesView
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, ValuesView
 from ctypes import c_void_p, sizeof, string_at
 from itertools import chain
 from operator import is_
@@ -26,6 +27,7 @@ from dispatchlab.pytorch.bridge.registry_tables import (
 )
 from dispatchlab.pytorch.bridge.reserved_namespaces import is_own
 from dispatchlab.pytorch.bridge.torch import torch
+from dispatchlab.pytorch.introspection.shared_state import DictVersions, versions_of
 
 # Note [Tables of Python]
 # ~~~~~~~~~~~~~~~~~~~~~~~
@@ -33,6 +35,7 @@ from dispatchlab.pytorch.bridge.torch import torch
 # when one is written, and Python 3.11 has no watchers of dictionaries. So what a table had is kept as a copy, and two
 # are the same when they have the same keys and the same values, by identity. Most tables of operators are empty, which
 # is seen without a copy. The list of operators is kept, too; it is made anew when a namespace or a packet has grown.
+# Where Python keeps a version of each dictionary, only those are compared that have another one by now.
 #
 # Left out is what PyTorch derives from other tables when it is asked, such as `export_decompositions`.
 
@@ -109,13 +112,13 @@ class PythonTables:
         had = self._contents.get(registry)
         try:
             roots = roots_of(registry)
-            if had is not None and _are_same(had.roots, roots) and _are_same(had.values, _contents(had.views)):
+            if had is not None and had.is_same_as(roots):
                 return True
-            views = live_contents(roots)
+            views, versions = _without_dicts(live_contents(roots))
         except UNREADABLE:  # of another version, or not imported
             self._contents.pop(registry, None)
             return False
-        self._contents[registry] = _Contents(roots, views, _contents(views))
+        self._contents[registry] = _Contents(roots, views, _contents(views), versions)
         return False
 
     def _tables(self, registry: str) -> list[Table]:
@@ -142,6 +145,22 @@ def _are_same(some: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
 def _contents(views: Iterable[Iterable[object]]) -> tuple[object, ...]:
     """What some views have now, in one go: another thread may be writing."""
     return tuple(chain.from_iterable(views))
+
+
+def _without_dicts(views: Sequence[Iterable[object]]) -> tuple[list[Iterable[object]], DictVersions | None]:
+    """The views that are none of a dictionary which has a version, and the versions of these."""
+    dicts, others = dict[int, Mapping[Any, Any]](), []
+    for view in views:
+        of = gc.get_referents(view)[0] if type(view) is _VALUES else view
+        if isinstance(of, dict) and (type(of).__iter__, type(of).values) == (dict.__iter__, dict.values):
+            dicts[id(of)] = of
+        else:
+            others.append(view)
+    versions = versions_of([*dicts.values()])
+    return (list(views), None) if versions is None else (others, versions)
+
+
+_VALUES: Final[type[object]] = type({}.values())
 
 
 def _addresses(some: tuple[Any, ...]) -> bytes:
@@ -193,6 +212,12 @@ class _Contents(NamedTuple):
     roots: tuple[object, ...]
     views: list[Iterable[object]]
     values: tuple[object, ...]
+    versions: DictVersions | None
+
+    def is_same_as(self, roots: tuple[object, ...]) -> bool:
+        """Whether it begins at these roots, and nothing inside has changed."""
+        is_old = self.versions is None or self.versions.are_same()
+        return is_old and _are_same(self.roots, roots) and _are_same(self.values, _contents(self.views))
 
 
 class _Seen(NamedTuple):
@@ -215,12 +240,14 @@ class _Operators:
         self._tables: dict[str, list[tuple[Any, Mapping[Any, Any]]]] = {}
         self._mappings: dict[str, list[Mapping[Any, Any]]] = {}
         self._seen: dict[str, _Seen] = {}
+        self._versions: dict[str, DictVersions | None] = {}
 
     def copy(self) -> _Operators:
         """Another one, which has seen the same."""
         made = _Operators()
         made._sizes, made._packets, made._known = self._sizes, self._packets, dict(self._known)
         made._tables, made._mappings, made._seen = dict(self._tables), dict(self._mappings), dict(self._seen)
+        made._versions = dict(self._versions)
         return made
 
     def have_changed(self, registry: str) -> bool:
@@ -228,6 +255,10 @@ class _Operators:
         all_tables = self._mappings.get(registry)
         if all_tables is None:
             all_tables = self._mappings[registry] = [table for _, table in self.tables(registry)]
+        versions = self._versions.get(registry)
+        if versions is not None and versions.dicts is all_tables and versions.are_same():
+            return False
+        self._versions[registry] = versions_of(all_tables)
         had = self._seen.get(registry)
         tables = tuple(filter(None, all_tables))
         is_known = had is not None and _are_same(had.tables, tables)

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from operator import is_
@@ -332,6 +332,30 @@ class _Memory:
             self._found.setdefault(_OF_DICT, []).append((number, id(mapping)))
         else:
             self._always.append(number)
+
+
+class DictVersions(NamedTuple):
+    """The versions of some dictionaries, which are others once one of these was written."""
+
+    dicts: Sequence[Mapping[Any, Any]]
+    places: npt.NDArray[np.int64]
+    versions: npt.NDArray[np.uint64]
+
+    def are_same(self) -> bool:
+        """Whether none was written since."""
+        return np.array_equal(_words(self.places), self.versions)
+
+
+def versions_of(dicts: Sequence[Mapping[Any, Any]]) -> DictVersions | None:
+    """The versions that dictionaries have now; None where Python keeps none. See Note [Comparing without a touch]."""
+    if not dicts or sys.version_info >= (3, 13) or not _has_known_places() or not all(map(_is_dict, dicts)):
+        return None
+    places = np.array([*map(id, dicts)], np.int64) + _OF_DICT[0]
+    return DictVersions(dicts, places, _words(places))
+
+
+def _is_dict(value: object) -> bool:
+    return isinstance(value, dict)
 
 
 @cache
