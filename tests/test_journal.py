@@ -12,7 +12,7 @@ import pytest
 
 from dispatchlab.errors import ErrorKind
 from dispatchlab.files.atomic_write import WriteError
-from dispatchlab.files.file_kinds import JOURNAL_MAGIC, OLD_JOURNAL_MAGIC, OtherFileError, OverwriteError
+from dispatchlab.files.file_kinds import JOURNAL_MAGIC, OtherFileError, OverwriteError
 from dispatchlab.files.journal import Journal, JournalInUseError, OtherRunError
 from dispatchlab.model.snapshot import Refusal
 
@@ -168,14 +168,6 @@ def test_a_journal_of_many_small_bombs_is_read_up_to_a_bound(tmp_path: Path) -> 
             stream.write(len(bomb).to_bytes(4, "little") + last + bomb)
     with Journal(file, RUN) as journal:
         assert 0 < len(journal.records("a", object)) < 10
-
-
-def test_the_checkpoint_of_an_older_version_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "run.ck"
-    file.write_bytes(OLD_JOURNAL_MAGIC + b"abc")
-    with pytest.raises(OtherRunError, match="the format of checkpoints was 1 and is 2; name another file, or remove"):
-        Journal(file, RUN)
-    assert file.read_bytes() == OLD_JOURNAL_MAGIC + b"abc"
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no full disk")

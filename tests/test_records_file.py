@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatchlab.files.atomic_write import WriteError
-from dispatchlab.files.file_kinds import OLD_REGISTRY_MAGIC
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import AliasKind, KernelFlags
@@ -199,11 +198,6 @@ def with_index(**changed: object) -> bytes:
             b"claim: yaml",
             "it is not a recorded registry: it starts with b'claim: y'; record one with: dispatchlab record --all -o "
             "FILE",
-        ),
-        (
-            OLD_REGISTRY_MAGIC + bytes(200),
-            "it is a recorded registry of an older dispatchlab, which is not read any more; record one with: "
-            "dispatchlab record --all -o FILE",
         ),
         (
             registry_bytes(SMALL)[:-1],

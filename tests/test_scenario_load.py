@@ -297,12 +297,6 @@ def test_a_file_is_read_as_its_content_is(tmp_path: Path) -> None:
     assert scenario.file == str(path)
 
 
-@pytest.mark.parametrize(("former", "now"), [("commutes", "order-independent"), ("order-matters", "order-dependent")])
-def test_an_expectation_in_former_words_is_refused_with_todays(former: str, now: str) -> None:
-    with pytest.raises(ScenarioError, match=f"found '{former}'; it is called {now} now"):
-        parse_scenario(f"claim: A claim.\nexpect: {former}\nregistrations:\n  - library: test\n")
-
-
 def test_verdicts_and_expectations_share_their_words() -> None:
     assert {str(each) for each in Expectation} - {str(each) for each in Verdict} == {"refused"}
     assert {str(each) for each in Certified} - {str(each) for each in Verdict} == {"not decided"}

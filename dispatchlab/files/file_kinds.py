@@ -22,14 +22,8 @@ BUNDLE_MEMBER = "dispatchlab-bundle.json"
 INPUTS_FORMAT = "dispatchlab-readiness-1"
 """What the header of a file of captured inputs, which is one of safetensors, says first."""
 
-OLD_REGISTRY_MAGIC = b"\x89DLREG\r\n"
-"""What the file of a registry began with before it was an archive."""
-
 JOURNAL_MAGIC = b"\x89DLCKP2\r\n"
 """What a checkpoint begins with, and the version of its format."""
-
-OLD_JOURNAL_MAGIC = b"\x89DLCKP\r\n"
-"""What a checkpoint began with before it was plain data."""
 
 MARK = "Written by dispatchlab. Remove this line to protect the file from being written over."
 """The first line, as a comment, of a file that could otherwise have been written by hand."""
@@ -130,11 +124,11 @@ class OverwriteError(DispatchLabError):
 
 def recognised(content: bytes) -> FileContent | None:
     """What the content of a file is; None for what dispatchlab neither reads nor writes."""
-    if is_archive(content, REGISTRY_MEMBER) or content.startswith(OLD_REGISTRY_MAGIC):
+    if is_archive(content, REGISTRY_MEMBER):
         return FileContent(FileKind.REGISTRY)
     if is_archive(content, BUNDLE_MEMBER):
         return FileContent(FileKind.BUNDLE)
-    if content.startswith((JOURNAL_MAGIC, OLD_JOURNAL_MAGIC)):
+    if content.startswith(JOURNAL_MAGIC):
         return FileContent(FileKind.CHECKPOINT)
     if content.startswith(f'{{"__metadata__": {{"format": "{INPUTS_FORMAT}",'.encode(), 8):
         return FileContent(FileKind.INPUTS)

@@ -26,7 +26,6 @@ from dispatchlab.errors import DispatchLabError
 from dispatchlab.files.atomic_write import WriteError, check_target, write_file
 from dispatchlab.files.file_kinds import (
     JOURNAL_MAGIC,
-    OLD_JOURNAL_MAGIC,
     FileKind,
     OtherFileError,
     OverwriteError,
@@ -153,9 +152,7 @@ class Journal:
             os.unlink(self.path)
 
     def _read(self, run: Mapping[str, str]) -> None:
-        if (magic := self._file.read(len(JOURNAL_MAGIC))) != JOURNAL_MAGIC:
-            if magic.startswith(OLD_JOURNAL_MAGIC):
-                raise OtherRunError(self.path, "the format of checkpoints", "1", "2")
+        if self._file.read(len(JOURNAL_MAGIC)) != JOURNAL_MAGIC:
             found = content_of(self.path)
             if found is not None:
                 raise OtherFileError(self.path, found, (FileKind.CHECKPOINT,))

@@ -166,27 +166,17 @@ def parsed(node: Scalar, parse: Callable[[str], T], context: Context, *, prefix:
     return value  # type: ignore[return-value]  # the key has the function that made it
 
 
-def one_of(
-    wanted: str,
-    values: MappingType[str, T],
-    *,
-    former: MappingType[str, str] | None = None,
-    schema: JsonSchema | None = None,
-) -> Shape[T]:
+def one_of(wanted: str, values: MappingType[str, T], *, schema: JsonSchema | None = None) -> Shape[T]:
     """One of a few texts, each with its value.
 
     Args:
         wanted: what messages call it.
         values: the texts and their values.
-        former: texts that were accepted once, with those that took their place.
         schema: the JSON Schema of it; the texts when left out.
     """
-    renamed = former or {}
 
     def read(node: Node, context: Context) -> T:
         text = scalar(node, wanted).text
-        if text in renamed:
-            raise expected(wanted, node, f"it is called {renamed[text]} now")
         if text not in values:
             raise expected(wanted, node, did_you_mean(text, values) or f"the values are {', '.join(values)}")
         return values[text]

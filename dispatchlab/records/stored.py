@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from dispatchlab.files.file_kinds import BUNDLE_MEMBER, OLD_REGISTRY_MAGIC, REGISTRY_MEMBER, is_archive
+from dispatchlab.files.file_kinds import BUNDLE_MEMBER, REGISTRY_MEMBER, is_archive
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName, overload_of, qualified
 from dispatchlab.model.python_layer import REGISTRY_NAMED, PythonLayer, PythonRegistration
@@ -84,10 +84,6 @@ class StoredRegistries:
     def __init__(self, data: bytes, path: str = "the bundle", member: str = BUNDLE_MEMBER) -> None:
         self.path = path
         kind, made_by = _KINDS[member]
-        if data.startswith(OLD_REGISTRY_MAGIC) and member == REGISTRY_MEMBER:
-            raise RegistryFileError(
-                path, f"it is {kind} of an older dispatchlab, which is not read any more; {made_by}"
-            )
         if not is_archive(data, member):
             start = f"starts with {data[:8]!r}" if data else "is empty"
             raise RegistryFileError(path, f"it is not {kind}: it {start}; {made_by}")

@@ -105,10 +105,6 @@ EXPECT = Field(
     one_of(
         "an outcome",
         {str(each): each for each in Expectation},
-        former={
-            "commutes": str(Expectation.ORDER_INDEPENDENT),
-            "order-matters": str(Expectation.ORDER_DEPENDENT),
-        },
     ),
     "What will be found: order-independent when left out.",
 )
