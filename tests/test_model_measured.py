@@ -129,7 +129,7 @@ def test_where_nothing_may_be_or_can_be_measured_the_nearest_answers(
 ) -> None:
     monkeypatch.setenv(NO_MEASURE, "1")
     assert model_for("2.99.0") == "torch-2.15"
-    assert not_measured("profile", UNKNOWN) == "it was not measured: --no-measure was given"
+    assert not_measured(UNKNOWN) == "it was not measured: --no-measure was given"
     monkeypatch.delenv(NO_MEASURE)
     forget()
     measures.answer = b"", "its slots cannot be read"
@@ -217,7 +217,7 @@ def test_what_a_process_printed_that_was_killed_while_it_measured_is_not_kept(
     monkeypatch.setattr(own_command, "_BOOT", half)
     monkeypatch.setattr(own_command, "printed_by", PRINTED_BY)
     assert measured_profile(UNKNOWN) is None
-    assert (kept(tmp_path), not_measured("profile", UNKNOWN)) == ([], "it was not measured: exit code -9")
+    assert (kept(tmp_path), not_measured(UNKNOWN)) == ([], "it was not measured: exit code -9")
     monkeypatch.setattr(own_command, "printed_by", measures)
     forget()
     assert measured_profile(UNKNOWN) == PROFILE

@@ -69,12 +69,11 @@ class BackendFound:
         return 1 if self.failing else 0
 
 
-def diagnose_backend(package: str, timeout_s: float = TIMEOUT_S) -> BackendFound:
+def diagnose_backend(package: str) -> BackendFound:
     """Try what PyTorch asks of the device that a package brings, in a process of its own.
 
     Args:
         package: what a user of the device imports.
-        timeout_s: end a program that takes longer.
 
     Raises:
         NoBackendError: the package brings no device.
@@ -86,7 +85,7 @@ def diagnose_backend(package: str, timeout_s: float = TIMEOUT_S) -> BackendFound
     if not hasattr(os, "fork"):
         raise NoForkError
     with LiveEngine() as engine:
-        device, torch, found = engine.ask(f"{_PARTS}:check_backend", package, timeout_s)
+        device, torch, found = engine.ask(f"{_PARTS}:check_backend", package, TIMEOUT_S)
     parts: list[BackendPart] = []
     for (name, use, program), error in found:
         earlier = (one for one in parts if one.error and not one.waits_for)

@@ -78,11 +78,8 @@ def known_defects(names: Sequence[str] = ()) -> tuple[KnownDefect, ...]:
     return tuple(known[name] for name in names or known)
 
 
-def run_defects(timeout_s: float = TIMEOUT_S) -> tuple[str, tuple[KnownDefect, ...]]:
+def run_defects() -> tuple[str, tuple[KnownDefect, ...]]:
     """Run the program of each known defect on the installed PyTorch.
-
-    Args:
-        timeout_s: end a program that takes longer.
 
     Returns:
         The version of PyTorch, and each defect with what its program found.
@@ -99,7 +96,7 @@ def run_defects(timeout_s: float = TIMEOUT_S) -> tuple[str, tuple[KnownDefect, .
     known = known_defects()
     ask = "dispatchlab.pytorch.introspection.backend_parts:run_programs"
     with LiveEngine() as engine:
-        version, raised = engine.ask(ask, [defect.program for defect in known], timeout_s)
+        version, raised = engine.ask(ask, [defect.program for defect in known], TIMEOUT_S)
     return version, defects_found(version, raised)
 
 

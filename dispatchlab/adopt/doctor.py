@@ -245,7 +245,7 @@ def _conform(engine: LiveEngine) -> str:
     from dispatchlab.scenario.load import parse_scenario
 
     if engine.semantics not in SEMANTICS:
-        raise NotOffered(f"there is no model of it: {not_measured('profile', engine.semantics)}")
+        raise NotOffered(f"there is no model of it: {not_measured(engine.semantics)}")
     found = conform(engine, engine.semantics, parse_scenario(_COMMUTES, file="doctor"))
     if found.verdict is not Verdict.NO_VIOLATION_FOUND:
         raise ProbeFailed(sentence(found))

@@ -81,7 +81,7 @@ class _OfEveryVersion(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the arguments."""
-        for version in versions_after(args, "--across"):
+        for version in versions_after(args):
             raise click.UsageError(f"--across shows every version: leave {version} out.", ctx)
         return super().parse_args(ctx, args)
 

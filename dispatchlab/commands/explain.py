@@ -34,7 +34,7 @@ class _WithVersions(click.Command):
         """Read the arguments."""
         if "--across" in args:
             at = args.index("--across")
-            versions = versions_after(args, "--across")
+            versions = versions_after(args)
             args[at : at + 1 + len(versions)] = [f"--across={version}" for version in versions or [_ALL]]
         return super().parse_args(ctx, args)
 

@@ -94,7 +94,7 @@ def imports(
         refuse(
             context, ("jobs",), "is for processes of this machine, and --cluster has its own: leave one of the two out"
         )
-    with working("live", "starting PyTorch", asked=progress) as say:
+    with working("starting PyTorch", asked=progress) as say:
         found = compare_import_orders(packages, every=every, cluster=cluster, started=say, **options)
     show_view(format, import_orders_view(found))
     exit_with(found.exit_code)

@@ -144,16 +144,16 @@ def _taken(text: str, name: str) -> str:
     return name
 
 
-def versions_after(args: Sequence[str], option: str) -> list[str]:
-    """The words after an option that name versions of PyTorch, of those on a command line."""
-    if option not in args:
+def versions_after(args: Sequence[str]) -> list[str]:
+    """The words after `--across` that name versions of PyTorch, of those on a command line."""
+    if "--across" not in args:
         return []
     from itertools import takewhile
 
     from dispatchlab.model.profile import NEWEST
 
     version = re.compile(r"v?(?:torch-)?\d+\.\d+(?:[.-]\w+)*")
-    words = args[args.index(option) + 1 :]
+    words = args[args.index("--across") + 1 :]
     return list(takewhile(lambda word: word in NEWEST or version.fullmatch(word), words))
 
 

@@ -163,11 +163,10 @@ def progress_display(asked: bool | None) -> Display:  # noqa: FBT001  the value 
 
 
 @contextmanager
-def working(what: str, text: str, *, asked: bool | None = None) -> Iterator[Callable[[str], None]]:
+def working(text: str, *, asked: bool | None = None) -> Iterator[Callable[[str], None]]:
     """Show what is being done and for how long, while it is done and counts nothing.
 
     Args:
-        what: what it is done with.
         text: what is being done.
         asked: the value of `--progress/--no-progress`.
 
@@ -179,7 +178,7 @@ def working(what: str, text: str, *, asked: bool | None = None) -> Iterator[Call
     def show_stage() -> None:
         while True:
             elapsed = monotonic() - began
-            display.stage(what, stage[0] if elapsed < _FIRST_LINE_S else f"{stage[0]}, {elapsed:,.0f} s")
+            display.stage("live", stage[0] if elapsed < _FIRST_LINE_S else f"{stage[0]}, {elapsed:,.0f} s")
             if ended.wait(_STAGE_S):
                 return
 
@@ -200,7 +199,7 @@ def reading(sources: Sequence[str], imports: Sequence[str]) -> Iterator[None]:
         yield
         return
     packages = f", importing {' and '.join(imports)}" if imports else ""
-    with working("live", f"starting PyTorch{packages} and reading its registry"):
+    with working(f"starting PyTorch{packages} and reading its registry"):
         yield
 
 

@@ -168,7 +168,7 @@ def readiness(
         case _:
             required = tuple(one for one in Aspect if one in fail_on)
     text = f"starting PyTorch, importing {' and '.join(packages)} and reading its registries"
-    with working("live", text, asked=progress) as say, TemporaryDirectory() as folder:
+    with working(text, asked=progress) as say, TemporaryDirectory() as folder:
         if program is not None:
             content = live_capture(packages, program)
             if saved is not None:

@@ -120,7 +120,7 @@ def record(
     if file is not None:
         check_output(file, FileKind.SCENARIO, force=force)
     others = "" if once else ", in this order and in others"
-    with working("live", f"starting PyTorch and importing {' and '.join(packages)}{others}", asked=progress):
+    with working(f"starting PyTorch and importing {' and '.join(packages)}{others}", asked=progress):
         found = recorded_packages(packages, once=once, most=orders or MOST_ORDERS, jobs=jobs)
     if file is None:
         out(found.text)
@@ -136,7 +136,7 @@ def _check(
     from dispatchlab.questions.record.blocks import check_view
     from dispatchlab.questions.record.check_record import check_record
 
-    with working("live", f"starting PyTorch and importing what {file} names", asked=progress):
+    with working(f"starting PyTorch and importing what {file} names", asked=progress):
         found = check_record(file, packages)
     for each in found.unreadable:
         note(f"{file}: left out: {each}")
@@ -153,7 +153,7 @@ def _record_registry(packages: tuple[str, ...], file: str, *, force: bool, progr
 
     check_output(file, FileKind.REGISTRY, force=force)
     importing = "".join(f", importing {name}" for name in packages)
-    with working("live", f"starting PyTorch{importing} and reading its registries", asked=progress):
+    with working(f"starting PyTorch{importing} and reading its registries", asked=progress):
         registry = live_registry(packages, python=True)
     for each in registry.unreadable:
         note(each)

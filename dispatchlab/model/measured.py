@@ -243,9 +243,9 @@ def _ago(then: float) -> str:
     return "just now"
 
 
-def not_measured(what: str, name: str) -> str:
-    """Why there is nothing of a PyTorch, a clause."""
-    kept = kept_of(what, name)
+def not_measured(name: str) -> str:
+    """Why there is no profile of a PyTorch, a clause."""
+    kept = kept_of("profile", name)
     return "another PyTorch is installed" if kept is None else f"it was not measured: {kept.missing}"
 
 

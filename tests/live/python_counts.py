@@ -9,12 +9,12 @@ from typing import Any
 
 from dispatchlab.model.python_layer import PYTHON_REGISTRIES
 from dispatchlab.model.python_layer_in_memory import PythonLayerInMemory
-from dispatchlab.pytorch.introspection.python_registries import read_python_layer
+from dispatchlab.pytorch.introspection.python_registries import read_whole_layer
 
 
 def whole_layer() -> PythonLayerInMemory:
     """All that is read, with every part of PyTorch imported."""
-    return read_python_layer(all_known=True)
+    return read_whole_layer()
 
 
 def counts() -> dict[str, int]:

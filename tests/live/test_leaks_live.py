@@ -155,7 +155,7 @@ def test_watching_registries_of_python_takes_a_fraction_of_reading_them() -> Non
     from time import process_time
 
     from dispatchlab.pytorch.introspection.python_journal import PythonJournal
-    from dispatchlab.pytorch.introspection.python_registries import read_python_layer
+    from dispatchlab.pytorch.introspection.python_registries import read_whole_layer
     from dispatchlab.pytorch.introspection.python_tables import tables_now
 
     def took(action: Callable[[], object]) -> float:
@@ -168,7 +168,5 @@ def test_watching_registries_of_python_takes_a_fraction_of_reading_them() -> Non
             assert list(journal.left()) == []
 
     watch()
-    read_python_layer(all_known=True)
-    assert (
-        min(took(watch) for _ in range(5)) < min(took(lambda: read_python_layer(all_known=True)) for _ in range(3)) / 3
-    )
+    read_whole_layer()
+    assert min(took(watch) for _ in range(5)) < min(took(lambda: read_whole_layer()) for _ in range(3)) / 3

@@ -39,16 +39,10 @@ class PythonFunctions:
     Args:
         dispatcher: where the operators are.
         natives: what they are.
-        deprecated: signatures of the past by function.
     """
 
-    def __init__(
-        self,
-        dispatcher: Dispatcher,
-        natives: NativeFunctions,
-        deprecated: Mapping[str, tuple[str, ...]] = DEPRECATED,
-    ) -> None:
-        self._dispatcher, self._natives, self._deprecated = dispatcher, natives, deprecated
+    def __init__(self, dispatcher: Dispatcher, natives: NativeFunctions) -> None:
+        self._dispatcher, self._natives = dispatcher, natives
         self._operators: dict[str, Operator] = {}
 
     @cached_property
@@ -62,7 +56,7 @@ class PythonFunctions:
 
     def signatures(self, name: str) -> tuple[PythonSignature, ...]:
         """The signatures of a function, those of the past first."""
-        past = tuple(PythonSignature.parse(text) for text in self._deprecated.get(name, ()))
+        past = tuple(PythonSignature.parse(text) for text in DEPRECATED.get(name, ()))
         return (*past, *(signature for signature, _ in self._groups[name]))
 
     def __getattr__(self, name: str) -> Callable[..., Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from importlib import import_module
 from types import CodeType, FrameType
 from typing import NamedTuple
@@ -95,27 +95,23 @@ class LoweringCalls:
             caller = caller.f_back
 
 
-def read_python_layer(*, imports: Iterable[str] = (), all_known: bool = False) -> PythonLayerInMemory:
-    """Everything that the Python-side registries of this process have.
-
-    Args:
-        imports: modules to import one after the other; what comes with one says so.
-        all_known: import every module of `IMPORTS` that there is.
+def read_whole_layer() -> PythonLayerInMemory:
+    """Everything that the Python-side registries have after every module of `IMPORTS` is imported.
 
     Returns:
         The layer. A registry that is not found is named in `missing`; a module that nobody imported, and one that
         cannot be imported here, in `not_imported`.
     """
     sites = FunctionSites(package_roots())
-    calls = LoweringCalls(sites) if all_known else None  # See Note [The line of a lowering that a factory made]
+    calls = LoweringCalls(sites)  # See Note [The line of a lowering that a factory made]
     found, missing = _read_all(sites)
     kept = {_slot(one): one for one in found}
     failed: list[str] = []
-    for module in (*imports, *(IMPORTS if all_known else ())):
+    for module in IMPORTS:
         if module in sys.modules:
             continue
         try:
-            with nullcontext() if calls is None else calls.watched():
+            with calls.watched():
                 import_module(module)
         except Exception as error:  # a build of PyTorch without this part
             first = (str(error).splitlines() or [type(error).__name__])[0]
@@ -134,11 +130,6 @@ def read_python_layer(*, imports: Iterable[str] = (), all_known: bool = False) -
 
 
 _LONG = 200
-
-
-def read_whole_layer() -> PythonLayerInMemory:
-    """Everything, after every module of `IMPORTS` is imported."""
-    return read_python_layer(all_known=True)
 
 
 def read_operators(operators: Iterable[str]) -> PythonLayerInMemory:

@@ -15,7 +15,7 @@ from dispatchlab._gc_pause import collector_paused
 from dispatchlab.model.operator_runs import FunctionParameter
 from dispatchlab.model.registration import TorchLibraryFunction
 from dispatchlab.pytorch.bridge.registry_tables import operator_text
-from dispatchlab.pytorch.introspection.python_registries import read_python_layer
+from dispatchlab.pytorch.introspection.python_registries import read_whole_layer
 from dispatchlab.pytorch.introspection.registry_reader import called_functions, fake_functions, record_registry
 from dispatchlab.records.model import Registry
 
@@ -51,7 +51,7 @@ def record_package_operators(imports: Iterable[str]) -> PackageOperators:
         with autograd_watched() as given:
             registry = record_registry(tuple(imports))
         functions = called_functions()
-    return package_operators(before, replace(registry, python=read_python_layer(all_known=True)), functions, given)
+    return package_operators(before, replace(registry, python=read_whole_layer()), functions, given)
 
 
 def package_operators(

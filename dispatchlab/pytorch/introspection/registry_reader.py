@@ -128,10 +128,10 @@ def record_with_python(imports: Iterable[str] = ()) -> Registry:
     Raises:
         DispatchLabError: as for `record_registry`.
     """
-    from dispatchlab.pytorch.introspection.python_registries import read_python_layer
+    from dispatchlab.pytorch.introspection.python_registries import read_whole_layer
 
     registry = record_registry(imports)
-    return replace(registry, python=read_python_layer(all_known=True))
+    return replace(registry, python=read_whole_layer())
 
 
 class RegistryReader:

@@ -127,24 +127,23 @@ class SiteLog:
         """The sites of all registrations for an operator that are in force."""
         return tuple(each.site for (name, _), made in self._made.items() if name == operator for each in made)
 
-    def placed(self, operator: RecordedOperator, roots: tuple[str, ...] = ()) -> RecordedOperator:
+    def placed(self, operator: RecordedOperator) -> RecordedOperator:
         """An operator whose debug texts name the call sites that are known.
 
         Args:
             operator: as its dump has it, with paths as PyTorch shows them.
-            roots: the folders that paths of sites start below; see `package_roots`.
         """
-        _text = functools.partial(_placed_text, roots=roots)
         name = str(operator.name)
         debug = operator.debug
         if operator.schema is not None:
-            debug = _text(self.sites(name, None, [operator.debug])[0], debug)
+            debug = _placed_text(self.sites(name, None, [operator.debug])[0], debug)
         kernels: list[RecordedKernel] = []
         for key in dict.fromkeys(kernel.key for kernel in operator.kernels):
             found = operator.kernels_at(key)
             sites = self.sites(name, key, [kernel.debug for kernel in found])
             kernels += [
-                replace(kernel, debug=_text(site, kernel.debug)) for kernel, site in zip(found, sites, strict=True)
+                replace(kernel, debug=_placed_text(site, kernel.debug))
+                for kernel, site in zip(found, sites, strict=True)
             ]
         return replace(operator, debug=debug, kernels=tuple(kernels))
 
@@ -232,8 +231,8 @@ def _matching(left: list[LoggedRegistration], text: str) -> CallSite | None:
     return None
 
 
-def _placed_text(site: CallSite | None, debug: str, *, roots: tuple[str, ...]) -> str:
-    return debug if site is None else site_text(site, roots)
+def _placed_text(site: CallSite | None, debug: str) -> str:
+    return debug if site is None else site_text(site, ())
 
 
 def site_text(site: CallSite, roots: tuple[str, ...]) -> str:
@@ -241,20 +240,19 @@ def site_text(site: CallSite, roots: tuple[str, ...]) -> str:
     return f"registered at {site_chain(site, roots)}"
 
 
-def placed_texts(log: SiteLog, dump: str, table: str, roots: tuple[str, ...] = ()) -> tuple[str, str]:
+def placed_texts(log: SiteLog, dump: str, table: str) -> tuple[str, str]:
     """A dump and a table that name the call sites that are known; as they are when they cannot be read.
 
     Args:
         log: the log.
         dump: the dump of an operator, not empty.
         table: its computed table, or an empty text.
-        roots: see `SiteLog.placed`.
     """
     try:
         operator, rows = read_dump(dump), parse_table(table)
     except (DispatchLabError, ValueError):
         return dump, table
-    placed = log.placed(operator, roots)
+    placed = log.placed(operator)
     if placed == operator:
         return dump, table
     shown = {

@@ -166,7 +166,7 @@ class NoModelError(DispatchLabError):
         if self.engine == "lab":
             return "--conform compares the live engine with its model: use it with --engine torch"
         return (
-            f"--conform: there is no model of {self.semantics}: {not_measured('profile', self.semantics)}; "
+            f"--conform: there is no model of {self.semantics}: {not_measured(self.semantics)}; "
             f"there are {', '.join(SEMANTICS)}"
         )
 
