@@ -24,13 +24,7 @@ from typing import Any, BinaryIO, Final
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.files.atomic_write import WriteError, check_target, write_file
-from dispatchlab.files.file_kinds import (
-    JOURNAL_MAGIC,
-    FileKind,
-    OtherFileError,
-    OverwriteError,
-    content_of,
-)
+from dispatchlab.files.file_kinds import JOURNAL_MAGIC, FileKind, OtherFileError, OverwriteError, content_of
 from dispatchlab.processes.plain_data import NotPlainError, PlainReader, fits, plain_bytes
 
 _HEAD: Final = Struct("<I32s")

@@ -6,14 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dispatchlab.files.source_location import SourceLocation
-from dispatchlab.model.dump_format import (
-    KernelLine,
-    Provenance,
-    alias_text,
-    key_text,
-    parse_dump,
-    parse_table,
-)
+from dispatchlab.model.dump_format import KernelLine, Provenance, alias_text, key_text, parse_dump, parse_table
 from dispatchlab.model.keys import SLOT_OF_KEY
 from dispatchlab.model.snapshot import Snapshot, Violation
 

@@ -22,14 +22,7 @@ from dispatchlab.records.archive import (
     as_text,
     as_texts,
 )
-from dispatchlab.records.model import (
-    Recorded,
-    RecordedFallback,
-    RecordedKernel,
-    RecordedOperator,
-    Registry,
-    name_of,
-)
+from dispatchlab.records.model import Recorded, RecordedFallback, RecordedKernel, RecordedOperator, Registry, name_of
 from dispatchlab.records.shared_rows import MAX_ENTRIES, Entry, SharedRows, json_bytes, row_members
 
 if TYPE_CHECKING:

@@ -11,14 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from dispatchlab.codegen.emit.generated_group import GeneratedGroup, GeneratedKey, Wrapper, generated_group
-from dispatchlab.codegen.emit.python_source import (
-    annotated_types,
-    debug_text,
-    def_debug_text,
-    label,
-    mark,
-    module_text,
-)
+from dispatchlab.codegen.emit.python_source import annotated_types, debug_text, def_debug_text, label, mark, module_text
 from dispatchlab.codegen.emit.python_text import text_literal
 from dispatchlab.codegen.read.groups import FunctionGroup
 from dispatchlab.codegen.read.native_functions import NativeFunctions

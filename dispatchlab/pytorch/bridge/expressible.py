@@ -7,16 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.model.registration import (
-    AliasKind,
-    Def,
-    Fallback,
-    Impl,
-    Kernel,
-    KernelForm,
-    Registration,
-    describe,
-)
+from dispatchlab.model.registration import AliasKind, Def, Fallback, Impl, Kernel, KernelForm, Registration, describe
 from dispatchlab.pytorch.bridge.torch import bindings, torch
 
 T_T = "(Tensor _0) -> Tensor _0"

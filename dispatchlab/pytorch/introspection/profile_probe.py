@@ -14,16 +14,7 @@ from typing import Any
 
 from dispatchlab.errors import DispatchLabError, ErrorKind
 from dispatchlab.model.dump_format import AMBIGUOUS_DEBUG
-from dispatchlab.model.profile import (
-    COMPOSITE,
-    DEFAULTS,
-    FALLBACK,
-    KERNEL,
-    MODE_RULES,
-    BuiltinFallback,
-    Names,
-    Profile,
-)
+from dispatchlab.model.profile import COMPOSITE, DEFAULTS, FALLBACK, KERNEL, MODE_RULES, BuiltinFallback, Names, Profile
 from dispatchlab.pytorch.bridge.call_mark import CallMark
 from dispatchlab.pytorch.bridge.error_parser import kind_of, without_backtrace
 from dispatchlab.pytorch.bridge.expressible import has_fallbacks, stand_in

@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.prover.result import Verdict
-from dispatchlab.questions.check.findings import (
-    drift_findings,
-    order_findings,
-    readiness_findings,
-    upgrade_findings,
-)
+from dispatchlab.questions.check.findings import drift_findings, order_findings, readiness_findings, upgrade_findings
 from dispatchlab.questions.check.report import Answer, CheckReport, Question
 from dispatchlab.questions.lint.rule import Identity, level_counts
 from dispatchlab.questions.lint.rules import RULES

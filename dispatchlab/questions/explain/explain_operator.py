@@ -13,12 +13,7 @@ from dispatchlab.model.packet import NoOverloadError, Packet, PacketCall, Packet
 from dispatchlab.model.profile import MODE_RULES, version_of
 from dispatchlab.model.schema_types import OptionalType
 from dispatchlab.questions.dump.inspect_operators import Inspection, InspectOptions, inspect_operator
-from dispatchlab.questions.explain.argument_specs import (
-    ArgumentSpec,
-    ArgumentSpecError,
-    Described,
-    describe_arguments,
-)
+from dispatchlab.questions.explain.argument_specs import ArgumentSpec, ArgumentSpecError, Described, describe_arguments
 from dispatchlab.questions.explain.hops import explain, schema_of, thread_keys
 from dispatchlab.questions.explain.mode_facts import MODES, NO_OPTION
 from dispatchlab.questions.explain.result import CallExplanation, ModeExplanation

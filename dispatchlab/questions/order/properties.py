@@ -20,15 +20,7 @@ from dispatchlab.prover.protocol import Engine
 from dispatchlab.prover.result import Exploration, Standing, Verdict
 from dispatchlab.prover.run_sequence import Look
 from dispatchlab.prover.walk_options import WalkOptions
-from dispatchlab.scenario.properties import (
-    FALLTHROUGH,
-    NOTHING,
-    CallDoes,
-    IsRefused,
-    KernelIsActive,
-    Property,
-    RowRuns,
-)
+from dispatchlab.scenario.properties import FALLTHROUGH, NOTHING, CallDoes, IsRefused, KernelIsActive, Property, RowRuns
 from dispatchlab.scenario.scenario import Scenario
 
 INTERRUPTED = "interrupted"

@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from dispatchlab.questions.readiness.operator_readiness import (
-    RUN_ONLY,
-    Answer,
-    Aspect,
-    Cell,
-    Failure,
-    Readiness,
-    Row,
-)
+from dispatchlab.questions.readiness.operator_readiness import RUN_ONLY, Answer, Aspect, Cell, Failure, Readiness, Row
 from dispatchlab.views import blocks as b
 from dispatchlab.views.as_json import as_json
 from dispatchlab.views.formatting import first_of
