@@ -303,8 +303,10 @@ def _levels() -> dict[str, int]:
     return {name: logger.level for name, logger in loggers if isinstance(logger, logging.Logger) and logger.level}
 
 
+_ENVIRONMENT = frozenset(os.environ.items())
+
 _SETTINGS: Mapping[str, Callable[[], object]] = {
-    "environment": lambda: dict(os.environ),
+    "environment": lambda: dict(os.environ.items() - _ENVIRONMENT),
     "builtins": lambda: {name: value for name, value in vars(builtins).items() if type(value) in (bool, int, str)},
     "default dtype": lambda: import_module("torch").get_default_dtype(),
     "gradients": lambda: import_module("torch").is_grad_enabled(),
