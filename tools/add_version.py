@@ -69,6 +69,12 @@ aten.impl("cumsum", lambda *a, **k: None, "PrivateUse1")
 '''
 """What the commands are tried on, beside PyTorch itself."""
 
+INSTALLED = {
+    "METADATA": "Metadata-Version: 2.1\nName: dispatchlab\nVersion: 0\n",
+    "entry_points.txt": "[pytest11]\ndispatchlab = dispatchlab_pytest\n",
+}
+"""What an installation has besides the modules, and this checkout has not; `doctor` looks for the plugin of pytest."""
+
 COMMANDS: tuple[tuple[str, tuple[int, ...]], ...] = (
     ("doctor", (0,)),
     ("record sample -o sample.yaml --force", (0,)),
@@ -260,6 +266,9 @@ def commands(work: Work) -> dict[str, Any]:
     folder = work.out / f"{work.name}.commands"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "sample.py").write_text(SAMPLE)
+    for name, text in INSTALLED.items():
+        (folder / "dispatchlab-0.dist-info").mkdir(exist_ok=True)
+        (folder / "dispatchlab-0.dist-info" / name).write_text(text)
     ended: dict[str, str] = {}
     for text, right in COMMANDS:
         words = [{"REGISTRY": str(work.recording)}.get(word, word) for word in text.split()]
@@ -411,7 +420,7 @@ def _main(arguments: Sequence[str] | None = None) -> int:
         figures |= STEPS[step](work)
         work.figures.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n")
     wrong = ("histories", "differences"), ("scenarios", "differ"), ("commands", "failed"), ("verdicts", "false proofs")
-    modes_differ = any(compared["differences"] for compared in figures.get("modes", {}).values())
+    modes_differ = any(one["differences"] or not one["agree"] for one in figures.get("modes", {}).values())
     return int(modes_differ or any(figures.get(step, {}).get(what) for step, what in wrong))
 
 

@@ -211,6 +211,7 @@ class _DTensorTracer:
             enter(plant(type(dispatcher), propagate, self._propagate(getattr(type(dispatcher), propagate))))
             enter(plant(FakeTensorMode, "dispatch", self._fake(FakeTensorMode.dispatch)))
             enter(plant(torch._ops.OpOverload, "decompose", self._decompose(torch._ops.OpOverload.decompose)))
-            propagator.propagate_op_sharding.cache_clear()
+            cached = propagator.propagate_op_sharding
+            getattr(cached, "cache", cached).cache_clear()
             getattr(torch._C, "_clear_DTensor_sharding_propagator_cache", bool)()
             yield
