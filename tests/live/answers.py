@@ -57,9 +57,9 @@ def facts(_: int) -> Answers:
 
 def prints(_: int) -> Answers:
     """Every dump and every table."""
-    dispatcher = bench(open_bundled(name_here()), semantics=name_here()).dispatcher
-    names = map(str, dispatcher.operators())
-    return {name: _digest([dispatcher.dump(name), dispatcher.dump_table(name)]) for name in names}
+    held = bench(open_bundled(name_here()), semantics=name_here())  # its registrations live as long as it does
+    dump, table = held.dispatcher.dump, held.dispatcher.dump_table
+    return {name: _digest([dump(name), table(name)]) for name in map(str, held.dispatcher.operators())}
 
 
 def explain(count: int) -> Answers:
