@@ -114,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     failed = False
     for section, count, differ in differences(asked.folder, asked.compare, asked.sections) if asked.compare else ():
         print(f"{section}: {count} answers, {len(differ)} differ", *differ[:5], sep="\n  ", flush=True)  # noqa: T201
-        failed |= bool(differ)
+        failed |= bool(differ) or not count
     return int(failed)
 
 
