@@ -72,7 +72,7 @@ class _Group(click.Group):
         open_streams()
         tolerate_encodings()
         if COMPLETE_VARIABLE in os.environ:
-            import dispatchlab.commands.shells  # noqa: F401  click finds them then
+            import dispatchlab.commands.completion  # noqa: F401  click finds them then
         try:
             return super().main(*arguments, **more)
         except OutputClosed:  # by a help or a version, which is printed while the command line is read

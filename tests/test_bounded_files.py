@@ -18,7 +18,7 @@ PACKAGE = Path(__file__).parent.parent / "dispatchlab"
 OPENED_ELSEWHERE = {
     "adopt/demo.py": "a file of the package",
     "adopt/defects.py": "a file of the package",
-    "sources/installation.py": "files of the package",
+    "sources/executors.py": "files of the package",
     "files/atomic_write.py": "written",
     "files/bounded_read.py": "with a limit",
     "codegen/emit/backend_files.py": "a file of the package",

@@ -24,7 +24,6 @@
 - `schema`: the JSON Schema of scenario files.
 - `trace`: the calls of a program.
 - `options`: options that several commands share, and the values that a shell completes.
-- `shells`: what bash, zsh and fish are offered.
 - `help`: the short help and the whole one.
 - `every_command`: what all options of all commands have in common.
 - `interrupts`: Ctrl-C and SIGTERM, and their exit codes.

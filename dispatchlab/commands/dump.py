@@ -422,9 +422,9 @@ def _json(inspection: Inspection, options: DumpOptions) -> str:
     from dispatchlab.questions.order.json_view import dump_json
 
     if inspection.python is not None:
-        from dispatchlab.questions.dump import python_layer_json  # registers how its values become JSON
+        from dispatchlab.questions.dump import python_layer_blocks  # registers how its values become JSON
 
-        del python_layer_json
+        del python_layer_blocks
     return dump_json(
         [(snapshot, inspection.view(snapshot.operator)) for snapshot in inspection.snapshots],
         scenario=options.source if options.engine == "torch" else inspection.source,

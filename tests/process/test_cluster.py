@@ -32,7 +32,7 @@ from dispatchlab.processes.cluster import (
 )
 from dispatchlab.processes.executor import TaskDied, TaskStopped, completed
 from dispatchlab.processes.parent import is_alive
-from dispatchlab.sources.installation import installation
+from dispatchlab.sources.executors import installation
 from tests import effort
 from tests.cluster_tasks import (
     bomb,
@@ -264,7 +264,7 @@ def test_what_runs_on_the_cluster_ends_when_nobody_waits_for_it(cluster: Cluster
     if how == "die":
         client = (
             "import sys; from dispatchlab.processes.cluster import *; from tests.cluster_tasks import *; "
-            "from dispatchlab.sources.installation import installation; "
+            "from dispatchlab.sources.executors import installation; "
             "ClusterExecutor(sys.argv[1], installation).submit(note_and_hang, sys.argv[2]).result()"
         )
         process = subprocess.Popen([sys.executable, "-c", client, cluster.address, str(path)], cwd=ROOT)

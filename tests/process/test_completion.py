@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from dispatchlab.cli import main
-from dispatchlab.commands.shells import typed_words
+from dispatchlab.commands.completion import typed_words
 from dispatchlab.model.profile import semantics_names
 from dispatchlab.records.file import bundled_names
 from tests.scenario_texts import OVERLOADS

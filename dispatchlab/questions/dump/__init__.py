@@ -10,8 +10,8 @@
   lost; the overloads of a name.
 - `operator_text`: the plain text of operators: the dump with its table, what Python registers, and the steps that were
   refused.
-- `python_layer_blocks`: what Python has registered for an operator as blocks, and how much each registry has.
-- `python_layer_json`: what Python has registered, as JSON; a field is never renamed or dropped within a version.
+- `python_layer_blocks`: what Python has registered for an operator as blocks and as JSON, and how much each registry
+  has.
 - `registered_keys`: the table that kernels at some keys give an operator, as PyTorch's `PythonDispatcher` prints it.
 - `table_groups`: the dispatch table of an operator grouped by kernel: which keys run it and why, where it lost, and
   what is stale.
