@@ -202,3 +202,13 @@ def test_the_number_of_the_process_is_left_out_where_a_name_says_so(
     found = state.new_state(["state_of_a_lock"], lambda module: False, Known((), str))
     text = next(str(change.value) for change in found if change.path == "state_of_a_lock.c")
     assert (str(os.getpid()) in text, "7" in text) == (is_shown, True)
+
+
+def test_nor_is_the_number_of_a_process_shown_that_took_the_place_of_its_parents(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lock = _module("state_of_a_lock", "class C:\n    pass\nc = C()\nc.process_identity = (1, (7, 8))\n", monkeypatch)
+    state = SharedState()
+    lock.c.process_identity = (os.getpid(), (7, 8))
+    found = {change.path: change.value for change in state.changes(Known((), str))}
+    assert found["state_of_a_lock.c.process_identity"] == ("the number of the process", (7, 8))

@@ -432,7 +432,8 @@ def _changes_of(
         is_attribute = owner.kind in (ModuleType, type, FunctionType)
         for key, value in list(owner.keys.items()):
             if old_values.pop(key, _GONE) is not value and not known.is_noise(key, owner.keys):
-                shown = _PROCESS if type(value) is int and value == os.getpid() else value
+                named = type(value) is int or _PROCESS_NAME.search(str(key))
+                shown = _without_process(value) if named else value
                 yield SharedChange(_step(owner.path, owner.kind, key), shown, is_attribute)
         for key in old_values:
             if not known.is_noise(key):
