@@ -99,6 +99,11 @@ def is_plain(registry: str) -> bool:
     return registry not in _TABLES
 
 
+def is_loaded(registry: str) -> bool:
+    """Whether a registry can have something: false where it is plain, and nobody has imported its module."""
+    return registry in _TABLES or _module(registry) in sys.modules
+
+
 def entries_of(registry: str) -> Iterator[Entry]:
     """What a registry has, once PyTorch has put its own into it; raises one of `UNREADABLE`."""
     reader = _READERS.get(registry)

@@ -21,6 +21,7 @@ from dispatchlab.pytorch.bridge.registry_tables import (
     Entry,
     Table,
     attributes,
+    is_loaded,
     live_contents,
     roots_of,
     tables_of,
@@ -88,7 +89,7 @@ class PythonTables:
         if registry in _OF_OVERLOADS:
             if not self._operators.have_changed(registry):
                 return
-        elif self._is_as_it_was(registry):
+        elif self._is_as_it_was(registry) or not (self._kept[registry] or is_loaded(registry)):
             return
         kept = self._kept[registry]
         gone = dict(kept)
@@ -151,7 +152,7 @@ def _without_dicts(views: Sequence[Iterable[object]]) -> tuple[list[Iterable[obj
     """The views that are none of a dictionary which has a version, and the versions of these."""
     dicts, others = dict[int, Mapping[Any, Any]](), []
     for view in views:
-        of = gc.get_referents(view)[0] if type(view) is _VALUES else view
+        of = gc.get_referents(view)[0] if type(view) is _VALUES else view[0] if type(view) is tuple else view
         if isinstance(of, dict) and (type(of).__iter__, type(of).values) == (dict.__iter__, dict.values):
             dicts[id(of)] = of
         else:

@@ -338,20 +338,21 @@ class DictVersions(NamedTuple):
     """The versions of some dictionaries, which are others once one of these was written."""
 
     dicts: Sequence[Mapping[Any, Any]]
+    memory: npt.NDArray[np.uint64]
     places: npt.NDArray[np.int64]
-    versions: npt.NDArray[np.uint64]
+    versions: bytes
 
     def are_same(self) -> bool:
         """Whether none was written since."""
-        return np.array_equal(_words(self.places), self.versions)
+        return self.memory[self.places].tobytes() == self.versions
 
 
 def versions_of(dicts: Sequence[Mapping[Any, Any]]) -> DictVersions | None:
     """The versions that dictionaries have now; None where Python keeps none. See Note [Comparing without a touch]."""
     if not dicts or sys.version_info >= (3, 13) or not _has_known_places() or not all(map(_is_dict, dicts)):
         return None
-    places = np.array([*map(id, dicts)], np.int64) + _OF_DICT[0]
-    return DictVersions(dicts, places, _words(places))
+    memory, places = _memory(np.array([*map(id, dicts)], np.int64) + _OF_DICT[0])
+    return DictVersions(dicts, memory, places, memory[places].tobytes())
 
 
 def _is_dict(value: object) -> bool:
@@ -383,10 +384,16 @@ def _has_known_places() -> bool:
 
 def _words(addresses: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
     """The words at some addresses."""
+    memory, places = _memory(addresses)
+    found: npt.NDArray[np.uint64] = memory[places]
+    return found
+
+
+def _memory(addresses: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
+    """The memory that has some addresses, and where in it their words are."""
     begin, end = (int(addresses.min()), int(addresses.max()) + _WORD) if len(addresses) else (0, 0)
     memory = memoryview((ctypes.c_char * (end - begin)).from_address(begin))
-    found: npt.NDArray[np.uint64] = np.frombuffer(memory, np.uint64)[(addresses - begin) // _WORD]
-    return found
+    return np.frombuffer(memory, np.uint64), (addresses - begin) // _WORD
 
 
 def _word(address: int) -> int:
