@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from tests.live import forked, forked_client
 from tests.plugin_options import PLUGIN_OPTIONS
 
 ROOT = Path(__file__).parents[1]
@@ -58,9 +59,10 @@ def environment(commands: Path, *modules: Path) -> dict[str, str]:
     """
     commands.mkdir()
     plugin = "" if find_spec("dispatchlab") is None else "".join(f"{option} " for option in PLUGIN_OPTIONS)
+    copy = f'exec "{sys.executable}" -I "{forked_client.__file__}" "{forked.address_of()}"'
     for name, line in {
-        "dispatchlab": f'exec "{sys.executable}" -P -m dispatchlab "$@"',
-        "pytest": f'exec "{sys.executable}" -P -m pytest {plugin}-p no:cacheprovider "$@"',
+        "dispatchlab": f'{copy} -m dispatchlab "$@"',
+        "pytest": f'{copy} -m pytest {plugin}-p no:cacheprovider "$@"',
         "python": f'exec "{sys.executable}" "$@"',
     }.items():
         (commands / name).write_text(f"#!/usr/bin/env bash\n{line}\n")

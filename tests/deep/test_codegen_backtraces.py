@@ -16,7 +16,7 @@ from dispatchlab.codegen.read.native_functions import load_native_functions  # n
 from dispatchlab.questions.native_functions.cpp_frames import Layer  # noqa: E402
 from dispatchlab.questions.native_functions.walk_calls import walk_call  # noqa: E402  torch has to be there first
 from tests import cpp_backtraces  # noqa: E402
-from tests.effort import share, some  # noqa: E402
+from tests.effort import only_whole, share, some  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
     not torch.__version__.startswith("2.13."), reason="the registry of a walk is that of PyTorch 2.13"
@@ -45,6 +45,7 @@ def test_every_native_function_has_a_walk_of_known_kernels() -> None:
     assert sum(walk.explained.explanation.hops[-1].refusal is None for walk in walks) > share(500)
 
 
+@only_whole()  # the PyTorch that was recorded does not change
 @pytest.mark.skipif(shutil.which("gdb") is None, reason="gdb is not installed")
 def test_the_debugger_still_shows_what_was_recorded(tmp_path: Path) -> None:
     recorded = cpp_backtraces.load()

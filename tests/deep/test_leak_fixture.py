@@ -1,4 +1,7 @@
-"""`dispatcher_leaks` on tests as PyTorch's are: 200 that leak nothing pass, 20 that leak fail with the right line."""
+"""`dispatcher_leaks` on tests as PyTorch's are: 200 that leak nothing pass, 20 that leak fail with the right line.
+
+Two processes get fewer of the 200, unless with `--whole`.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from importlib.util import find_spec
 
 import pytest
 
+from tests.effort import share
 from tests.plugin_options import PLUGIN_OPTIONS
 
 pytest.importorskip("torch")
@@ -29,7 +33,7 @@ LIBRARY = Library("of_the_file", "FRAGMENT")
 LIBRARY.define("scale(Tensor x, float s) -> Tensor")
 LIBRARY.impl("scale", lambda x, s: x * s, "CompositeImplicitAutograd")
 
-UNARY = ["sin", "cos", "exp", "tanh", "sigmoid", "relu", "abs", "sqrt", "log1p", "erf"]
+UNARY = ["sin", "cos", "exp", "tanh", "sigmoid", "relu", "abs", "sqrt", "log1p", "erf"][:{functions}]
 
 @pytest.fixture
 def made():
@@ -159,26 +163,28 @@ def leaking() -> tuple[str, dict[str, int]]:
 
 
 @pytest.mark.parametrize(
-    ("seed", "arguments"),
+    ("seed", "functions", "arguments"),
     [
-        (1, ()),
-        pytest.param(2, ("-n", "2"), marks=pytest.mark.skipif(find_spec("xdist") is None, reason="needs pytest-xdist")),
+        (1, 10, ()),
+        pytest.param(
+            2, share(10), ("-n", "2"), marks=pytest.mark.skipif(find_spec("xdist") is None, reason="needs xdist")
+        ),
     ],
 )
 def test_clean_tests_pass_and_leaking_ones_fail_in_any_order(
-    pytester: pytest.Pytester, seed: int, arguments: tuple[str, ...]
+    pytester: pytest.Pytester, seed: int, functions: int, arguments: tuple[str, ...]
 ) -> None:
     text, lines = leaking()
     assert len(lines) == 20
     pytester.makeini("[pytest]\ndispatchlab_leaks = true\n")
     pytester.makeconftest(CONFTEST.format(seed=seed))
-    pytester.makepyfile(test_clean=CLEAN, test_leaking=text)
+    pytester.makepyfile(test_clean=CLEAN.replace("{functions}", str(functions)), test_leaking=text)
     result = pytester.runpytest_subprocess(*PLUGIN_OPTIONS, "-p", "no:cacheprovider", "--show-capture=no", *arguments)
     outcomes = result.parseoutcomes()
     failed = set(re.findall(r"ERROR at teardown of (\w+)", result.stdout.str()))
     assert failed == {f"test_{name}" for name in lines}
     assert (outcomes.get("failed", 0), outcomes["errors"]) == (0, 20)
-    assert outcomes["passed"] == 220  # the 20 that leak pass too, before the fixture looks
+    assert outcomes["passed"] == 70 + 13 * functions + 20  # the 20 that leak pass too, before the fixture looks
     for name, line in lines.items():
         section = result.stdout.str().partition(f"ERROR at teardown of test_{name} ")[2].partition("ERROR at")[0]
         assert f"test_leaking.py:{line}" in section, (name, section)

@@ -6,8 +6,6 @@ Of torchao and optimum-quanto, and of torchvision, bitsandbytes, torch_harmonics
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from click.testing import CliRunner
 from dispatchlab.cli import main
 from tests import effort
 from tests.deep.readiness_arguments import MODULES
+from tests.live import forked
 
 pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")
 
@@ -66,8 +65,7 @@ AT_HAND = [
 def test_what_is_predicted_for_operators_of_packages_runs(tmp_path: Path) -> None:
     record = tmp_path / "packages.dlreg"
     assert CliRunner().invoke(main, ["record", "--all", *AT_HAND, "-o", str(record)]).exit_code == 0
-    call = [sys.executable, "-W", "ignore", "-m", "tests.deep.package_modes", str(record), ",".join(PATHS), *AT_HAND]
-    done = subprocess.run(call, capture_output=True, text=True, check=False)
+    done = forked.module("tests.deep.package_modes", str(record), ",".join(PATHS), *AT_HAND)
     assert done.returncode == 0, done.stderr[-3000:]
     seen = json.loads(done.stdout.splitlines()[-1])
     operators = seen["operators"]

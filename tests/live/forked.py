@@ -7,18 +7,24 @@ imported PyTorch, and what any command and any worker imports.
 from __future__ import annotations
 
 import atexit
+import gc
 import json
 import os
+import select
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import weakref
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache, partial
+from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
+from tests.live.forked_client import ask
 from tests.live.forked_work import end_with
 
 
@@ -95,14 +101,10 @@ def _run(request: Mapping[str, Any]) -> int:
     """Run a program in this copy of the process; returns its exit code."""
     from dispatchlab.pytorch.worker import process
 
-    for name, number in (("stdin", 0), ("stdout", 1), ("stderr", 2)):
-        file = os.open(request[name], os.O_RDWR)
-        os.dup2(file, number)
-        os.close(file)
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
-    sys.path[:0] = ["", *os.environ["PYTHONPATH"].split(os.pathsep)]
+    sys.path[:0] = [*request["path"], *os.environ["PYTHONPATH"].split(os.pathsep)]
     sys.argv = ["-c", *request["arguments"]]
     vars(process)["_started"] = _started
     code: object = 0
@@ -114,62 +116,112 @@ def _run(request: Mapping[str, Any]) -> int:
     return code if isinstance(code, int) else int(code is not None)
 
 
-def serve() -> None:
-    """Run the programs of the requests, one a line, and answer each with its exit code."""
+def _answer(listening: socket.socket, asking: socket.socket) -> None:
+    """Run what is asked for in a copy of this copy, which has the streams of who asks, and say how it ended."""
+    listening.close()
+    _, streams, _, _ = socket.recv_fds(asking, 1, 3)
+    with asking.makefile() as lines:
+        request = json.loads(lines.readline())
+    child = os.fork()
+    if not child:
+        asking.close()
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+            os.close(stream)
+        end_with(partial(_run, request))
+    asking.sendall(str(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])).encode())
+
+
+def serve(address: str, *modules: str) -> None:
+    """Import modules, and run the programs that are asked for at an address until standard input ends."""
     import dispatchlab.cli
     import dispatchlab.commands.output
     import dispatchlab.pytorch.worker.main  # noqa: F401
     from dispatchlab.pytorch.bridge.torch import bindings
 
     bindings()
+    for name in modules:
+        import_module(name)
     for each in list(weakref.finalize._registry):  # type: ignore[attr-defined]  # what PyTorch does at its end is not theirs
         each.atexit = False
-    for line in iter(sys.stdin.readline, ""):
-        child = os.fork()
-        if not child:
-            end_with(partial(_run, json.loads(line)))
-        sys.stdout.write(f"{os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}\n")
+    gc.collect()
+    gc.freeze()
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(address)
+        listening.listen()
+        sys.stdout.write("\n")
         sys.stdout.flush()
+        while sys.stdin not in select.select([listening, sys.stdin], [], [])[0]:
+            asking, _ = listening.accept()
+            if not os.fork():
+                end_with(partial(_answer, listening, asking))
+            asking.close()
+            with suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
 
 
 @cache
-def _server() -> subprocess.Popen[str]:
+def address_of(having: tuple[str, ...] = ()) -> str:
+    """Where a process listens that has imported PyTorch and these modules; it ends with this one."""
+    folder = tempfile.TemporaryDirectory(prefix="forked-")
+    address = str(Path(folder.name) / "socket")
     server = subprocess.Popen(
-        [sys.executable, "-P", "-c", "from tests.live.forked import serve; serve()"],
+        [sys.executable, "-P", "-c", f"from tests.live.forked import serve; serve(*{(address, *having)!r})"],
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
+    assert server.stdout is not None
+    assert server.stdout.readline() == "\n"
+    atexit.register(folder.cleanup)
     atexit.register(server.communicate)
-    return server
+    return address
+
+
+COMPILERS = (
+    "torch._inductor.compile_fx",
+    "torch.distributed.tensor",
+    "torch.export",
+    "torch.testing._internal.optests",
+)
+"""What compares operators under compilers imports these sooner or later."""
+
+
+def python(
+    *line: str,
+    folder: Path,
+    environment: Mapping[str, str],
+    having: tuple[str, ...] = (),
+    path: tuple[str, ...] = ("",),
+) -> subprocess.CompletedProcess[str]:
+    """Run what a command line of Python names: `-c` and a program, `-m` and a module, or a file.
+
+    Args:
+        line: the command line.
+        folder: where it runs.
+        environment: all of its environment variables, PYTHONPATH among them.
+        having: modules that it may find imported.
+        path: what is on the path before PYTHONPATH.
+    """
+    with tempfile.TemporaryFile("w+") as stdout, tempfile.TemporaryFile("w+") as stderr, open(os.devnull) as stdin:
+        streams = [each.fileno() for each in (stdin, stdout, stderr)]
+        code = ask(address_of(having), line, streams, folder=str(folder), environment=environment, path=path)
+        for each in (stdout, stderr):
+            each.seek(0)
+        return subprocess.CompletedProcess(line, code, stdout.read(), stderr.read())
+
+
+def module(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a module of these tests that compares what runs in PyTorch, and imports most of it."""
+    root = Path(__file__).parents[2]
+    environment = os.environ | {"PYTHONPATH": str(root)}
+    return python("-m", name, *arguments, folder=root, environment=environment, having=COMPILERS)
 
 
 def run(
-    program: str, *arguments: str, folder: Path, environment: Mapping[str, str]
+    program: str, *arguments: str, folder: Path, environment: Mapping[str, str], having: tuple[str, ...] = ()
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program.
-
-    Args:
-        program: its source.
-        arguments: its command line.
-        folder: where it runs.
-        environment: all of its environment variables, PYTHONPATH among them.
-    """
-    server = _server()
-    assert server.stdin is not None
-    assert server.stdout is not None
-    with tempfile.NamedTemporaryFile("r") as stdout, tempfile.NamedTemporaryFile("r") as stderr:
-        request = {
-            "program": program,
-            "arguments": arguments,
-            "folder": str(folder),
-            "environment": dict(environment),
-            "stdin": os.devnull,
-            "stdout": stdout.name,
-            "stderr": stderr.name,
-        }
-        server.stdin.write(f"{json.dumps(request)}\n")
-        server.stdin.flush()
-        code = int(server.stdout.readline())
-        return subprocess.CompletedProcess(arguments, code, stdout.read(), stderr.read())
+    """Run a program by its source; the rest as `python`."""
+    return python("-c", program, *arguments, folder=folder, environment=environment, having=having)

@@ -163,8 +163,10 @@ def comparisons(
     lines = log.read_text().splitlines() if log is not None and log.exists() else []
     found = {row.name: row for row in (Comparison(**json.loads(line)) for line in lines)}
     left = [group for group in groups if group.name not in found]
-    parts = [(left[number::jobs], verdict, log) for number in range(jobs)]
-    with get_context("fork").Pool(jobs, maxtasksperchild=1) as pool:  # bare groups need a process of their own
+    bare, others = ([group for group in left if group.bare is each] for each in (True, False))
+    # What is kept for bare groups is not what others begin with: they would be compared with it ten times as long.
+    parts = [(some, verdict, log) for each in (bare, others) for number in range(jobs) if (some := each[number::jobs])]
+    with get_context("fork").Pool(jobs, maxtasksperchild=1) as pool:
         found |= {row.name: row for part in pool.starmap(_part, parts, chunksize=1) for row in part}
     return [found[group.name] for group in groups]
 

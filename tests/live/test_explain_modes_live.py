@@ -7,8 +7,6 @@ The figures of 500 operators are in tests/deep/test_explain_modes.py, what is tr
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -17,6 +15,7 @@ from dispatchlab.model.python_layer import Compiler, Mode
 from dispatchlab.questions.explain.explain_operator import explain_operator
 from dispatchlab.questions.explain.mode_facts import MODES
 from dispatchlab.questions.explain.result import ImplementedBy
+from tests.live import forked
 
 pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")
 
@@ -31,8 +30,7 @@ def compared(mode: str, count: int, seed: int, *, predict: str = "") -> Any:
 
 def output_of(module: str, *arguments: str) -> Any:
     """What a module writes in its last line, as JSON."""
-    call = [sys.executable, "-W", "ignore", "-m", module, *arguments]
-    done = subprocess.run(call, capture_output=True, text=True, check=False)
+    done = forked.module(module, *arguments)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
 

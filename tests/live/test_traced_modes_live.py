@@ -6,19 +6,18 @@ The figures of 500 operators are in tests/deep/test_traced_modes.py.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
+
+from tests.live import forked
 
 pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")
 
 
 def compared(paths: str, count: int, seed: int, *, predict: str = "") -> dict[str, dict[str, Any]]:
     """Compare predictions with what runs, in a process of its own, since the calls import most of PyTorch."""
-    call = [sys.executable, "-W", "ignore", "-m", "tests.live.traced_modes", paths, str(count), str(seed), predict]
-    done = subprocess.run(call, capture_output=True, text=True, check=False)
+    done = forked.module("tests.live.traced_modes", paths, str(count), str(seed), predict)
     assert done.returncode == 0, done.stderr[-3000:]
     found: dict[str, dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
     return found

@@ -16,6 +16,7 @@ import pytest
 from dispatchlab.adopt.doctor import FEATURES, diagnose
 from dispatchlab.adopt.first_files import FOLDER  # at the top, for the sake of CONFTEST
 from dispatchlab.pytorch.worker.engine import LiveEngine
+from tests.live import forked
 from tests.plugin_options import PLUGIN_OPTIONS
 
 torch: Any = pytest.importorskip("torch", reason="tries features on the installed PyTorch, and there is none")
@@ -39,15 +40,8 @@ def pytest_runtest_call(item):
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a module of Python in a folder, without what is there on the path."""
-    return subprocess.run(
-        [sys.executable, "-P", "-m", *arguments],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *ON_PATH])},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *ON_PATH])}
+    return forked.python("-m", *arguments, folder=folder, environment=environment, path=())
 
 
 @pytest.fixture

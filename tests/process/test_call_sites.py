@@ -11,8 +11,7 @@ pytest.importorskip("torch")
 from dispatchlab.model.registration import Block, Def, Impl, TorchLibraryFunction
 from dispatchlab.records.file import open_registry
 from dispatchlab.scenario.load import load_scenario
-from tests.live.packages import HELPER, SHOP, package
-from tests.live.packages import dispatchlab_in_copy as dispatchlab
+from tests.live.packages import HELPER, SHOP, dispatchlab, package
 
 FIRST = """
 import torch

@@ -22,10 +22,11 @@ from dispatchlab.questions.order.blocks import report_view
 from dispatchlab.questions.order.run_scenario import Outcome, RunOptions
 from dispatchlab.questions.order.run_scenarios import run_scenarios
 from dispatchlab.records.file import open_bundled
+from tests.effort import share
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
-KILLS = 30
+KILLS = max(10, share(30))
 KEYS = ("CPU", "CUDA", "XLA", "Meta", "AutogradCPU", "AutogradCUDA", "Tracer", "Autograd", "MPS", "HPU")
 
 
@@ -126,7 +127,7 @@ def _steady(text: str) -> str:
     return re.sub(r'"no checkpoint: [^"]*"', "", _timeless(text))
 
 
-def test_scenarios_that_are_killed_thirty_times_are_explored_to_the_end(
+def test_scenarios_that_are_killed_again_and_again_are_explored_to_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(walk_log, "_EVERY_S", 0.01)

@@ -12,8 +12,7 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
-from tests.live.packages import ROOT, package
-from tests.live.packages import dispatchlab_in_copy as dispatchlab
+from tests.live.packages import ROOT, dispatchlab, package
 from tests.scenario_texts import FIVE
 
 _REGISTERS = """\

@@ -6,7 +6,6 @@ import json
 import os
 import random
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from dispatchlab.pytorch.introspection.readiness_captures import (  # noqa: E402
 )
 from dispatchlab.pytorch.introspection.readiness_inputs import Inputs, copy_of, describe, tensors_of  # noqa: E402
 from tests.effort import share  # noqa: E402
+from tests.live import forked  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
 
@@ -142,15 +142,7 @@ def _run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     (folder / "captured_package.py").write_text(PACKAGE)
     (folder / "test_captured.py").write_text(TESTS)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(ROOT), str(folder)))}
-    return subprocess.run(
-        [sys.executable, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=3000,  # generous: the machine of a test may be busy
-        cwd=folder,
-        env=environment,
-        check=False,
-    )
+    return forked.python(*arguments, folder=folder, environment=environment, having=forked.COMPILERS)
 
 
 def test_the_tests_of_a_package_give_its_operators_inputs(tmp_path: Path) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.live import forked
 from tests.process.readiness_closing import OPERATORS, package
 
 pytest.importorskip("torch")
@@ -23,15 +22,8 @@ def _cells(folder: Path, source: str, *options: str) -> dict[str, dict[str, dict
     """What readiness says of a package: operator -> column -> cell."""
     (folder / "closing_package.py").write_text(source)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(ROOT), str(folder)))}
-    done = subprocess.run(
-        [sys.executable, "-m", "dispatchlab", "readiness", "closing_package", "--format", "json", *options],
-        capture_output=True,
-        text=True,
-        timeout=3000,  # generous: the machine of a test may be busy
-        cwd=folder,
-        env=environment,
-        check=False,
-    )
+    command = ("-m", "dispatchlab", "readiness", "closing_package", "--format", "json", *options)
+    done = forked.python(*command, folder=folder, environment=environment, having=forked.COMPILERS)
     assert done.returncode in (0, 1), done.stderr
     found = json.loads(done.stdout)
     assert found["notes"] == []

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests import effort
+from tests.live import forked
 from tests.process.readiness_operators import DRIVER, OPCHECK, PLANTED, RIGHT
 
 pytest.importorskip("torch")
@@ -65,16 +65,8 @@ REASONS = {
 def _run(folder: Path, *arguments: str, seed: int = 0) -> subprocess.CompletedProcess[str]:
     for name, text in (("planted", PLANTED), ("right", RIGHT), ("driver", DRIVER), ("beside_opcheck", OPCHECK)):
         (folder / f"readiness_{name}.py").write_text(text)
-    paths = os.pathsep.join((str(ROOT), str(folder)))
-    return subprocess.run(
-        [sys.executable, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=3000,  # generous: the machine of a test may be busy
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": paths, "RIGHT_SEED": str(seed)},
-        check=False,
-    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(ROOT), str(folder))), "RIGHT_SEED": str(seed)}
+    return forked.python(*arguments, folder=folder, environment=environment, having=forked.COMPILERS)
 
 
 def _cells(folder: Path, module: str, *slow: str, seed: int = 0) -> Any:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.live import forked
 from tests.process.readiness_programs import PACKAGE, TRUTH
 
 pytest.importorskip("torch")
@@ -23,15 +23,7 @@ def _run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     (folder / "readiness_package.py").write_text(PACKAGE)
     (folder / "readiness_truth.py").write_text(TRUTH)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(ROOT), str(folder)))}
-    return subprocess.run(
-        [sys.executable, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=3000,  # generous: the machine of a test may be busy
-        cwd=folder,
-        env=environment,
-        check=False,
-    )
+    return forked.python(*arguments, folder=folder, environment=environment, having=forked.COMPILERS)
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,7 @@ import pytest
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
 
-from tests.live.packages import HELPER, ROOT, SHOP, package
-from tests.live.packages import dispatchlab_in_copy as dispatchlab
+from tests.live.packages import HELPER, ROOT, SHOP, dispatchlab, package
 from tests.plugin_options import PLUGIN_OPTIONS
 
 INI = "[pytest]\ndispatchlab_records = records\ntestpaths = tests\npythonpath = .\naddopts = --strict-config\n"

@@ -13,8 +13,7 @@ from dispatchlab.prover.program import Module
 from dispatchlab.scenario.load import load_scenario
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
 from dispatchlab.scenario.write import scenario_text
-from tests.live.packages import dispatchlab_in_copy as dispatchlab
-from tests.live.packages import package
+from tests.live.packages import dispatchlab, package
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from dispatchlab.scenario.load import load_scenario
-from tests.live.packages import dispatchlab_in_copy as dispatchlab
-from tests.live.packages import package
+from tests.live.packages import dispatchlab, package
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 

@@ -21,6 +21,7 @@ import pytest
 pytest.importorskip("material", reason="mkdocs-material is not installed: pip install -e '.[docs]'")
 pytest.importorskip("mkdocstrings", reason="mkdocstrings is not installed: pip install -e '.[docs]'")
 
+from tests.effort import crossed
 from tools.site_pages import SITE, SOURCE, public_packages, topics
 
 ROOT = Path(__file__).parents[2]
@@ -174,7 +175,7 @@ def test_every_notebook_is_a_page_with_what_its_cells_show(site: Path) -> None:
 
 PLANTED = {
     "a dead link": ("[x](nowhere.md)", "nowhere.md"),
-    "a dead anchor": ("[x](changelog.md#nowhere)", "does not contain an anchor '#nowhere'"),
+    "a dead anchor": ("[x](other.md#nowhere)", "does not contain an anchor '#nowhere'"),
     "a file that the checkout lacks": ("[x](../../no_such_file.py)", "which does not exist"),
     "a page that is not in the navigation": ("text", 'not included in the "nav"'),
     "a name that the reference lacks": ("[x][dispatchlab.no_such_name]", "dispatchlab.no_such_name"),
@@ -185,7 +186,9 @@ def test_what_is_wrong_with_a_page_ends_the_build(tmp_path: Path) -> None:
     docs = tmp_path / "docs"
     docs.mkdir()
     (docs / "index.md").write_text("# Home\n\n" + "\n\n".join(text for text, _ in PLANTED.values()), encoding="utf-8")
+    (docs / "other.md").write_text("# Another page\n", encoding="utf-8")
     (docs / "left_out.md").write_text("# Nobody names this page\n", encoding="utf-8")
+    (tmp_path / "hooks.py").write_text("from tools.site_pages import on_page_markdown\n")  # and no pages that are made
     for name in ("dispatchlab", "tools"):  # what the configuration names by paths beside it
         (tmp_path / name).symlink_to(ROOT / name)
     config = tmp_path / "mkdocs.yml"
@@ -194,7 +197,8 @@ def test_what_is_wrong_with_a_page_ends_the_build(tmp_path: Path) -> None:
         f"docs_dir: {docs}",
         "extra_css: []",
         "extra_javascript: []",
-        "nav: [index.md]",
+        "hooks: [hooks.py]",
+        "nav: [index.md, other.md]",
     ]
     config.write_text("\n".join(lines) + "\n", encoding="utf-8")
     result = _built(config, tmp_path / "site")
@@ -246,14 +250,14 @@ def _opened(browser: Any, width: int, scheme: str) -> tuple[Any, list[str], list
     return page, requested, printed
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark")])
+@pytest.mark.parametrize(("width", "scheme", "until"), [(1280, "light", "networkidle"), (400, "dark", "load")])
 def test_the_main_pages_ask_no_other_host_and_fit_the_window(
-    browser: Any, address: str, width: int, scheme: str
+    browser: Any, address: str, width: int, scheme: str, until: str
 ) -> None:
     page, requested, printed = _opened(browser, width, scheme)
     wide = []
     for name in MAIN:
-        page.goto(address + name, wait_until="networkidle")
+        page.goto(address + name, wait_until=until)
         scrolled, shown = page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
         wide += [(name, scrolled)] if scrolled > shown else []
         assert page.locator("h1").count() == 1, name
@@ -297,8 +301,8 @@ def test_drawings_follow_the_scheme_that_a_reader_chooses(browser: Any, address:
 def test_axe_finds_nothing_serious_in_the_main_pages(browser: Any, address: str, scheme: str) -> None:
     page, _, _ = _opened(browser, 1280, scheme)
     found = []
-    for name in MAIN:
-        page.goto(address + name, wait_until="networkidle")
+    for name, _ in (each for each in crossed(MAIN, ["light", "dark"]) if each[1] == scheme):
+        page.goto(address + name)
         page.add_script_tag(path=str(AXE))
         results = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
         found += [

@@ -19,7 +19,7 @@ from dispatchlab.processes.machine import most_jobs
 from dispatchlab.processes.parent import is_alive
 from dispatchlab.processes.pool import ProcessExecutor
 from tests.scenario_texts import FIVE, many
-from tests.signals.run import CLUSTER, COMMANDS, MARK, ROOT, prepare, run, running
+from tests.signals.run import MARK, ROOT, prepare, running
 
 WITHIN_S = 30.0  # generous: the machine of a test may be busy
 
@@ -279,21 +279,6 @@ def test_a_process_that_has_ended_is_not_alive() -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
     assert not is_alive(process.pid)
-
-
-# -- signals at random moments
-
-
-@PROC
-@pytest.mark.parametrize("name", [*sorted(name for name, each in COMMANDS.items() if not each.needs_torch), "record"])
-def test_a_share_of_the_random_moments_ends_as_documented(name: str, tmp_path: Path) -> None:
-    if CLUSTER in COMMANDS[name].arguments:
-        pytest.importorskip("distributed", reason="Dask is not installed: pip install 'dispatchlab[cluster]'")
-    if COMMANDS[name].needs_torch:
-        pytest.importorskip("torch")
-    result = run(name, 0, range(4), tmp_path, within_s=WITHIN_S)
-    assert result.findings == []
-    assert result.outcomes.total() == 4
 
 
 def test_many_registrations_stop_at_the_bound_of_memory(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
-from tests.live.packages import ROOT, dispatchlab
+from tests.live.packages import ROOT
+from tests.live.packages import dispatchlab_started as dispatchlab  # which reads sitecustomize.py
 from tests.scenario_texts import FIVE
 
 NEW, VERSION = "BrandNew", "2.99.0.dev1"
