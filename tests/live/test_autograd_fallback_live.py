@@ -22,10 +22,11 @@ from dispatchlab import CallError, Dispatcher, Library, Tensor, operator, tensor
 from dispatchlab.call import AutoDispatchBelowADInplaceOrView, AutoDispatchBelowAutograd, InferenceMode
 from dispatchlab.layers import AutogradError, Lab, no_grad, set_autograd_fallback_mode, set_grad_enabled
 from dispatchlab.layers.schemas import SHORT_NAMES
+from tests.effort import share
 
 torch: Any = pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")
 
-_PROGRAMS = 1_200
+_PROGRAMS = share(1_200)
 _INPUTS = (
     *("plain", "leaf", "leaf", "computed", "computed", "view of computed", "view of leaf", "view of plain"),
     *("view without grad", "int", "inference"),

@@ -23,11 +23,12 @@ from dispatchlab.layers import AutogradError, Lab, no_grad, set_grad_enabled
 from dispatchlab.layers.schemas import SHORT_NAMES
 from dispatchlab.overrides import DispatchMode, PythonDispatch, enable_reentrant_dispatch
 from examples.logging_tensor import LoggingTensor
+from tests.effort import share
 from tests.live.logging_tensors import TheirTensor, elements
 
 torch: Any = pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")
 
-_PROGRAMS = 3_000
+_PROGRAMS = share(3_000)
 _OPERATORS = ("sin", "exp", "neg", "detach", "add", "mul", "add_", "mul_")
 _BINARY = ("add", "mul", "add_", "mul_")
 _BEHAVIOURS = ("on", "on", "reentrant", "reentrant", "no_grad", "inference", "other", "other reentrant", "mode")

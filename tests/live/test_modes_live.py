@@ -16,11 +16,12 @@ from dispatchlab.layers import Lab
 from dispatchlab.layers.schemas import SHORT_NAMES
 from dispatchlab.overrides import DispatchMode, Functions, PythonDispatch
 from examples.logging_tensor import LoggingTensor
+from tests.effort import share
 from tests.live.logging_tensors import TheirTensor, elements
 
 torch: Any = pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")
 
-_PROGRAMS = 3_000
+_PROGRAMS = share(3_000)
 _BEHAVIOURS = ("on", "on", "on", "other", "decline", "raise", "answer")
 
 
@@ -152,8 +153,8 @@ def test_modes_and_wrappers_are_called_in_torchs_order(frameworks: tuple[Framewo
             assert np.allclose(our_result, their_result) or not ours.log, seed
         ends.append(our_end)
         calls += len(ours.log)
-    assert calls > 1_000
-    assert min(ends.count(end) for end in ("raised", "nobody", "Tensor")) > 40
+    assert calls > _PROGRAMS // 3
+    assert min(ends.count(end) for end in ("raised", "nobody", "Tensor")) > _PROGRAMS // 75
 
 
 def test_a_dispatch_mode_sees_the_options_that_functions_of_torch_fill_in() -> None:
