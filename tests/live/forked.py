@@ -81,6 +81,8 @@ def _serve(inward: int, outward: int, errors: int, lifeline: int) -> NoReturn:
         os.setpgid(0, 0)
         for theirs, number in ((inward, 0), (outward, 1), (errors, 2)):
             os.dup2(theirs, number)
+        for each in (inward, outward):  # else what a kernel forks, and lives longer, would keep them
+            os.close(each)
         os.environ["DISPATCHLAB_NO_MEASURE"] = "1"
         sys.argv = ["-c", str(lifeline)]
         forget_import_listeners()
