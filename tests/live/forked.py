@@ -189,6 +189,7 @@ COMPILERS = (
     "torch._inductor.compile_fx",
     "torch.distributed.tensor",
     "torch.export",
+    "torch.testing._internal.common_methods_invocations",
     "torch.testing._internal.optests",
 )
 """What compares operators under compilers imports these sooner or later."""
