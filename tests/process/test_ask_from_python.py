@@ -97,7 +97,8 @@ def test_a_result_prints_compares_and_shows_in_a_notebook(ask: object) -> None:
 def test_packages_are_asked_about_with_equal_results(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
     (tmp_path / "asked.py").write_text(PACKAGE)
-    done = forked.run(ASKING, folder=tmp_path, environment={"PYTHONPATH": f"{tmp_path}:{ROOT}", "PATH": ""})
+    environment = {"PYTHONPATH": f"{tmp_path}:{ROOT}", "PATH": ""}
+    done = forked.run(ASKING, folder=tmp_path, environment=environment, having=forked.COMPILERS)
     lines = done.stdout.splitlines()
     assert [line.rpartition(">")[2] for line in lines] == [" True True True"] * 4, done.stdout
     assert lines[0].startswith("<Result: asked: ")
