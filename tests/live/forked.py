@@ -131,7 +131,7 @@ def _answer(listening: socket.socket, asking: socket.socket) -> None:
             os.dup2(stream, number)
             os.close(stream)
             # Those of the copied process know whether they can seek, which these may do otherwise.
-            made = os.fdopen(number, "w" if number else "r", 1 if number == 2 else -1, encoding="utf-8", closefd=False)
+            made = os.fdopen(number, "w" if number else "r", 1 if number else -1, encoding="utf-8", closefd=False)
             vars(sys).update({name: made, f"__{name}__": made})
         end_with(partial(_run, request))
     asking.sendall(str(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])).encode())
