@@ -185,6 +185,15 @@ def test_symbolic_sizes_bring_the_fast_rule() -> None:
     assert found.symbolic[0].kind is ImplementedBy.FAST_RULE
 
 
+@pytest.mark.parametrize(
+    ("source", "kind"), [("torch-2.9", ImplementedBy.DECOMPOSITION), ("torch-2.10", ImplementedBy.FAKE_RULE)]
+)
+def test_a_rule_for_symbolic_sizes_comes_first_where_there_is_one(source: str, kind: ImplementedBy) -> None:
+    found = explain_operator("aten::slice.Tensor", (), source=source, mode="fake").under
+    assert found is not None
+    assert (found.symbolic or found.chain)[0].kind is kind
+
+
 def test_sparse_tensors_are_not_decomposed() -> None:
     assert under("aten::native_batch_norm", "fake", "cpu sparse").runs.kind is not ImplementedBy.DECOMPOSITION
 

@@ -86,7 +86,7 @@ def _decomposed(operator: Registered, *, symbolic: bool) -> Implementation | Non
     view = operator.view
     if operator.first("meta_functions") is not None or "view_copy" in view.tags or view.name in _SYMBOLIC_META:
         return None
-    if symbolic and view.name in _SPECIAL:
+    if symbolic and view.name in _SPECIAL and operator.first("fake_rules") is not None:  # older versions have none
         return None
     table = operator.first("decompositions", "post_autograd")
     if table is not None and (symbolic or (table.function.startswith(_DECOMPOSITIONS) and not operator.sparse)):
