@@ -308,7 +308,8 @@ class _FakeTracer:
                     enter(mock.patch.dict(table, {operator: self._noted(kind, table[operator])}))
             if hasattr(operator, "prim_meta_impl"):
                 enter(plant(operator, "prim_meta_impl", self._noted(ImplementedBy.PRIM_META, operator.prim_meta_impl)))
-            fakes = torch._library.simple_registry.singleton.find(operator.name()).fake_impl
+            entry: Any = torch._library.simple_registry.singleton.find(operator.name())
+            fakes = getattr(entry, "fake_impl", None) or entry.abstract_impl  # until 2.4
             kernel = fakes.kernel
             if kernel is not None:
                 enter(plant(kernel, "func", self._noted(ImplementedBy.LIBRARY_FAKE, kernel.func)))
