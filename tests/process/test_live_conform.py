@@ -21,7 +21,7 @@ from dispatchlab.prover.result import Verdict
 from dispatchlab.pytorch.sandbox.sandbox import LocalEngine
 from dispatchlab.strategies import OPERATORS, registrations
 from tests.effort import examples, share
-from tests.live.packages import ROOT, dispatchlab
+from tests.live.packages import ROOT, dispatchlab, dispatchlab_started
 from tests.scenario_texts import COMPOSITES, FIVE
 
 SEEN: Counter[str] = Counter()
@@ -65,7 +65,7 @@ def test_a_difference_exits_with_1_and_has_the_shortest_sequence(tmp_path: Path)
         "original = c.conform\n"
         "c.conform = lambda engine, model, *rest, **more: original(engine, 'strict', *rest, **more)\n"
     )
-    done = dispatchlab(
+    done = dispatchlab_started(
         tmp_path, "permute", "composites.yaml", "--engine", "torch", "--conform", "--format", "json", "--seed", "3"
     )
     report = json.loads(done.stdout)
