@@ -17,7 +17,7 @@ import pytest
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
 from dispatchlab.records.builds import bundled_for
-from tests.live.packages import ROOT, dispatchlab, package
+from tests.live.packages import ROOT, dispatchlab, dispatchlab_started, package
 from tests.scenario_texts import COMPOSITES, FIVE, many
 
 _DOOR = """\
@@ -156,7 +156,9 @@ def test_a_scenario_that_kills_its_worker_ends_with_5_and_names_the_sequence(tmp
         "  - impl: foo\n    dispatch: CPU\n    kernel: deadly:kernel\n"
     )
     before = set(children_of(os.getpid()))
-    done = dispatchlab(tmp_path, "permute", "deadly.yaml", "--engine", "torch", "--allow-import", "--format", "json")
+    done = dispatchlab_started(
+        tmp_path, "permute", "deadly.yaml", "--engine", "torch", "--allow-import", "--format", "json"
+    )
     assert done.returncode == 5, done.stderr
     report = json.loads(done.stdout)
     assert (report["verdict"], report["counterexample"]["kind"], report["counterexample"]["actual_sequence"]) == (
