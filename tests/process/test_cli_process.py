@@ -71,8 +71,7 @@ def test_help_imports_no_command(folder: Path) -> None:
     )
     assert result.stdout.splitlines()[-1].split()[1:] == [
         *("dispatchlab", "dispatchlab._lazy", "dispatchlab.cli", "dispatchlab.commands", "dispatchlab.commands.help"),
-        *("dispatchlab.commands.interrupts", "dispatchlab.commands.output"),
-        *("dispatchlab.errors", "dispatchlab.escape"),
+        *("dispatchlab.commands.interrupts", "dispatchlab.commands.output", "dispatchlab.escape"),
     ]
 
 
