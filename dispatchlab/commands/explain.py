@@ -162,7 +162,7 @@ def explain(
     from dispatchlab.questions.explain.explain_operator import explain_operator
 
     if options["inference_mode"] and mode:
-        raise click.UsageError("--inference-mode and --mode exclude each other")
+        raise click.UsageError("--inference-mode and --mode exclude each other: leave one of the two out")
     if compiler is not None and mode != "compile":
         raise click.UsageError("--backend needs --mode compile")
     if decompositions is not None and mode != "make_fx":

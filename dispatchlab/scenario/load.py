@@ -102,10 +102,7 @@ MODULES = Field(
 )
 EXPECT = Field(
     "expect",
-    one_of(
-        "an outcome",
-        {str(each): each for each in Expectation},
-    ),
+    one_of("an outcome", {str(each): each for each in Expectation}),
     "What will be found: order-independent when left out.",
 )
 SNAPSHOTS = Field(

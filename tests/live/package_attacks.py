@@ -3839,7 +3839,9 @@ def _as_json(truth: Truth) -> dict[str, object]:
     return {
         "differences": {probe: list(results) for probe, results in truth.differences.items()},
         "dropped": truth.dropped,
-        "raised": {probe: each for probe, each in first.items() if each.startswith("raises") and LATER not in probe},
+        "raised": {
+            probe: each for probe, each in first.items() if each.startswith("raises") and not probe.startswith(LATER)
+        },
         "stuck": truth.is_stuck,
     }
 

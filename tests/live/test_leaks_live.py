@@ -169,4 +169,4 @@ def test_watching_registries_of_python_takes_a_fraction_of_reading_them() -> Non
 
     watch()
     read_whole_layer()
-    assert min(took(watch) for _ in range(5)) < min(took(lambda: read_whole_layer()) for _ in range(3)) / 3
+    assert min(took(watch) for _ in range(5)) < min(took(read_whole_layer) for _ in range(3)) / 3

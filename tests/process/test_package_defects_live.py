@@ -31,7 +31,7 @@ def test_the_program_finds_it_and_the_patch_mends_it(page: Path, tmp_path: Path)
         re.findall(r"```diff\n(.*?)```", text, re.DOTALL),
     )
     if installed_torch() is None or _installed(package) != wanted:
-        pytest.skip(f"{package} {wanted} and PyTorch are not installed")
+        pytest.skip(f"needs PyTorch, and {package}: pip install --no-deps {package}=={wanted}")
     file, copy = tmp_path / "program.py", tmp_path / "copy"
     file.write_text(program, encoding="utf-8")
     copy.mkdir()

@@ -350,8 +350,11 @@ def roots_of(registry: str) -> tuple[object, ...]:
     return (_home(registry),) if roots is None else roots()
 
 
+_SHOWN_OF_CUSTOM_OP = "_init_fn", "_abstract_fn"
+"""What the registry of `torch.library` shows of a custom operator."""
+
 _OF_CUSTOM_OP = (
-    *("_init_fn", "_abstract_fn", "_backward_fn", "_vmap_fn", "_setup_context_fn"),
+    *(*_SHOWN_OF_CUSTOM_OP, "_backward_fn", "_vmap_fn", "_setup_context_fn"),
     *("_backend_fns", "_torch_dispatch_fns", "_autocast_dtype", "_autocast_cpu_dtype", "_autocast_cuda_dtype"),
 )
 
@@ -375,7 +378,7 @@ def _roots_of_semi_structured() -> tuple[object, ...]:
 _ROOTS: Mapping[str, Callable[[], tuple[object, ...]]] = {
     "meta_functions": lambda: (_home("decompositions"),),
     "fast_fake_rules": lambda: (_attribute(_FAST_RULES),),
-    "torch_library": lambda: (_home("torch_library"), *_roots_of_custom_ops(_OF_CUSTOM_OP[:2])),  # it shows these two
+    "torch_library": lambda: (_home("torch_library"), *_roots_of_custom_ops(_SHOWN_OF_CUSTOM_OP)),
     "custom_ops": _roots_of_custom_ops,
     "dtensor_rules": _roots_of_sharding_rules,
     "dtensor_handlers": lambda: (_dtensor_dispatcher()._custom_op_handlers,),
