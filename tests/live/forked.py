@@ -137,8 +137,8 @@ def _answer(listening: socket.socket, asking: socket.socket) -> None:
     asking.sendall(str(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])).encode())
 
 
-def serve(address: str, *modules: str) -> None:
-    """Import modules, and run the programs that are asked for at an address until standard input ends."""
+def serve(*modules: str) -> None:
+    """Import modules, say at which address programs are asked for, and run them until standard input ends."""
     import dispatchlab.cli
     import dispatchlab.commands.output
     import dispatchlab.pytorch.worker.main  # noqa: F401
@@ -147,14 +147,16 @@ def serve(address: str, *modules: str) -> None:
     bindings()
     for name in modules:
         import_module(name)
-    for each in list(weakref.finalize._registry):  # type: ignore[attr-defined]  # what PyTorch does at its end is not theirs
-        each.atexit = False
-    gc.collect()
-    gc.freeze()
-    with socket.socket(socket.AF_UNIX) as listening:
+    # The folder is of this process: a copy of one that asks may forget what that does at its end, and take it away.
+    with tempfile.TemporaryDirectory(prefix="forked-") as folder, socket.socket(socket.AF_UNIX) as listening:
+        for each in list(weakref.finalize._registry):  # type: ignore[attr-defined]  # nor are they to end what is of PyTorch
+            each.atexit = False
+        gc.collect()
+        gc.freeze()
+        address = str(Path(folder) / "socket")
         listening.bind(address)
         listening.listen()
-        sys.stdout.write("\n")
+        sys.stdout.write(f"{address}\n")
         sys.stdout.flush()
         while sys.stdin not in select.select([listening, sys.stdin], [], [])[0]:
             asking, _ = listening.accept()
@@ -169,18 +171,16 @@ def serve(address: str, *modules: str) -> None:
 @cache
 def address_of(having: tuple[str, ...] = ()) -> str:
     """Where a process listens that has imported PyTorch and these modules; it ends with this one."""
-    folder = tempfile.TemporaryDirectory(prefix="forked-")
-    address = str(Path(folder.name) / "socket")
     server = subprocess.Popen(
-        [sys.executable, "-P", "-c", f"from tests.live.forked import serve; serve(*{(address, *having)!r})"],
+        [sys.executable, "-P", "-c", f"from tests.live.forked import serve; serve(*{having!r})"],
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
     assert server.stdout is not None
-    assert server.stdout.readline() == "\n"
-    atexit.register(folder.cleanup)
+    address = server.stdout.readline().rstrip("\n")
+    assert address, "the process that imports PyTorch ended"
     atexit.register(server.communicate)
     return address
 

@@ -19,6 +19,7 @@ from dispatchlab.pytorch.recording.end_state import EndState
 from dispatchlab.pytorch.recording.order_check import check_orders
 from dispatchlab.pytorch.recording.order_runs import OrderRun, OrderServer
 from dispatchlab.scenario.import_orders import Order
+from tests.live import forked
 
 # -- processes
 
@@ -185,6 +186,13 @@ def test_a_pipe_that_is_left_open_is_named(runs: Mapping[Order, OrderRun]) -> No
     state = runs["order_pipes",].state
     assert state is not None
     assert any(sentence.startswith("pipe is open") for sentence in state.hidden)
+
+
+@pytest.mark.usefixtures("folder")
+def test_an_order_takes_no_file_away_that_other_tests_share() -> None:
+    address = Path(forked.address_of())
+    _with_limit((("order_plain",),), 600)
+    assert address.exists()
 
 
 @pytest.mark.usefixtures("folder")
