@@ -142,7 +142,8 @@ def _children() -> set[str]:
 
 @pytest.fixture(scope="module")
 def children_before() -> set[str]:
-    """Those that other tests have left."""
+    """Those that tests share, and that other tests have left."""
+    forked.address_of()
     return _children()
 
 
