@@ -164,6 +164,26 @@ def test_an_older_dtensor_derives_no_rule_and_the_version_is_named() -> None:
     assert "of 2.4" in found.unsure
 
 
+@pytest.mark.parametrize(
+    ("source", "kinds"),
+    [
+        ("torch-2.9", [ImplementedBy.COMPOSITE, *[ImplementedBy.UNSUPPORTED] * 3]),
+        ("torch-2.10", [ImplementedBy.GRAPH_NODE] * 4),
+    ],
+)
+def test_before_2_10_graphs_keep_no_kernel_beside_a_composite_one_and_dynamo_takes_no_data(
+    source: str, kinds: list[ImplementedBy]
+) -> None:
+    calls: list[tuple[str, Mode]] = [
+        ("native_batch_norm", "make_fx"),
+        *((name, "compile") for name in ("_unique2", "unique_consecutive", "_local_scalar_dense")),
+    ]
+    for (name, mode), kind in zip(calls, kinds, strict=True):
+        found = explain_operator(f"aten::{name}", (), source=source, mode=mode, compiler="aot_eager").under
+        assert found is not None
+        assert found.runs.kind is kind
+
+
 def test_what_runs_afterwards_is_shown_in_every_format() -> None:
     call = ["explain", "aten::addmm", "--from", SOURCE, "--mode", "export", "--format"]
     text, rich, json_text = (CliRunner().invoke(main, [*call, format]).stdout for format in ("text", "rich", "json"))

@@ -67,7 +67,7 @@ class BuiltinFallback:
 Names = tuple[str, ...]
 """Names of keys, in an order that the field gives a meaning to."""
 
-MODE_RULES: Names = ("dtensor_derives", "dtensor_squeezes")
+MODE_RULES: Names = ("dtensor_derives", "dtensor_squeezes", "compile_takes_data", "graphs_keep_kernels")
 """What `Profile.mode_rules` has at most, as of PyTorch 2.13."""
 
 
@@ -102,8 +102,10 @@ class Profile:
         warn_each_override: warn of every override of a kernel, not only of the first in a process.
         library_rules: the rules of `torch.library` that hold, of those that `LIBRARY_RULES` names.
         autocast_devices: the device types that `torch.library` registers a cast for.
-        mode_rules: what DTensor does that not every version does: `dtensor_derives` a sharding rule from a
-            decomposition, `dtensor_squeezes` by the dimensions that have one element in the whole tensor.
+        mode_rules: what modes do that not every version does: `dtensor_derives` a sharding rule from a decomposition,
+            `dtensor_squeezes` by the dimensions that have one element in the whole tensor, `compile_takes_data`
+            operators whose result depends on data into a whole graph, `graphs_keep_kernels` of a device beside a
+            composite one.
         wording: a kind of error -> the text of this PyTorch for it, where a reader of its errors needs to know.
         not_probed: the fields that were not measured, and have the values of `DEFAULTS`.
     """

@@ -21,7 +21,7 @@ from dispatchlab.pytorch.bridge.expressible import has_fallbacks, stand_in
 from dispatchlab.pytorch.bridge.reserved_namespaces import PROFILE
 from dispatchlab.pytorch.bridge.running_keys import running_keys
 from dispatchlab.pytorch.bridge.torch import bindings, torch
-from dispatchlab.pytorch.introspection.library_probes import autocast_devices, library_rules
+from dispatchlab.pytorch.introspection.library_probes import autocast_devices, graphs_keep_kernels, library_rules
 from dispatchlab.pytorch.introspection.slot_memory import SlotView, entry_address, memory_layout, recomputed_by
 
 # Note [Measuring a profile]
@@ -96,13 +96,22 @@ def measure_profile() -> Profile:
 
 
 def _mode_rules() -> Names:
-    """Which of `MODE_RULES` hold: what the modules of DTensor have."""
+    """Which of `MODE_RULES` hold: what the modules of DTensor have, and what traces of two programs do."""
+    has = [False, False]
     with suppress(ImportError, AttributeError):  # until 2.4 DTensor is elsewhere; a build may have none
         made = import_module("torch.distributed.tensor").DTensor._op_dispatcher.sharding_propagator
         derives = find_spec("torch.distributed.tensor._decompositions") is not None
-        has = derives, hasattr(made, "squeeze_op_to_dims_variant")
-        return tuple(compress(MODE_RULES, has))
-    return ()
+        has = [derives, hasattr(made, "squeeze_op_to_dims_variant")]
+    return tuple(compress(MODE_RULES, (*has, _compile_takes_data(), graphs_keep_kernels())))
+
+
+def _compile_takes_data() -> bool:
+    """Whether torch.compile traces an operator whose result depends on data, where no graph may break."""
+    try:
+        torch().compile(torch().nonzero, backend="eager", fullgraph=True)(torch().ones(1))
+    except Exception:  # what refuses has errors of its own; a build may have no compiler
+        return False
+    return True
 
 
 # -- operators to look at

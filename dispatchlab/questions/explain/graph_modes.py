@@ -52,7 +52,7 @@ def exported(operator: Registered) -> Implementation:
 def run_decompositions(operator: Registered) -> Iterator[Implementation]:
     """What `ExportedProgram.run_decompositions()` asks, with the default table, for an operator of the graph."""
     preservable = is_preservable(operator)
-    if not preservable or operator.has_backend_kernel:
+    if not preservable or operator.keeps_kernel:
         node = (_recorded(operator, real=False),)
         yield from _by_aot_autograd(operator, None if preservable else _of_table(operator, "core_aten"), node)
         return
@@ -92,7 +92,7 @@ def _by_aot_autograd(
 
 
 def _decomposes_when_functionalized(operator: Registered) -> bool:
-    return _is_unsafe(operator) or not operator.has_backend_kernel
+    return _is_unsafe(operator) or not operator.keeps_kernel
 
 
 def _is_unsafe(operator: Registered) -> bool:
@@ -124,7 +124,7 @@ def _functionalized(operator: Registered) -> Implementation | None:
 def _recorded(operator: Registered, *, real: bool, before_autograd: bool = False) -> Implementation:
     """What becomes of an operator that no table has."""
     name = operator.view.name
-    if not before_autograd and name not in _SIZES and not operator.has_backend_kernel:
+    if not before_autograd and name not in _SIZES and not operator.keeps_kernel:
         composite = _composite(operator)
         if composite is not None:
             return composite

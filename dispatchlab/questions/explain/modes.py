@@ -74,14 +74,14 @@ def explain_under(
     Raises:
         NotCallableError: the operator has no schema.
     """
-    call = _Call(_registered(view, described, registrations), described, include, exclude)
+    call = _Call(_registered(view, described, registrations, rules), described, include, exclude)
     match mode:
         case "fake":
             return _under_fake_tensor(call)
         case "make_fx":
             return _of_version(_under_make_fx(call, decompositions), version)
         case "compile":
-            return _under_compile(call, compiler)
+            return _under_compile(call, compiler, takes_data="compile_takes_data" in rules)
         case "export":
             return _of_version(_under_export(call), version)
         case "dtensor":
@@ -124,12 +124,14 @@ class _Call:
         return runs if runs.kind is ImplementedBy.UNSUPPORTED else replace(runs, kind=ImplementedBy.KERNEL)
 
 
-def _registered(view: OperatorView, described: Described, registrations: Sequence[PythonRegistration]) -> Registered:
+def _registered(
+    view: OperatorView, described: Described, registrations: Sequence[PythonRegistration], rules: Names
+) -> Registered:
     first = next((argument.keys for argument in described.arguments if argument.keys), None)
     numbers = [] if first is None else [key.backend for key in by_priority(first) if key.backend is not None]
     backend = BACKENDS[numbers[0]] if numbers else ""
     sparse = any("Sparse" in str(key) for argument in described.arguments for key in argument.keys)
-    return Registered(view, registrations, schema_of(view), sparse, backend)
+    return Registered(view, registrations, schema_of(view), sparse, backend, "graphs_keep_kernels" in rules)
 
 
 def _of_version(explanation: ModeExplanation, version: tuple[int, int]) -> ModeExplanation:
@@ -170,10 +172,10 @@ def _symbolic_make_fx(operator: Registered, decompositions: Decompositions) -> I
         yield refused or asked
 
 
-def _under_compile(call: _Call, compiler: Compiler) -> ModeExplanation:
+def _under_compile(call: _Call, compiler: Compiler, *, takes_data: bool) -> ModeExplanation:
     hops, operator = call.hops_under("compile"), call.operator
     early = _python_kernel_of_hops(hops, operator) or _before_the_mode(hops)
-    first = _no_tensor(operator) or early or _refused_by_dynamo(operator)
+    first = _no_tensor(operator) or early or _refused_by_dynamo(operator, takes_data=takes_data)
     if first is not None:
         return ModeExplanation("compile", hops, (first,), option=compiler)
     chain = tuple(compiled(operator, compiler))
@@ -208,11 +210,19 @@ _CONSTANTS = {"bool": "bool", "str": "string", **dict.fromkeys(_NUMBERS, "number
 """What Dynamo calls the results that it takes for constants of no operator's call, by their types."""
 
 
-def _refused_by_dynamo(operator: Registered) -> Implementation | None:
+def _refused_by_dynamo(operator: Registered, *, takes_data: bool) -> Implementation | None:
     """Why Dynamo traces no call of an operator, or none with these arguments; None where it does."""
     if operator.sparse:
         return unsupported("Dynamo", "Dynamo takes no sparse tensors")
+    if not takes_data and (_has_unknown_shape(operator) or "data_dependent_output" in operator.view.tags):
+        why = "its result depends on the data of a tensor, which this Dynamo traces by options of its config alone"
+        return unsupported("Dynamo", why)
     return no_result(operator)
+
+
+def _has_unknown_shape(operator: Registered) -> bool:
+    """Whether the shape of a result depends on data, whatever the arguments."""
+    return "dynamic_output_shape" in operator.view.tags and operator.view.name != "aten::index.Tensor"
 
 
 def _under_export(call: _Call) -> ModeExplanation:
@@ -267,7 +277,7 @@ def _refused_by_dtensor(operator: Registered) -> Implementation | None:
     view = operator.view
     if view.name in KNOWN_RESULTS:
         return None
-    if "dynamic_output_shape" in view.tags and view.name != "aten::index.Tensor":
+    if _has_unknown_shape(operator):
         why = "the shape of its result depends on data, and DTensor finds it by FakeTensorMode without symbols"
         return unsupported(FAKE, why)
     return no_result(operator)

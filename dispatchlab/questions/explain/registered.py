@@ -39,6 +39,7 @@ class Registered:
         schema: its schema.
         sparse: whether an argument of the call is sparse.
         backend: the key of a plain tensor on the device of the first tensor; empty when there is no tensor.
+        keeps_kernels: whether graphs keep a kernel of the device beside a composite one, see `Profile.mode_rules`.
     """
 
     view: OperatorView
@@ -46,6 +47,7 @@ class Registered:
     schema: FunctionSchema
     sparse: bool
     backend: str = "CPU"
+    keeps_kernels: bool = True
 
     @property
     def namespace(self) -> str:
@@ -81,9 +83,9 @@ class Registered:
         return next((row.debug for row in self.view.kernels if row.key == key and row.active), None)
 
     @property
-    def has_backend_kernel(self) -> bool:
+    def keeps_kernel(self) -> bool:
         """Whether the device of the first tensor has a kernel of its own, which a composite kernel gives way to."""
-        return self.kernel_at(self.backend) is not None
+        return self.keeps_kernels and self.kernel_at(self.backend) is not None
 
     @property
     def composite(self) -> PythonRegistration | str | None:
