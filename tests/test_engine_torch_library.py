@@ -178,6 +178,35 @@ def test_before_2_13_torch_library_takes_one_kernel_of_an_operator_and_key(older
         assert "named" in older.dump(NAME)
 
 
+def test_without_leave_to_override_a_kernel_is_refused_until_the_note_of_another_is_gone(
+    dispatcher: Dispatcher,
+) -> None:
+    first, second = (block(F.IMPL, FOO, text, key=K.CPU) for text in ("first", "second"))
+    assert second.made_by is not None
+    careful = replace(second, debug="careful", made_by=replace(second.made_by, allow_override=False))
+    with dispatcher.register(Impl(NAME, K.CPU, Kernel(), "C++")), dispatcher.register(careful):
+        pass
+    one, other = dispatcher.register(first), dispatcher.register(second)
+    assert refusal(dispatcher, careful) is ErrorKind.DUPLICATE_KERNEL
+    assert refusal(dispatcher, careful) is ErrorKind.DUPLICATE_KERNEL  # a refusal takes no note along
+    one.release()
+    with dispatcher.register(careful):  # the note was one for both
+        assert "second" in dispatcher.dump(NAME)
+        other.release()
+        dispatcher.register(careful).release()
+    assert not dispatcher.snapshot(NAME).exists
+
+
+def test_before_2_13_who_may_override_does(older: Dispatcher) -> None:
+    kernel, fake = block(F.IMPL, FOO, "kernel", key=K.CPU), block(F.REGISTER_FAKE, FOO, "newer")
+    with older.register(DEFINE), older.register(FAKE), older.register(kernel):
+        for each in (kernel, fake):
+            assert each.made_by is not None
+            assert refusal(older, each) is ErrorKind.DUPLICATE_KERNEL
+            with older.register(replace(each, made_by=replace(each.made_by, allow_override=True))):
+                assert "(inactive)" in older.dump(NAME)
+
+
 def test_before_2_13_there_is_one_fake_and_none_beside_a_meta_kernel(older: Dispatcher) -> None:
     again, meta = block(F.REGISTER_FAKE, FOO, "again"), block(F.IMPL, FOO, "meta", key=K.Meta)
     with older.register(DEFINE):

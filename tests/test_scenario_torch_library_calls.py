@@ -61,6 +61,7 @@ def test_the_lab_engine_registers_what_is_inside() -> None:
         ("call: custom_op", "call: custom_opp", "did you mean custom_op?"),
         ("    operator: foo\n", "", "`operator` is missing in a call of torch.library"),
         ("call: custom_op", "call: define", "only custom_op has parts, and this is define"),
+        ("on: [cpu]", "allow_override: false", "only impl and register_fake take it, and this is custom_op"),
         ("library: my", "library: _", "a call of torch.library has a namespace"),
         ("    on: [cpu]", "    in: [cpu]", "is not a field of a call of torch.library"),
     ],

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import (
+    TAKE_OVERRIDE,
     Block,
     BlockKind,
     Def,
@@ -140,6 +142,24 @@ def scenario(random: Random, count: int) -> list[Registration]:
     first = [_definition(random, FOO, "r0")] if random.random() < 0.85 else []
     functions, keys = random.sample(_REGISTER, random.randint(1, 4)), random.sample(_KEYS, random.randint(1, 3))
     return [*first, *(_one(random, f"r{at}", functions, keys) for at in range(len(first), count))]
+
+
+def kernels(random: Random, count: int) -> list[Block]:
+    """So many kernels and fakes of one operator, which meet at a few keys."""
+    keys = random.sample(_KEYS, 2)
+    return [
+        block(random.choice([_F.IMPL, _F.IMPL, _F.REGISTER_FAKE]), FOO, f"k{at}", key=random.choice(keys))
+        for at in range(count)
+    ]
+
+
+def with_override(registration: Registration, random: Random) -> Registration:
+    """The registration, with `allow_override` where its call takes it."""
+    call = registration.made_by if isinstance(registration, Block) else None
+    if call is None or call.function not in TAKE_OVERRIDE:
+        return registration
+    assert isinstance(registration, Block)
+    return replace(registration, made_by=replace(call, allow_override=random.choice([False, False, True, None])))
 
 
 def history(random: Random, count: int) -> list[int]:

@@ -10,18 +10,20 @@ from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.prover.explore import explore
 from dispatchlab.prover.result import Exploration, Verdict
 from dispatchlab.prover.walk_options import WalkOptions
-from tests.torch_library_scenarios import OPERATORS, scenario
+from tests.torch_library_scenarios import OPERATORS, kernels, scenario, with_override
 
 _MOST_WITH_ALL_ORDERS = 3
 
 
-def check_walks(first: int, count: int, *, largest: int = 5) -> Counter[str]:
-    """Explore so many scenarios in every way; what the verdicts were."""
+def check_walks(first: int, count: int, *, largest: int = 5, overrides: bool = False) -> Counter[str]:
+    """Explore so many scenarios in every way, those of calls that say `allow_override`, too; what the verdicts were."""
     seen: Counter[str] = Counter()
     for seed in range(first, first + count):
         random = Random(seed)
         registrations = scenario(random, random.randint(2, largest))
-        for semantics in ("torch-2.13", "strict"):
+        if overrides:
+            registrations = [with_override(each, random) for each in (*registrations[-2:], *kernels(random, 2))]
+        for semantics in ("torch-2.13", "torch-2.11" if overrides else "strict"):
             engine = LabEngine(semantics)
             by_default = explore(engine, registrations, OPERATORS)
             everything = explore(engine, registrations, OPERATORS, WalkOptions(walk="graph"))

@@ -24,7 +24,7 @@ from dispatchlab.engine.python_state import PythonState
 from dispatchlab.engine.refusals import MAX_ARGUMENTS
 from dispatchlab.engine.semantics import Semantics, SignatureLife
 from dispatchlab.engine.state import FALLBACKS, KernelVariable, NamespaceVariable, PythonVariable, State
-from dispatchlab.engine.torch_library import TorchLibraryPrimitive
+from dispatchlab.engine.torch_library import Note, TorchLibraryPrimitive
 from dispatchlab.model.dependence import Dependence
 from dispatchlab.model.dump_format import Provenance, key_text
 from dispatchlab.model.names import OperatorName
@@ -85,6 +85,8 @@ def dependences(lowered: Sequence[LoweredRegistration], semantics: Semantics) ->
         return f"the semantics {semantics.name} do not say which keys decide about which slots"
     for one in lowered:
         for primitive in one.primitives:
+            if isinstance(primitive, Note):
+                return f"allow_override goes by what torch.library notes of {primitive.place}, which is not taken apart"
             if isinstance(primitive, TorchLibraryPrimitive):
                 return f"{primitive.call.function} {primitive.name} goes by what Python keeps, which is not taken apart"
     found: dict[Hashable, Dependence] = {}

@@ -43,6 +43,9 @@ class LabSpace:
     ) -> None:
         self._registrations = tuple(registrations)
         self._operators = tuple(operators)
+        rules = semantics.torch_library
+        if rules is not None and not any(isinstance(each, Block) and each.says_override for each in registrations):
+            semantics = replace(semantics, torch_library=replace(rules, notes_kernels=False))
         self._semantics = semantics
         self.lowered: tuple[LoweredRegistration, ...] = tuple(lower(each, semantics) for each in registrations)
         """What the dispatcher does for each registration."""

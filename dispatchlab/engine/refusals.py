@@ -168,7 +168,7 @@ def duplicate_kernel(place: str, existing: str, new: str) -> RegistrationError:
     """A second kernel where `torch.library` takes one."""
     return RegistrationError(
         ErrorKind.DUPLICATE_KERNEL,
-        f"torch.library has a kernel of {place} already{_by(existing)}, and this PyTorch refuses a second{_by(new)}: "
+        f"torch.library has a kernel of {place} already{_by(existing)}, and a second is refused{_by(new)}: "
         "release the first",
         {"operator": place, "debug": new, "other_debug": existing},
     )

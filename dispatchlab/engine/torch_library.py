@@ -41,9 +41,11 @@ from dispatchlab.model.torch_library_rules import TorchLibraryRules
 # - `register_autocast` writes a Python kernel besides, which belongs to the OpOverload: it outlives the call, takes the
 #   place of an older one, and goes with the def. Beside a kernel at that key that has no Python kernel it is refused.
 #
-# - Until 2.12, `Library.impl` notes the kernels of a namespace, and whatever would register a second one for an
-#   operator and key is refused as long as the library of the first lives. There is one fake implementation then, and
-#   none beside a Meta kernel. Here a claim of the kernel stands before each kernel; those that C++ registers have none.
+# - `Library.impl` notes the kernels of a namespace by operator and key, in a set: the first library to go takes the
+#   note along. Where `allow_override` is False, as it is until 2.12 when nothing is given, a second one is refused.
+#   There is one fake implementation then, and none beside a Meta kernel. Kernels that C++ registers have no note. Where
+#   no call of a program says `allow_override`, notes are left out of the state of a `LabSpace`: a claim of the kernel
+#   does the same there, or nothing does.
 #
 # What a kernel does is not part of a state. So it is not seen that one calls an OpOverload whose def went and came
 # again, which ends the process.
@@ -138,6 +140,37 @@ class TorchLibraryPrimitive(Compound):
             kernel = RegisterImpl(self.name, entry, semantics, with_key=True)
             added = self._added[made, key] = _Added(tuple(_with_claims([kernel], _rules(semantics))), made.debug)
         return added
+
+
+class Note(Compound):
+    """What `torch.library` notes of a kernel; with `looks`, the look at that before it."""
+
+    __slots__ = ("_looks", "debug", "place")
+
+    by_object = False
+
+    def __init__(self, kernel: RegisterImpl, key: str, *, looks: bool = False) -> None:
+        super().__init__(kernel.name, ())
+        self.debug, self._looks = kernel.entry.debug, looks
+        self.place = f"{kernel.name} at {key}"
+
+    def _keys(self) -> tuple[PythonKey, PythonKey]:
+        return PythonKey("_impls", self.place), PythonKey("_impls by", self.place)
+
+    def register(self, semantics: Semantics, state: Transaction) -> None:
+        """Refused where a kernel is noted."""
+        kept, (noted, by) = state.python(self.variable), self._keys()
+        if not self._looks:
+            state.put_python(self.variable, kept.put(noted, (self,)).put(by, (self, *kept.at(by))))
+        for other in kept.at(noted) if self._looks else ():
+            raise refusals.duplicate_kernel(self.place, other.debug, self.debug)
+
+    def release(self, semantics: Semantics, state: Transaction) -> None:
+        """Takes the note along, whoever else has a kernel there."""
+        kept, (noted, by) = state.python(self.variable), self._keys()
+        if self in kept.at(by):
+            left = tuple(each for each in kept.at(by) if each is not self)
+            state.put_python(self.variable, kept.put(noted, ()).put(by, left))
 
 
 class _Added:
@@ -402,7 +435,7 @@ def torch_library_primitives(
         yield from _custom_op_primitives(call, name, block.debug, content, rules)
         return
     keyless = not any(each.key and KEY_BIT.get(each.key) for each in (block, *block.registrations))
-    content = [*_with_claims(content, rules, keyless=keyless)]
+    content = [*_with_claims(content, rules, keyless=keyless, override=call.allow_override)]
     match call.function:
         case TorchLibraryFunction.IMPL if any(each.entry.key is DispatchKey.Meta for each in _impls(content)):
             yield _Plain(call, name, block.debug, content)
@@ -532,7 +565,8 @@ def _is_functional(schema: FunctionSchema, *, views: bool) -> bool:
 
 def _check_fake(semantics: Semantics, state: Transaction, fake: TorchLibraryPrimitive) -> None:
     """What a fake implementation finds in its way where there is one alone."""
-    if not _rules(semantics).one_fake:
+    override = fake.call.allow_override
+    if override or (override is None and not _rules(semantics).one_fake):
         return
     entry = state.operator(fake.variable)
     kernels = () if entry is None else entry.kernels_at(KEY_BIT[DispatchKey.Meta])
@@ -542,15 +576,26 @@ def _check_fake(semantics: Semantics, state: Transaction, fake: TorchLibraryPrim
 
 
 def _with_claims(
-    primitives: Sequence[Primitive], rules: TorchLibraryRules, *, keyless: bool = False, but: Sequence[Primitive] = ()
+    primitives: Sequence[Primitive],
+    rules: TorchLibraryRules,
+    *,
+    keyless: bool = False,
+    but: Sequence[Primitive] = (),
+    override: bool | None = None,
 ) -> Iterator[Primitive]:
-    """The primitives, with a claim before each kernel but those of C++ where the rules want that."""
+    """The primitives, and what `torch.library` asks before each kernel but those of C++, and notes after it."""
     for each in primitives:
-        if isinstance(each, RegisterImpl) and each not in but and rules.one_kernel:
-            key = "" if keyless else str(each.entry.key)
+        if not isinstance(each, RegisterImpl) or each in but or not (rules.one_kernel or rules.notes_kernels):
+            yield each
+            continue
+        key = "" if keyless else str(each.entry.key)
+        if not rules.notes_kernels:
             variable = KernelVariable(each.name.namespace, str(each.name.without_namespace), key)
-            yield RegisterClaim(variable, each.entry.debug)
-        yield each
+            yield from (RegisterClaim(variable, each.entry.debug), each)
+            continue
+        if rules.one_kernel if override is None else not override:
+            yield Note(each, key, looks=True)
+        yield from (each, Note(each, key))
 
 
 def _check_meta(state: Transaction, kernel: RegisterImpl) -> None:

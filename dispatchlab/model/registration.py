@@ -243,6 +243,10 @@ class TorchLibraryFunction(WordEnum):
     REGISTER_TORCH_DISPATCH = "register_torch_dispatch"
 
 
+TAKE_OVERRIDE = TorchLibraryFunction.IMPL, TorchLibraryFunction.REGISTER_FAKE
+"""The functions that take `allow_override`."""
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class TorchLibraryCall:
     """A call of a function of `torch.library`, by which a block was made.
@@ -254,6 +258,7 @@ class TorchLibraryCall:
         parts: what was registered on the operator object that `custom_op` gives, in order; upstream can take it back
             with the operator only.
         debug: where it was called; of a part, since a block says so itself.
+        allow_override: what the call gives as `allow_override`; None for what this PyTorch has where nothing is given.
     """
 
     function: TorchLibraryFunction
@@ -261,6 +266,7 @@ class TorchLibraryCall:
     on: tuple[str, ...] = ()
     parts: tuple[TorchLibraryCall, ...] = ()
     debug: str = ""
+    allow_override: bool | None = None
 
     __repr__ = short_repr
 
@@ -293,6 +299,11 @@ class Block:
     location: SourceLocation | None = field(default=None, compare=False)
 
     __repr__ = short_repr
+
+    @property
+    def says_override(self) -> bool:
+        """Whether the call that made it says `allow_override`."""
+        return self.made_by is not None and self.made_by.allow_override is not None
 
 
 @dataclass(frozen=True, slots=True, repr=False)

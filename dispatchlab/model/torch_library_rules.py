@@ -21,6 +21,7 @@ class TorchLibraryRules:
         backward_of_views: a `custom_op` that returns a view can have a formula.
         needs_device: a `custom_op` for device types needs a tensor or a device to choose by.
         casts_everywhere: that stands at AutocastCUDA and AutocastCPU, whichever the device.
+        notes_kernels: kernels are noted, which calls that say `allow_override` need.
     """
 
     reserved: frozenset[str]
@@ -32,6 +33,7 @@ class TorchLibraryRules:
     casts_everywhere: bool
     backward_of_views: bool
     needs_device: bool
+    notes_kernels: bool = True
 
 
 _FUNCTIONS = "register_vmap", "register_autocast", "register_torch_dispatch"

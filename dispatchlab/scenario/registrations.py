@@ -33,6 +33,7 @@ from dispatchlab.model.infer_schema import infer_schema
 from dispatchlab.model.keys import SLOT_KEYS, DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import (
+    TAKE_OVERRIDE,
     AliasKind,
     Block,
     BlockKind,
@@ -174,7 +175,12 @@ PARTS = Field(
     Shape("a list of parts", _parts, {"type": "array", "items": {"type": "object"}}),
     "What was registered on the operator that custom_op gives, in order.",
 )
-LAYER_TABLE = Table("a call of torch.library", (CALL, CALL_OPERATOR_FIELD, ON, PARTS))
+ALLOW_OVERRIDE = Field(
+    "allow_override",
+    one_of("true or false", {"true": True, "false": False}, schema={"type": "boolean"}),
+    "What `impl` or `register_fake` is given as allow_override; when left out, that is for PyTorch to say.",
+)
+LAYER_TABLE = Table("a call of torch.library", (CALL, CALL_OPERATOR_FIELD, ON, PARTS, ALLOW_OVERRIDE))
 
 
 def _made_by(node: Node, context: Context) -> TorchLibraryCall:
@@ -190,7 +196,10 @@ def _made_by(node: Node, context: Context) -> TorchLibraryCall:
     )
     if parts and function is not TorchLibraryFunction.CUSTOM_OP:
         raise Wrong(entry.node_of(PARTS), f"only custom_op has parts, and this is {function}")
-    return TorchLibraryCall(function, operator, entry.get(ON, ()), parts)
+    override = entry.get(ALLOW_OVERRIDE)
+    if override is not None and function not in TAKE_OVERRIDE:
+        raise Wrong(entry.node_of(ALLOW_OVERRIDE), f"only impl and register_fake take it, and this is {function}")
+    return TorchLibraryCall(function, operator, entry.get(ON, ()), parts, allow_override=override)
 
 
 MADE_BY = Field(

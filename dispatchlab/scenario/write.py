@@ -205,6 +205,8 @@ def _layer(call: TorchLibraryCall) -> Lines:
     yield f"operator: {scalar_text(str(call.operator))}"
     if call.on:
         yield f"on: {_flow(call.on)}"
+    if call.allow_override is not None:
+        yield f"allow_override: {str(call.allow_override).lower()}"
     if call.parts:
         yield "parts:"
     for part in call.parts:

@@ -10,3 +10,8 @@ pytestmark = test_engine_torch_library.pytestmark
 
 def test_all_walks_agree_on_a_few_scenarios() -> None:
     assert check_walks(0, 4, largest=4).total() >= 8
+
+
+def test_all_walks_agree_where_calls_say_allow_override() -> None:
+    seen = check_walks(0, 6, overrides=True)
+    assert min(seen["order-independent"], seen["order-dependent"]) > 2

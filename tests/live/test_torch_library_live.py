@@ -32,6 +32,11 @@ def test_the_number_of_a_call_is_found_through_wrappers_with_names_that_have_no_
     assert number_of(wrapped(print)) is None
 
 
+def test_what_allow_override_lets_in_is_equal_after_every_step() -> None:
+    seen = check_histories(2000, effort.share(150), overrides=True)
+    assert {"registered", "released", "duplicate_kernel", "meta_beside_composite"} <= set(seen)
+
+
 def test_refusals_dumps_and_what_python_keeps_are_equal_after_every_step() -> None:
     seen = check_histories(0, effort.share(400))
     assert {"registered", "released", "duplicate_def", "no_such_schema"} <= set(seen)

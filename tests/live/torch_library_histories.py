@@ -15,7 +15,7 @@ from dispatchlab.model.registration import Block, Impl, Registration
 from dispatchlab.pytorch.bridge.torch import bindings, torch
 from dispatchlab.pytorch.sandbox.sandbox import LocalEngine
 from tests.live.engine_side import Side
-from tests.torch_library_scenarios import OPERATORS, history, scenario
+from tests.torch_library_scenarios import OPERATORS, history, kernels, scenario, with_override
 
 COMPARED = "dump", "table", "schema", "dangling", "python"
 
@@ -44,14 +44,23 @@ def _library_type() -> type:
     return type(made)
 
 
-def check_histories(first: int, count: int) -> Counter[str]:
-    """Compare the outcome of each step, and what is shown of each operator after it; what the outcomes were."""
+def check_histories(first: int, count: int, *, overrides: bool = False) -> Counter[str]:
+    """Compare the outcome of each step, and what is shown of each operator after it; what the outcomes were.
+
+    Args:
+        first: the first seed.
+        count: how many histories.
+        overrides: whether calls say `allow_override`.
+    """
     seen: Counter[str] = Counter()
     engine = LocalEngine()
     for seed in range(first, first + count):
         random = Random(seed)
         registrations = [_as_here(each) for each in scenario(random, random.randint(2, 7))]
         steps = history(random, len(registrations))
+        if overrides:
+            registrations = [with_override(each, random) for each in (*registrations, *kernels(random, 3))]
+            steps = history(random, len(registrations))
         if any(not hasattr(torch().library, name) for each in registrations for name in _functions(each)):
             seen["not in this PyTorch"] += 1
             continue

@@ -54,8 +54,8 @@ _FRAGMENTS: tuple[tuple[str, ErrorKind], ...] = (
     ("couldn't infer schema either", ErrorKind.CANNOT_INFER_SCHEMA),
     ("We should not register a meta kernel directly", ErrorKind.META_BESIDE_COMPOSITE),
     ("already has a `__torch_dispatch__` rule", ErrorKind.DUPLICATE_RULE),
-    ("already has an fake impl", ErrorKind.DUPLICATE_KERNEL),
-    ("already has an DispatchKey::Meta", ErrorKind.DUPLICATE_KERNEL),
+    (" fake impl registered at", ErrorKind.DUPLICATE_KERNEL),
+    (" DispatchKey::Meta implementation via", ErrorKind.DUPLICATE_KERNEL),
     ("already has an implementation for this device type", ErrorKind.META_BESIDE_COMPOSITE),
     ("there's already a kernel registered from python", ErrorKind.DUPLICATE_KERNEL),
     ("<DispatchKey.Autocast", ErrorKind.DUPLICATE_KERNEL),  # a KeyError of register_autocast

@@ -189,7 +189,23 @@ def _impl(block: Block, call: TorchLibraryCall, qualified: str, function: Any) -
     local, kernel = str(call.operator.without_namespace), registered.kernel
     key = "" if registered.key in (None, DispatchKey.Undefined) else str(registered.key)
     given = torch().library.fallthrough_kernel if kernel.is_fallthrough else kernel.function or function
-    return lambda library: library.impl(local, given, key, with_keyset=kernel.with_keyset)
+    override = _override(block, call, torch().library.Library.impl)
+    return lambda library: library.impl(local, given, key, with_keyset=kernel.with_keyset, **override)
+
+
+def _register_fake(block: Block, call: TorchLibraryCall, qualified: str, function: Any) -> Make:
+    register = torch().library.register_fake
+    override = _override(block, call, register)
+    return lambda library: register(qualified, function, lib=library, **override)
+
+
+def _override(block: Block, call: TorchLibraryCall, function: Callable[..., object]) -> dict[str, bool]:
+    """What a call gives as `allow_override`, by name."""
+    if call.allow_override is None:
+        return {}
+    if "allow_override" not in signature(function).parameters:
+        raise NotExpressibleError(block, f"{call.function} of PyTorch {torch().__version__} has no allow_override")
+    return {"allow_override": call.allow_override}
 
 
 def _custom_op(block: Block, call: TorchLibraryCall, qualified: str, function: Any) -> Make:
@@ -273,9 +289,7 @@ _MAKERS: Mapping[TorchLibraryFunction, Callable[[Block, TorchLibraryCall, str, A
             name, call.on or None, function, lib=library
         )
     ),
-    TorchLibraryFunction.REGISTER_FAKE: _register(
-        lambda functions, name, call, library, function: functions.register_fake(name, function, lib=library)
-    ),
+    TorchLibraryFunction.REGISTER_FAKE: _register_fake,
     TorchLibraryFunction.REGISTER_AUTOGRAD: _register(
         lambda functions, name, call, library, function: functions.register_autograd(name, function, lib=library)
     ),
