@@ -10,6 +10,7 @@ from functools import cache
 from random import Random
 
 from dispatchlab.engine.dispatcher import Dispatcher
+from dispatchlab.engine.semantics import Semantics
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.registration import Block, Impl, Registration
 from dispatchlab.pytorch.bridge.torch import bindings, torch
@@ -44,13 +45,14 @@ def _library_type() -> type:
     return type(made)
 
 
-def check_histories(first: int, count: int, *, overrides: bool = False) -> Counter[str]:
+def check_histories(first: int, count: int, *, overrides: bool = False, model: Semantics | None = None) -> Counter[str]:
     """Compare the outcome of each step, and what is shown of each operator after it; what the outcomes were.
 
     Args:
         first: the first seed.
         count: how many histories.
         overrides: whether calls say `allow_override`.
+        model: the dispatcher that the lab follows; that of the running PyTorch when left out.
     """
     seen: Counter[str] = Counter()
     engine = LocalEngine()
@@ -66,7 +68,7 @@ def check_histories(first: int, count: int, *, overrides: bool = False) -> Count
             continue
         with LocalEngine().sandbox() as sandbox, warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            lab, live = Side(Dispatcher(engine.semantics), registrations), Side(sandbox, registrations)
+            lab, live = Side(Dispatcher(model or engine.semantics), registrations), Side(sandbox, registrations)
             for step in steps:
                 expected, found = live.toggle(step), lab.toggle(step)
                 seen[expected] += 1

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from dispatchlab.cli import main
 from dispatchlab.model.measured import installed_torch
+from tests import effort
 from tests.patched_package import patched
 from tools.defect_programs import FIXED, run
 from tools.defect_reports import PATCHES
@@ -32,14 +33,44 @@ def test_the_page_is_what_the_list_and_the_programs_say() -> None:
     assert max(len(one.program.read_text(encoding="utf-8").splitlines()) for one in PYTHON_DEFECTS) <= 20
 
 
-@pytest.mark.skipif(VERSION != "2.13", reason="the patches are of PyTorch 2.13")
-def test_the_patches_of_python_code_mend_what_their_programs_find(tmp_path: Path) -> None:
+patched_2_13 = pytest.mark.skipif(VERSION != "2.13", reason="the patches are of PyTorch 2.13")
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a PyTorch to which all patches are applied."""
+    folder = tmp_path_factory.mktemp("patched")
+    patched([patch.read_text(encoding="utf-8") for patch in sorted(PATCHES.glob("*.patch"))], folder)
+    return folder
+
+
+@patched_2_13
+def test_the_patches_of_python_code_mend_what_their_programs_find(copy: Path) -> None:
     patches = sorted(PATCHES.glob("*.patch"))
-    patched([patch.read_text(encoding="utf-8") for patch in patches], tmp_path)
-    environment = {"PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
     _, found = run([PROGRAMS / f"{patch.stem}.py" for patch in patches], environment=environment)
     assert found == {patch.stem: FIXED for patch in patches}
     assert all(KNOWN[name] for name in found)
+
+
+@patched_2_13
+def test_histories_under_the_patches_show_nothing_but_that_what_is_registered_twice_is_refused(copy: Path) -> None:
+    path, count = os.pathsep.join((str(copy), *sys.path)), 2000 if effort.percent == 100 else 60
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.live.patched_histories", str(count)],
+        env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    kernels = {f"{one}_after_{one}" for one in ("kernel", "autograd", "vmap", "autocast")}
+    assert {*found["gone"]} == {"fake_after_fake", "meta_after_fake", "fake_after_meta"} | kernels
+    assert not found["new"]
+    assert not found["differences"]
+    assert min(found["steps"][kind] for kind in ("registered", "released", "duplicate_kernel")) > 0
 
 
 @pytest.mark.parametrize("defect", [one for one in PYTHON_DEFECTS if one.scenario], ids=lambda one: one.name)
