@@ -101,6 +101,7 @@ class Work:
         count: how many histories are compared.
         groups: how many groups of packages.
         calls: how many calls of operators in each mode.
+        modes: some of `MODES`.
     """
 
     version: str
@@ -109,6 +110,7 @@ class Work:
     count: int
     groups: int = 100
     calls: int = 200
+    modes: Sequence[str] = ()
 
     @property
     def name(self) -> str:
@@ -126,9 +128,18 @@ class Work:
         return self.out / f"{self.name}.dlreg"
 
     @property
-    def figures(self) -> Path:
+    def file(self) -> Path:
         """The file of its figures."""
         return FIGURES / f"{self.name}.json"
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """Its figures."""
+        return json.loads(self.file.read_text()) if self.file.exists() else {}
+
+    def keep(self, figures: Mapping[str, Any]) -> None:
+        """Write figures beside those that there are."""
+        self.file.write_text(json.dumps({**self.figures, **figures}, indent=1, sort_keys=True) + "\n")
 
     def run(self, *arguments: str, folder: Path | None = None, limit_s: float = 3600) -> Done:
         """Run a module of this checkout with that PyTorch."""
@@ -299,26 +310,25 @@ def verdicts(work: Work) -> dict[str, Any]:
     return {"verdicts": counts}
 
 
-MODES = (
-    ("mode_calls", "fake"),
-    ("mode_calls", "symbolic"),
-    ("transform_calls", "each"),
-    ("traced_modes", "make_fx core_aten,aot_eager,inductor,export,dtensor"),
-)
-"""Modules of tests/live that compare what `explain --mode` predicts with what runs, and the modes."""
+MODES: Mapping[str, str] = {
+    **dict.fromkeys(("fake", "symbolic"), "mode_calls"),
+    **dict.fromkeys(("vmap", "grad", "functionalize", "autocast"), "transform_calls"),
+    **dict.fromkeys(("make_fx core_aten", "aot_eager", "inductor", "export", "dtensor"), "traced_modes"),
+}
+"""Modes, and the module of tests/live that compares what `explain --mode` predicts with what runs."""
 
 
 def modes(work: Work) -> dict[str, Any]:
-    """Compare what `explain --mode` predicts of calls of operators with what runs."""
-    found: dict[str, Any] = {}
-    for module, mode in MODES:
-        done = work.run(f"tests.live.{module}", mode, str(work.calls), "1").expect(0)
+    """Compare what `explain --mode` predicts of calls of operators with what runs, and keep what each mode gives."""
+    for mode in work.modes:
+        done = work.run(f"tests.live.{MODES[mode]}", mode, str(work.calls), "1").expect(0)
         compared = json.loads(done.out.splitlines()[-1])
-        for each, one in ({mode: compared} if "agree" in compared else compared).items():
-            refused = len(one["refused"]) + len(one["unseen"])
-            found[each] = {"agree": one["agree"], "not compared": refused, "differences": one["differences"]}
-            _show("\n".join(f"{each}: {text}" for text in one["differences"]))
-    return {"modes": found}
+        one = compared.get(mode, compared)
+        refused = len(one["refused"]) + len(one["unseen"])
+        found = {"agree": one["agree"], "not compared": refused, "differences": one["differences"]}
+        work.keep({"modes": {**work.figures.get("modes", {}), mode: found}})
+        _show("\n".join(f"{mode}: {text}" for text in one["differences"]))
+    return {}
 
 
 def programs(work: Work) -> dict[str, Any]:
@@ -403,22 +413,25 @@ def _main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=2000, help="Number of histories to compare. Default: 2000.")
     parser.add_argument("--groups", type=int, default=100, help="Number of groups of packages. Default: 100.")
     parser.add_argument("--calls", type=int, default=200, help="Number of calls in each mode. Default: 200.")
+    parser.add_argument("--modes", help=f"Compare only these modes, separated by commas. Default: {','.join(MODES)}.")
     options = parser.parse_args(arguments)
     chosen = options.steps.split(",") if options.steps else [*STEPS]
     for step in chosen:
         if step not in STEPS:
             parser.error(f"unknown step {step}: expected {', '.join(STEPS)}")
+    among = options.modes.split(",") if options.modes else [*MODES]
+    for mode in among:
+        if mode not in MODES:
+            parser.error(f"unknown mode {mode}: expected {', '.join(MODES)}")
     minor = ".".join(options.version.split(".")[:2])
     environment = options.environment or ROOT / "build" / f"torch-{minor}"
-    work = Work(
-        options.version, environment.absolute(), options.out.absolute(), options.count, options.groups, options.calls
-    )
+    counts = options.count, options.groups, options.calls
+    work = Work(options.version, environment.absolute(), options.out.absolute(), *counts, among)
     work.out.mkdir(parents=True, exist_ok=True)
-    figures = json.loads(work.figures.read_text()) if work.figures.exists() else {}
     for step in chosen:
         _show(f"{options.version}: {step}")
-        figures |= STEPS[step](work)
-        work.figures.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n")
+        work.keep(STEPS[step](work))
+    figures = work.figures
     wrong = ("histories", "differences"), ("scenarios", "differ"), ("commands", "failed"), ("verdicts", "false proofs")
     modes_differ = any(one["differences"] or not one["agree"] for one in figures.get("modes", {}).values())
     return int(modes_differ or any(figures.get(step, {}).get(what) for step, what in wrong))
