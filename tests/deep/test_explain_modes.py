@@ -69,6 +69,13 @@ def test_the_operators_of_a_recorded_package_take_the_hops_that_are_predicted(tm
     assert output_of("tests.live.transform_calls", "package", str(record)) == []
 
 
+def test_jvp_takes_the_hops_of_grad_and_each_chunk_of_vmap_those_of_vmap() -> None:
+    found = compared("alike", share(200), 1)
+    assert found["jvp"]["differences"] == found["wrong"] == []
+    assert found["jvp"]["agree"] >= share(150)
+    assert found["looked"] >= share(300)
+
+
 def test_transforms_in_transforms_take_the_hops_that_are_predicted() -> None:
     found = compared("nested", share(100), 3)
     assert found["looked"] >= share(650) // 2

@@ -88,17 +88,18 @@ def first_difference(history: History, live: Sequence[Seen], model: Iterator[See
     return ""
 
 
-_BY_CHANCE = {"inferred_debug"}
-"""Facts of refusals that depend on addresses: which of several kernels that do not fit the list begins with."""
+_BY_CHANCE = {"inferred_debug", "inferred_schema", "reason"}
+"""What a refusal says of the kernel that it names: of several that do not fit, that is up to addresses."""
 
 
 def _difference(one: Seen, other: Seen) -> str:
     if one.refused != other.refused:
         return f"{one.refused or 'accepted'}, and {other.refused or 'accepted'}"
-    common = dict(one.facts).keys() & dict(other.facts).keys()
-    for name in sorted(common - _BY_CHANCE):
-        if dict(one.facts)[name] != dict(other.facts)[name]:
-            return f"{name} of the refusal: {dict(one.facts)[name]!r}, and {dict(other.facts)[name]!r}"
+    said, meant = dict(one.facts), dict(other.facts)
+    names_another = said.get("inferred_debug") != meant.get("inferred_debug")
+    for name in sorted((said.keys() & meant.keys()) - (_BY_CHANCE if names_another else set())):
+        if said[name] != meant[name]:
+            return f"{name} of the refusal: {said[name]!r}, and {meant[name]!r}"
     for before, shown in zip(one.snapshots, other.snapshots, strict=True):
         after = _as_in_memory(before, shown)
         for (title, text), (_, wanted) in zip(before.sections(), after.sections(), strict=True):

@@ -24,7 +24,7 @@ TRANSFORMS = ("vmap", "grad", "functionalize", "autocast")
 
 def compared(mode: str, count: int, seed: int, *, predict: str = "") -> Any:
     """Compare predictions with what runs, in a process of its own, since the calls import most of PyTorch."""
-    module = "transform_calls" if mode in ("casts", "each", "nested", *TRANSFORMS) else "mode_calls"
+    module = "transform_calls" if mode in ("casts", "each", "nested", "alike", *TRANSFORMS) else "mode_calls"
     return output_of(f"tests.live.{module}", mode, str(count), str(seed), predict)
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch._functorch.eager_transforms import enable_inplace_requires_grad
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
 
 from dispatchlab.call.autocast_policies import CastPolicy, policy_of
 from dispatchlab.call.trace import TracedCall, TracedKernel
@@ -31,6 +31,7 @@ from dispatchlab.records.builds import default_registry
 from tests.live.mode_calls import Compared, OperatorCall, operator_calls, specs_of
 
 _functorch: Any = torch._C._functorch
+forward_ad: Any = torch.autograd.forward_ad
 
 _MARK: Any = torch.ops.aten._cast_Char.default
 """An operator that no call is of; it separates the calls in a trace."""
@@ -89,7 +90,8 @@ def _made(mode: str, call: OperatorCall, mark: Any) -> str:
         )
         with ExitStack() as inside:
             for each in mode.split():
-                args, kwargs = inside.enter_context(CONTEXTS[each](call.operator))(args, kwargs)
+                context = CONTEXTS.get(each) or _OTHERS[each]
+                args, kwargs = inside.enter_context(context(call.operator))(args, kwargs)
             _MARK(mark)
             marks = 2
             call.operator(*args, **kwargs)
@@ -138,6 +140,22 @@ def _grad(operator: Any) -> Iterator[Wrap]:
         _functorch._grad_decrement_nesting()
 
 
+@contextmanager
+def _jvp(operator: Any) -> Iterator[Wrap]:
+    level = _functorch._jvp_increment_nesting()
+
+    def dual(one: Any) -> Any:
+        if one.is_floating_point() or one.is_complex():
+            return forward_ad.make_dual(one, torch.ones_like(one))
+        return _functorch._wrap_for_grad(one, level)
+
+    try:
+        with forward_ad._set_fwd_grad_enabled(True), forward_ad.dual_level():  # noqa: FBT003
+            yield lambda *both: tree_map_only(torch.Tensor, dual, both)
+    finally:
+        _functorch._jvp_decrement_nesting()
+
+
 def _no_leaves_written(schema: Any, args: Any, kwargs: Any) -> Any:
     """The arguments with a clone for each tensor that is written: autograd refuses to write to a leaf."""
     written = {one.name for one in schema.arguments if one.alias_info is not None and one.alias_info.is_write}
@@ -175,6 +193,10 @@ CONTEXTS: dict[str, Any] = {
     "functionalize": _functionalize,
     "autocast": _autocast,
 }
+
+
+_OTHERS: dict[str, Any] = {"jvp": _jvp}
+"""What `explain` has no mode of its own for: it says of `grad` that these take the same hops."""
 
 
 # -- what is predicted, and what ran
@@ -300,6 +322,60 @@ def nested_differences(calls: Sequence[OperatorCall]) -> tuple[int, list[str]]:
     return looked, wrong
 
 
+# -- a vmap by chunks
+
+
+def chunked_differences(calls: Sequence[OperatorCall]) -> tuple[int, list[str]]:
+    """How many chunks of two of `vmap(..., chunk_size=2)` were looked at, and how they differ from `explain`."""
+    mark = torch.ones(1)
+    with warnings.catch_warnings(), TorchTrace(limit=1_000_000) as trace:
+        warnings.simplefilter("ignore")
+        errors = [_call_in_chunks(call, mark) for call in calls]
+    found: list[list[TracedCall]] = []
+    for step in trace.steps:
+        if step.operator == str(_MARK.name()):
+            found.append([])
+        elif found:
+            found[-1].append(step)
+    looked, wrong = 0, []
+    for at, (call, error) in enumerate(zip(calls, errors, strict=True)):
+        name = str(call.operator.name())
+        under = explain_operator(name, specs_of(call), mode="vmap").under
+        assert under is not None
+        for steps in found[4 * at : 4 * at + 4 : 2]:
+            hops = tuple(one for one in steps if one.operator == name)
+            looked += bool(hops)
+            wrong += [differs] if hops and (differs := difference(under, Ran(hops, error))) else []
+    return looked, wrong
+
+
+def _call_in_chunks(call: OperatorCall, mark: Any) -> str:
+    """Make a call in a batch of four by chunks of two, each between two marks, and give the error that it raises."""
+    leaves, spec = tree_flatten((call.args, call.kwargs))
+    at = [index for index, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+    marks, error = 0, ""
+
+    def called(*batched: Any) -> Any:
+        nonlocal marks
+        args, kwargs = tree_unflatten(
+            [dict(zip(at, batched, strict=True)).get(i, x) for i, x in enumerate(leaves)], spec
+        )
+        _MARK(mark)
+        marks += 1
+        call.operator(*args, **kwargs)
+        _MARK(mark)
+        marks += 1
+        return batched[0]
+
+    try:
+        torch.func.vmap(called, randomness="different", chunk_size=2)(*(torch.stack([leaves[one]] * 4) for one in at))
+    except Exception as raised:
+        error = type(raised).__name__
+    for _ in range(4 - marks):
+        _MARK(mark)
+    return error
+
+
 # -- what autocast casts
 
 
@@ -406,6 +482,9 @@ def _result(mode: str, arguments: Sequence[str]) -> object:
     made = operator_calls(int(arguments[0]), int(arguments[1]))
     if mode == "casts":
         return dict(zip(("looked", "wrong"), wrong_casts(made), strict=True))
+    if mode == "alike":
+        looked, wrong = chunked_differences(made)
+        return {"jvp": compared(made, cast(Mode, "jvp"), predict="grad")._asdict(), "looked": looked, "wrong": wrong}
     if mode == "nested":
         return dict(zip(("looked", "wrong"), nested_differences(made), strict=True))
     if mode == "each":

@@ -142,7 +142,8 @@ MODES: Mapping[Mode, ModeFacts] = {
         transform=VMAP,
         keys=VMAP.entered | VMAP.also_included,
         passed="no argument is batched, so the call passes vmap by",
-        note="every tensor is taken to be batched, by in_dims; a call with no batched tensor passes vmap by",
+        note="every tensor is taken to be batched, by in_dims; a call with no batched tensor passes vmap by; with "
+        "chunk_size each chunk takes these hops",
     ),
     "autocast": ModeFacts(
         title="inside of torch.autocast",
