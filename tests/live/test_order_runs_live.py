@@ -318,7 +318,7 @@ def test_no_process_is_left_and_nothing_reaches_this_one(
     runs: Mapping[Order, OrderRun], folder: Path, children_before: set[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
     pids = {path.stem: int(path.read_text()) for path in folder.glob("*.pid")}
-    assert pids.keys() | {"order_hangs"} == _MODULES.keys()  # whose process is ended early, by a slow machine earlier
+    assert pids.keys() >= _MODULES.keys() & {module for order in _ORDERS for module in order}
     assert os.getpid() not in pids.values()
     for pid in pids.values():
         with pytest.raises(ProcessLookupError):
