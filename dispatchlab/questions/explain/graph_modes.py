@@ -182,7 +182,8 @@ def _of_table(operator: Registered, table: Decompositions) -> Implementation | N
         case "core_aten":
             why = "the table of decompositions to core ATen has it"
             registered = operator.first("export_decompositions")
-            if registered is None and is_preservable(operator) and name not in _PRESERVED:
+            preserved, first = (_PRESERVED, registered is None) if operator.keeps_kernels else (_PRESERVED[:2], True)
+            if first and is_preservable(operator) and name not in preserved:
                 return _composite(operator, "the table of decompositions to core ATen has it by its composite kernel")
         case "inductor":
             random = _random(operator)
@@ -219,7 +220,8 @@ _PRESERVED = tuple(
         *("silu_backward", "mish_backward", "_fused_rms_norm"),
     )
 )
-"""Composite operators that the default table of torch.export leaves as they are."""
+"""Composite operators that the default table of torch.export leaves as they are. Before 2.10 those are the first two,
+and the composite kernels of all others come before what the table has."""
 _SIZES = ("aten::size", "aten::stride", "aten::storage_offset")
 _METADATA = (
     *_SIZES,
