@@ -44,7 +44,8 @@ class LabSpace:
         self._registrations = tuple(registrations)
         self._operators = tuple(operators)
         rules = semantics.torch_library
-        if rules is not None and not any(isinstance(each, Block) and each.says_override for each in registrations):
+        calls = (each.made_by for each in registrations if isinstance(each, Block))
+        if rules is not None and all(call is None or call.allow_override is None for call in calls):
             semantics = replace(semantics, torch_library=replace(rules, notes_kernels=False))
         self._semantics = semantics
         self.lowered: tuple[LoweredRegistration, ...] = tuple(lower(each, semantics) for each in registrations)

@@ -300,11 +300,6 @@ class Block:
 
     __repr__ = short_repr
 
-    @property
-    def says_override(self) -> bool:
-        """Whether the call that made it says `allow_override`."""
-        return self.made_by is not None and self.made_by.allow_override is not None
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PythonImpl:

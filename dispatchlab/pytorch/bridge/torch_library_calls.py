@@ -193,8 +193,8 @@ def _impl(block: Block, call: TorchLibraryCall, qualified: str, function: Any) -
     return lambda library: library.impl(local, given, key, with_keyset=kernel.with_keyset, **override)
 
 
-def _register_fake(block: Block, call: TorchLibraryCall, qualified: str, function: Any) -> Make:
-    register = torch().library.register_fake
+def _by_name(block: Block, call: TorchLibraryCall, qualified: str, function: Any) -> Make:
+    register = getattr(torch().library, call.function)
     override = _override(block, call, register)
     return lambda library: register(qualified, function, lib=library, **override)
 
@@ -289,13 +289,9 @@ _MAKERS: Mapping[TorchLibraryFunction, Callable[[Block, TorchLibraryCall, str, A
             name, call.on or None, function, lib=library
         )
     ),
-    TorchLibraryFunction.REGISTER_FAKE: _register_fake,
-    TorchLibraryFunction.REGISTER_AUTOGRAD: _register(
-        lambda functions, name, call, library, function: functions.register_autograd(name, function, lib=library)
-    ),
-    TorchLibraryFunction.REGISTER_VMAP: _register(
-        lambda functions, name, call, library, function: functions.register_vmap(name, function, lib=library)
-    ),
+    TorchLibraryFunction.REGISTER_FAKE: _by_name,
+    TorchLibraryFunction.REGISTER_AUTOGRAD: _by_name,
+    TorchLibraryFunction.REGISTER_VMAP: _by_name,
     TorchLibraryFunction.REGISTER_AUTOCAST: _register(_autocast),
     TorchLibraryFunction.REGISTER_TORCH_DISPATCH: _register(
         lambda functions, name, call, library, function: functions.register_torch_dispatch(
@@ -304,13 +300,18 @@ _MAKERS: Mapping[TorchLibraryFunction, Callable[[Block, TorchLibraryCall, str, A
     ),
 }
 
+
+def _part_by_name(part: TorchLibraryCall, function: Any) -> Callable[[Any], object]:
+    return lambda made: getattr(made, part.function)(function)
+
+
 _PARTS: Mapping[TorchLibraryFunction, Callable[[TorchLibraryCall, Any], Callable[[Any], object]]] = {
     TorchLibraryFunction.REGISTER_KERNEL: lambda part, function: (
         lambda made: made.register_kernel(list(part.on) or None, function)
     ),
-    TorchLibraryFunction.REGISTER_FAKE: lambda part, function: lambda made: made.register_fake(function),
-    TorchLibraryFunction.REGISTER_AUTOGRAD: lambda part, function: lambda made: made.register_autograd(function),
-    TorchLibraryFunction.REGISTER_VMAP: lambda part, function: lambda made: made.register_vmap(function),
+    TorchLibraryFunction.REGISTER_FAKE: _part_by_name,
+    TorchLibraryFunction.REGISTER_AUTOGRAD: _part_by_name,
+    TorchLibraryFunction.REGISTER_VMAP: _part_by_name,
     TorchLibraryFunction.REGISTER_AUTOCAST: lambda part, function: (
         lambda made: made.register_autocast(part.on[0], torch().float16)
     ),
