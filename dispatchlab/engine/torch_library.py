@@ -124,10 +124,18 @@ class TorchLibraryPrimitive(Compound):
                 continue
             if state.python(self.variable).at(_LIBRARY) != (made,):
                 raise _destroyed(self.name, made)
-            _check_meta(state, primitive)
             added = self._kernel_in(semantics, made, primitive)
-            for each in added.primitives:
-                each.register(semantics, state)
+            done: list[Primitive] = []
+            try:
+                for each in added.primitives:
+                    if isinstance(each, RegisterImpl):
+                        _check_meta(state, each)
+                    each.register(semantics, state)
+                    done.append(each)
+            except RegistrationError:
+                for each in done:
+                    each.release(semantics, state)
+                raise
             self._put(state, _ADDED, (*state.python(self.variable).at(_ADDED), added))  # type: ignore[arg-type]
 
     def _kernel_in(self, semantics: Semantics, made: OpenCustomOp, primitive: RegisterImpl) -> _Added:
