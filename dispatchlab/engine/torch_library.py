@@ -446,19 +446,11 @@ def torch_library_primitives(
     content = [*_with_claims(content, rules, keyless=keyless, override=call.allow_override)]
     match call.function:
         case TorchLibraryFunction.IMPL if any(each.entry.key is DispatchKey.Meta for each in _impls(content)):
-            yield _Plain(call, name, block.debug, content)
+            yield TorchLibraryPrimitive(call, name, block.debug, content)
         case TorchLibraryFunction.IMPL | TorchLibraryFunction.DEFINE | TorchLibraryFunction.CUSTOM_OP:
             yield from content
         case _:
             yield _CALLS[call.function](call, name, block.debug, content)
-
-
-class _Plain(TorchLibraryPrimitive):
-    """Kernels by `Library.impl`."""
-
-    def register(self, semantics: Semantics, state: Transaction) -> None:
-        """With the library of the call, whichever made the operator."""
-        self._on_operator(semantics, state)
 
 
 def _custom_op_primitives(
@@ -487,7 +479,7 @@ def _custom_op_primitives(
     if _lacks_device(call, schema, rules):
         yield Refused(_no_device(name))
     if more:
-        yield _Plain(call, name, debug, more)
+        yield TorchLibraryPrimitive(call, name, debug, more)
     yield from late
     for part in call.parts:
         yield _Part(made, part)

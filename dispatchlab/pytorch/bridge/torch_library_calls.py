@@ -96,7 +96,7 @@ def torch_library_call(
     namespace = prefix + (block.namespace or "")
     local = str(call.operator.without_namespace)
     qualified = f"{namespace}::{local}"
-    make = _MAKERS[call.function](block, call, qualified, numbered(number))
+    make = _MAKERS.get(call.function, _by_name)(block, call, qualified, numbered(number))
     custom_op = qualified if call.function is TorchLibraryFunction.CUSTOM_OP else None
 
     def made() -> MadeLibrary:
@@ -145,7 +145,7 @@ def _check(block: Block, call: TorchLibraryCall) -> None:
             reason = f"{part.function} is on one device type or class, and `on` has {len(part.on)}"
             raise NotExpressibleError(block, reason)
     for part in call.parts:
-        if part.function not in _PARTS:
+        if part.function in (*_OF_LIBRARY, TorchLibraryFunction.CUSTOM_OP):
             raise NotExpressibleError(block, f"{part.function} cannot be a part of a custom_op")
 
 
@@ -196,7 +196,20 @@ def _impl(block: Block, call: TorchLibraryCall, qualified: str, function: Any) -
 def _by_name(block: Block, call: TorchLibraryCall, qualified: str, function: Any) -> Make:
     register = getattr(torch().library, call.function)
     override = _override(block, call, register)
-    return lambda library: register(qualified, function, lib=library, **override)
+    return lambda library: register(qualified, *_arguments(call, function), lib=library, **override)
+
+
+def _arguments(call: TorchLibraryCall, function: Any) -> tuple[object, ...]:
+    """What a function is given after the operator; a method of what `custom_op` returned is given the same."""
+    match call.function:
+        case TorchLibraryFunction.REGISTER_KERNEL:
+            return list(call.on) or None, function
+        case TorchLibraryFunction.REGISTER_AUTOCAST:
+            return call.on[0], torch().float16
+        case TorchLibraryFunction.REGISTER_TORCH_DISPATCH:
+            return _class(call.on[0]), function
+        case _:
+            return (function,)
 
 
 def _override(block: Block, call: TorchLibraryCall, function: Callable[..., object]) -> dict[str, bool]:
@@ -222,13 +235,12 @@ def _custom_op(block: Block, call: TorchLibraryCall, qualified: str, function: A
         if not takes_tags:
             raise NotExpressibleError(block, f"PyTorch {torch().__version__} gives no tags to a custom_op")
         arguments["tags"] = tags
-    parts = [_PARTS[part.function](part, function) for part in call.parts]
 
     def make(library: Any) -> object:
         with _library_of(qualified, library):
             made = torch().library.custom_op(qualified, **arguments)(function)
-        for part in parts:
-            part(made)
+        for part in call.parts:
+            getattr(made, part.function)(*_arguments(part, function))
         return made
 
     return make
@@ -254,22 +266,20 @@ def _library_of(qualified: str, library: Any) -> Iterator[None]:
         ops.get_library_allowing_overwrite = original
 
 
-def _register(register: Callable[[Any, str, TorchLibraryCall, Any, Any], object]) -> Callable[..., Make]:
-    def maker(block: Block, call: TorchLibraryCall, qualified: str, function: Any) -> Make:
-        return lambda library: register(torch().library, qualified, call, library, function)
-
-    return maker
-
-
-def _autocast(functions: Any, name: str, call: TorchLibraryCall, library: Any, function: Any) -> object:
+def _autocast(block: Block, call: TorchLibraryCall, qualified: str, function: Any) -> Make:
     """Register a cast, and mark the Python kernel that PyTorch makes for it, even where it refuses the cast then."""
-    try:
-        return functions.register_autocast(name, call.on[0], torch().float16, lib=library)
-    finally:
-        overload = None if name in torch()._library.custom_ops.OPDEFS else known_overload(name)
-        for key, kernel in getattr(overload, "py_kernels", {}).items():
-            if key.name.startswith("Autocast") and not hasattr(kernel, NUMBER):
-                setattr(kernel, NUMBER, getattr(function, NUMBER))
+    register = _by_name(block, call, qualified, function)
+
+    def make(library: Any) -> object:
+        try:
+            return register(library)
+        finally:
+            overload = None if qualified in torch()._library.custom_ops.OPDEFS else known_overload(qualified)
+            for key, kernel in getattr(overload, "py_kernels", {}).items():
+                if key.name.startswith("Autocast") and not hasattr(kernel, NUMBER):
+                    setattr(kernel, NUMBER, getattr(function, NUMBER))
+
+    return make
 
 
 def known_overload(qualified: str) -> Any:
@@ -284,41 +294,9 @@ _MAKERS: Mapping[TorchLibraryFunction, Callable[[Block, TorchLibraryCall, str, A
     TorchLibraryFunction.DEFINE: _define,
     TorchLibraryFunction.IMPL: _impl,
     TorchLibraryFunction.CUSTOM_OP: _custom_op,
-    TorchLibraryFunction.REGISTER_KERNEL: _register(
-        lambda functions, name, call, library, function: functions.register_kernel(
-            name, call.on or None, function, lib=library
-        )
-    ),
-    TorchLibraryFunction.REGISTER_FAKE: _by_name,
-    TorchLibraryFunction.REGISTER_AUTOGRAD: _by_name,
-    TorchLibraryFunction.REGISTER_VMAP: _by_name,
-    TorchLibraryFunction.REGISTER_AUTOCAST: _register(_autocast),
-    TorchLibraryFunction.REGISTER_TORCH_DISPATCH: _register(
-        lambda functions, name, call, library, function: functions.register_torch_dispatch(
-            name, _class(call.on[0]), function, lib=library
-        )
-    ),
+    TorchLibraryFunction.REGISTER_AUTOCAST: _autocast,
 }
-
-
-def _part_by_name(part: TorchLibraryCall, function: Any) -> Callable[[Any], object]:
-    return lambda made: getattr(made, part.function)(function)
-
-
-_PARTS: Mapping[TorchLibraryFunction, Callable[[TorchLibraryCall, Any], Callable[[Any], object]]] = {
-    TorchLibraryFunction.REGISTER_KERNEL: lambda part, function: (
-        lambda made: made.register_kernel(list(part.on) or None, function)
-    ),
-    TorchLibraryFunction.REGISTER_FAKE: _part_by_name,
-    TorchLibraryFunction.REGISTER_AUTOGRAD: _part_by_name,
-    TorchLibraryFunction.REGISTER_VMAP: _part_by_name,
-    TorchLibraryFunction.REGISTER_AUTOCAST: lambda part, function: (
-        lambda made: made.register_autocast(part.on[0], torch().float16)
-    ),
-    TorchLibraryFunction.REGISTER_TORCH_DISPATCH: lambda part, function: (
-        lambda made: made.register_torch_dispatch(_class(part.on[0]), function)
-    ),
-}
+"""What makes each call but those that `_by_name` makes."""
 
 
 def _class(reference: str) -> type:
