@@ -230,6 +230,18 @@ def test_before_2_13_a_kernel_in_the_library_of_a_custom_op_is_its_claim(older: 
     assert older.dump(NAME).count("late") == len(kept)
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_before_2_13_a_meta_kernel_of_a_custom_op_is_refused_after_what_is_said_before_it(
+    older: Dispatcher, order: tuple[int, int]
+) -> None:
+    parts = TorchLibraryCall(F.REGISTER_AUTOGRAD, FOO), TorchLibraryCall(F.REGISTER_KERNEL, FOO, ("meta",))
+    kinds = ErrorKind.NOT_FUNCTIONAL, ErrorKind.DUPLICATE_KERNEL
+    for on in ("cpu", "meta"):
+        said = [parts[number] for number in order]
+        made = block(F.CUSTOM_OP, FOO, "made", on=[on], schema="(Tensor(a!) x) -> ()", parts=said)
+        assert refusal(older, made) is (kinds[order[0]] if on == "cpu" else ErrorKind.DUPLICATE_KERNEL)
+
+
 def test_before_2_13_a_cast_has_a_python_kernel_for_either_device_even_when_it_is_refused(older: Dispatcher) -> None:
     first, second = (block(F.REGISTER_AUTOCAST, FOO, text, on=["cpu"]) for text in ("first", "second"))
     with older.register(DEFINE), older.register(first):

@@ -478,11 +478,15 @@ def _custom_op_primitives(
     yield _KeepCustomOp(made)
     if _lacks_device(call, schema, rules):
         yield Refused(_no_device(name))
-    if more:
-        yield TorchLibraryPrimitive(call, name, debug, more)
+    at_meta = iter([TorchLibraryPrimitive(call, name, debug, more)] if more else [])  # once, by whichever makes it
+    if "meta" in call.on:
+        yield from at_meta
     yield from late
     for part in call.parts:
         yield _Part(made, part)
+        if "meta" in part.on:
+            yield from at_meta
+    yield from at_meta
 
 
 # -- what is looked at
