@@ -9,6 +9,7 @@ import pytest
 
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.model.registration import Block, TorchLibraryCall, TorchLibraryFunction, describe
+from dispatchlab.prover.explore import explore
 from dispatchlab.prover.partition_by_operator import explore_apart, groups_of
 from dispatchlab.prover.result import Flaw, Verdict
 from dispatchlab.scenario import ScenarioError, parse_scenario
@@ -37,6 +38,20 @@ def test_the_documented_call_is_read_and_written_back() -> None:
     assert parse_scenario(scenario_text(scenario)) == scenario
     assert describe(block) == "custom_op my::foo on cpu (registered at my/ops.py:20)"
     assert scenario.names == ("custom_op my::foo",)
+
+
+@pytest.mark.filterwarnings("ignore::dispatchlab.engine.dispatcher.OverrideWarning")
+def test_a_kernel_that_may_not_override_is_refused_after_another_and_written_back() -> None:
+    kernel = "  - {library: test, kind: FRAGMENT, made_by: {call: impl, operator: foo}, registrations: [{impl: foo}]}\n"
+    careful = kernel.replace("operator: foo", "operator: foo, allow_override: false")
+    scenario = parse_scenario(f"claim: One of two kernels may not override.\nregistrations:\n{kernel}{careful}")
+    assert parse_scenario(scenario_text(scenario)) == scenario
+    assert "allow_override: false" in scenario_text(scenario)
+    for semantics in ("torch-2.13", "strict"):
+        found = explore(LabEngine(semantics), scenario.registrations, scenario.operators)
+        assert found.verdict is Verdict.ORDER_DEPENDENT
+        assert found.counterexample is not None
+        assert "duplicate_kernel" in found.counterexample.diff
 
 
 def test_every_call_is_on_the_page() -> None:
