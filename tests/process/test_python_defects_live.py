@@ -61,7 +61,7 @@ def test_histories_under_the_patches_show_nothing_but_that_what_is_registered_tw
         env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=1800,
         check=False,
     )
     assert done.returncode == 0, done.stderr
