@@ -133,6 +133,11 @@ class Truth:
         """Whether an order did not end or killed its process."""
         return any(_DIED in results for results in self.results.values())
 
+    @property
+    def is_unknown(self) -> bool:
+        """Whether no difference was found, and an order did not end or gave two results for a probe."""
+        return not self.differences and (self.is_stuck or bool(self.dropped))
+
 
 _DIED = "the process"
 

@@ -39,7 +39,7 @@ class Comparison:
     Args:
         name: the name of the group.
         differences: what depends on the order, a sentence each; none when all orders agree.
-        verdict: the verdict of `permute`, or `not recorded`.
+        verdict: the verdict of `permute`, or `not recorded`, also where it is not known whether all orders agree.
         why: what was said of it.
     """
 
@@ -103,6 +103,8 @@ def compared(groups: Iterable[tuple[Group, Truth]], verdict: Verdict = verdict_i
             folder = Path(name)
             group.write(folder)
             found = verdict(folder, group.modules)
+        if truth.is_unknown:
+            found = {"verdict": "not recorded", "why": f"not known: stuck {truth.is_stuck}, dropped {truth.dropped}"}
         yield Comparison(group.name, tuple(_sentences(truth)), str(found["verdict"]), str(dict(found)))
 
 

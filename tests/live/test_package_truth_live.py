@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.live.import_truth import Group, Truth
 from tests.live.package_groups import KINDS, generated
-from tests.live.package_truth import Comparison, table_of
+from tests.live.package_truth import Comparison, compared, table_of
 
 
 def test_a_number_and_a_seed_give_a_group() -> None:
@@ -51,6 +52,27 @@ def test_some_generated_groups_depend_on_the_order_and_some_do_not_and_each_resu
     differ = sum(bool(differences) for differences, _, _ in found)
     assert 5 < differ < 35
     assert not any(dropped or is_stuck for _, dropped, is_stuck in found)
+
+
+_ORDERS = ("left", "right"), ("right", "left")
+
+
+@pytest.mark.parametrize(
+    ("results", "dropped", "verdict"),
+    [
+        (({"x": "1"}, {"x": "1"}), (), "order-independent"),
+        (({"x": "1"}, {"x": "2"}), (), "order-independent"),
+        (({}, {}), ("x",), "not recorded"),
+        (({"the process": "ended"}, {"the process": "ended"}), (), "not recorded"),
+    ],
+)
+def test_a_group_whose_orders_could_not_be_compared_counts_neither_as_agreeing_nor_as_proved(
+    results: tuple[dict[str, str], ...], dropped: tuple[str, ...], verdict: str
+) -> None:
+    group = Group("innocent/a", "", ("left", "right"), {"left": "", "right": ""}, ("x",))
+    truth = Truth(dict(zip(_ORDERS, results, strict=True)), dropped, 0)
+    (found,) = compared([(group, truth)], lambda folder, modules: {"verdict": "order-independent"})
+    assert found.verdict == verdict
 
 
 def test_a_proof_of_a_group_that_depends_on_the_order_is_a_false_one() -> None:
