@@ -354,7 +354,7 @@ def page_text() -> str:
     return f"{before}{_RULE}\n{table}\n{rest.partition(chr(10) * 2)[2]}"
 
 
-_RULE = "|---" * 15 + "|"  # under the head of the table
+_RULE = "|---" * 19 + "|"  # under the head of the table
 
 
 def _row(figures: Mapping[str, Any]) -> Iterator[object]:
@@ -369,6 +369,11 @@ def _row(figures: Mapping[str, Any]) -> Iterator[object]:
     for name in ("as predicted", "differ", "crashed"):
         yield scenarios.get(name, 0) if scenarios else ""
     yield f"{commands['tried'] - len(commands['failed'])} of {commands['tried']}" if commands else ""
+    verdicts, modes = (figures.get(name, {}) for name in ("verdicts", "modes"))
+    for name in ("groups", "false proofs"):
+        yield verdicts.get(name, "")
+    yield _number(sum(each["agree"] for each in modes.values())) if modes else ""
+    yield sum(len(each["differences"]) for each in modes.values()) if modes else ""
 
 
 def _number(value: object) -> str:
