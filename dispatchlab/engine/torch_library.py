@@ -168,13 +168,14 @@ class Note(Compound):
     def register(self, semantics: Semantics, state: Transaction) -> None:
         """Refused where a kernel is noted."""
         kept, (noted, by) = state.python(self.variable), self._keys()
-        if not self._looks:
+        if self._looks:
+            for other in kept.at(noted):
+                raise refusals.duplicate_kernel(self.place, other.debug, self.debug)
+        else:
             state.put_python(self.variable, kept.put(noted, (self,)).put(by, (self, *kept.at(by))))
-        for other in kept.at(noted) if self._looks else ():
-            raise refusals.duplicate_kernel(self.place, other.debug, self.debug)
 
     def release(self, semantics: Semantics, state: Transaction) -> None:
-        """Takes the note along, whoever else has a kernel there."""
+        """Takes the note away, also where another library has a kernel there."""
         kept, (noted, by) = state.python(self.variable), self._keys()
         if self in kept.at(by):
             left = tuple(each for each in kept.at(by) if each is not self)
