@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dispatchlab.model.sequence import parse_sequence
+from dispatchlab.scenario.load import parse_scenario
+from dispatchlab.scenario.scenario import Scenario
 from tests.live.fresh_orders import scenario_of
 from tests.live.order_truth import (
     FreshRun,
@@ -38,8 +41,8 @@ register_decomposition(torch.ops.house.door.default)(lambda x: x + 1)
 """
 
 
-def _recorded(folder: Path, name: str) -> Path:
-    done = dispatchlab(folder, "record", name, "-o", "record.yaml")
+def _recorded(folder: Path, *names: str) -> Path:
+    done = dispatchlab(folder, "record", *names, "-o", "record.yaml")
     assert done.returncode == 0, done.stderr
     return folder / "record.yaml"
 
@@ -100,6 +103,54 @@ from torch._decomp import decomposition_table
 
 decomposition_table[torch.ops.aten.bincount.default] = lambda x: x + 1
 """
+
+
+_STREET = """\
+import torch
+
+lib = torch.library.Library("street", "FRAGMENT")
+lib.define("gate(Tensor x) -> Tensor")
+lib.impl("gate", lambda x: x + 1, "CPU")
+"""
+_GATE = """\
+import inspect, street, torch
+
+lib = torch.library.Library("street", "FRAGMENT")
+usual = inspect.signature(torch.library.Library.impl).parameters["allow_override"].default
+for given in ({}, {"allow_override": not usual}):
+    for call in (
+        lambda: lib.impl("gate", lambda x: x + 2, "KEY", **given),
+        lambda: torch.library.register_fake("street::gate", lambda x: x, lib=lib, **given),
+    ):
+        try:
+            call()
+        except RuntimeError:
+            pass
+"""
+
+
+@pytest.mark.filterwarnings("ignore:the .* kernel of .* is overridden")
+def test_a_record_has_what_calls_give_as_allow_override(tmp_path: Path) -> None:
+    (tmp_path / "street.py").write_text(_STREET)
+    for name, key in (("left", "CPU"), ("right", "CUDA")):
+        (tmp_path / f"{name}.py").write_text(_GATE.replace("KEY", key))
+    record = _recorded(tmp_path, "left", "right")
+    scenario = scenario_of(str(record))
+    orders = (*import_orders(scenario, 4), *all_orders(scenario, 12))
+    run = fresh_run(record, orders)
+
+    def wrong(scenario: Scenario) -> list[str]:
+        return [
+            text
+            for order, outcome in zip(orders, run.outcomes, strict=True)
+            for text in differences(scenario, run.given, outcome, predicted(scenario, run.given, order, semantics()))
+        ]
+
+    assert wrong(scenario) == []
+    assert len({frozenset(outcome.refused) for outcome in run.outcomes}) > 3
+    text = record.read_text()
+    assert text.count("allow_override") == 4
+    assert wrong(parse_scenario(re.sub(r" +allow_override: .*\n", "", text)))
 
 
 @pytest.mark.parametrize("name", ["torchao"])

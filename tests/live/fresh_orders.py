@@ -145,6 +145,7 @@ class Maker:
     def _torch_library(self, block: Block, call: TorchLibraryCall, function: Any) -> None:
         library, name = self._torch.library, f"{block.namespace}::{call.operator}"
         local = str(call.operator.without_namespace)
+        override = {} if call.allow_override is None else {"allow_override": call.allow_override}
         match call.function:
             case TorchLibraryFunction.DEFINE:
                 made = self._own_library(block.namespace)
@@ -155,13 +156,14 @@ class Maker:
                 made = self._own_library(block.namespace)
                 impl = next(one for one in block.registrations if isinstance(one, Impl))
                 key = "" if impl.key is None else str(impl.key)
-                made.impl(local, self._kernel(impl.kernel, function), key, with_keyset=impl.kernel.with_keyset)
+                kernel, with_keyset = self._kernel(impl.kernel, function), impl.kernel.with_keyset
+                made.impl(local, kernel, key, with_keyset=with_keyset, **override)
             case TorchLibraryFunction.CUSTOM_OP:
                 self._custom_op(block, call, name, function)
             case TorchLibraryFunction.REGISTER_KERNEL:
                 library.register_kernel(name, list(call.on) or None, function)
             case TorchLibraryFunction.REGISTER_FAKE:
-                library.register_fake(name, function)
+                library.register_fake(name, function, **override)
             case TorchLibraryFunction.REGISTER_AUTOGRAD:
                 library.register_autograd(name, function)
             case TorchLibraryFunction.REGISTER_VMAP:

@@ -512,4 +512,36 @@ lib.impl("bar", lambda x: x * scale(), "CPU")
 --- probes
 ops.t.foo(x)
 ops.t.bar(x)
+=== innocent/gives_way_to_its_own: a kernel and a fake that give way to those of the same module, and are caught
+--- common
+torch.library.define("t::foo", "(Tensor x) -> Tensor", lib=lib)
+--- left
+import common
+for number in (5, 6):
+    try:
+        torch.library.register_fake("t::foo", lambda x: x.new_empty(number), lib=lib, allow_override=False)
+        lib.impl("foo", lambda x: x * number, "CPU", allow_override=False)
+    except RuntimeError:
+        pass
+--- right
+import common
+lib.impl("foo", lambda x: x.detach() * 3, "AutogradCPU", allow_override=False)
+--- probes
+ops.t.foo(x)
+fake(ops.t.foo, x)
+=== innocent/overrides_what_it_imports: the kernel of a module that is imported first
+--- common
+lib.define("foo(Tensor x) -> Tensor")
+--- left
+import common
+lib.impl("foo", lambda x: x * 2, "CPU")
+--- right
+import left
+lib.impl("foo", lambda x: x * 3, "CPU", allow_override=True)
+try:
+    lib.impl("foo", lambda x: x * 4, "CPU", allow_override=False)
+except RuntimeError:
+    pass
+--- probes
+ops.t.foo(x)
 """

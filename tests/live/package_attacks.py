@@ -3197,6 +3197,34 @@ except RuntimeError:
 lib.impl("foo", lambda x: x * 2, "CPU")
 --- probes
 ops.t.foo(x)
+=== caught/kernel_beneath: the kernel that gives way, and is caught, lies beneath the other one where it comes first
+--- common
+lib.define("foo(Tensor x) -> Tensor")
+--- left
+import common
+try:
+    lib.impl("foo", lambda x: x * 2, "CPU", allow_override=False)
+except RuntimeError:
+    pass
+--- right
+import common
+lib.impl("foo", lambda x: x * 3, "CPU", allow_override=True)
+--- probes
+ops.t.foo(x)
+=== caught/fake_beside_meta: a fake that gives way to a Meta kernel, and is caught
+--- common
+torch.library.define("t::foo", "(Tensor x) -> Tensor", lib=lib)
+--- left
+import common
+try:
+    torch.library.register_fake("t::foo", lambda x: x.new_empty(5), lib=lib, allow_override=False)
+except RuntimeError:
+    pass
+--- right
+import common
+lib.impl("foo", lambda x: x.new_empty(7), "Meta")
+--- probes
+fake(ops.t.foo, x)
 """
 
 _INNOCENT = """

@@ -693,7 +693,7 @@ def _registration(call: WatchedCall, roots: tuple[str, ...]) -> Registration:
         TorchLibraryCall(_function(part), operator, part.on, debug=site_text(part.site, roots)) for part in call.parts
     )
     made = tuple(replace(_in_block(one), debug=debug) for one in call.content or call.made)
-    made_by = TorchLibraryCall(call.function, operator, call.on, parts)
+    made_by = TorchLibraryCall(call.function, operator, call.on, parts, allow_override=call.allow_override)
     return Block(call.namespace, BlockKind.FRAGMENT, made, None, debug, made_by)
 
 

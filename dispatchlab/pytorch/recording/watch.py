@@ -11,9 +11,10 @@ import functools
 import gc
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from inspect import signature
 from itertools import count
 from typing import Any, NamedTuple, TypeAlias
 
@@ -54,6 +55,7 @@ class WatchedCall:
         released: whether it was taken back.
         collected: whether the garbage collector did that. See Note [Libraries that the garbage collector ends].
         refused: whether PyTorch refused it. Then `content` is what it would have made, and `made` is empty.
+        allow_override: what it gave, where that is not what this PyTorch has anyway.
     """
 
     site: CallSite
@@ -68,6 +70,7 @@ class WatchedCall:
     released: bool = False
     collected: bool = False
     refused: bool = False
+    allow_override: bool | None = None
 
 
 class WatchedKernel(NamedTuple):
@@ -255,7 +258,8 @@ class RegistrationWatch:
         function, on = self._sites.function() or (function, ())
         key = arguments[2] if len(arguments) > 2 else named.get("dispatch_key", "")
         content = [Impl(_name(name), _key(key) or _key(library.dispatch_key), Kernel())]
-        return self._made(library, function, name, run, on, content)
+        override = _override(original, named) if function is TorchLibraryFunction.IMPL else None
+        return self._made(library, function, name, run, on, content, override=override)
 
     def _fake(
         self, original: Callable[..., Any], library: Any, name: str, fn: Any, level: int = 1, **named: Any
@@ -267,6 +271,7 @@ class RegistrationWatch:
             name,
             lambda: original(library, name, fn, level + 4, **named),
             content=[Impl(_name(name), DispatchKey.Meta, Kernel())],
+            override=_override(original, named),
         )
 
     def _rule(self, original: Callable[..., Any], library: Any, name: str, kind: type, fn: Any) -> object:
@@ -286,11 +291,14 @@ class RegistrationWatch:
         run: Callable[[], object],
         on: tuple[str, ...] = (),
         content: Sequence[Registered] = (),
+        *,
+        override: bool | None = None,
     ) -> object:
         known = self._known(library)
         if self._inside.call is not None or known.custom_op is not None:
             return run()
         call = WatchedCall(self._sites.here(), known.namespace, function, name.rpartition("::")[2], on)
+        call.allow_override = override
         try:
             with self._during(call):
                 result = run()
@@ -446,6 +454,14 @@ def _keys_of(function: TorchLibraryFunction, on: tuple[str, ...]) -> Sequence[Di
             return [parse_key(f"Autocast{bindings()._dispatch_key_for_device(each)}") for each in on]
         case _:
             return []
+
+
+def _override(function: Callable[..., object], named: Mapping[str, object]) -> bool | None:
+    """What a call gives as `allow_override`, where that is not what the function has anyway."""
+    if "allow_override" not in named:
+        return None
+    given, parameter = bool(named["allow_override"]), signature(function).parameters.get("allow_override")
+    return None if parameter is None or given == parameter.default else given
 
 
 # What each method of the bindings registers: its reader takes the dispatch key of the library and then what the method
