@@ -14,7 +14,7 @@ from torch._guards import detect_fake_mode as fake_mode_of
 from torch._inductor import config as inductor_config
 from torch._inductor import graph as inductor_graph
 from torch._inductor import lowering
-from torch._inductor.compile_fx import compile_fx, compile_fx_inner, record_original_output_strides
+from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.graph import GraphLowering
 from torch._inductor.virtualized import V
@@ -25,6 +25,11 @@ from dispatchlab.pytorch.introspection.python_sites import FunctionSites
 from dispatchlab.questions.explain.result import ImplementedBy
 from tests.live.mode_calls import OperatorCall, Seen
 from tests.live.traced_calls import function_of, lacks_kernel
+
+try:
+    from torch._inductor.compile_fx import record_original_output_strides
+except ImportError:  # PyTorch 2.4 records none
+    record_original_output_strides = bool  # type: ignore[assignment]
 
 
 def seen_under_inductor(call: OperatorCall, *, code: bool = False) -> tuple[Seen, ...]:

@@ -14,11 +14,15 @@ from torch._C import DispatchKey
 from torch._decomp import decomposition_table
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import DTensor, Replicate, Shard
-from torch.distributed.tensor.placement_types import Placement
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._pytree import tree_map_only
 
+try:
+    from torch.distributed.tensor import DTensor, Replicate, Shard
+    from torch.distributed.tensor.placement_types import Partial, Placement
+except ImportError:  # PyTorch 2.4 has them elsewhere
+    from torch.distributed._tensor import DTensor, Replicate, Shard  # type: ignore[attr-defined]
+    from torch.distributed._tensor.placement_types import Partial, Placement
 try:
     from torch.distributed.tensor._decompositions import DecompShardingStrategy as Strategies
 except ImportError:  # before PyTorch 2.11, no rule is derived
@@ -28,6 +32,14 @@ from dispatchlab.pytorch.introspection.package_paths import package_roots
 from dispatchlab.pytorch.introspection.python_sites import FunctionSites
 from dispatchlab.questions.explain.result import ImplementedBy
 from tests.live.mode_calls import OperatorCall, Seen
+
+PLACEMENTS: dict[str, Placement] = {
+    "Replicate()": Replicate(),
+    "Shard(0)": Shard(0),
+    "Shard(1)": Shard(1),
+    "Partial()": Partial(),
+}
+"""How tensors can be placed, by what says so."""
 
 
 @functools.cache

@@ -11,6 +11,7 @@ import pytest
 
 from dispatchlab.model.key_set import BACKEND_BITS, FULL_BITS, DispatchKeySet
 from dispatchlab.model.keys import FORMER_KEYS, MARKERS, DispatchKey
+from dispatchlab.pytorch.bridge.running_keys import raw_bits
 
 pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")
 C: Any = importlib.import_module("torch._C")
@@ -56,3 +57,10 @@ def test_generated_sets_are_equal_in_all_that_can_be_asked_of_them() -> None:
         met["marker" if ours.highest() in MARKERS else "key" if ours.highest().backend is None else "instance"] += 1
     assert min(met.values()) >= 100
     assert met.keys() == {"marker", "key", "instance"}
+
+
+def test_the_bits_of_a_set_are_known_without_a_binding_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    sets = [(C.DispatchKeySet.from_raw_repr(bits), bits) for bits in _sets(100, seed=3)]
+    assert all(raw_bits(theirs) == bits for theirs, bits in sets)
+    monkeypatch.delattr(C.DispatchKeySet, "raw_repr")  # as on PyTorch 2.4
+    assert all(raw_bits(theirs) == bits for theirs, bits in sets)

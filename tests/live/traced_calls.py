@@ -12,7 +12,6 @@ import torch
 from torch._C import DispatchKey
 from torch._decomp import core_aten_decompositions, decomposition_table, global_decomposition_table
 from torch._dynamo.backends.registry import lookup_backend
-from torch._export.utils import _special_op_to_preserve_cia
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.functional_tensor import FunctionalTensorMode
 from torch.fx.experimental import proxy_tensor
@@ -24,6 +23,11 @@ from dispatchlab.pytorch.introspection.package_paths import package_roots
 from dispatchlab.pytorch.introspection.python_sites import FunctionSites
 from dispatchlab.questions.explain.result import ImplementedBy
 from tests.live.mode_calls import OperatorCall, Seen
+
+try:
+    from torch._export.utils import _special_op_to_preserve_cia
+except ImportError:  # PyTorch 2.4 preserves none
+    _special_op_to_preserve_cia = None  # type: ignore[assignment]
 
 _COMPOSITE = DispatchKey.CompositeImplicitAutograd
 
@@ -107,7 +111,8 @@ def seen_under_export(call: OperatorCall, *, strict: bool = False) -> tuple[tupl
         tracer.started = True
         program = torch.export.export(Module(), tuple(tensors), strict=strict)
         first = tracer.concluded()
-        if first[-1].kind is not ImplementedBy.GRAPH_NODE:
+        is_left = any(node.target is call.operator for node in program.graph.nodes)
+        if first[-1].kind is not ImplementedBy.GRAPH_NODE or not is_left:  # PyTorch 2.4 takes out what gives nothing
             return first, ()
         again = GraphTracer(call.operator)
         with again.planted():
@@ -226,7 +231,8 @@ class GraphTracer:
         def wrapper(func: Any, *args: Any, **kwargs: Any) -> Any:
             python = func.py_kernels.get(_COMPOSITE)
             there = python is not None or torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _COMPOSITE)
-            if self._asked_by("functional", "proxy") and there and python is not _special_op_to_preserve_cia:
+            preserved = python is not None and python is _special_op_to_preserve_cia
+            if self._asked_by("functional", "proxy") and there and not preserved:
                 name = "" if python is None else self._sites.of(python).function
                 table = table_of("core_aten").get(func)
                 if name.endswith("_special_op_to_decompose_cia"):

@@ -91,12 +91,9 @@ def _look_up_all() -> None:
 
 
 def _dtensor(call: OperatorCall, placement: str = "Replicate()") -> Parts:
-    from torch.distributed.tensor import Partial, Replicate, Shard
+    from tests.live.dtensor_calls import PLACEMENTS, seen_with_dtensors
 
-    from tests.live.dtensor_calls import seen_with_dtensors
-
-    made = {"Replicate()": Replicate(), "Shard(0)": Shard(0), "Shard(1)": Shard(1), "Partial()": Partial()}
-    return seen_with_dtensors(call, made[placement])
+    return seen_with_dtensors(call, PLACEMENTS[placement])
 
 
 PATHS: dict[str, Path] = {

@@ -5,10 +5,12 @@ They differ from version to version, so everything that reads PyTorch asks here 
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
+from typing import Any
 
 from dispatchlab.pytorch.bridge.torch import bindings
 
@@ -63,3 +65,11 @@ def running_keys() -> RunningKeys:
         frozenset(name for name in numbers if c._parse_dispatch_key(name) is not None),
         tuple(name for name, number in numbers.items() if c._dispatch_is_alias_key(c.DispatchKey(number))),
     )
+
+
+def raw_bits(keys: Any) -> int:
+    """The bits of a key set of PyTorch: what its `raw_repr()` gives, which 2.4 has not, where pybind11 keeps them."""
+    if hasattr(keys, "raw_repr"):
+        return int(keys.raw_repr())
+    at = ctypes.c_uint64.from_address(id(keys) + object.__basicsize__).value
+    return ctypes.c_uint64.from_address(at).value

@@ -14,7 +14,7 @@ from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.key_set import DispatchKeySet, functionality_bit
 from dispatchlab.model.keys import BACKENDS, DispatchKey
 from dispatchlab.model.snapshot import Snapshot
-from dispatchlab.pytorch.bridge.running_keys import running_keys
+from dispatchlab.pytorch.bridge.running_keys import raw_bits, running_keys
 from dispatchlab.pytorch.bridge.torch import bindings
 from dispatchlab.pytorch.introspection.queries import keys_by_rule, look_at
 from dispatchlab.pytorch.tracing.loaded_libraries import function_at
@@ -228,7 +228,7 @@ def _bits() -> tuple[tuple[int, int], ...]:
         theirs = c._parse_dispatch_key(name)
         if theirs is None:
             continue
-        bits = int(c.DispatchKeySet(theirs).raw_repr())
+        bits = raw_bits(c.DispatchKeySet(theirs))
         backend, functionality = bits & ((1 << backends) - 1), bits >> backends
         if name in BACKENDS and backend.bit_count() == 1:
             found[backend.bit_length() - 1] = 1 << BACKENDS.index(name)

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from dispatchlab._gc_pause import collector_paused
 from dispatchlab.pytorch.bridge.reserved_namespaces import is_own
+from dispatchlab.pytorch.bridge.running_keys import raw_bits
 from dispatchlab.pytorch.bridge.torch import bindings, torch
 from dispatchlab.pytorch.introspection.builtin_fallbacks import shared_kernels
 from dispatchlab.pytorch.introspection.slot_memory import MemoryLayout, entry_address, entry_addresses, memory_layout
@@ -123,8 +124,6 @@ def unavailable() -> str:
         return "the hops of calls can be recorded on Linux on x86-64 alone"
     if memory_layout() is None:
         return "the dispatch tables of this PyTorch cannot be read, as their layout in memory is not known"
-    if not hasattr(bindings().DispatchKeySet, "raw_repr"):
-        return "this PyTorch does not show the bits of a key set"
     return ""
 
 
@@ -227,9 +226,9 @@ class Probes:
         def calls() -> None:
             t, c = torch(), bindings()
             x = t.ones(2, 2, requires_grad=True)
-            arguments = c._dispatch_keys(x).raw_repr()
+            arguments = raw_bits(c._dispatch_keys(x))
             cpu = c.DispatchKeySet(c.DispatchKey.CPU)
-            both = cpu.add(c.DispatchKey.AutogradCPU).raw_repr()
+            both = raw_bits(cpu.add(c.DispatchKey.AutogradCPU))
             self.attach(_TRIED)
             try:
                 t.sin(x)
@@ -238,7 +237,7 @@ class Probes:
                 pass
             finally:
                 self.detach()
-            begun = [(both, arguments), (cpu.raw_repr(), arguments)]
+            begun = [(both, arguments), (raw_bits(cpu), arguments)]
             wanted.extend((*begun, (RETURNED,), (RETURNED,), *begun, (RAISED,), (RAISED,)))
             mine = threading.get_ident()
             for record in self.recorded().records:
@@ -413,7 +412,7 @@ def _place_of_key_set() -> int:
     """Bytes from the start of a TensorImpl to its key set."""
     t, c = torch(), bindings()
     tensors = (t.empty(1), t.empty(1, device="meta"), t.empty(1, requires_grad=True), t.empty(1).to_sparse())
-    wanted = [c._dispatch_keys(tensor).raw_repr() for tensor in tensors]
+    wanted = [raw_bits(c._dispatch_keys(tensor)) for tensor in tensors]
     places = [
         at
         for at in range(0, _MOST_TENSOR_BYTES, 8)
@@ -435,7 +434,7 @@ def default_sets() -> tuple[int, int]:
     raw = (ctypes.c_uint64 * 2).from_address(block + offset)
     c = bindings()
     included, excluded = c._dispatch_tls_local_include_set(), c._dispatch_tls_local_exclude_set()
-    return raw[0] ^ included.raw_repr(), raw[1] ^ excluded.raw_repr()
+    return raw[0] ^ raw_bits(included), raw[1] ^ raw_bits(excluded)
 
 
 # -- what happens when a kernel returns, or raises
