@@ -186,6 +186,23 @@ def test_before_2_10_graphs_keep_no_kernel_beside_a_composite_one_and_dynamo_tak
         assert runs.kind is kind
 
 
+@pytest.mark.parametrize(
+    ("source", "kinds"),
+    [
+        ("torch-2.5", [ImplementedBy.FUNCTIONALIZATION, *[ImplementedBy.COMPOSITE] * 2, ImplementedBy.GRAPH_NODE]),
+        ("torch-2.6", [ImplementedBy.GRAPH_NODE] * 4),
+    ],
+)
+def test_before_2_6_export_keeps_no_write_no_composite_view_and_no_call_that_gives_nothing(
+    source: str, kinds: list[ImplementedBy]
+) -> None:
+    names = ("add_.Tensor", "chunk", "batch_norm", "_linalg_check_errors")
+    found = [explain_operator(f"aten::{name}", (), source=source, mode="export").under for name in names]
+    assert [one.runs.kind for one in found if one is not None] == kinds
+    assert found[-1] is not None
+    assert (found[-1].later is None) == (source == "torch-2.5")
+
+
 def test_what_runs_afterwards_is_shown_in_every_format() -> None:
     call = ["explain", "aten::addmm", "--from", SOURCE, "--mode", "export", "--format"]
     text, rich, json_text = (CliRunner().invoke(main, [*call, format]).stdout for format in ("text", "rich", "json"))

@@ -67,7 +67,13 @@ class BuiltinFallback:
 Names = tuple[str, ...]
 """Names of keys, in an order that the field gives a meaning to."""
 
-MODE_RULES: Names = ("dtensor_derives", "dtensor_squeezes", "compile_takes_data", "graphs_keep_kernels")
+MODE_RULES: Names = (
+    "dtensor_derives",
+    "dtensor_squeezes",
+    "compile_takes_data",
+    "graphs_keep_kernels",
+    "export_keeps_writes",
+)
 """What `Profile.mode_rules` has at most, as of PyTorch 2.13."""
 
 
@@ -105,7 +111,7 @@ class Profile:
         mode_rules: what modes do that not every version does: `dtensor_derives` a sharding rule from a decomposition,
             `dtensor_squeezes` by the dimensions that have one element in the whole tensor, `compile_takes_data`
             operators whose result depends on data into a whole graph, `graphs_keep_kernels` of a device beside a
-            composite one.
+            composite one, `export_keeps_writes` to tensors in its graph.
         wording: a kind of error -> the text of this PyTorch for it, where a reader of its errors needs to know.
         not_probed: the fields that were not measured, and have the values of `DEFAULTS`.
     """

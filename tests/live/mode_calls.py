@@ -197,13 +197,15 @@ class _FakeTracer:
         self.seen: list[Seen] = []
         self.error: Exception | None = None
         self.others = False
+        self._is_over = False  # 2.4 calls the mode a second time from the autograd kernel of detach
         self._stack: list[Any] = []
         self._depth = 0
         self._sites = FunctionSites(package_roots())
 
     @property
     def _asked(self) -> bool:
-        return len(self._stack) == 1 and self._stack[0] is self.operator and not self._depth and not self.others
+        first = len(self._stack) == 1 and self._stack[0] is self.operator and not self._depth
+        return first and not self.others and not self._is_over
 
     def _noted(self, kind: ImplementedBy, function: Callable[..., Any], value: object = None) -> Callable[..., Any]:
         """A function that notes its first call for the operator."""
@@ -234,6 +236,7 @@ class _FakeTracer:
                 return original(mode, func, *rest)
             finally:
                 self._stack.pop()
+                self._is_over = self._is_over or (func is self.operator and not self._stack)
 
         return wrapper
 

@@ -12,6 +12,7 @@ import torch
 from torch._C import DispatchKey
 from torch._decomp import core_aten_decompositions, decomposition_table, global_decomposition_table
 from torch._dynamo.backends.registry import lookup_backend
+from torch._functorch import aot_autograd
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.functional_tensor import FunctionalTensorMode
 from torch.fx.experimental import proxy_tensor
@@ -107,7 +108,7 @@ def seen_under_export(call: OperatorCall, *, strict: bool = False) -> tuple[tupl
             return called(*tensors)
 
     tracer = GraphTracer(call.operator)
-    with tracer.planted():
+    with tracer.planted(), tracer.no_analysis():
         tracer.started = True
         program = torch.export.export(Module(), tuple(tensors), strict=strict)
         first = tracer.concluded()
@@ -252,6 +253,26 @@ class GraphTracer:
             return original(tracer, kind, target, *rest, **kwargs)
 
         return wrapper
+
+    @contextmanager
+    def no_analysis(self) -> Iterator[None]:
+        """Note nothing in the run before autograd by which AOTAutograd learns what is written, as of export in 2.4."""
+        original = vars(aot_autograd)["run_functionalized_fw_and_collect_metadata"]
+
+        def analysis(*args: Any, **kwargs: Any) -> Callable[..., Any]:
+            run = original(*args, **kwargs)
+
+            def wrapper(*tensors: Any) -> Any:
+                self.started = False
+                try:
+                    return run(*tensors)
+                finally:
+                    self.started = True
+
+            return wrapper
+
+        with mock.patch.object(aot_autograd, "run_functionalized_fw_and_collect_metadata", analysis):
+            yield
 
     @contextmanager
     def planted(self) -> Iterator[None]:

@@ -102,7 +102,7 @@ def _mode_rules() -> Names:
         made = import_module("torch.distributed.tensor").DTensor._op_dispatcher.sharding_propagator
         derives = find_spec("torch.distributed.tensor._decompositions") is not None
         has = [derives, hasattr(made, "squeeze_op_to_dims_variant")]
-    return tuple(compress(MODE_RULES, (*has, _compile_takes_data(), graphs_keep_kernels())))
+    return tuple(compress(MODE_RULES, (*has, _compile_takes_data(), graphs_keep_kernels(), _export_keeps_writes())))
 
 
 def _compile_takes_data() -> bool:
@@ -112,6 +112,17 @@ def _compile_takes_data() -> bool:
     except Exception:  # what refuses has errors of its own; a build may have no compiler
         return False
     return True
+
+
+def _export_keeps_writes() -> bool:
+    """Whether the graph of torch.export writes to a tensor as the program does."""
+    t = torch()
+    program = t.nn.ReLU(inplace=True)
+    try:
+        graph = import_module("torch.export").export(program, (t.ones(1),), strict=False).graph
+    except Exception:  # likewise
+        return False
+    return any(node.target is t.ops.aten.relu_.default for node in graph.nodes)
 
 
 # -- operators to look at

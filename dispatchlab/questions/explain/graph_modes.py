@@ -46,6 +46,13 @@ def compiled(operator: Registered, compiler: Compiler) -> Iterator[Implementatio
 
 def exported(operator: Registered) -> Implementation:
     """What torch.export makes of an operator; it traces before autograd and without a table."""
+    if not operator.keeps_writes:
+        composite = _composite(operator, "torch.export keeps no view and no write that is composite")
+        if composite is not None and operator.view.name not in _METADATA and _is_unsafe(operator):
+            return composite
+        functional = _functionalized(operator)
+        if functional is not None:
+            return functional
     return _recorded(operator, real=False, before_autograd=True)
 
 
@@ -98,7 +105,7 @@ def _decomposes_when_functionalized(operator: Registered) -> bool:
 def _is_unsafe(operator: Registered) -> bool:
     """Whether its schema, a tag or what is known of it says that a result may alias an argument, or that it writes."""
     tags, name = operator.view.tags, operator.view.name
-    return "maybe_aliasing_or_mutating" in tags or name == "aten::native_batch_norm" or operator.aliases
+    return "maybe_aliasing_or_mutating" in tags or name in _UNSAFE or operator.aliases
 
 
 def _functionalized(operator: Registered) -> Implementation | None:
@@ -209,8 +216,13 @@ def _composite(operator: Registered, why: str = "") -> Implementation | None:
 
 
 def is_preservable(operator: Registered) -> bool:
-    """Whether torch.export may leave an operator in the graph that has a composite kernel: it has to be functional."""
-    return operator.composite is not None and operator.view.name not in _METADATA and not _is_unsafe(operator)
+    """Whether run_decompositions() may leave an operator that has a composite kernel: it has to be functional."""
+    preserves, known = operator.keeps_writes and operator.composite is not None, operator.view.name in _METADATA
+    return preserves and not known and not _is_unsafe(operator)
+
+
+_UNSAFE = ("aten::native_batch_norm", "aten::batch_norm", "aten::_batch_norm_impl_index")
+"""Operators that write, although their schemas do not say so; a tag says it of the last two since 2.6."""
 
 
 _PRESERVED = tuple(

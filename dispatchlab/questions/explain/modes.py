@@ -131,7 +131,8 @@ def _registered(
     numbers = [] if first is None else [key.backend for key in by_priority(first) if key.backend is not None]
     backend = BACKENDS[numbers[0]] if numbers else ""
     sparse = any("Sparse" in str(key) for argument in described.arguments for key in argument.keys)
-    return Registered(view, registrations, schema_of(view), sparse, backend, "graphs_keep_kernels" in rules)
+    known = ("graphs_keep_kernels" in rules, "export_keeps_writes" in rules)
+    return Registered(view, registrations, schema_of(view), sparse, backend, *known)
 
 
 def _of_version(explanation: ModeExplanation, version: tuple[int, int]) -> ModeExplanation:
@@ -239,8 +240,9 @@ def _under_export(call: _Call) -> ModeExplanation:
     if early is not None and not is_preservable(operator):
         decomposed = (early,)
     node = exported(operator)
-    # Another operator in the graph is another question.
-    later = Later("by run_decompositions()", decomposed) if node.function == operator.view.name else None
+    # Another operator in the graph is another question. Before 2.6, one that gives nothing is taken out.
+    is_left = node.function == operator.view.name and (operator.keeps_writes or bool(operator.schema.returns))
+    later = Later("by run_decompositions()", decomposed) if is_left else None
     return ModeExplanation("export", hops, (node,), later=later)
 
 

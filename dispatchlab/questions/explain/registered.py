@@ -40,6 +40,7 @@ class Registered:
         sparse: whether an argument of the call is sparse.
         backend: the key of a plain tensor on the device of the first tensor; empty when there is no tensor.
         keeps_kernels: whether graphs keep a kernel of the device beside a composite one, see `Profile.mode_rules`.
+        keeps_writes: whether torch.export keeps writes to tensors, likewise.
     """
 
     view: OperatorView
@@ -48,6 +49,7 @@ class Registered:
     sparse: bool
     backend: str = "CPU"
     keeps_kernels: bool = True
+    keeps_writes: bool = True
 
     @property
     def namespace(self) -> str:
