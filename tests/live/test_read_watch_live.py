@@ -375,9 +375,9 @@ RESULTS = [
     error(lambda: torch._C._dispatch_has_kernel()),
     error(lambda: torch.library.get_kernel(3, "CPU")),
     error(lambda: torch._decomp.get_decompositions([], type="none")),
-    error(lambda: dir(torch.ops.asked.foo)),
     error(lambda: torch.ops.asked.foo.overloads()),
     error(lambda: torch.ops.asked.foo.default._schema),
+    error(lambda: dir(torch.ops.asked.foo)),
     error(lambda: isinstance(torch.ops.asked.foo, torch._ops.OpOverloadPacket)),
     error(lambda: hash(torch.ops.asked.foo)),
 ]
