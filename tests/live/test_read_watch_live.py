@@ -390,7 +390,8 @@ RESULTS = [
 
 def test_operators_are_what_they_are_without_the_watch() -> None:
     packet = OPS.asked.foo
-    fields, overload = dict(vars(packet)), packet.default
+    overload = packet.default
+    fields = dict(vars(packet))
     signature = inspect.signature(type(overload).__call__)
     with ReadWatch(lambda: "one", ()):
         assert OPS.asked.foo is packet
