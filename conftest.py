@@ -50,9 +50,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_cmdline_main(config: pytest.Config) -> None:
     """Spread a run of whole directories over the cores. `-n` decides otherwise, and so does `-p no:xdist`.
 
-    A run of files or of single tests stays in this process, where a debugger and `-s` work. So does a run that
-    accepts: expecttest rewrites test files, and two processes must not rewrite the same one. A worker of xdist comes
-    here too, and starts no workers of its own.
+    The tests of a file share a core, and with it what was set up for all of them. A run of files or of single tests
+    stays in this process, where a debugger and `-s` work. So does a run that accepts: expecttest rewrites test files,
+    and two processes must not rewrite the same one. A worker of xdist comes here too, and starts no workers of its own.
     """
     options = config.option
     if hasattr(config, "workerinput") or "PYTEST_XDIST_WORKER" in os.environ:
@@ -62,7 +62,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     if all(path.is_dir() for path in _named(config)):
         options.numprocesses = "auto"
         if options.dist == "no":
-            options.dist = "worksteal"
+            options.dist = "loadfile"
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
