@@ -58,9 +58,8 @@ def seen_under_inductor(call: OperatorCall, *, code: bool = False) -> tuple[Seen
             torch.compile(called, backend=backend, fullgraph=True, dynamic=False)(*tensors)
         except Exception as error:
             lacks = isinstance(error, NotImplementedError) and lacks_kernel(call.operator, error)
-            if not tracer.lowered and not (
-                tracer.seen and lacks
-            ):  # PyTorch 2.4 does not run Inductor's seeds in a graph
+            # PyTorch 2.4 cannot run the seeds of Inductor that are in a graph.
+            if not tracer.lowered and not (tracer.seen and lacks):
                 raise
     return tuple(tracer.seen)
 
