@@ -254,6 +254,8 @@ def _imported(order: Order, probes: Sequence[str], folder: str) -> dict[str, str
     """Import in this order, in the child, and evaluate the probes; what is not imported does not stop the rest."""
     warnings.simplefilter("ignore")
     atexit._clear()  # those of the parent, which would take the folder away
+    # A fork has to make PyTorch's pool of threads again. Threads of autograd would do it at the same time and abort.
+    import_module("torch").set_num_threads(1)
     sys.path.insert(0, folder)
     os.chdir(folder)
     names = _Probes().names()
