@@ -120,7 +120,7 @@ def _export_keeps_writes() -> bool:
     program = t.nn.ReLU(inplace=True)
     try:
         graph = import_module("torch.export").export(program, (t.ones(1),), strict=False).graph
-    except Exception:  # likewise
+    except Exception:  # what refuses has errors of its own
         return False
     return any(node.target is t.ops.aten.relu_.default for node in graph.nodes)
 

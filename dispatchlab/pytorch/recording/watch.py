@@ -297,8 +297,8 @@ class RegistrationWatch:
         known = self._known(library)
         if self._inside.call is not None or known.custom_op is not None:
             return run()
-        call = WatchedCall(self._sites.here(), known.namespace, function, name.rpartition("::")[2], on)
-        call.allow_override = override
+        operator = name.rpartition("::")[2]
+        call = WatchedCall(self._sites.here(), known.namespace, function, operator, on, allow_override=override)
         try:
             with self._during(call):
                 result = run()

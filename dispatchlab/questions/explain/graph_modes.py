@@ -217,8 +217,9 @@ def _composite(operator: Registered, why: str = "") -> Implementation | None:
 
 def is_preservable(operator: Registered) -> bool:
     """Whether run_decompositions() may leave an operator that has a composite kernel: it has to be functional."""
-    preserves, known = operator.keeps_writes and operator.composite is not None, operator.view.name in _METADATA
-    return preserves and not known and not _is_unsafe(operator)
+    if not operator.keeps_writes or operator.composite is None:
+        return False
+    return operator.view.name not in _METADATA and not _is_unsafe(operator)
 
 
 _UNSAFE = ("aten::native_batch_norm", "aten::batch_norm", "aten::_batch_norm_impl_index")
