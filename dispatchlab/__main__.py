@@ -38,10 +38,6 @@ def run() -> None:
             # An interrupt that went through a text that Python compiles, as that of a dataclass, is kept as one that
             # nobody caught, and `python -m` ends as killed by it. The next text forgets it.
             exec("")
-            if "multiprocessing.resource_tracker" in sys.modules:
-                from dispatchlab.processes.parent import end_resource_tracker
-
-                end_resource_tracker()
     except KeyboardInterrupt:
         os._exit(_INTERRUPTED)
 

@@ -107,7 +107,6 @@ class Command(NamedTuple):
 COMMANDS: Final = {
     "permute": Command(("permute", "{folder}/a.yaml")),
     "permute --jobs": Command(("permute", "{folder}/a.yaml", "{folder}/b.yaml", "--jobs", "2")),
-    "permute --checkpoint": Command(("permute", "{folder}/a.yaml", "--checkpoint", "{folder}/new.ck")),
     "permute --save": Command(("permute", "{folder}/violated.yaml", "--save", "{folder}/new.replay"), 1),
     "permute --walk sample": Command(("permute", "{folder}/a.yaml", "--walk", "sample", "--samples", "20")),
     "dump": Command(("dump", "test::foo", "--from", "{folder}/a.yaml")),
@@ -117,7 +116,6 @@ COMMANDS: Final = {
     "lint": Command(("lint", "{folder}/violated.yaml"), 1),
     "lint --write-baseline": Command(("lint", "{folder}/violated.yaml", "--write-baseline", "{folder}/new.json")),
     "certify": Command(("certify", "{folder}/a.yaml", "--report", "{folder}/new.html")),
-    "certify --checkpoint": Command(("certify", "{folder}/a.yaml", "--jobs", "2", "--checkpoint", "{folder}/new.ck")),
     "codegen": Command(("codegen", "{folder}/native.yaml", "-o", "{folder}/new")),
     "trace": Command(("trace", "{folder}/program.py")),
     "explore": Command(("explore", "{folder}/a.yaml"), 2),  # there is no terminal

@@ -18,7 +18,6 @@ PACKAGE = Path(__file__).parent.parent / "dispatchlab"
 OPENED_ELSEWHERE = {
     "adopt/demo.py": "a file of the package",
     "adopt/defects.py": "a file of the package",
-    "sources/executors.py": "files of the package",
     "files/atomic_write.py": "written",
     "files/bounded_read.py": "with a limit",
     "codegen/emit/backend_files.py": "a file of the package",
@@ -27,7 +26,6 @@ OPENED_ELSEWHERE = {
     "commands/schema.py": "a file of the package",
     "commands/output.py": "the standard streams",
     "files/file_kinds.py": "the first bytes",
-    "files/journal.py": "a record at a time, with a limit",
     "pytorch/bridge/native_libraries.py": "a library that is loaded is mapped; what the kernel shows of this process",
     "pytorch/introspection/backend_parts.py": "the null device",
     "pytorch/introspection/function_content.py": "what the kernel shows of this process",

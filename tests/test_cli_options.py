@@ -123,7 +123,7 @@ def test_every_command_that_writes_files_has_force() -> None:
 BOTH: dict[str, set[str]] = {
     "permute": {
         "engine", "walk", "samples", "seed", "max_states", "timeout_s", "max_memory", "jobs", "require_proof", "replay",
-        "save", "force", "format", "progress", "allow_import", "checkpoint", "moments",
+        "save", "force", "format", "progress", "allow_import", "moments",
         "snapshots", "page", "cluster",
     },
     "dump": {

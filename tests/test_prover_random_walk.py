@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 import pytest
 
 from dispatchlab.model.sequence import format_sequence
-from dispatchlab.prover.explore import TakenShare, explore, take_share
-from dispatchlab.prover.random_walk import Share, sequences_needed
+from dispatchlab.prover.explore import explore
+from dispatchlab.prover.random_walk import sequences_needed
 from dispatchlab.prover.result import Flaw, Verdict
 from dispatchlab.prover.walk_options import WalkOptions
 from tests.toy_engines import FOO, ForkableToyEngine, Planted, ToyEngine, toy
@@ -87,19 +85,3 @@ def test_random_walks_keep_the_order_of_the_scenario() -> None:
 @pytest.mark.parametrize(("depth", "ordered", "sequences"), [(4, 2, 96), (2, 0, 12), (5, 3, 576)])
 def test_sequences_needed_follow_from_the_depth_and_the_ordered(depth: int, ordered: int, sequences: int) -> None:
     assert sequences_needed(depth, ordered) == sequences
-
-
-def test_shares_that_are_waited_for_end_at_the_bound() -> None:
-    engine = ForkableToyEngine(toy(12))
-
-    def hang(shares: Iterator[Share], tick: Callable[[], None]) -> Iterator[TakenShare]:
-        yield take_share(engine, engine.registrations, [FOO], next(shares))
-        while True:
-            tick()
-
-    found = explore(
-        engine, engine.registrations, [FOO], WalkOptions(walk="sample", samples=200, timeout_s=0.05), shares=hang
-    )
-    assert found.verdict is Verdict.INCOMPLETE
-    assert found.notes[0] == "stopped at the bound of 0.05 seconds"
-    assert found.notes[1].startswith("50 random walks came to ")

@@ -13,7 +13,6 @@ from dispatchlab.commands.options import (
     SOURCE,
     OneOf,
     check_page,
-    checkpoint_option,
     cluster_option,
     force_option,
     import_option,
@@ -24,9 +23,7 @@ from dispatchlab.commands.options import (
     report_option,
     view_format_option,
 )
-from dispatchlab.commands.output import Format, exit_with, note, progress_display, save_page, show_view, warn
-
-_BAD_INPUT = 2
+from dispatchlab.commands.output import Format, exit_with, note, progress_display, save_page, show_view
 
 
 def _with_certificates(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -61,7 +58,6 @@ def _with_certificates(ctx: click.Context, param: click.Parameter, value: str | 
     "slots of one refresh, neither by roles nor by symmetry.",
 )
 @cluster_option("Explore neighbourhoods and certify operators")
-@checkpoint_option("neighbourhoods and operators that are done are not worked on again")
 @import_option()
 @click.option(
     "--all",
@@ -85,7 +81,6 @@ def certify(
     jobs: int | None,
     walk: Literal["auto", "graph"],
     cluster: str | None,
-    checkpoint: str | None,
     imports: tuple[str, ...],
     everything: bool,
     page: str | None,
@@ -103,9 +98,8 @@ def certify(
     of packages and `live`, only what differs from the bundled registry of its PyTorch is certified, without what
     PyTorch registers for itself when a part of it is first used, unless --all or --operator is given.
 
-    Exit codes: 0 when every operator is order-independent, 1 when one is order-dependent, 2 when the checkpoint does
-    not have all of it, 3 when one is not decided; 130 after Ctrl-C and 143 after SIGTERM, with what was certified until
-    then.
+    Exit codes: 0 when every operator is order-independent, 1 when one is order-dependent, 3 when one is not decided;
+    130 after Ctrl-C and 143 after SIGTERM, with what was certified until then.
 
     \b
     Examples:
@@ -145,7 +139,6 @@ def certify(
             cluster=cluster,
             progress=lambda done: display.update(registry, done),
             partial=True,
-            checkpoint=checkpoint,
             walk=walk,
         )
         context.with_resource(results_come_first())  # which may be what was certified until an interrupt came
@@ -165,9 +158,7 @@ def certify(
             note(f"note: this is about the C++ layer; {number} of Python in {registry} not explored")
     view = certification_view(found, torch=recorded.torch)
     show_view(format, view)
-    if found.not_kept:
-        warn(found.not_kept)
     if page is not None:
         save_page(page, view.html(), force=force)
     code = found.exit_code or int(differs)
-    exit_with(interrupt_code() if found.interrupted else max(code, _BAD_INPUT) if found.not_kept else code)
+    exit_with(interrupt_code() if found.interrupted else code)

@@ -9,7 +9,6 @@ import click
 from dispatchlab.commands.options import (
     JOBS,
     SEED,
-    cluster_option,
     import_timeout_option,
     progress_option,
     refuse,
@@ -49,7 +48,6 @@ from dispatchlab.commands.output import Format, exit_with, show_view, working
     show_default=True,
     help="Try N orders at once, at most one for each core.",
 )
-@cluster_option("Try orders")
 @import_timeout_option
 @view_format_option()
 @progress_option
@@ -60,7 +58,6 @@ def imports(
     *,
     packages: tuple[str, ...],
     every: bool,
-    cluster: str | None,
     format: Format | None,
     progress: bool | None,
     **options: Any,
@@ -76,7 +73,6 @@ def imports(
     Examples:
       dispatchlab imports my_package your_package
       dispatchlab imports my_package --again
-      dispatchlab imports a b c d e f g h --all-orders --cluster tcp://10.0.0.1:8786
     """
     from dispatchlab.questions.imports.blocks import import_orders_view
     from dispatchlab.questions.imports.import_orders import EVERY, compare_import_orders
@@ -90,11 +86,7 @@ def imports(
         )
     if every:
         refuse(context, ("samples", "seed"), "is for sampled orders, and --all-orders takes every one: leave one out")
-    if cluster is not None:
-        refuse(
-            context, ("jobs",), "is for processes of this machine, and --cluster has its own: leave one of the two out"
-        )
     with working("starting PyTorch", asked=progress) as say:
-        found = compare_import_orders(packages, every=every, cluster=cluster, started=say, **options)
+        found = compare_import_orders(packages, every=every, started=say, **options)
     show_view(format, import_orders_view(found))
     exit_with(found.exit_code)

@@ -269,21 +269,6 @@ def cluster_option(what: str) -> Callable[[_Command], _Command]:
     )
 
 
-def checkpoint_option(what: str) -> Callable[[_Command], _Command]:
-    """`--checkpoint`.
-
-    Args:
-        what: what is taken from the file.
-    """
-    return click.option(
-        "--checkpoint",
-        metavar="FILE",
-        type=click.Path(),
-        help=f"Keep in FILE what is done. The same command with the same FILE goes on from there after Ctrl-C, a crash "
-        f"or a reboot: {what}. Remove FILE to begin anew.",
-    )
-
-
 def engine_option(help: str, *, default: str | None = "lab") -> Callable[[_Command], _Command]:
     """`--engine`.
 

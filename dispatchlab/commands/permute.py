@@ -18,7 +18,6 @@ from dispatchlab.commands.options import (
     NoEffectError,
     allow_import_option,
     check_page,
-    checkpoint_option,
     cluster_option,
     engine_option,
     force_option,
@@ -129,13 +128,9 @@ class PictureFormatError(DispatchLabError):
     type=JOBS,
     default=1,
     show_default=True,
-    help="Explore N scenarios at once, at most one for each core. Of one scenario with --walk sample: use N processes "
-    "for its random walks.",
+    help="Explore N scenarios at once, at most one for each core.",
 )
-@cluster_option("Explore scenarios, or take the random walks of one with --walk sample,")
-@checkpoint_option(
-    "scenarios that were explored are not explored again, and a walk through states goes on where it was"
-)
+@cluster_option("Explore scenarios")
 @click.option("--require-proof", is_flag=True, help="Exit with 3 when no violation was found and nothing was proved.")
 @click.option(
     "--conform",
@@ -227,7 +222,6 @@ def permute(
       dispatchlab permute scenarios/ --report report.html
       dispatchlab permute scenarios/ --cluster tcp://10.0.0.1:8786
     """
-    from dispatchlab.files.atomic_write import WriteError
     from dispatchlab.questions.order.run_scenario import RunOptions
     from dispatchlab.questions.order.run_scenarios import run_scenarios
     from dispatchlab.sources.find_sources import scenario_files
@@ -273,9 +267,6 @@ def permute(
     except KeyboardInterrupt:
         warn("interrupted")
         interrupted = True
-    except WriteError as error:  # of the checkpoint
-        warn(str(error))
-        printer.code = max(printer.code, error.exit_code)
     if len(files) > 1 and not closed:
         closed = printer.print_summary()
     printer.save_page(interrupted=interrupted)
@@ -297,7 +288,7 @@ def _refuse_without_effect(context: click.Context, asked: RunOptions) -> None:
         of_live = "is for an engine whose state cannot be read: use it with --engine torch, or leave it out"
         refuse(context, ("passes", "every_table"), of_live)
     if asked.replay is not None:
-        explored = {"walk", "samples", "max_states", "max_memory", "jobs", "checkpoint"}
+        explored = {"walk", "samples", "max_states", "max_memory", "jobs"}
         explored |= set() if asked.conform else {"seed", "passes", "timeout_s"}
         refuse(context, sorted(explored), "is for exploring, and --replay runs two sequences: leave one of the two out")
         return

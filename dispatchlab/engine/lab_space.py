@@ -117,10 +117,6 @@ class LabSpace:
         """Every variable that was read or written so far."""
         return frozenset(self._touched)
 
-    def remember(self, touched: frozenset[StateVariable], /) -> None:
-        """Count variables as touched, as an earlier run of the same walk has found them."""
-        self._touched |= touched
-
     def pattern(self, indices: Sequence[int], /) -> Hashable:
         """The registrations with operators, libraries and debug texts renamed in order of appearance."""
         return _Renaming().all([self._registrations[index] for index in indices])

@@ -7,6 +7,7 @@ they are made of profiles, which are measured. `pr35061` is the engine as PR #35
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -336,9 +337,6 @@ def semantics_named(name: str) -> Semantics:
     name = resolved_semantics(name)
     if name in SEMANTICS:
         return SEMANTICS[name]
-    if name.endswith(".json"):
-        from dispatchlab.files.bounded_read import is_there  # a bundled profile needs none of it
-
-        if is_there(name):
-            return semantics_of(read_profile(name), name)
+    if name.endswith(".json") and os.path.exists(name):
+        return semantics_of(read_profile(name), name)
     raise UnknownSemanticsError(name)

@@ -11,8 +11,6 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 
 from dispatchlab.errors import DispatchLabError
 
@@ -55,8 +53,6 @@ def read_file(path: str | os.PathLike[str], *, limit: int, what: str) -> bytes:
         ReadError: it is larger, is a device, or is a pipe into which nothing is written.
     """
     name = os.fspath(path)
-    if name in _given:
-        return _given[name]
     flags = os.O_RDONLY
     for wanted in ("O_BINARY", "O_CLOEXEC", "O_NOCTTY", "O_NONBLOCK"):  # without the last, a pipe may block here
         flags |= getattr(os, wanted, 0)
@@ -69,30 +65,6 @@ def read_file(path: str | os.PathLike[str], *, limit: int, what: str) -> bytes:
         return _content(descriptor, name, limit, what)
     finally:
         os.close(descriptor)
-
-
-_given: dict[str, bytes] = {}
-
-
-@contextmanager
-def given_files(files: Mapping[str, bytes]) -> Iterator[None]:
-    """Have these files, as they are on another machine, read from memory meanwhile.
-
-    Args:
-        files: their content by the name that they are read by.
-    """
-    before = dict(_given)
-    _given.update(files)
-    try:
-        yield
-    finally:
-        _given.clear()
-        _given.update(before)
-
-
-def is_there(path: str) -> bool:
-    """Whether there is such a file."""
-    return path in _given or os.path.exists(path)
 
 
 def _content(descriptor: int, name: str, limit: int, what: str) -> bytes:

@@ -22,9 +22,6 @@ BUNDLE_MEMBER = "dispatchlab-bundle.json"
 INPUTS_FORMAT = "dispatchlab-readiness-1"
 """What the header of a file of captured inputs, which is one of safetensors, says first."""
 
-JOURNAL_MAGIC = b"\x89DLCKP2\r\n"
-"""What a checkpoint begins with, and the version of its format."""
-
 MARK = "Written by dispatchlab. Remove this line to protect the file from being written over."
 """The first line, as a comment, of a file that could otherwise have been written by hand."""
 
@@ -38,7 +35,6 @@ class FileKind(Enum):
     REPLAY = "a replay", "run it with: dispatchlab permute --replay {file}"
     REGISTRY = "a recorded registry", "look into it with: dispatchlab dump OP --from {file}"
     BUNDLE = "a bundle of registries", "name one of those that are bundled: dispatchlab dump OP --from torch-2.13"
-    CHECKPOINT = "a checkpoint", "go on from it with the command that wrote it and --checkpoint {file}"
     BASELINE = "a baseline of lint", "give it as: dispatchlab lint --baseline {file}"
     KNOWN_FAILURES = "a baseline of readiness", "give it as: dispatchlab readiness PACKAGE --baseline {file}"
     INPUTS = "captured inputs", "give it as: dispatchlab readiness PACKAGE --inputs {file}"
@@ -128,8 +124,6 @@ def recognised(content: bytes) -> FileContent | None:
         return FileContent(FileKind.REGISTRY)
     if is_archive(content, BUNDLE_MEMBER):
         return FileContent(FileKind.BUNDLE)
-    if content.startswith(JOURNAL_MAGIC):
-        return FileContent(FileKind.CHECKPOINT)
     if content.startswith(f'{{"__metadata__": {{"format": "{INPUTS_FORMAT}",'.encode(), 8):
         return FileContent(FileKind.INPUTS)
     text = content[:_HEAD].decode("utf-8", "replace").removeprefix("\ufeff").replace("\r\n", "\n")

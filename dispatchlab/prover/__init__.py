@@ -6,7 +6,6 @@
 - `checker`: the rules P0 to P4, the observations that they are held against, and what differs, as a unified diff.
 - `driver`: run a walk to its end, whatever the end is, and conclude.
 - `graph_walk`: visit every state of an engine whose state is a value; a proof.
-- `walk_log`: what a graph walk has done so far, to go on where it was ended.
 - `covering_walk`: take every edge of an engine that cannot be forked.
 - `random_walk`: sample steps where the state graph is too large.
 - `all_orders`: run every order of registration with every order of release.

@@ -13,14 +13,12 @@ engine, the end of memory, a bound and Ctrl-C are handled here, for these walks 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
 from dispatchlab.model.lifetimes import lifetimes_in
 from dispatchlab.model.sequence import StepSequence
-from dispatchlab.model.snapshot import Refusal
 from dispatchlab.prover.checker import Observations, Pair, minimal_conflicts
 from dispatchlab.prover.compare_sequences import compare_sequences
 from dispatchlab.prover.limits import Interrupted, Watch, count_orders
@@ -93,9 +91,6 @@ class Ending:
     reasons: tuple[str, ...] = ()
 
 
-_OUT_OF_MEMORY = Ending(Verdict.INCOMPLETE, reasons=("stopped because memory ran out",))
-
-
 class Drive(Protocol):
     """A walk under way."""
 
@@ -109,17 +104,6 @@ class Drive(Protocol):
         """The result so far."""
 
 
-def _ending_of(drive: Drive) -> Ending:
-    """How a walk ends, by itself, by a crash of its engine or for want of memory."""
-    try:
-        try:
-            return drive.take()
-        except EngineCrashed as crash:
-            return drive.crashed(crash)
-    except MemoryError:
-        return _OUT_OF_MEMORY
-
-
 def finish(drive: Drive) -> Exploration:
     """Take a walk to its end.
 
@@ -127,7 +111,12 @@ def finish(drive: Drive) -> Exploration:
         Interrupted: by Ctrl-C, with what was covered.
     """
     try:
-        ending = _ending_of(drive)
+        try:
+            ending = drive.take()
+        except EngineCrashed as crash:
+            ending = drive.crashed(crash)
+    except MemoryError:
+        ending = Ending(Verdict.INCOMPLETE, reasons=("stopped because memory ran out",))
     except KeyboardInterrupt:
         raise Interrupted(drive.exploration(Ending(Verdict.INCOMPLETE, reasons=("interrupted",)))) from None
     return drive.exploration(ending)
@@ -148,82 +137,6 @@ def explore_walk(walk: Walk, sessions: Sessions, *, watch: Watch) -> Exploration
         Interrupted: by Ctrl-C, with what was covered.
     """
     return finish(_SandboxDrive(walk, sessions, watch))
-
-
-@dataclass(frozen=True, slots=True)
-class Observed:
-    """What was observed on a part of a walk, beside what the walk itself counts.
-
-    Args:
-        ending: how the part ended.
-        steps: how many steps were taken.
-        accepted: the registrations that were ever accepted, as a bit mask.
-        refused: by set, who was refused when coming last to it, and how.
-        asymmetric: the sets whose refusals say other facts when another member comes last.
-    """
-
-    ending: Ending
-    steps: int
-    accepted: int
-    refused: Mapping[int, Mapping[int, Refusal]]
-    asymmetric: frozenset[int]
-
-
-Parts: TypeAlias = Callable[[Callable[[], None]], Generator[Observed, None, None]]
-"""Gives the parts of a walk in their order, and calls its argument about ten times a second while it waits."""
-
-
-def observe_part(walk: Walk, sessions: Sessions, *, watch: Watch) -> Observed:
-    """Take a part of a walk, as `explore_walk` does, for `explore_parts`."""
-    drive = _SandboxDrive(walk, sessions, watch)
-    return drive.observed(_ending_of(drive))
-
-
-def explore_parts(walk: Walk, sessions: Sessions, parts: Parts, *, watch: Watch) -> Exploration:
-    """Put together what parts of a walk have found, up to the first one that ended early.
-
-    Args:
-        walk: the walk, which counts what the parts came by before each is given.
-        sessions: fresh sandboxes.
-        parts: the parts.
-        watch: bounds and progress.
-
-    Raises:
-        Interrupted: by Ctrl-C, with what was covered.
-    """
-    return finish(_PartsDrive(_SandboxDrive(walk, sessions, watch), parts))
-
-
-class _Stopped(Exception):
-    """A bound was hit while parts were waited for."""
-
-
-class _PartsDrive:
-    def __init__(self, whole: _SandboxDrive, parts: Parts) -> None:
-        self._whole, self._parts = whole, parts
-
-    def take(self) -> Ending:
-        try:
-            with closing(self._parts(self._look)) as parts:
-                for part in parts:
-                    self._whole.add(part)
-                    if part.ending.verdict is not Verdict.NO_VIOLATION_FOUND:
-                        return part.ending
-                    self._look()
-        except _Stopped as stopped:
-            return Ending(Verdict.INCOMPLETE, reasons=(str(stopped),))
-        return Ending(Verdict.NO_VIOLATION_FOUND)
-
-    def _look(self) -> None:
-        reason = self._whole.stop()
-        if reason is not None:
-            raise _Stopped(reason)
-
-    def crashed(self, crash: EngineCrashed) -> Ending:
-        return self._whole.crashed(crash)
-
-    def exploration(self, ending: Ending) -> Exploration:
-        return self._whole.exploration(ending)
 
 
 class _SandboxDrive:
@@ -304,25 +217,6 @@ class _SandboxDrive:
     def _stop(self) -> str | None:
         sets = self._walk.sets(self._observations)
         return self._watch.stop(sets, sets, self._taken + len(self._steps))
-
-    def stop(self) -> str | None:
-        """Why it has to stop here, a sentence."""
-        return self._stop()
-
-    def observed(self, ending: Ending) -> Observed:
-        """What was observed so far."""
-        observations = self._observations
-        steps = self._taken + len(self._steps)
-        return Observed(ending, steps, observations.accepted, observations.refused, frozenset(observations.asymmetric))
-
-    def add(self, part: Observed) -> None:
-        """Count what was observed on a part."""
-        observations = self._observations
-        self._taken += part.steps
-        observations.accepted |= part.accepted
-        observations.asymmetric |= part.asymmetric
-        for mask, refusals in part.refused.items():
-            observations.refused.setdefault(mask, {}).update(refusals)
 
     def crashed(self, crash: EngineCrashed) -> Ending:
         steps = tuple(self._steps)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any, Final, TypeAlias, assert_never
+from typing import Any, Final, assert_never
 
 from dispatchlab.model.kernel_identity import distinguished
 from dispatchlab.model.lifetimes import Lifetimes
@@ -14,24 +13,16 @@ from dispatchlab.model.registration import Registration
 from dispatchlab.prover.all_orders import AllOrders
 from dispatchlab.prover.compare_sequences import check_determinism, compare_sequences, reasons_of
 from dispatchlab.prover.covering_walk import DEFAULT_PASSES, CoveringWalk
-from dispatchlab.prover.driver import Observed, explore_parts, explore_walk, observe_part
+from dispatchlab.prover.driver import explore_walk
 from dispatchlab.prover.limits import Progress, Watch, count_orders
 from dispatchlab.prover.partition import explore_forkable, sample_of
 from dispatchlab.prover.protocol import Engine, Forkable, StateSpace
-from dispatchlab.prover.random_walk import DEFAULT_SAMPLES, Covered, RandomWalks, Share
+from dispatchlab.prover.random_walk import DEFAULT_SAMPLES, RandomWalks
 from dispatchlab.prover.replay_proof import replay_proof
 from dispatchlab.prover.result import Exploration, Flaw, Verdict
 from dispatchlab.prover.run_sequence import Sessions, on_prefixes, on_sandboxes, on_states
-from dispatchlab.prover.walk_log import WalkLog
 from dispatchlab.prover.walk_options import DEFAULT_WALK, WalkOptions
 
-TakenShare: TypeAlias = tuple[Covered, Observed]
-TakeShares: TypeAlias = Callable[[Iterator[Share], Callable[[], None]], Iterator[TakenShare]]
-"""Takes shares of random walks anywhere and gives what they found in their order; calls its second argument about ten
-times a second meanwhile.
-"""
-
-_SHARE: Final = 50
 _MOST_REPLAYED: Final = 1_000
 """Of more registrations, those of a sample of the parts are replayed after a proof: the parts alike were compared."""
 
@@ -45,8 +36,6 @@ def explore(
     order: Sequence[int] = (),
     cancelled: Callable[[], bool] | None = None,
     progress: Callable[[Progress], None] | None = None,
-    log: WalkLog | None = None,
-    shares: TakeShares | None = None,
 ) -> Exploration:
     """Find out whether the order of registrations matters on an engine.
 
@@ -58,8 +47,6 @@ def explore(
         order: registrations that are registered in this order only; releases are free.
         cancelled: called about ten times a second to ask whether to stop.
         progress: called about ten times a second with how far it has come.
-        log: what graph walks have done in an earlier run; they go on from there.
-        shares: takes shares of random walks elsewhere; None takes them here. Every way finds the same.
 
     Returns:
         The verdict, what it stands for, and a counterexample when there is one, verified from scratch.
@@ -67,7 +54,7 @@ def explore(
     Raises:
         Interrupted: by Ctrl-C, with what was covered.
     """
-    watch, walk, seed = Watch(options, cancelled=cancelled, progress=progress, log=log), options.walk, options.seed
+    watch, walk, seed = Watch(options, cancelled=cancelled, progress=progress), options.walk, options.seed
     registrations = distinguished(registrations)
     count, lifetimes = len(registrations), Lifetimes.of(registrations)
     fresh = on_sandboxes(engine, registrations, operators)
@@ -130,33 +117,7 @@ def explore(
     if not isinstance(engine, Forkable):
         return explore_walk(sampled, fresh, watch=watch)
     space = engine.space(registrations, operators)
-    if shares is None:
-        result = explore_walk(sampled, on_states(space), watch=watch)
-    else:
-        result = explore_parts(sampled, on_states(space), partial(_shares_taken, sampled, shares), watch=watch)
-    return _verified(_explained(result, space), fresh)
-
-
-def _shares_taken(walk: RandomWalks, take: TakeShares, tick: Callable[[], None]) -> Generator[Observed, None, None]:
-    for covered, observed in take(walk.shares(_SHARE), tick):
-        walk.add(covered)
-        yield observed
-
-
-def take_share(
-    engine: Forkable,
-    registrations: Sequence[Registration],
-    operators: Sequence[OperatorName],
-    share: Share,
-    options: WalkOptions = DEFAULT_WALK,
-    *,
-    order: Sequence[int] = (),
-) -> TakenShare:
-    """Take a share of the random walks of `explore`, for `shares`; the arguments are as there."""
-    registrations = distinguished(registrations)
-    walk = RandomWalks(len(registrations), order=order, lifetimes=Lifetimes.of(registrations)).share(share)
-    observed = observe_part(walk, on_states(engine.space(registrations, operators)), watch=Watch(options))
-    return walk.covered, observed
+    return _verified(_explained(explore_walk(sampled, on_states(space), watch=watch), space), fresh)
 
 
 def _verified(result: Exploration, fresh: Sessions) -> Exploration:

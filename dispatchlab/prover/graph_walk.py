@@ -24,7 +24,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from dispatchlab.errors import RegistrationError
 from dispatchlab.model.lifetimes import lifetimes_in
@@ -41,18 +41,10 @@ from dispatchlab.prover.checker import (
 )
 from dispatchlab.prover.driver import Ending, finish
 from dispatchlab.prover.limits import Watch, count_edges, count_orders, later_masks
-from dispatchlab.prover.protocol import EngineCrashed, Footprints, Remembers, StateSpace
+from dispatchlab.prover.protocol import EngineCrashed, StateSpace
 from dispatchlab.prover.result import Counterexample, Exploration, Flaw, Verdict
-from dispatchlab.prover.walk_log import NotTheSameWalkError, WalkRecord
 
 _OBSERVATIONS_KEPT: Final = 4096
-
-
-class _Written(NamedTuple):
-    """How much of a walk its log has."""
-
-    nodes: int = 0
-    refusals: int = 0
 
 
 class _Full(Exception):
@@ -125,11 +117,9 @@ class _GraphDrive:
         self.first: dict[int, int] = {}  # active set -> its first node
         self.others: dict[int, dict[Any, int]] = {}  # active set -> its further states
         self.refused: dict[int, dict[int, Refusal]] = {}  # set -> who was refused when coming last, and how
-        self.refusals: list[tuple[int, int, Refusal]] = []  # the same, in order
         self.asymmetric: set[int] = set()
         self.observed: dict[int, tuple[Snapshot, ...]] = {}
         self.pending: int | None = None  # see Note [Shortest sequences]
-        self.written = _Written()
         self.edges = 0
         self.at = 0  # the node and the step that are being tried
         self.step = 0
@@ -160,17 +150,10 @@ class _GraphDrive:
         bits = [(index, 1 << index, self.later[index]) for index in range(self.count)]
         permanent, after_release = self.lifetimes.permanent, self.lifetimes.after_release
         stop = self.watch.stop
-        log = self.watch.log if isinstance(space, Remembers) else None
         head, edges, length, level_end = 0, 0, -1, 0
-        records = [] if log is None else log.begin()
-        if records:
-            head, edges, length, level_end = self._go_on(records)
-        else:
-            self._arrive(0, space.empty(), -1, 0, refused=False)
+        self._arrive(0, space.empty(), -1, 0, refused=False)
         example: Counterexample | None = None
         while head < len(states):
-            if log is not None and log.is_due():
-                log.add(self._news(head, edges, length, level_end))
             if head == level_end:
                 length, level_end = length + 1, len(states)
                 if self.pending is not None:
@@ -183,8 +166,6 @@ class _GraphDrive:
             if reason is None and self.max_edges is not None and edges >= self.max_edges:
                 reason = too_many(self.max_edges)
             if reason is not None:
-                if log is not None:
-                    log.add(self._news(head, edges, length, level_end))
                 if self.pending is not None:
                     break
                 return reason, None
@@ -228,79 +209,6 @@ class _GraphDrive:
             head += 1
         self.edges = edges
         return None, None if self.pending is None else self._differ(self.pending, self.pending)
-
-    # --- going on where an earlier run was ended
-
-    def _news(self, head: int, edges: int, length: int, level_end: int) -> WalkRecord:
-        """What a log does not know yet, between two nodes."""
-        done, nodes = self.written, len(self.states)
-        refusals = tuple(self.refusals[done.refusals :])
-        record = WalkRecord(
-            self.parents[done.nodes :].tobytes(),
-            self.steps[done.nodes :].tobytes(),
-            tuple(sorted(node for node in self.refused_steps if node >= done.nodes)),
-            refusals,
-            tuple(sorted(self.asymmetric)),
-            head,
-            length,
-            level_end,
-            edges,
-            self.pending,
-            self.space.touched() if isinstance(self.space, Footprints) else frozenset(),
-        )
-        self.written = _Written(nodes, len(self.refusals))
-        return record
-
-    def _go_on(self, records: Sequence[WalkRecord]) -> tuple[int, int, int, int]:
-        """Make the states again; see Note [Going on]."""
-        space = self.space
-        for record in records:
-            parents, steps = array("q", record.parents), array("q", record.steps)
-            refused = frozenset(record.refused_steps)
-            for parent, step in zip(parents, steps, strict=True):
-                self._again(parent, step, is_refused=len(self.states) in refused)
-            for whole, index, refusal in record.refusals:
-                before = self.first.get(whole & ~(1 << index))
-                if before is None or space.register(self.states[before], index)[1] != refusal:
-                    raise NotTheSameWalkError
-                self.refused.setdefault(whole, {})[index] = refusal
-                self.refusals.append((whole, index, refusal))
-            self.asymmetric.update(record.asymmetric)
-        if isinstance(space, Remembers):
-            space.remember(records[-1].touched)
-        last = records[-1]
-        if not 0 <= last.head <= len(self.states):
-            raise NotTheSameWalkError
-        self.pending = last.pending
-        self.written = _Written(len(self.states), len(self.refusals))
-        self.watch.edges_before += last.edges
-        return last.head, last.edges, last.length, last.level_end
-
-    def _again(self, parent: int, step: int, *, is_refused: bool) -> None:
-        node = len(self.states)
-        if node == 0:
-            state, mask = self.space.empty(), 0
-        elif not 0 <= parent < node:
-            raise NotTheSameWalkError
-        elif step < 0:
-            state = self.space.release(self.states[parent], ~step)
-            mask = self.lifetimes.after_release(self.masks[parent], ~step)
-        else:
-            state, refusal = self.space.register(self.states[parent], step)
-            if (refusal is not None) is not is_refused:
-                raise NotTheSameWalkError
-            mask = self.masks[parent] | (0 if is_refused else 1 << step)
-        self.states.append(state)
-        self.masks.append(mask)
-        self.parents.append(parent)
-        self.steps.append(step)
-        if is_refused:
-            self.refused_steps.add(node)
-        first, others = self.first.setdefault(mask, node), self.others.get(mask, {})
-        if first != node:
-            if state in others or self.states[first] == state:
-                raise NotTheSameWalkError
-            self.others.setdefault(mask, {})[state] = node
 
     # --- nodes
 
@@ -391,7 +299,6 @@ class _GraphDrive:
                 if base is not None and base < node and not self.later[other] & whole:
                     return self._other_outcome(base, other, None, node, index, refusal)
         row[index] = refusal
-        self.refusals.append((whole, index, refusal))
         return None
 
     def _accepted_after_all(self, node: int, index: int) -> Counterexample:

@@ -10,7 +10,6 @@ from typing import Final
 
 from dispatchlab.processes.machine import used_memory
 from dispatchlab.prover.result import Exploration
-from dispatchlab.prover.walk_log import WalkLog
 from dispatchlab.prover.walk_options import DEFAULT_WALK, WalkOptions
 
 _REPORT_EVERY_S: Final = 0.1
@@ -30,7 +29,6 @@ class Progress:
         edges: registrations and releases that were tried.
         total_edges: how many there are when nothing is refused; None when that is not known.
         elapsed_s: seconds since the start.
-        edges_before: how many of `edges` were taken over from a checkpoint, and cost no time.
     """
 
     sets: int
@@ -38,7 +36,6 @@ class Progress:
     edges: int
     total_edges: int | None
     elapsed_s: float
-    edges_before: int = 0
 
 
 class Interrupted(KeyboardInterrupt):
@@ -57,7 +54,6 @@ class Watch:
         cancelled: asked about ten times a second whether to stop.
         progress: called with the progress about ten times a second.
         total_edges: the total that `progress` is called with.
-        log: what graph walks have done in an earlier run, and do in this one.
     """
 
     def __init__(
@@ -67,11 +63,8 @@ class Watch:
         cancelled: Callable[[], bool] | None = None,
         progress: Callable[[Progress], None] | None = None,
         total_edges: int | None = None,
-        log: WalkLog | None = None,
     ) -> None:
         self.total_edges = total_edges
-        self.log = log
-        self.edges_before = 0
         self._max_states = options.max_states
         self._timeout_s = options.timeout_s
         self._max_memory = options.max_memory
@@ -115,7 +108,7 @@ class Watch:
                 return "cancelled"
             if self._progress is not None:
                 done = (self._sets + sets, self._states + states, self._edges + edges)
-                self._progress(Progress(*done, self.total_edges, now - self._started, self.edges_before))
+                self._progress(Progress(*done, self.total_edges, now - self._started))
         return None
 
     def is_over(self) -> bool:

@@ -150,11 +150,3 @@ class Dependences(Protocol):
 
         Values are equal to those of the whole.
         """
-
-
-@runtime_checkable
-class Remembers(Protocol):
-    """Footprints that can be taken over from an earlier run; without it a walk that records them begins anew."""
-
-    def remember(self, touched: frozenset[StateVariable], /) -> None:
-        """Count variables as touched, as an earlier run of the same walk has found them."""

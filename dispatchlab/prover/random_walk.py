@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import ceil, factorial, log
 from typing import Final
 
@@ -34,36 +33,6 @@ def sequences_needed(depth: int, ordered: int) -> int:
         ordered: how many of them have to be in one certain order.
     """
     return ceil((1 << depth) * factorial(ordered) * log(1 / 0.05))
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """Some of the random walks of a scenario, which can be taken anywhere.
-
-    Args:
-        state: of the random numbers, where they begin.
-        count: how many walks.
-    """
-
-    state: int
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class Covered:
-    """What random walks came by.
-
-    Args:
-        taken: how many walks.
-        ends: the sets in which they ended.
-        neighbours: registrations that were registered one right after the other.
-        refused: whether one was refused.
-    """
-
-    taken: int
-    ends: frozenset[int]
-    neighbours: frozenset[tuple[int, int]]
-    refused: bool
 
 
 class RandomWalks(Walk):
@@ -118,37 +87,6 @@ class RandomWalks(Walk):
                     continue
                 back = [*walk.taken, *(~other for other in self._lifetimes.released(others)), ~index, index]
                 yield Run(self._steps(_Way(), back), continues=True)
-
-    def shares(self, count: int) -> Iterator[Share]:
-        """All walks, so many in each share; this object takes none of them then.
-
-        What a walk does is chosen before it is taken, so the numbers of the next one do not depend on it.
-        """
-        for begin in range(0, self._samples, count):
-            share = Share(self._random.state, min(count, self._samples - begin))
-            for _ in range(share.count):
-                self._plan()
-            yield share
-
-    def share(self, share: Share) -> RandomWalks:
-        """A walk that takes a share alone."""
-        walks = RandomWalks(
-            self.count, samples=share.count, seed=self.seed, order=self.order, lifetimes=self._lifetimes
-        )
-        walks._random = SplitMix64(share.state)
-        return walks
-
-    @property
-    def covered(self) -> Covered:
-        """What it came by so far."""
-        return Covered(self._taken, frozenset(self._ends), frozenset(self._neighbours), self._refused)
-
-    def add(self, covered: Covered) -> None:
-        """Count what a share came by."""
-        self._taken += covered.taken
-        self._ends |= covered.ends
-        self._neighbours |= covered.neighbours
-        self._refused |= covered.refused
 
     def ended(self, run: Run) -> None:
         """Count the random walk and where it came to."""

@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from functools import partial
-
-import pytest
-
-from dispatchlab.prover.explore import TakenShare, explore, take_share
-from dispatchlab.prover.random_walk import Share
+from dispatchlab.prover.explore import explore
 from dispatchlab.prover.result import Flaw, Verdict
 from dispatchlab.prover.walk_options import WalkOptions
 from tests.toy_engines import FOO, Exclusion, ForkableToyEngine, Planted, toy
@@ -39,37 +31,3 @@ def test_the_notes_give_the_coverage_and_the_confidence() -> None:
         "have shown with 95 % confidence (N >= 2^d * r! * ln(1/0.05) = 384)",
         "these are the smallest conflicts that the walks met; smaller ones may exist",
     )
-
-
-def _elsewhere(
-    engine: ForkableToyEngine, order: Sequence[int], sizes: list[int]
-) -> Callable[[Iterator[Share], Callable[[], None]], Iterator[TakenShare]]:
-    """Takes shares as another process would: of what was pickled, and the last ones first."""
-
-    def take(shares: Iterator[Share], tick: Callable[[], None]) -> Iterator[TakenShare]:
-        given = pickle.loads(pickle.dumps(list(shares)))
-        sizes.append(len(given))
-        found = [take_share(engine, engine.registrations, [FOO], share, order=order) for share in reversed(given)]
-        for each in reversed(found):
-            tick()
-            yield pickle.loads(pickle.dumps(each))
-
-    return take
-
-
-@pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize("share", [1, 7, 50])
-def test_shares_that_are_taken_elsewhere_find_what_one_walk_finds(
-    seed: int, share: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("dispatchlab.prover.explore._SHARE", share)
-    planted = Planted("sticks", by=5, partner=6, effect="shows", when=1 << 9 | 1 << seed % 5, unless=1 << 5 | 1 << 6)
-    space = toy(12, *([planted] if seed % 3 else []), exclusions=(Exclusion(1 << 2 | 1 << 8, names_last=True),))
-    engine, order, sizes = ForkableToyEngine(space), (1, 4) if seed % 2 else (), list[int]()
-    explored = partial(
-        explore, engine, engine.registrations, [FOO], WalkOptions(walk="sample", samples=60, seed=seed), order=order
-    )
-    here, shared = explored(), explored(shares=_elsewhere(engine, order, sizes))
-    assert replace(shared, elapsed_s=0.0) == replace(here, elapsed_s=0.0)
-    assert sizes == [-(-60 // share)]
-    assert here.edges > 0

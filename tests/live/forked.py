@@ -33,19 +33,18 @@ class WorkerCopy:
 
     Args:
         errors: its standard error.
-        lifeline: both ends of its lifeline.
     """
 
-    def __init__(self, errors: IO[bytes], lifeline: tuple[int, int]) -> None:
+    def __init__(self, errors: IO[bytes]) -> None:
         (their_input, ours), (answers, their_output) = os.pipe(), os.pipe()
         sys.stdout.flush()
         sys.stderr.flush()
         self.returncode: int | None = None
         self.pid = os.fork()
         if not self.pid:
-            for end in (ours, answers, lifeline[1]):
+            for end in (ours, answers):
                 os.close(end)
-            _serve(their_input, their_output, errors.fileno(), lifeline[0])
+            _serve(their_input, their_output, errors.fileno())
         os.close(their_input)
         os.close(their_output)
         self.stdin, self.stdout = os.fdopen(ours, "wb"), os.fdopen(answers, "rb")
@@ -73,7 +72,7 @@ class WorkerCopy:
         return self.returncode
 
 
-def _serve(inward: int, outward: int, errors: int, lifeline: int) -> NoReturn:
+def _serve(inward: int, outward: int, errors: int) -> NoReturn:
     from dispatchlab.pytorch.bridge.torch import forget_import_listeners
     from dispatchlab.pytorch.worker.main import main
 
@@ -84,19 +83,15 @@ def _serve(inward: int, outward: int, errors: int, lifeline: int) -> NoReturn:
         for each in (inward, outward):  # else what a kernel forks, and lives longer, would keep them
             os.close(each)
         os.environ["DISPATCHLAB_NO_MEASURE"] = "1"
-        sys.argv = ["-c", str(lifeline)]
+        sys.argv = ["-c"]
         forget_import_listeners()
         main()
     finally:
         os._exit(1)
 
 
-def _started(journal: object, errors: IO[bytes]) -> tuple[WorkerCopy, int]:
-    lifeline = os.pipe()
-    try:
-        return WorkerCopy(errors, lifeline), lifeline[1]
-    finally:
-        os.close(lifeline[0])
+def _started(journal: object, errors: IO[bytes]) -> WorkerCopy:
+    return WorkerCopy(errors)
 
 
 def _run(request: Mapping[str, Any]) -> int:

@@ -1,8 +1,7 @@
 """The worker process that has torch: `main` in a process of its own, started by `WorkerProcess`.
 
 It reads requests from its standard input and answers on what was its standard output; whatever kernels and libraries
-print goes to standard error. It never outlives the process that started it. See Note [Ending with the parent] in
-processes/parent.py.
+print goes to standard error. It ends when its input does.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ from typing import IO, TYPE_CHECKING, Any
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
 from dispatchlab.model.snapshot import Snapshot, Violation
-from dispatchlab.processes.parent import end_with_parent
 from dispatchlab.pytorch.bridge.torch import bindings, report_imports
 from dispatchlab.pytorch.introspection.queries import with_cause
 from dispatchlab.pytorch.introspection.site_log import import_logged
@@ -185,13 +183,7 @@ def _read(stream: IO[bytes], requests: SimpleQueue[bytes], interrupts: _Interrup
 
 
 def main() -> None:
-    """Serve until the input ends.
-
-    The last argument of the command line is the descriptor of the lifeline, or empty.
-    """
-    lifeline = sys.argv.pop()
-    if lifeline:
-        end_with_parent(int(lifeline))
+    """Serve until the input ends."""
     inward, outward = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

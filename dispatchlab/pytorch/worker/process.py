@@ -22,7 +22,6 @@ from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.measured import NO_MEASURE
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.processes.parent import kill_group
-from dispatchlab.processes.task_process import STOP_S
 from dispatchlab.prover.protocol import EngineCrashed
 from dispatchlab.pytorch.bridge.torch import ImportEndedError, ImportTimeoutError
 from dispatchlab.pytorch.sandbox.journal import Journal
@@ -38,6 +37,7 @@ _BOOT = (
     "from dispatchlab.pytorch.worker.main import main; main()"
 )
 _GRACE_S = 5.0
+_STOP_S = 1.25  # for what was covered when Ctrl-C came
 _LOOK_EVERY_S = 0.01
 _LAST_LINES = 3
 _FATAL, _DYING_THREAD = "Fatal Python error: ", "Current thread "
@@ -90,8 +90,8 @@ class WorkerProcess:
     def __init__(self, *, imports: tuple[str, ...], native: Path | None, options: Mapping[str, object]) -> None:
         self._journal = Journal.create()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `_end`
-        self._process, lifeline = _started(self._journal, self._errors)
-        self._finalizer = weakref.finalize(self, _end, self._process, self._journal, self._errors, lifeline)
+        self._process = _started(self._journal, self._errors)
+        self._finalizer = weakref.finalize(self, _end, self._process, self._journal, self._errors)
         self._crash: DispatchLabError | None = None
         self._importing: str | None = None
         limit_s = _import_limit_s.get()
@@ -196,7 +196,7 @@ class WorkerProcess:
         if self._importing is not None:
             self.end()  # nothing was found yet that it could answer with
             raise KeyboardInterrupt
-        late = Timer(STOP_S, self.kill)
+        late = Timer(_STOP_S, self.kill)
         late.daemon = True
         late.start()
         try:
@@ -277,31 +277,19 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
         process.kill()
 
 
-def _started(journal: Journal, errors: IO[bytes]) -> tuple[subprocess.Popen[bytes], int | None]:
-    """A new worker, and the writing end of its lifeline. See Note [Ending with the parent] in processes/parent.py."""
+def _started(journal: Journal, errors: IO[bytes]) -> subprocess.Popen[bytes]:
+    """A new worker, which leads a process group of its own and so hears no Ctrl-C."""
     command = [sys.executable, "-P", "-c", _BOOT, str(Path(__file__).parents[3])]
     pipe, env = subprocess.PIPE, {**os.environ, NO_MEASURE: "1"}
     if os.name != "posix":
-        return subprocess.Popen([*command, ""], stdin=pipe, stdout=pipe, stderr=errors, env=env), None
-    theirs, ours = os.pipe()
-    handed = [theirs, journal.file] if isinstance(journal.file, int) else [theirs]
-    try:
-        process = subprocess.Popen(
-            [*command, str(theirs)], stdin=pipe, stdout=pipe, stderr=errors, pass_fds=handed, process_group=0, env=env
-        )
-    except BaseException:
-        os.close(ours)
-        raise
-    finally:
-        os.close(theirs)
-    return process, ours
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, env=env)
+    handed = [journal.file] if isinstance(journal.file, int) else []
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, pass_fds=handed, process_group=0, env=env)
 
 
-def _end(process: subprocess.Popen[bytes], journal: Journal, errors: IO[bytes], lifeline: int | None) -> None:
+def _end(process: subprocess.Popen[bytes], journal: Journal, errors: IO[bytes]) -> None:
     _kill(process)
     process.wait()
-    if lifeline is not None:
-        os.close(lifeline)
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
             with suppress(OSError):

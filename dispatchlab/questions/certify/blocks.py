@@ -47,7 +47,7 @@ def _(value: Certification) -> dict[str, object]:
         *(f"the release of the fallback of {fallback.key}" for fallback in value.replaced),
         *(f"the fallback of {fallback.key}" for fallback in value.unknown),
     ]
-    done = fields_of(value, without=(*head, "certificates", "not_kept"), elapsed_s=round(value.elapsed_s, 3))
+    done = fields_of(value, without=(*head, "certificates"), elapsed_s=round(value.elapsed_s, 3))
     return {**head, **done, "not_covered": not_covered, "certificates": as_json(value.certificates)}
 
 

@@ -105,7 +105,6 @@ class Certification:
         elapsed_s: seconds.
         selected: how many operators were to be certified.
         interrupted: the work was stopped before the last of them.
-        not_kept: why the checkpoint does not have all of it; empty when it has, or there is none.
         against: the registry whose operators are left out where they are the same; empty when none are.
         left_out: how many operators these are.
         lazy: how many operators more are left out, to which PyTorch alone added something when a part of it was used.
@@ -128,7 +127,6 @@ class Certification:
     elapsed_s: float = field(default=0.0, compare=False)
     selected: int = 0
     interrupted: bool = False
-    not_kept: str = field(default="", compare=False)
     against: str = ""
     left_out: int = 0
     lazy: int = 0

@@ -8,28 +8,25 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from hashlib import sha256
 from operator import attrgetter
 from time import perf_counter
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, get_type_hints
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
-from dispatchlab._version import __version__
 from dispatchlab.engine.footprint import Footprint
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.engine.lab_space import LabSpace
 from dispatchlab.engine.semantics import Semantics
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.files.atomic_write import WriteError
-from dispatchlab.files.journal import Journal
 from dispatchlab.model.keys import SLOT_KEYS, DispatchKey
 from dispatchlab.model.measured import model_for
 from dispatchlab.model.profile import version_of
 from dispatchlab.model.registration import Def, Impl, Registration
 from dispatchlab.model.sequence import StepSequence
-from dispatchlab.processes.executor import TaskDied, TaskExecutor, completed
+from dispatchlab.processes.executor import executor_for
 from dispatchlab.prover.compare_sequences import compare_sequences
 from dispatchlab.prover.limits import Progress
 from dispatchlab.prover.prng import SplitMix64
@@ -58,10 +55,8 @@ from dispatchlab.questions.certify.operator_neighbourhoods import (
     stays,
 )
 from dispatchlab.questions.certify.slot_neighbourhoods import SlotPlan, look_at, reads_more, slot_plan
-from dispatchlab.records.file import registry_bytes
 from dispatchlab.records.model import Recorded, RecordedFallback, RecordedOperator
 from dispatchlab.records.replay import fallback_registration, operator_registrations
-from dispatchlab.sources.executors import executor_for
 from dispatchlab.sources.find_sources import Difference, chosen, own_operators
 from dispatchlab.sources.replay_on_lab import for_registry
 
@@ -91,18 +86,6 @@ class NothingToCertifyError(DispatchLabError):
         return f"{self.registry} has no operator to certify: nothing was selected, or everything in it was refused"
 
 
-class ProverDiedError(DispatchLabError):
-    """A process that worked on the proof died, as one that needs too much memory does.
-
-    Args:
-        how: `signal SIGKILL` or `exit code 1`.
-    """
-
-    how: str
-
-    template = "a worker process of the proof ended with {how}: use --jobs 1, or select fewer operators with --operator"
-
-
 def certification_of(
     recorded: Recorded,
     *,
@@ -114,7 +97,6 @@ def certification_of(
     progress: Callable[[Progress], None] | None = None,
     partial: bool = False,
     against: str = "",
-    checkpoint: str | None = None,
     walk: Walk = "auto",
 ) -> Certification:
     """The certificates of a registry.
@@ -129,7 +111,6 @@ def certification_of(
         progress: is called with how far it has come.
         partial: after Ctrl-C return what was done, with `interrupted` true.
         against: the registry whose operators were left out, for the error where none is left.
-        checkpoint: a file for what is done, from which the same call goes on.
         walk: `auto` proves by the strongest reduction that applies to a pattern; `graph` explores all orders of
             whatever reaches the same window of slots.
 
@@ -149,22 +130,18 @@ def certification_of(
     proof = _Proof()
     certificates: dict[str, Certificate] = {}
     steps, interrupted = 0, False
-    run: _Run | None = None
     patterns = sorted({pattern_of(operator) for operator in chosen})
     try:
-        with (
-            _journal(checkpoint, recorded, chosen, semantics, walk) as journal,
-            _executor(jobs, cluster) as executor,
-        ):
+        with _executor(jobs, cluster) as executor:
             subject = _Subject(semantics, fallbacks, recorded.torch)
-            run = _Run(subject, executor, meter.tick, journal)
+            run = _Run(subject, executor)
             proof.take(_dispatcher_of(subject), patterns, run, meter, by_slots=walk == "auto")
             tasks = _operator_tasks(patterns, proof, chosen)
             for task, done in run(_certify, tasks):
                 for certificate, count in done:
                     certificates[certificate.operator] = certificate
                     steps += count
-                meter.add(sum(_cost_of_operator(operator) for operator, *_ in task), is_known=run.is_known)
+                meter.add(sum(_cost_of_operator(operator) for operator, *_ in task))
     except KeyboardInterrupt:
         if not partial:
             raise
@@ -188,7 +165,6 @@ def certification_of(
         elapsed_s=perf_counter() - started,
         selected=len(chosen),
         interrupted=interrupted,
-        not_kept="" if run is None else run.not_kept,
         replaced=tuple(Owner(one.key, one.debug) for one in replaced),
         unknown=tuple(Owner(one.key, one.debug) for one in recorded.fallbacks if one.key not in rules.existing),
     )
@@ -277,15 +253,14 @@ class _Meter:
 
     def __init__(self, progress: Callable[[Progress], None] | None, started: float, later: int) -> None:
         self._progress, self._started = progress, started
-        self._done, self._total, self._sets, self._before = 0, later, 0, 0
+        self._done, self._total, self._sets = 0, later, 0
 
     def expect(self, steps: int) -> None:
         self._total += steps
 
-    def add(self, steps: int, sets: int = 0, *, is_known: bool) -> None:
-        """Count work; `is_known` when an earlier run has done it."""
+    def add(self, steps: int, sets: int = 0) -> None:
+        """Count work."""
         self._done += steps
-        self._before += steps if is_known else 0
         self._sets += sets
         self.tick()
 
@@ -293,7 +268,7 @@ class _Meter:
         """Report how far the work has come, though nothing may have been added."""
         if self._progress is not None:
             elapsed = perf_counter() - self._started
-            self._progress(Progress(self._sets, self._sets, self._done, self._total, elapsed, self._before))
+            self._progress(Progress(self._sets, self._sets, self._done, self._total, elapsed))
 
 
 def _cost(neighbourhood: Neighbourhood) -> int:
@@ -357,7 +332,7 @@ def _explored(wanted: Collection[Neighbourhood], run: _Run, meter: _Meter) -> di
     meter.expect(sum(map(_cost, wanted)))
     for task, done in run(_explore_some, _batches(wanted)):
         known.update(zip(task, done, strict=True))
-        meter.add(sum(map(_cost, task)), sum(explored.sets for explored in done), is_known=run.is_known)
+        meter.add(sum(map(_cost, task)), sum(explored.sets for explored in done))
     return known
 
 
@@ -584,28 +559,7 @@ def _newer_of(registrations: Sequence[Registration]) -> list[int]:
 # -- processes
 
 
-@contextmanager
-def _journal(
-    path: str | None, recorded: Recorded, chosen: Sequence[RecordedOperator], semantics: str, walk: Walk
-) -> Iterator[Journal | None]:
-    """The journal of a checkpoint."""
-    if path is None:
-        yield None
-        return
-    names = sha256("\n".join(str(operator.name) for operator in chosen).encode()).hexdigest()
-    run = {
-        "the command": "certify",
-        "the version of dispatchlab": __version__,
-        "--semantics": semantics,
-        "--walk": walk,
-        "the registry": sha256(registry_bytes(recorded)).hexdigest(),
-        "the choice of operators": names,
-    }
-    with Journal(path, run) as journal:
-        yield journal
-
-
-def _executor(jobs: int, cluster: str | None) -> AbstractContextManager[TaskExecutor | None]:
+def _executor(jobs: int, cluster: str | None) -> AbstractContextManager[Executor | None]:
     """Where tasks run; what runs is ended at once when the work is stopped."""
     return nullcontext() if jobs < 2 and cluster is None else executor_for(jobs, cluster)
 
@@ -656,61 +610,16 @@ def _certify(task: tuple[_Subject, tuple[_OperatorTask, ...]]) -> list[tuple[Cer
 
 
 class _Run:
-    """Runs tasks; gives each with its result, in no promised order.
+    """Runs tasks; gives each with its result, in their order.
 
     Args:
         subject: what every task is given besides.
         executor: where they run; None for here.
-        tick: is called now and then while they are waited for.
-        journal: has what an earlier run has done, by the number of the call and of the task, which are the same in
-            every run, and keeps what this one does.
     """
 
-    def __init__(
-        self, subject: _Subject, executor: TaskExecutor | None, tick: Callable[[], None], journal: Journal | None
-    ) -> None:
-        self._subject, self._executor, self._tick, self._journal = subject, executor, tick, journal
-        self._calls = 0
-        self.not_kept = ""  # why the journal keeps no more
-        self.is_known = False  # whether what it gave last was known from the journal
+    def __init__(self, subject: _Subject, executor: Executor | None) -> None:
+        self._subject, self._map = subject, map if executor is None else executor.map
 
     def __call__(self, work: Callable[[tuple[_Subject, A]], R], tasks: Iterable[A]) -> Iterator[tuple[A, R]]:
-        journal = self._journal
-        if journal is None:
-            yield from ((task, result) for _, task, result in self._worked(work, tasks))
-            return
-        name = f"{work.__name__} {self._calls}"
-        self._calls += 1
-        kind = get_type_hints(work)["return"]
-        todo: list[A] = []
-        numbers: list[int] = []
-        for number, task in enumerate(tasks):
-            known = journal.records(f"{name} {number}", kind)
-            if known:
-                self.is_known = True
-                yield task, known[-1]
-            else:
-                todo.append(task)
-                numbers.append(number)
-        self.is_known = False
-        for at, task, result in self._worked(work, todo):
-            try:
-                if not self.not_kept:
-                    journal.add(f"{name} {numbers[at]}", result)
-            except WriteError as error:  # the work goes on all the same
-                self.not_kept = str(error)
-            yield task, result
-
-    def _worked(self, work: Callable[[tuple[_Subject, A]], R], tasks: Iterable[A]) -> Iterator[tuple[int, A, R]]:
-        if self._executor is None:
-            for number, task in enumerate(tasks):
-                yield number, task, work((self._subject, task))
-            return
-        for number, (_, task), future in completed(
-            self._executor, work, ((self._subject, task) for task in tasks), tick=self._tick
-        ):
-            try:
-                result = future.result()
-            except TaskDied as died:
-                raise ProverDiedError(died.how) from None
-            yield number, task, result
+        given = list(tasks)
+        yield from zip(given, self._map(work, [(self._subject, task) for task in given]), strict=True)

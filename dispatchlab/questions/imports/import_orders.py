@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,15 +17,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.files.bounded_read import ReadError, read_file
-from dispatchlab.processes.executor import completed
-from dispatchlab.sources.executors import executor_for
 from dispatchlab.views.formatting import counted
 
 if TYPE_CHECKING:
     from dispatchlab.pytorch.recording.import_run import ImportOutcome
     from dispatchlab.scenario.import_orders import OrderFinding
 
-_SHARE = 8  # orders that a worker of a cluster is sent at once, besides the first
 _SOURCE = 2**24
 
 EVERY = 5
@@ -132,7 +128,6 @@ def compare_import_orders(
     again: bool = False,
     every: bool = False,
     jobs: int = 1,
-    cluster: str | None = None,
     started: Callable[[str], None] = lambda _: None,
 ) -> ImportComparison:
     """Import packages in every order, or in some when there are many, and compare.
@@ -144,12 +139,9 @@ def compare_import_orders(
         again: import the packages once more after each order, in the same process.
         every: take every order, however many there are.
         jobs: how many orders are tried at once.
-        cluster: the address of a scheduler, whose workers try them in place of this machine.
         started: called with how far it has come.
 
     Raises:
-        ClusterError: there is no such cluster, or it is lost.
-        OtherPackagesError: its workers have not the same packages.
         DispatchLabError: a package is named twice, or there is no PyTorch.
         ImportTimeoutError: a package takes too long.
     """
@@ -162,13 +154,7 @@ def compare_import_orders(
     limit_s = limit_in_force()
     limit_s = IMPORT_LIMIT_S if limit_s is None else limit_s
     started(f"{counted(len(orders), 'order')} of {', '.join(packages)}")
-    if cluster is None:
-        outcomes = [_run(_Task(orders, again, limit_s, jobs, ()))[0]]
-    else:
-        shares = [(orders[0], *orders[at : at + _SHARE]) for at in range(1, len(orders), _SHARE)] or [orders]
-        outcomes = _on_cluster(
-            cluster, [_Task(share, again, limit_s, os.cpu_count() or 1, tuple(packages)) for share in shares], started
-        )
+    outcomes = [_run(_Task(orders, again, limit_s, jobs, ()))[0]]
     loaded = dict(chain.from_iterable(each.loaded for each in outcomes))
     return ImportComparison(
         tuple(packages),
@@ -212,20 +198,6 @@ class _Task(NamedTuple):
     limit_s: float
     jobs: int
     describe: tuple[str, ...]  # the packages whose installation is described
-
-
-def _on_cluster(address: str, tasks: Sequence[_Task], started: Callable[[str], None]) -> list[ImportOutcome]:
-    installed: dict[str, str] = {}
-    outcomes: dict[int, ImportOutcome] = {}
-    with executor_for(1, address) as executor:
-        for number, _, future in completed(executor, _run, tasks):
-            outcomes[number], described = future.result()
-            started(f"{len(outcomes)} of {len(tasks)} shares of the orders are done")
-            for package, here in described.items():
-                before = installed.setdefault(package, here)
-                if before != here:
-                    raise OtherPackagesError(package, *sorted((before, here)))
-    return [outcomes[number] for number in sorted(outcomes)]
 
 
 def _run(task: _Task) -> tuple[ImportOutcome, dict[str, str]]:

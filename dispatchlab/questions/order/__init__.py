@@ -12,8 +12,7 @@
   expects.
 - `report_text`: the plain text of a report. This is the contract: golden files hold it, programs may diff it.
 - `run_scenario`: run a scenario, with all that its report shows.
-- `run_scenarios`: run scenarios, one after the other or at once, and keep the outcomes that a checkpoint has.
-- `scenario_tasks`: scenarios as tasks: each in a process of its own, on this machine or a cluster, or one in shares.
+- `run_scenarios`: run scenarios, one after the other or at once.
 - `snapshots`: each state that registrations and releases lead to, once, with what the step changed.
 - `snapshots_blocks`: these as blocks: plain text for golden files, lines for a terminal, sections of a page.
 - `stand_ins`: stand-ins for what PyTorch cannot register: boxed kernels for those of C++, its own classes for those of

@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
-from hashlib import sha256
-from importlib.metadata import PackageNotFoundError, version
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, runtime_checkable
 
-from dispatchlab._version import __version__
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.engine.semantics import SEMANTICS, semantics_named, unknown_keys
 from dispatchlab.errors import DispatchLabError, RegistrationError
-from dispatchlab.files.atomic_write import WriteError
-from dispatchlab.files.bounded_read import ReadError, read_file
-from dispatchlab.files.journal import Journal
 from dispatchlab.model.measured import measured_profile, not_measured
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.operator_view import OperatorView
 from dispatchlab.model.profile import bundled_profiles, read_profile
 from dispatchlab.model.registration import Block, Fallback, PythonImpl, Registration
 from dispatchlab.model.short_names import short_names
-from dispatchlab.processes.deadline import Deadline, DeadlineReached
 from dispatchlab.processes.machine import default_memory_bound
-from dispatchlab.prover.explore import TakeShares, explore
+from dispatchlab.prover.explore import explore
 from dispatchlab.prover.limits import Interrupted, Progress, count_orders
 from dispatchlab.prover.partition import parts_of
 from dispatchlab.prover.protocol import Engine, Forkable
 from dispatchlab.prover.result import Expectation, Exploration, Verdict, judge
-from dispatchlab.prover.walk_log import WalkLog
 from dispatchlab.prover.walk_options import WalkOptions
 from dispatchlab.questions.order.conformance import conform, sentence
 from dispatchlab.questions.order.counterexamples import explained, kept_text, model_of, program_of, replayed
@@ -42,7 +32,7 @@ from dispatchlab.questions.order.report import Report, report_of
 from dispatchlab.questions.order.stand_ins import class_note, stand_in_note, with_known_classes, with_stand_ins
 from dispatchlab.questions.order.state_graph import NotDrawnError, PartOfGraph, StateGraph, state_graph
 from dispatchlab.scenario.explored import explored
-from dispatchlab.scenario.load import MAX_BYTES, load_scenario
+from dispatchlab.scenario.load import load_scenario
 from dispatchlab.scenario.replay_file import Replay, check_scenario, load_replay, staleness
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
 from dispatchlab.sources.engines import EngineName, engine_for
@@ -52,10 +42,6 @@ if TYPE_CHECKING:
 
 LIVE_TIMEOUT_S: Final = 120.0
 """The bound on the time of one scenario on the live engine, where no other is given."""
-
-_SLACK_S: Final = 1.0
-
-_OPTION: Final = {"imports": "--import"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,20 +60,6 @@ class RunOptions(WalkOptions):
     save: str | None = None
     graph: str | None = None
     pictures: Literal["all", "violations"] | None = None
-    checkpoint: str | None = None
-
-    @property
-    def what(self) -> dict[str, str]:
-        """What makes a run the same as another, by the names of its options; bounds may change from one to the next."""
-        bounds = {"timeout_s", "max_states", "max_memory", "checkpoint", "pictures"}
-        values = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in bounds}
-        return {
-            _OPTION.get(name, f"--{name.replace('_', '-')}"): " ".join(value)
-            if isinstance(value, tuple)
-            else str(value)
-            for name, value in values.items()
-            if value not in (None, False, ())
-        }
 
     @property
     def walk_options(self) -> WalkOptions:
@@ -267,7 +239,6 @@ def run_scenario(
     *,
     progress: Callable[[Progress], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
-    shares: TakeShares | None = None,
 ) -> Outcome:
     """Explore a scenario or replay a counterexample, and compare with what the scenario expects.
 
@@ -276,13 +247,11 @@ def run_scenario(
         options: how to run it.
         progress: is called about ten times a second with how far it has come.
         cancelled: is asked about ten times a second whether to stop.
-        shares: takes shares of random walks elsewhere.
 
     Raises:
         DispatchLabError: the scenario or an option cannot be used.
     """
-    limit = _deadline(options)
-    subject = _load(source, options, limit)
+    subject = _load(source, options)
     bounded = _with_default_bounds(options, subject)
     if subject.is_live:
         progress = _stoppable(progress, cancelled)
@@ -297,7 +266,7 @@ def run_scenario(
         if options.conform and options.semantics is None:
             _check_model(engine.semantics)
         run, stand_in_notes = _as_engine_takes_it(subject, options)
-        exploration, interrupted = _found(engine, run, bounded, subject.saved, limit, progress, cancelled, shares)
+        exploration, interrupted = _found(engine, run, bounded, subject.saved, progress, cancelled)
         report = report_of(subject.scenario, engine, exploration, require_proof=options.require_proof)
         for note in stand_in_notes:
             report = _noted(report, note)
@@ -309,7 +278,7 @@ def run_scenario(
             if bounded.timeout_s != options.timeout_s and exploration.verdict is Verdict.INCOMPLETE and not interrupted:
                 report = _noted(report, "that is the default bound with --engine torch; --timeout SECONDS sets another")
             if subject.has_default_semantics(options) and not interrupted:
-                report = replace(report, torch_model=_torch_model(exploration, run, bounded, limit))
+                report = replace(report, torch_model=_torch_model(exploration, run, bounded))
             if options.conform and not interrupted:
                 report, interrupted = _conforming(report, engine, run, bounded, progress)
         except KeyboardInterrupt:  # what was found by then stands
@@ -347,20 +316,15 @@ class _Subject(NamedTuple):
         return self.scenario.semantics if self.saved is None else self.saved.semantics
 
 
-def _load(source: str | Scenario, options: RunOptions, limit: Deadline) -> _Subject:
+def _load(source: str | Scenario, options: RunOptions) -> _Subject:
     """Read the scenario and the replay file, and refuse what cannot be run."""
-    try:
-        with limit.running():
-            scenario = load_scenario(source, allow_import=options.allow_import) if isinstance(source, str) else source
-            saved = None if options.replay is None else load_replay(options.replay)
-            name: EngineName = options.engine or ("torch" if saved is not None and saved.engine == "torch" else "lab")
-            scenario = explored(scenario, live=name == "torch")
-            check_subject(scenario, options)
-            if saved is not None:
-                check_scenario(saved, scenario)
-    except DeadlineReached:
-        assert options.timeout_s is not None
-        raise NotInTimeError(source if isinstance(source, str) else str(source.claim), options.timeout_s) from None
+    scenario = load_scenario(source, allow_import=options.allow_import) if isinstance(source, str) else source
+    saved = None if options.replay is None else load_replay(options.replay)
+    name: EngineName = options.engine or ("torch" if saved is not None and saved.engine == "torch" else "lab")
+    scenario = explored(scenario, live=name == "torch")
+    check_subject(scenario, options)
+    if saved is not None:
+        check_scenario(saved, scenario)
     return _Subject(scenario, saved, name)
 
 
@@ -419,18 +383,12 @@ def _with_pictures(outcome: Outcome, scenario: Scenario, engine: Engine, options
     return _with_graph(outcome, scenario, engine)
 
 
-def _torch_model(found: Exploration, scenario: Scenario, options: RunOptions, limit: Deadline) -> str:
+def _torch_model(found: Exploration, scenario: Scenario, options: RunOptions) -> str:
     """What the newest model of PyTorch says of a small scenario, a clause; empty where it agrees or time is up."""
     if found.edges > _FEW_EDGES or options.walk != "auto" or found.verdict is Verdict.INCOMPLETE:
         return ""
     model = bundled_profiles()[-1]
-    try:
-        with limit.running():
-            other = _explored(LabEngine(model), scenario, replace(options, checkpoint=None), None, None, None)
-    except (Interrupted, KeyboardInterrupt):
-        if not limit.passed:
-            raise
-        return ""
+    other = _explored(LabEngine(model), scenario, options, None, None)
     depends = Verdict.ORDER_DEPENDENT
     return f"{model}: {other.verdict}" if (other.verdict is depends) != (found.verdict is depends) else ""
 
@@ -439,20 +397,13 @@ _FEW_EDGES: Final = 5_000
 """What is held against another model takes no longer than that."""
 
 
-def _deadline(options: RunOptions) -> Deadline:
-    """The deadline for what does not look at the clock itself; a walk does, and says how far it came."""
-    return Deadline(None if options.timeout_s is None else options.timeout_s + _SLACK_S)
-
-
 def _found(
     engine: Engine,
     scenario: Scenario,
     options: RunOptions,
     saved: Replay | None,
-    limit: Deadline,
     progress: Callable[[Progress], None] | None,
     cancelled: Callable[[], bool] | None,
-    shares: TakeShares | None,
 ) -> tuple[Exploration, bool]:
     """What was found until the end, a bound or Ctrl-C; and whether it was Ctrl-C."""
     found: Exploration | None = None
@@ -460,25 +411,21 @@ def _found(
         engine.start()
     started = perf_counter()
     try:
-        with limit.running():
-            if saved is not None:
-                found = replayed(engine, scenario, saved)
-            else:
-                found = _explored(engine, scenario, options, progress, cancelled, shares)
-            found = explained(engine, scenario, found)
+        if saved is not None:
+            found = replayed(engine, scenario, saved)
+        else:
+            found = _explored(engine, scenario, options, progress, cancelled)
+        found = explained(engine, scenario, found)
     except Interrupted as error:
-        if not limit.passed:
-            return error.exploration, True
-        others = (note for note in error.exploration.notes if note != "interrupted")
-        return replace(error.exploration, notes=(_bound_text(options), *others)), False
-    except KeyboardInterrupt:  # while it was planned; and a worker passes a deadline on as Ctrl-C
+        return error.exploration, True
+    except KeyboardInterrupt:  # while it was planned
         if found is None:
             count = len(scenario.registrations)
             orders = count_orders(count, scenario.order)
-            notes = (_bound_text(options) if limit.passed else "interrupted",)
             took = perf_counter() - started
+            notes = ("interrupted",)
             found = Exploration(Verdict.INCOMPLETE, options.walk, count, 0, 0, 0, orders, notes=notes, elapsed_s=took)
-        return found, not limit.passed
+        return found, True
     return found, False
 
 
@@ -504,17 +451,12 @@ def _properties(
         return not_checked(scenario, INTERRUPTED)
 
 
-def _bound_text(options: RunOptions) -> str:
-    return f"stopped at the bound of {options.timeout_s:g} seconds"
-
-
 def _explored(
     engine: Engine,
     scenario: Scenario,
     options: RunOptions,
     progress: Callable[[Progress], None] | None,
     cancelled: Callable[[], bool] | None,
-    shares: TakeShares | None,
 ) -> Exploration:
     program = None if options.free else scenario.program
     if program is not None and options.passes is not None:
@@ -527,33 +469,7 @@ def _explored(
 
         walk = options.walk_options
         return explore_program(engine, *about, program, walk, cancelled=cancelled, progress=progress)
-    take = partial(explore, engine, *about, options.walk_options, order=order, cancelled=cancelled, progress=progress)
-    if options.checkpoint is not None and options.walk in ("auto", "graph"):
-        trouble: WriteError | None = None
-        with ExitStack() as stack:
-            log: WalkLog | None = None
-            try:
-                run = run_of(scenario.file, options, engine.semantics)
-                log = WalkLog(stack.enter_context(Journal(options.checkpoint, run)))
-            except WriteError as error:  # it is explored all the same
-                trouble = error
-            found = take(log=log)
-        trouble = trouble if log is None else log.trouble
-        return found if trouble is None else replace(found, notes=(*found.notes, f"no checkpoint: {trouble}"))
-    return take(shares=shares)
-
-
-def run_of(file: str, options: RunOptions, semantics: str = "") -> dict[str, str]:
-    """What a checkpoint says of the run that it is of."""
-    content = "no file"
-    if os.path.isfile(file):
-        with suppress(OSError, ReadError):  # whoever loads the scenario reports it
-            content = sha256(read_file(file, limit=MAX_BYTES, what="scenarios")).hexdigest()
-    run = {"the command": "permute", "the version of dispatchlab": __version__, file or "the scenario": content}
-    if options.engine == "torch":
-        with suppress(PackageNotFoundError):
-            run["the version of PyTorch"] = version("torch")
-    return run | options.what | ({"--semantics": semantics} if semantics else {})
+    return explore(engine, *about, options.walk_options, order=order, cancelled=cancelled, progress=progress)
 
 
 def _conforming(
@@ -564,17 +480,11 @@ def _conforming(
     Returns:
         The report, and whether Ctrl-C ended the comparison.
     """
-    limit = _deadline(options)
     try:
-        with limit.running():
-            model = options.semantics or engine.semantics
-            together = conform(engine, model, scenario, options.walk_options, progress=progress)
+        model = options.semantics or engine.semantics
+        together = conform(engine, model, scenario, options.walk_options, progress=progress)
     except Interrupted as error:
-        return _noted(report, sentence(error.exploration)), not limit.passed
-    except KeyboardInterrupt:
-        if not limit.passed:
-            raise
-        return _noted(report, f"not compared with the model: {_bound_text(options)}"), False
+        return _noted(report, sentence(error.exploration)), True
     report = _noted(report, sentence(together))
     if together.verdict is Verdict.NO_VIOLATION_FOUND:
         return report, False
@@ -708,34 +618,3 @@ def _counted(graph: StateGraph, found: Exploration) -> StateGraph:
             why = "its walk was stopped"
     note = f"{graph.states:,} states are drawn; the report counts {found.states:,}, since {why}"
     return replace(graph, notes=(note, *graph.notes))
-
-
-class NotInTimeError(DispatchLabError):
-    """Time was up before anything was explored.
-
-    Args:
-        path: the scenario.
-        timeout_s: the bound.
-    """
-
-    exit_code = 3
-
-    path: str
-    timeout_s: float
-
-    template = "{path}: stopped at the bound of {timeout_s:g} seconds, before anything was explored"
-
-
-Finished: TypeAlias = tuple[str, Outcome | DispatchLabError]
-"""A file, and its outcome or the reason why there is none."""
-
-ProgressOf: TypeAlias = Callable[[str, Progress], None]
-"""Is called about ten times a second with a file and how far its exploration has come."""
-
-
-class Asked(NamedTuple):
-    """A scenario to run, and the files that it reads where the machine that runs it does not have them."""
-
-    path: str
-    options: RunOptions
-    files: tuple[tuple[str, bytes], ...] = ()
