@@ -10,7 +10,7 @@ The public names:
   `AliasKind`, `BlockKind`; scenarios of them: `Scenario`, `load_scenario`, `parse_scenario`, `scenario_text`;
 - call: `operator`, `ops`, `Operator`, `Tensor`, `tensor`, `trace`; `explain` gives an `ExplainedCall`; `Lab` is a
   dispatcher with autograd, batching and Meta;
-- ask about packages and registries: `check`, `lint`, `coverage`, `certify`, `readiness` and `record` give a `Result`;
+- ask about packages and registries: `check`, `lint`, `coverage`, `certify` and `record` give a `Result`;
 - look up: `dump` gives an `OperatorDump`, `diff` a `SourceDiff`; `open_registry`, `bundled_registries`; `DispatchKey`,
   `DispatchKeySet`, `OperatorName`, `FunctionSchema`, `parse_name`, `parse_schema`, `parse_schema_or_name`;
 - errors: `DispatchLabError`, `RegistrationError`, `CallError`, `ParseError`, `ErrorKind`.
@@ -64,7 +64,6 @@ if TYPE_CHECKING:  # what `_NAMES` imports on first use, for type checkers
     from dispatchlab.ask import check as check
     from dispatchlab.ask import coverage as coverage
     from dispatchlab.ask import lint as lint
-    from dispatchlab.ask import readiness as readiness
     from dispatchlab.ask import record as record
     from dispatchlab.call.operators import Operator as Operator
     from dispatchlab.call.operators import operator as operator
@@ -119,7 +118,7 @@ _NAMES = {
     "._version": "__version__",
     ".api": "ExplainedCall OperatorDump OrderCheck SourceDiff bundled_registries "
     "check_order diff dump explain open_registry trace",
-    ".ask": "Result certify check coverage lint readiness record",
+    ".ask": "Result certify check coverage lint record",
     ".call.operators": "Operator operator ops",
     ".call.tensor": "Tensor tensor",
     ".engine.dispatcher": "Dispatcher InvariantError OverrideWarning",

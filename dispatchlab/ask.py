@@ -1,4 +1,4 @@
-"""The public functions that ask a question and give a `Result`: `check`, `lint`, `coverage`, `readiness`, ..."""
+"""The public functions that ask a question and give a `Result`: `check`, `lint`, `coverage`, ..."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from dispatchlab.questions.certify.certificate import Certification
     from dispatchlab.questions.check.report import CheckReport
     from dispatchlab.questions.lint.rule import LintReport
-    from dispatchlab.questions.readiness.operator_readiness import Readiness
     from dispatchlab.records.backend_coverage import CoverageReport
 
 
@@ -60,7 +59,7 @@ def check(
     baseline: str | os.PathLike[str] | None = None,
     orders: int = 1,
 ) -> Result[CheckReport]:
-    """Ask every question about packages: order, lint, upgrade, drift from a record, readiness.
+    """Ask every question about packages: order, lint, upgrade, drift from a record.
 
     The packages are imported once, in a process of its own.
 
@@ -203,34 +202,6 @@ def certify(
     proved = sum(certificate.verdict is Certified.ORDER_INDEPENDENT for certificate in found.certificates)
     summary = f"{name}: {proved:,} of {counted(len(found.certificates), 'operator')} order-independent"
     return Result(found, summary, lambda: certification_view(found, torch=recorded.torch))
-
-
-def readiness(
-    *packages: str, operators: Iterable[str] = (), inputs: str | None = None, generate: bool = False
-) -> Result[Readiness]:
-    """Find out what the operators of packages have of what users of PyTorch 2 expect.
-
-    >>> from dispatchlab import readiness
-    >>> readiness("my_package")  # doctest: +SKIP
-    <Result: readiness of my_package: 0 of 2 operators ready, 2 with gaps>
-
-    Args:
-        packages: the modules, imported in a process of its own.
-        operators: names and globs of operators; all that they define when there are none.
-        inputs: `module:name` of what makes inputs, or a file of captured ones; operators that have some are run.
-        generate: also run the others, on inputs that their schemas suggest.
-
-    Raises:
-        DispatchLabError: PyTorch or a package cannot be imported, or there is no such operator.
-    """
-    from dispatchlab.questions.readiness.blocks import readiness_view, summary
-    from dispatchlab.questions.readiness.operator_readiness import COMPILED, RUN
-    from dispatchlab.questions.readiness.package_readiness import package_readiness
-
-    _named("readiness", packages)
-    required = COMPILED if inputs is None and not generate else RUN
-    found = package_readiness(packages, operators=tuple(operators), required=required, inputs=inputs, generate=generate)
-    return Result(found, summary(found), lambda: readiness_view(found))
 
 
 def record(*packages: str, once: bool = False) -> Result[PackageRecord]:

@@ -14,7 +14,7 @@ from dispatchlab.commands.help import HelpContext, print_version, short_help_opt
 
 COMMANDS: Mapping[str, str] = {
     "certify": "Prove for every operator of a registry that order has no effect.",
-    "check": "Check a package: order, lint, upgrade, drift, readiness.",
+    "check": "Check a package: order, lint, upgrade, drift.",
     "codegen": "Generate code from a native_functions.yaml.",
     "completion": "Print the completion script for a shell.",
     "coverage": "Show which operators a backend can run, and how.",
@@ -30,7 +30,6 @@ COMMANDS: Mapping[str, str] = {
     "lint": "Report likely mistakes in registrations.",
     "permute": "Check whether the order of registrations matters.",
     "profile": "Measure the dispatcher of the installed PyTorch.",
-    "readiness": "Show what the operators of packages lack for PyTorch 2.",
     "record": "Record what importing packages registers, as a scenario.",
     "schema": "Print the JSON Schema of scenario files.",
     "trace": "Run FILE.py and show every call of the lab's operators.",
@@ -40,7 +39,7 @@ COMMANDS: Mapping[str, str] = {
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Start": ("demo", "doctor", "init"),
     "Inspect": ("explain", "dump", "coverage", "diff", "defects", "explore"),
-    "Check": ("check", "lint", "permute", "record", "imports", "readiness", "certify"),
+    "Check": ("check", "lint", "permute", "record", "imports", "certify"),
     "Advanced": ("trace", "profile", "codegen", "schema", "completion"),
 }
 """The commands in the order of the help."""

@@ -18,7 +18,6 @@ was there before or on the running PyTorch, and shows which; `dispatchlab_leaks 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Generator, Iterator
 from difflib import unified_diff
 from fnmatch import fnmatchcase
@@ -28,7 +27,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from dispatchlab.pytorch.introspection.readiness_captures import Capture
     from dispatchlab.questions.leaks import Watch
 
 _SCENARIOS = "dispatchlab_scenarios"
@@ -36,7 +34,6 @@ _RECORDS = "dispatchlab_records"
 _EXPECT = "dispatchlab_expect"
 _ALLOW_IMPORT = "dispatchlab_allow_import"
 _LEAKS = "dispatchlab_leaks"
-_CAPTURE_OPTION = "--dispatchlab-readiness"
 _SUFFIXES = (".yaml", ".yml")
 _OWNERS = pytest.StashKey[dict[Path, list[Path]]]()
 
@@ -46,12 +43,7 @@ class GoldenError(Exception):
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The ini options, and that of capturing."""
-    parser.getgroup("dispatchlab").addoption(
-        _CAPTURE_OPTION,
-        metavar="FILE.safetensors",
-        help="note the arguments of operator calls while the tests run, for: dispatchlab readiness --inputs FILE",
-    )
+    """The ini options."""
     parser.addini(_SCENARIOS, "folders whose scenarios dispatchlab collects as tests", type="paths", default=[])
     parser.addini(_RECORDS, "records of packages, and folders of them, that are checked", type="paths", default=[])
     parser.addini(_EXPECT, "folder of the golden files of dispatchlab's scenarios", default="expect")
@@ -61,11 +53,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Look into the folders of scenarios too, when pytest looks where its configuration says."""
-    captured = config.getoption(_CAPTURE_OPTION)
-    if captured is not None:
-        if not captured.endswith(".safetensors"):
-            raise pytest.UsageError(f"{_CAPTURE_OPTION}={captured}: the name of the file has to end in .safetensors")
-        config.pluginmanager.register(_Capturing(config, captured), "dispatchlab-capture")
     if config.getini(_LEAKS):
         config.pluginmanager.register(_EveryTest(), "dispatchlab-leaks")
     folders = _folders(config)
@@ -103,70 +90,6 @@ def dispatcher_leaks() -> Iterator[Watch]:
         found = watch.leaks()
     if found:
         pytest.fail(leaks_text(found), pytrace=False)
-
-
-class _Capturing:
-    """Notes operator calls while tests run; with pytest-xdist, each worker hands over what it noted."""
-
-    def __init__(self, config: pytest.Config, path: str) -> None:
-        from dispatchlab.errors import DispatchLabError
-        from dispatchlab.files.file_kinds import FileKind, check_output
-
-        self._path = os.path.abspath(path)
-        self._is_worker = hasattr(config, "workerinput")
-        self._files: list[bytes] = []
-        self._capture: Capture | None = None
-        try:
-            if not self._is_worker:
-                check_output(self._path, FileKind.INPUTS, force=False)
-        except DispatchLabError as error:
-            raise pytest.UsageError(str(error)) from None
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self) -> Generator[None, bool, bool]:
-        """Note the calls of one test and its fixtures, and nothing before a test module has imported PyTorch."""
-        if self._capture is None and "torch" in sys.modules:
-            from dispatchlab.pytorch.introspection.readiness_captures import Capture
-
-            self._capture = Capture()
-        if self._capture is None:
-            return (yield)
-        with self._capture:
-            return (yield)
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_testnodedown(self, node: Any) -> None:
-        """Take what a worker of pytest-xdist noted."""
-        data = getattr(node, "workeroutput", {}).get(_CAPTURE_OPTION)
-        if data is not None:
-            self._files.append(data)
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Keep what was noted."""
-        if self._capture is not None:
-            self._files.append(self._capture.file())
-        if self._is_worker and self._files:
-            session.config.workeroutput[_CAPTURE_OPTION] = self._files[0]  # type: ignore[attr-defined]
-
-    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Write the file, and say what is in it."""
-        from dispatchlab.files.atomic_write import write_file
-        from dispatchlab.pytorch.introspection.readiness_captures import counted, merged
-
-        content = merged(self._files)
-        calls = counted(content)
-        left_out = sum(self._capture.found.left_out.values()) if self._capture is not None else 0
-        terminalreporter.section("dispatchlab readiness")
-        if not calls:
-            terminalreporter.line(f"no call of an operator was noted: nothing is written to {self._path}")
-            return
-        write_file(self._path, content)
-        terminalreporter.line(
-            f"{self._path}: {sum(calls.values()):,} inputs of {len(calls):,} operators"
-            + (f"; {left_out:,} calls were too large, or of values that cannot be kept" if left_out else "")
-        )
-        terminalreporter.line(f"run them with: dispatchlab readiness PACKAGE --inputs {self._path}")
 
 
 class _EveryTest:

@@ -132,7 +132,6 @@ LIVE: Final = {
     "record": Command(("record", "pack", "-o", "{folder}/new.yaml")),
     "record --check": Command(("record", "--check", "{folder}/record.yaml")),
     "imports": Command(("imports", "pack", "json")),
-    "readiness": Command(("readiness", "pack"), 1),
     "check": Command(("check", "pack"), 1),
     "profile": Command(("profile", "-o", "{folder}/new.json")),
     "doctor": Command(("doctor",)),

@@ -32,10 +32,6 @@ NO_FAKE = Finding(
     "DL006", "shop::buy", None, "no Meta kernel", ("registered at shop/a.py:7",), Level.WARNING,
     mend='torch.library.register_fake("shop::buy")(fn)',
 )  # fmt: skip
-NOT_READY = Finding(
-    "readiness-fake", "shop::buy", None, "it is not ready for fake", ("registered at shop/a.py:6",), Level.WARNING,
-    mend='torch.library.register_fake("shop::buy", ...)',
-)  # fmt: skip
 
 
 def report_of(*findings: tuple[Question, Finding], fails: tuple[Question, ...] = tuple(Question)) -> CheckReport:
@@ -135,13 +131,7 @@ def test_the_exit_code_is_that_of_the_questions_that_fail() -> None:
     assert report_of((Question.LINT, NO_FAKE), fails=(Question.LINT,)).exit_code == 1
 
 
-def test_what_two_questions_find_is_shown_once_and_counts_for_both() -> None:
-    both = report_of((Question.LINT, NO_FAKE), (Question.READINESS, NOT_READY))
-    assert [group.first for group in both.groups] == [NO_FAKE]
-    assert both.findings == (NO_FAKE, NOT_READY)
-    assert report_of((Question.READINESS, NOT_READY)).groups[0].first == NOT_READY
-    alone = report_of((Question.LINT, NO_FAKE), (Question.READINESS, NOT_READY), fails=(Question.READINESS,))
-    assert alone.exit_code == 1
+def test_what_two_questions_find_is_shown_once() -> None:
     order = report_of((Question.LINT, SHADOWED), (Question.ORDER, ORDER))
     assert [group.first for group in order.groups] == [ORDER]
     assert report_of((Question.LINT, SHADOWED)).groups[0].first == SHADOWED
@@ -184,7 +174,7 @@ def test_annotations_are_escaped_and_placed_in_the_checkout(tmp_path: Path) -> N
 
 def test_sarif_of_a_check_is_valid_and_knows_every_kind(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("")
-    report = report_of((Question.ORDER, ORDER), (Question.LINT, NO_FAKE), (Question.READINESS, NOT_READY))
+    report = report_of((Question.ORDER, ORDER), (Question.LINT, NO_FAKE))
     findings = (finding for group in report.groups for finding in group.findings)
     found = json.loads(findings_sarif("check", findings, report.packages, Checkout(tmp_path)))
     assert errors(found, schema()) == []

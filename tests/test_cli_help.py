@@ -70,7 +70,6 @@ def test_every_command_has_examples_and_every_option_is_explained() -> None:
         "lint",
         "permute",
         "profile",
-        "readiness",
         "record",
         "schema",
         "trace",

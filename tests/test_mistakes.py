@@ -111,7 +111,6 @@ MISTAKES: dict[str, tuple[str, ...]] = {
     "lint no_such_package": ("there is no registry 'no_such_package'", "in its checkout with `pip install -e .`"),
     "record": ("no package was named: name packages to import, or use --all",),
     "check": ("has no package: name the module that registers operators",),
-    "readiness": ("Missing argument 'PACKAGE...'", "Try 'dispatchlab readiness --help'"),
 }
 
 

@@ -115,7 +115,6 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
     "doctor": (("doctor",),),
     "doctor --backend": (("doctor", "--backend", "renamed"),),
     "imports": (("imports", "json", "math"),),
-    "readiness": (("readiness", "cellar"),),
     "record --check": (("record", "--check", "{record}", "cellar"),),
     "trace": (("trace", "{program}"),),
     "trace --summary": (("trace", "--summary", "{program}"),),
@@ -133,7 +132,7 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
 """What is shown -> the commands whose outputs are looked at."""
 
 NEED_PYTORCH = (
-    *("check", "coverage --program", "defects", "diff --program", "doctor", "doctor --backend", "imports", "readiness"),
+    *("check", "coverage --program", "defects", "diff --program", "doctor", "doctor --backend", "imports"),
     "record --check",
 )
 _MORE_THAN = {
@@ -165,7 +164,6 @@ _MAPS = {
     "coverage": {"counts": "way", "sources": "key"},
     "dump": {"registries[].by_import": "module"},
     "codegen": {"kernels": "part", "comparison.differences": "rule"},
-    "readiness": {"operators[].cells": "column"},
     "lint": {"sources[].not_checked": "rule", "sources[].rules": "rule"},
     "diff": {
         "keys_gone": "key",
@@ -223,27 +221,6 @@ MEANINGS = {
     "counterexample.kind": "how the two sequences disagree",
     "check: summary": "the first line of the text",
     "check: exit_code": "what the command ends with",
-    "readiness: packages": "the packages, as they were given",
-    "readiness: torch": "the installed PyTorch",
-    "readiness: summary": "the first line of the text",
-    "readiness: ready": "how many operators have all that is required in runs, or do not need it",
-    "readiness: with_gaps": "the operators that lack something that is required",
-    "readiness: undecided": "the operators that lack nothing, and of which only a run can say the rest",
-    "readiness: registered": "the operators that lack nothing, where no run has shown that what is registered works",
-    "readiness: known": "the failures that `--baseline` accepts; null without one",
-    "readiness: new_failures": "what fails in a required column and is not known to",
-    "new_failures[].operator": "the operator",
-    "new_failures[].column": "the column in which it fails",
-    "readiness: fixed": "the known failures that fail no more",
-    "readiness: required": "the columns that decide the exit code, of `--fail-on`",
-    "readiness: notes": "what could not be read, a sentence each",
-    "readiness: operators": "the operators, each with its cells",
-    "readiness: operators[].cells": "what it has, by column",
-    "operators[].cells.COLUMN.answer": "the answer",
-    "operators[].cells.COLUMN.reason": "through what, or why",
-    "operators[].cells.COLUMN.closes": "the call that closes the gap; null where there is none",
-    "operators[].cells.COLUMN.documentation": "a link to the documentation of this call",
-    "operators[].cells.COLUMN.by_run": "whether a run on inputs says so",
     "dump: scenario": "the file that the registrations come from; null for a registry",
     "sequence": "what was registered and released before looking, `+0 +2 -0`",
     "refused": "the registrations that were refused on the way",

@@ -19,33 +19,6 @@ FOLDER = ROOT / "docs" / "pictures" / "reports"
 VIOLATED = "scenarios/order/the_newest_kernel_wins.yaml"
 PROVED = "scenarios/basics/five_registrations.yaml"
 _WIDE, _HIGH = 1180, 760
-_PACKAGE = """\
-import torch
-from torch import Tensor
-
-
-@torch.library.custom_op("cellar::age", mutates_args=())
-def age(wine: Tensor) -> Tensor:
-    return wine + 1
-
-
-@age.register_fake
-def _(wine):
-    return torch.empty_like(wine)
-
-
-@torch.library.custom_op("cellar::fill", mutates_args=("bottle",))
-def fill(bottle: Tensor) -> None:
-    bottle.fill_(1)
-
-
-library = torch.library.Library("cellar", "FRAGMENT")
-library.define("blend(Tensor[] wines) -> Tensor")
-library.impl("blend", lambda wines: sum(wines), "CPU")
-library.define("decant(Tensor wine) -> Tensor", tags=torch.Tag.pt2_compliant_tag)
-library.impl("decant", lambda wine: wine.clone(), "CompositeExplicitAutograd")
-"""
-"""What the report of readiness is about."""
 
 
 def _run(*arguments: str) -> None:
@@ -60,19 +33,13 @@ def draw() -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     _run("permute", PROVED, "--graph", str(FOLDER / "states.svg"))
     with TemporaryDirectory() as folder, chromium() as browser:
-        pages = {name: Path(folder) / f"{name}.html" for name in ("violated", "proved", "readiness")}
+        pages = {name: Path(folder) / f"{name}.html" for name in ("violated", "proved")}
         _run("permute", VIOLATED, "--report", str(pages["violated"]))
         _run("permute", PROVED, "--report", str(pages["proved"]))
-        (Path(folder) / "cellar.py").write_text(_PACKAGE, encoding="utf-8")
-        sys.path.insert(0, folder)  # which the process that imports the package is given
-        _run("readiness", "cellar", "--report", str(pages["readiness"]))
         size = {"width": _WIDE, "height": _HIGH}
         page = browser.new_page(viewport=size)
         page.goto(pages["violated"].as_uri())
         page.screenshot(path=FOLDER / "permute.png")
-        page = browser.new_page(viewport=size)
-        page.goto(pages["readiness"].as_uri())
-        page.screenshot(path=FOLDER / "readiness.png")
         page = browser.new_page(viewport=size, color_scheme="dark")
         page.goto(pages["proved"].as_uri())
         page.locator("a.box").nth(8).click()

@@ -19,7 +19,6 @@
 - `lint`: rules, with a baseline.
 - `permute`: explorations of scenarios.
 - `profile`: the dispatcher of the installed PyTorch, measured.
-- `readiness`: what the operators of packages have of what users of PyTorch 2 expect.
 - `record`: what packages register, as a scenario or a registry file.
 - `schema`: the JSON Schema of scenario files.
 - `trace`: the calls of a program.

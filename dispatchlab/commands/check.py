@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dispatchlab.adopt.checkout import Checkout
     from dispatchlab.questions.check.configuration import Settings
 
-_QUESTIONS = ("order", "lint", "upgrade", "drift", "readiness")
+_QUESTIONS = ("order", "lint", "upgrade", "drift")
 
 
 @click.command()
@@ -93,15 +93,15 @@ def check(
     root: str | None,
     format: Format | Literal["sarif", "github"] | None,
 ) -> None:
-    """Ask every question about a package: order, lint, upgrade, drift from its record, readiness.
+    """Ask every question about a package: order, lint, upgrade, drift from its record.
 
     Imports the packages once, in a process of its own. Default: those of the settings of the checkout around the
     current folder, or the module that has the name of the project. The settings are in [tool.dispatchlab] of
     pyproject.toml, or in dispatchlab.toml: packages, fail (the questions of --fail-on), baseline and record.
 
-    order is the verdict of `permute` on what is registered, lint is `lint`, readiness is `readiness` without inputs,
-    drift is `record --check` with a record that is committed, and upgrade is `diff --for` with the newest PyTorch that
-    dispatchlab knows. A question that cannot be asked says why.
+    order is the verdict of `permute` on what is registered, lint is `lint`, drift is `record --check` with
+    a record that is committed, and upgrade is `diff --for` with the newest PyTorch that dispatchlab knows. A question
+    that cannot be asked says why.
     Exit codes: 0 when nothing is found but information, 1 when something is, 2 when a package cannot be imported or
     registers nothing, 3 when the order is not decided.
 

@@ -19,9 +19,6 @@ REGISTRY_MEMBER = "dispatchlab-registry.json"
 BUNDLE_MEMBER = "dispatchlab-bundle.json"
 """The first member of a bundle of registries."""
 
-INPUTS_FORMAT = "dispatchlab-readiness-1"
-"""What the header of a file of captured inputs, which is one of safetensors, says first."""
-
 MARK = "Written by dispatchlab. Remove this line to protect the file from being written over."
 """The first line, as a comment, of a file that could otherwise have been written by hand."""
 
@@ -36,8 +33,6 @@ class FileKind(Enum):
     REGISTRY = "a recorded registry", "look into it with: dispatchlab dump OP --from {file}"
     BUNDLE = "a bundle of registries", "name one of those that are bundled: dispatchlab dump OP --from torch-2.13"
     BASELINE = "a baseline of lint", "give it as: dispatchlab lint --baseline {file}"
-    KNOWN_FAILURES = "a baseline of readiness", "give it as: dispatchlab readiness PACKAGE --baseline {file}"
-    INPUTS = "captured inputs", "give it as: dispatchlab readiness PACKAGE --inputs {file}"
     PROFILE = "a profile of a PyTorch", "use it with: dispatchlab permute SCENARIO --semantics {file}"
     GOLDEN = "a golden file", "pytest compares a scenario with it"
     CERTIFICATE = "a certificate, as JSON", "`dispatchlab certify` printed it"
@@ -124,8 +119,6 @@ def recognised(content: bytes) -> FileContent | None:
         return FileContent(FileKind.REGISTRY)
     if is_archive(content, BUNDLE_MEMBER):
         return FileContent(FileKind.BUNDLE)
-    if content.startswith(f'{{"__metadata__": {{"format": "{INPUTS_FORMAT}",'.encode(), 8):
-        return FileContent(FileKind.INPUTS)
     text = content[:_HEAD].decode("utf-8", "replace").removeprefix("\ufeff").replace("\r\n", "\n")
     first = text.partition("\n")[0]
     if text.lstrip().startswith("{"):
@@ -157,8 +150,6 @@ def _json(text: str) -> FileContent | None:
     fields = set(re.findall(r'"(\$?\w+)":', text))
     if re.match(r'\{\s*"version": \d+,\s*"findings": \[', text):
         return FileContent(FileKind.BASELINE)
-    if re.match(r'\{\s*"version": \d+,\s*"failures": \[', text):
-        return FileContent(FileKind.KNOWN_FAILURES)
     if re.match(r'\{\s*"profile": \d+,\s*"torch": "', text):
         return FileContent(FileKind.PROFILE)
     if re.match(r'\{\s*"traceEvents": \[', text):

@@ -16,7 +16,6 @@ Commands, the pytest plugin and `api` ask.
 - `native_functions`: what is generated of native_functions.yaml: registrations, and the frames of a call.
 - `order`: whether order matters: a scenario explored on an engine, with its counterexample, its report and its golden
   file.
-- `readiness`: what is ready for PyTorch 2: what the operators of a package have, and which call closes a gap.
 - `record`: whether packages still register what was recorded of them.
 - `session`: what each step changes: a sequence that is changed step by step, for `explore` and notebooks.
 - `trace`: what operators did while a program ran: calls, hop by hop.

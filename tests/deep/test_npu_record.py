@@ -1,4 +1,4 @@
-"""A backend in C++ has the same dumps, coverage, differences, findings and readiness in its record as live.
+"""A backend in C++ has the same dumps, coverage, differences and findings in its record as live.
 
 Another PyTorch is asked by the Python that has it, after `OTHER/bin/pip install torch==2.9.1 -e '.[dev]'`:
 `OTHER/bin/python -m pytest -n 0 --whole tests/deep/test_npu_record.py`.
@@ -15,18 +15,15 @@ pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'disp
 
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.measured import model_for
-from dispatchlab.pytorch.introspection.readiness_reader import PackageOperators
-from dispatchlab.pytorch.registry import live_package_operators, live_registry
+from dispatchlab.pytorch.registry import live_registry
 from dispatchlab.questions.coverage.coverage_on_lab import Fill, coverage_report
 from dispatchlab.questions.lint.rule import Subject
 from dispatchlab.questions.lint.rules import selected
 from dispatchlab.questions.lint.run import lint
-from dispatchlab.questions.readiness.package_readiness import readiness_of
 from dispatchlab.records.compare import compare
 from dispatchlab.records.model import Recorded, dump_text
 from dispatchlab.sources.find_sources import recorded_from
 from dispatchlab.sources.replay_on_lab import for_registry
-from tests import effort
 from tests.command_line import run
 from tests.live.npu_backend import environment
 
@@ -63,11 +60,7 @@ def test_a_record_and_the_live_backend_agree_on_all_that_is_registered(
     file = tmp_path / "npu.yaml"
     assert run("record", "npu_device", "--once", "-o", str(file)).exit_code == 0
     before, recorded = recorded_from("live"), recorded_from(str(file))
-    if effort.percent == 100:
-        package = live_package_operators(["npu_device"])  # with Python's registries, which take longest to read
-    else:
-        package = PackageOperators(live_registry(["npu_device"]), frozenset(before.names), {})
-    live = package.registry
+    live = live_registry(["npu_device"])
     assert (recorded.torch, recorded.privateuse1) == (live.torch, live.privateuse1) == (before.torch, "npu")
 
     there = _kernels(before)
@@ -100,9 +93,3 @@ def test_a_record_and_the_live_backend_agree_on_all_that_is_registered(
         ("DL022", "aten::neg"),
         ("DL024", "aten::abs"),
     }
-    asked = sorted({name for name, _ in _registered()})
-    rows = readiness_of(package, ["npu_device"], operators=asked).rows
-    of_record = replace(live, operators=tuple(recorded), fallbacks=recorded.fallbacks)
-    assert readiness_of(package._replace(registry=of_record), ["npu_device"], operators=asked).rows == rows
-    assert [row.operator for row in rows] == asked
-    assert [row.operator for row in readiness_of(package, ["npu_device"]).rows] == ["npu::twice"]

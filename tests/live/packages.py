@@ -98,8 +98,7 @@ main()
 
 def dispatchlab(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a command in a folder whose packages can be imported, in a copy of a process that has imported PyTorch."""
-    having = forked.COMPILERS if arguments[0] == "readiness" else ()  # whose tables it reads
-    return forked.run(COMMAND, *arguments, folder=folder, environment=_environment(folder), having=having)
+    return forked.run(COMMAND, *arguments, folder=folder, environment=_environment(folder))
 
 
 def dispatchlab_started(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -17,14 +17,13 @@ from tests.live.packages import ROOT
 SCENARIO = str(ROOT / "scenarios" / "lint" / "dl012_found.yaml")
 
 PROGRAM = """
-from dispatchlab import Result, certify, check, coverage, lint, readiness, record
+from dispatchlab import Result, certify, check, coverage, lint, record
 from dispatchlab.questions.lint.rule import LintReport
 
 found: Result[LintReport] = lint("torch-2.13", operators=["aten::relu"], select=["DL001"])
 codes: list[str] = [finding.code for finding in found.report.findings]
 texts: list[str] = [str(found), repr(coverage("PrivateUse1", of="torch-2.13")), found._repr_html_()]
 proved: int = len(certify("torch-2.13", operators=["aten::relu"]).report.certificates)
-ready: int = readiness("my_package").report.ready
 text: str = record("my_package", once=True).report.text
 code: int = check("my_package", baseline="accepted.json").report.exit_code
 same: bool = check("my_package") == check("my_package")
@@ -39,9 +38,9 @@ library.impl("twice", lambda x: x + x, "CPU")
 """
 
 ASKING = """
-from dispatchlab import check, lint, readiness, record
+from dispatchlab import check, lint, record
 
-for ask in (check, readiness, lambda name: record(name, once=True), lambda name: lint(package=name)):
+for ask in (check, lambda name: record(name, once=True), lambda name: lint(package=name)):
     one, other = ask("asked"), ask("asked")
     print(repr(one), one == other, str(one) == str(other), "twice" in one._repr_html_())
 """
@@ -100,9 +99,9 @@ def test_packages_are_asked_about_with_equal_results(tmp_path: Path) -> None:
     environment = {"PYTHONPATH": f"{tmp_path}:{ROOT}", "PATH": ""}
     done = forked.run(ASKING, folder=tmp_path, environment=environment, having=forked.COMPILERS)
     lines = done.stdout.splitlines()
-    assert [line.rpartition(">")[2] for line in lines] == [" True True True"] * 4, done.stdout
+    assert [line.rpartition(">")[2] for line in lines] == [" True True True"] * 3, done.stdout
     assert lines[0].startswith("<Result: asked: ")
-    assert lines[2].startswith("<Result: asked: 3 registrations>")
+    assert lines[1].startswith("<Result: asked: 3 registrations>")
 
 
 def test_to_import_the_package_imports_none_of_it() -> None:
@@ -117,6 +116,6 @@ def test_to_import_the_package_imports_none_of_it() -> None:
 
 
 def test_a_question_about_no_package_says_what_to_name() -> None:
-    for function in (dispatchlab.check, dispatchlab.readiness, dispatchlab.record):
+    for function in (dispatchlab.check, dispatchlab.record):
         with pytest.raises(dispatchlab.DispatchLabError, match="expected the name of a package"):
             function()

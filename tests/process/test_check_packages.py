@@ -128,9 +128,6 @@ def test_every_planted_mistake_is_found_with_its_line_and_its_fix(found: dict[st
     assert (dangling["level"], dangling["owners"]) == ("warning", ["registered at planted/fast.py:6"])
     assert dangling["mend"] == 'lib.impl("planted::shift", fn, "CPU")'
     assert all(one["mend"] for each in found["answers"] for one in each["findings"])
-    gaps = {one["operator"]: one for one in answer(found, "readiness")["findings"] if one["code"] == "readiness-fake"}
-    assert sorted(gaps) == ["planted::scale", "planted::shift"]
-    assert gaps["planted::shift"]["owners"] == ["registered at planted/ops.py:6"]
 
 
 @pytest.mark.parametrize("package", ["planted", *OTHERS])
@@ -150,18 +147,6 @@ def test_its_findings_are_those_of_the_single_commands(planted: Path, tmp_path: 
     theirs = [[one[name] for name in names] for one in single("lint", package)["sources"][0]["findings"]]
     assert [[one[name] for name in names] for one in answer(found, "lint")["findings"]] == theirs
     assert len(theirs) > 2
-
-    ready = single("readiness", package)
-    gaps = {
-        (one["operator"], aspect)
-        for one in answer(found, "readiness")["findings"]
-        for aspect in one["message"].removeprefix("it is not ready for ").partition(": ")[0].split(", ")
-    }
-    assert gaps == {(one["operator"], one["column"]) for one in ready["new_failures"]}
-    assert answer(found, "readiness")["text"] == ready["summary"].partition(": ")[2]
-    for one in answer(found, "readiness")["findings"]:
-        (row,) = [row for row in ready["operators"] if row["operator"] == one["operator"]]
-        assert row["cells"][one["code"].removeprefix("readiness-")]["closes"] == one["mend"]
 
     drift = single("record", package, "--check", str(file))["changes"]
     assert len(drift) > 0
@@ -194,16 +179,7 @@ def test_what_packages_imported_along_lack_is_theirs(planted: Path, tmp_path: Pa
     (tmp_path / "planted").symlink_to(planted / "planted")
     _, found = checked(tmp_path, "beside", "--fail-on", "nothing")
     assert found["registered"].endswith("; 11 of 14 calls by clean and planted, imported along"), found["registered"]
-    gaps = answer(found, "readiness")
-    assert {one["operator"] for one in gaps["findings"]} == {"beside::op"}
-    assert gaps["text"].startswith("0 of 1 operators ready")
-    assert "3 operators of planted left out: see readiness planted" in gaps["notes"]
     assert {one["operator"] for one in answer(found, "lint")["findings"]} == {"beside::op"}
-    single = dispatchlab(tmp_path, "readiness", "beside", "--format", "json")
-    alone = json.loads(single.stdout)
-    assert ([one["operator"] for one in alone["operators"]], alone["notes"]) == (["beside::op"], gaps["notes"])
-    named = dispatchlab(tmp_path, "readiness", "beside", "--operator", "planted::*", "--format", "json")
-    assert len(json.loads(named.stdout)["operators"]) == 3
 
 
 def test_its_order_is_the_verdict_of_permute_on_the_record(
@@ -300,7 +276,7 @@ def test_a_baseline_accepts_what_is_there_and_nothing_new(planted: Path, tmp_pat
     file = str(tmp_path / "accepted.json")
     assert dispatchlab(planted, "check", "--write-baseline", file).returncode == 0
     code, found = checked(planted, "--baseline", file)
-    assert (code, found["accepted"] > 5, found["outdated"]) == (0, True, [])
+    assert (code, found["accepted"] > 2, found["outdated"]) == (0, True, [])
     assert found["summary"] == f"planted: nothing but {found['accepted']} findings that the baseline accepts"
     one = json.loads(Path(file).read_text())
     one["findings"] = [each for each in one["findings"] if each["code"] != "order"]

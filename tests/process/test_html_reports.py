@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 
 from dispatchlab.escape import printable
-from dispatchlab.questions.readiness.blocks import readiness_view
-from dispatchlab.questions.readiness.operator_readiness import Answer, Aspect, Cell, Readiness, Row
 from tests.browser import Visit, chromium
 from tests.command_line import run
 from tests.effort import crossed
@@ -229,22 +227,3 @@ def test_the_switch_changes_the_colours_and_paper_is_light(browser: Any, tmp_pat
         assert not page.locator("nav").is_visible()
         assert not page.locator(".switch").is_visible()
         assert page.evaluate(paper) == "rgb(255, 255, 255)"
-
-
-@pytest.mark.parametrize("dark", [False, True])
-def test_the_report_of_readiness_is_accessible(dark: bool, browser: Any, tmp_path: Path) -> None:  # noqa: FBT001
-    cells = tuple(
-        Cell(aspect, answer, f"because {EVIL}", "torch.library.register_fake(...)", "https://docs.pytorch.org/")
-        for aspect, answer in zip(Aspect, itertools.cycle(Answer))
-    )
-    found = Readiness(("my",), "2.13.0", tuple(Row(f"my::op_{at}", cells) for at in range(3)), notes=("a note",))
-    path = tmp_path / "readiness.html"
-    path.write_text(readiness_view(found).html(), encoding="utf-8")
-    with Visit(browser, path, dark=dark) as visit:
-        assert visit.requests == [path.as_uri()]
-        assert visit.messages == []
-        visit.page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
-        assert visit.broken_rules() == []
-        assert visit.page.locator("table.data tbody tr").count() == 3 + len(found.rows) * len(Aspect) + sum(
-            cell.answer is Answer.NO for cell in cells
-        )

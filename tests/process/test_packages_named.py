@@ -57,7 +57,6 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         ("explain mill::grind --from mill --arg cpu+grad", "x (Tensor), cpu requires_grad"),
         ("diff live mill", "mill::grind(Tensor x) -> Tensor"),
         ("record mill --once", "packages: [mill]"),
-        ("readiness mill --fail-on nothing", "mill::grind"),
         ("imports mill", "orders: 1 of 1"),
         ("check mill --fail-on nothing", "registered 1 operator and 1 kernel"),
     ],

@@ -11,9 +11,6 @@
 - `function_content`: what a function is apart from where it lies: its code, and the values that it reaches.
 - `shared_state`: what changed in modules that are loaded, and in what they reach.
 - `site_log`: who registers while it is on, and what is PyTorch's own in this process.
-- `readiness_captures`: captured inputs: notes the arguments of operator calls while tests or programs run.
-- `readiness_inputs`: the inputs that readiness runs operators on, and copies of them for each run.
-- `readiness_reader`: what the readiness of packages is judged by; `readiness_runs`: operators run on inputs for it.
 - `registry_watch`: what others than PyTorch register and remove from a moment on.
 - `slot_memory`: the kernel object in each slot, read where calls read it.
 - `builtin_fallbacks`: the kernels that every operator has.

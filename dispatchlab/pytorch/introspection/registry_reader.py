@@ -6,10 +6,9 @@ Besides it: what PyTorch remembers of calls of `torch.library`.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from importlib import import_module
-from inspect import getclosurevars
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -56,27 +55,6 @@ def called_functions() -> dict[str, frozenset[TorchLibraryFunction]]:
         if getattr(definition, "_backward_fn", None) is not None:
             given.add(TorchLibraryFunction.REGISTER_AUTOGRAD)
     return {name: frozenset(functions) for name, functions in found.items() if functions}
-
-
-def fake_functions() -> dict[str, Callable[..., Any]]:
-    """Operator -> its fake implementation, as its author wrote it; those that `custom_op` makes are left out."""
-    definitions = _custom_ops()
-    found: dict[str, Callable[..., Any]] = {}
-    for name, entry in _entries().items():
-        kernel = getattr(getattr(entry, "fake_impl", None), "kernel", None)
-        function = _checked(getattr(kernel, "func", None))
-        if name in definitions:
-            function = getattr(definitions[name], "_abstract_fn", None)
-        if callable(function):
-            found[name] = function
-    return found
-
-
-def _checked(function: Any) -> Any:
-    """What a wrapper of `torch.library.register_fake` calls once it has looked where the operator was defined."""
-    if getattr(function, "__qualname__", "").startswith("_check_pystubs_once.<locals>"):
-        return getclosurevars(function).nonlocals.get("func")
-    return function
 
 
 def _custom_ops() -> dict[str, Any]:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import ctypes
+import runpy
+import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.program_run import AUTOCAST, FALLBACK, MISSING, OWN, ProgramRun
 from dispatchlab.pytorch.bridge.torch import torch
-from dispatchlab.pytorch.introspection.readiness_captures import run_file
 
 # Note [The stand-in]
 # ~~~~~~~~~~~~~~~~~~~
@@ -579,3 +581,24 @@ _WRITTEN: Mapping[str, Callable[..., Any]] = {
     "_thnn_fused_gru_cell": _gru_cell,
     "_thnn_fused_gru_cell_backward": _gru_cell_backward,
 }
+
+
+def run_file(path: str, arguments: Sequence[str] = ()) -> str:
+    """Run a Python file as a program, and say what it raised; nothing when it came to its end.
+
+    Args:
+        path: the file.
+        arguments: its `sys.argv[1:]`.
+    """
+    before = sys.argv
+    sys.argv = [path, *arguments]
+    sys.path.insert(0, str(Path(path).resolve().parent))
+    try:
+        runpy.run_path(path, run_name="__main__")
+    except SystemExit:
+        pass
+    except BaseException as error:
+        return f"{type(error).__name__}: {error}"
+    finally:
+        sys.argv = before
+    return ""

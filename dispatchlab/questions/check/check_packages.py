@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.prover.result import Verdict
-from dispatchlab.questions.check.findings import drift_findings, order_findings, readiness_findings, upgrade_findings
+from dispatchlab.questions.check.findings import drift_findings, order_findings, upgrade_findings
 from dispatchlab.questions.check.report import Answer, CheckReport, Question
 from dispatchlab.questions.lint.rule import Identity, level_counts
 from dispatchlab.questions.lint.rules import RULES
 from dispatchlab.questions.lint.run import NothingToLintError, lint_source
 from dispatchlab.questions.order.run_scenario import RunOptions, run_scenario
-from dispatchlab.questions.readiness.blocks import summary
-from dispatchlab.questions.readiness.package_readiness import NoOperatorsError, readiness_of
 from dispatchlab.questions.record.check_record import compare_with_record
 from dispatchlab.questions.upgrade.package_changes import package_upgrade
 from dispatchlab.questions.upgrade.slot_models import models_of
@@ -77,7 +75,7 @@ def check_packages(
         others = (Answer(one, _NOTHING, asked=False) for one in Question if one is not Question.LINT)
         report = replace(report, nothing=() if lint.findings else nothing, answers=(lint, *others))
         return _without_accepted(report, accepted)
-    for ask, what in ((_order, "the order"), (_lint, "lint"), (_upgrade, "upgrade"), (_readiness, "readiness")):
+    for ask, what in ((_order, "the order"), (_lint, "lint"), (_upgrade, "upgrade")):
         stage(f"asking about {what} of {' and '.join(named)}")
         report = ask(report, facts, scenario)
     report = _drift(report, facts, before)
@@ -180,18 +178,6 @@ def _lint(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> Check
     notes += [f"{code} was not checked: {why}" for code, why in found.not_checked.items()]
     answer = Answer(Question.LINT, text or "no likely mistake", found.findings, tuple(notes))
     return replace(_answered(report, answer), lint=found)
-
-
-def _readiness(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> CheckReport:
-    try:
-        found = readiness_of(facts.operators, report.packages)
-    except NoOperatorsError:
-        return _not_asked(report, Question.READINESS, "no operator is defined")
-    except DispatchLabError as error:
-        return _not_asked(report, Question.READINESS, error)
-    text = summary(found).removeprefix(f"readiness of {', '.join(found.packages)}: ")
-    findings = tuple(readiness_findings(found))
-    return replace(_answered(report, Answer(Question.READINESS, text, findings, found.notes)), readiness=found)
 
 
 def _upgrade(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> CheckReport:

@@ -11,7 +11,6 @@ from dispatchlab.questions.lint.rule import Finding, Kind, Level
 from dispatchlab.questions.lint.rules import rule_named
 from dispatchlab.questions.order.report import Report
 from dispatchlab.questions.order.report_text import FLAWS, conflict_text, reasons
-from dispatchlab.questions.readiness.operator_readiness import Answer, Aspect, Cell, Readiness, Row
 from dispatchlab.questions.record.check_record import RecordCheck
 from dispatchlab.questions.upgrade.package_changes import OtherKernel, PackageUpgrade
 from dispatchlab.records.debug_text import owner
@@ -47,26 +46,7 @@ _DRIFT = Kind(
     "Where it is meant, record the package again, and commit the record.",
     "Whether the change is meant.",
 )
-KINDS: Mapping[str, Kind] = {
-    kind.code: kind
-    for kind in (
-        _ORDER,
-        _UPGRADE,
-        _DRIFT,
-        *(
-            Kind(
-                f"{Question.READINESS}-{aspect}",
-                f"no-{aspect}",
-                Level.WARNING,
-                f"An operator lacks what users of PyTorch 2 expect of it: {aspect}.",
-                "A call under torch.compile, torch.export, autograd or a transform raises, or computes something else.",
-                "Make the call that the finding names.",
-                "What the code of a kernel does: `dispatchlab readiness --inputs` runs it.",
-            )
-            for aspect in Aspect
-        ),
-    )
-}
+KINDS: Mapping[str, Kind] = {kind.code: kind for kind in (_ORDER, _UPGRADE, _DRIFT)}
 """The kinds of findings that are not of lint, by their codes."""
 
 
@@ -248,7 +228,7 @@ def _other(change: OtherKernel, to: str) -> str:
     return f"calls at {first_of(change.keys, 3)} run {sides[0]}; with {to} they run {sides[1]}"
 
 
-# -- drift and readiness
+# -- drift
 
 
 def drift_findings(found: RecordCheck) -> Iterator[Finding]:
@@ -268,31 +248,3 @@ def drift_findings(found: RecordCheck) -> Iterator[Finding]:
             found.file,
             f"if this is right, record it again: {again}",
         )
-
-
-def readiness_findings(found: Readiness) -> Iterator[Finding]:
-    """The gaps in the columns that are required and no baseline knows; those that one call closes are one."""
-    for row in found.with_gaps:
-        owners = (row.source,) if row.source else ()
-        known = [aspect for operator, aspect in found.known or () if operator == row.operator]
-        for aspects, cell in _gaps(row, [aspect for aspect in found.required if aspect not in known]):
-            yield Finding(
-                f"{Question.READINESS}-{cell.aspect}",
-                row.operator,
-                None,
-                f"it is not ready for {', '.join(aspects)}: {cell.reason}",
-                owners,
-                Level.WARNING,
-                cell.reason,
-                cell.closes,
-            )
-
-
-def _gaps(row: Row, required: Sequence[Aspect]) -> Iterator[tuple[list[str], Cell]]:
-    """The first of the cells that one call closes, with the columns of all."""
-    gaps: dict[str, tuple[list[str], Cell]] = {}
-    for aspect in required:
-        cell = row.cell(aspect)
-        if cell.answer is Answer.NO:
-            gaps.setdefault(cell.closes or cell.reason, ([], cell))[0].append(str(aspect))
-    yield from gaps.values()

@@ -9,7 +9,6 @@ from dispatchlab._short_repr import WordEnum
 from dispatchlab.prover.result import Verdict
 from dispatchlab.questions.lint.rule import LEVELS, Finding, FindingGroup, Identity, Level, LintReport, grouped
 from dispatchlab.questions.order.report import Report
-from dispatchlab.questions.readiness.operator_readiness import Readiness
 from dispatchlab.questions.record.check_record import RecordCheck
 from dispatchlab.questions.upgrade.package_changes import PackageUpgrade
 from dispatchlab.records.debug_text import sites_in
@@ -22,7 +21,6 @@ class Question(WordEnum):
     LINT = "lint"
     UPGRADE = "upgrade"
     DRIFT = "drift"
-    READINESS = "readiness"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +67,6 @@ class CheckReport:
         outdated: accepted findings that are not found any more.
         order: the verdict on the order of registrations; None where it was not asked for.
         lint: likely mistakes; None where they were not looked for.
-        readiness: what the operators have; None where there are none.
         drift: how the packages differ from their records.
         upgrade: what the newest PyTorch changes for them; None where there is none to compare with.
         notes: what could not be read, a sentence each.
@@ -85,7 +82,6 @@ class CheckReport:
     outdated: tuple[Identity, ...] = ()
     order: Report | None = None
     lint: LintReport | None = None
-    readiness: Readiness | None = None
     drift: tuple[RecordCheck, ...] = ()
     upgrade: PackageUpgrade | None = None
     notes: tuple[str, ...] = ()
@@ -117,21 +113,13 @@ _DECIDED = (Verdict.ORDER_INDEPENDENT, Verdict.ORDER_DEPENDENT, Verdict.NO_VIOLA
 
 
 def _once(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The findings without those that another question says better.
-
-    A gap is left out that lint has, too: one call closes both. So is what lint only informs of where the order of the
-    same lines matters.
-    """
+    """The findings without what lint only informs of where the order of the same lines matters."""
     every = tuple(findings)
-    closed = {
-        (one.operator, _function(one)) for one in every if _is_of_lint(one) and one.level is not Level.INFORMATION
-    }
     depends = {(one.operator, _lines(one)) for one in every if one.code == Question.ORDER and one.level is Level.ERROR}
     return tuple(
         one
         for one in every
-        if not (one.code.startswith(Question.READINESS) and (one.operator, _function(one)) in closed)
-        and not (
+        if not (
             _is_of_lint(one)
             and one.level is Level.INFORMATION
             and one.owners
@@ -142,11 +130,6 @@ def _once(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 def _is_of_lint(finding: Finding) -> bool:
     return finding.code.partition("-")[0] not in frozenset(map(str, Question))
-
-
-def _function(finding: Finding) -> str:
-    """The function of the call that fixes it; the whole text where that is no call."""
-    return finding.mend.partition("(")[0] or finding.code
 
 
 def _lines(finding: Finding) -> frozenset[tuple[str, int]]:
