@@ -162,7 +162,7 @@ def main() -> None:
             lab.sum(lab.mul(deep, deep))
         print(f"a wrapper inside of a wrapper\n{log}\n")  # noqa: T201
         with logging() as log:
-            lab.legacy_vmap(lab.sin)(LoggingTensor(tensor([[1.0], [2.0]])))
+            lab.vmap(lab.sin)(LoggingTensor(tensor([[1.0], [2.0]])))
         print(f"batched\n{log}")  # noqa: T201
 
 

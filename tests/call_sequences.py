@@ -36,7 +36,7 @@ from dispatchlab.call import (
     InferenceMode,
     Layout,
 )
-from dispatchlab.layers import AutogradError, Lab, TransformError, autocast, no_grad, set_grad_enabled
+from dispatchlab.layers import AutogradError, Lab, no_grad, set_grad_enabled
 from dispatchlab.overrides import DispatchMode, PythonDispatch, disabled, make_wrapper_subclass
 from tests.call_programs import COMPOSITES, FREE, RELATED
 
@@ -78,21 +78,11 @@ DOES = (
 
 GUARDS = (
     *("no_grad", "no_grad", "enable_grad", "inference on", "inference on", "inference off", "below autograd"),
-    *("below views", "autocast", "autocast", "mode on", "mode on", "mode new", "mode twice"),
+    *("below views", "mode on", "mode on", "mode new", "mode twice"),
     *(f"exclude {key}" for key in ("AutogradCPU", "ADInplaceOrView", "BackendSelect", "Python", "Conjugate", "CPU")),
     *(f"include {key}" for key in ("AutogradCPU", "AutogradOther", "PreDispatch", "FuncTorchBatched", "Functionalize")),
     *(f"include {key}" for key in ("SparseCPU", "Meta", "AutogradMeta", "Conjugate")),
 )
-
-TRANSFORMS = (
-    *(("vmap",), ("vmap",), ("vmap",), ("functionalize",), ("functionalize",)),
-    *(("vmap", "vmap"), ("vmap", "functionalize"), ("functionalize", "vmap")),
-)
-INNER = ("no_grad", "inference on", "below autograd", "autocast", "mode on", "mode new")
-"""Guards inside of transforms."""
-
-UNBATCHED = ("cpu sparse", "csr", "cpu quantized", "mkldnn", "nested", "zero")
-"""What has no batch of the kind that `vmap` takes."""
 
 Given = str | tuple[str | None, ...] | None
 
@@ -134,14 +124,10 @@ class Called:
     Args:
         given: the kinds of tensors that are its arguments.
         guards: around all, the outermost first.
-        transforms: in the guards, the outermost first.
-        inner: guards in the transforms.
     """
 
     given: tuple[Given, ...]
     guards: tuple[str, ...]
-    transforms: tuple[str, ...] = ()
-    inner: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,15 +157,7 @@ def program(choose: random.Random, kinds: Sequence[str], *, calls: int) -> Progr
     for _ in range(calls):
         given = tuple(_given(choose, wanted if choose.random() < 0.7 else kinds, type_) for type_ in first.types)
         guards = tuple(choose.choice(GUARDS) for _ in range(choose.choice((0, 0, 0, 1, 1, 2, 3))))
-        transforms: tuple[str, ...] = ()
-        inner: tuple[str, ...] = ()
-        if choose.random() < 0.25:
-            transforms = choose.choice(TRANSFORMS)
-            if "functionalize" in transforms and "nested" in _flat(given):
-                transforms = ("vmap",)  # PyTorch asks a functional tensor for its strides, and a nested one has none.
-            inner = tuple(choose.choice(INNER) for _ in range(choose.choice((0, 0, 0, 1))))
-            guards = tuple(one for one in guards if not one.startswith("include"))
-        made.append(Called(given, tuple(one for one in guards if not _crashes(given, one)), transforms, inner))
+        made.append(Called(given, tuple(one for one in guards if not _crashes(given, one))))
     return Program(operators, fallbacks, tuple(made))
 
 
@@ -270,10 +248,6 @@ class Side(ABC):
     def guard(self, name: str) -> AbstractContextManager[object]: ...
 
     @abstractmethod
-    def transform(self, name: str, function: Callable[..., Any], batched: Sequence[bool]) -> Callable[..., Any]:
-        """A transformed function of tensors, some of which have a batch."""
-
-    @abstractmethod
     def exclude(self, keys: Any) -> AbstractContextManager[object]:
         """Exclude the highest functionality of a set."""
 
@@ -324,10 +298,7 @@ class Side(ABC):
             with ExitStack() as held:
                 for name in one.guards:
                     held.enter_context(self.guard(name))
-                if one.transforms:
-                    found = self._transformed(one, positional, named)
-                else:
-                    found = self.about(self.operators[0](*positional, **named))
+                found = self.about(self.operators[0](*positional, **named))
         except (PlantedError, TooLongError) as error:
             end: Line = (type(error).__name__,)
         except Exception as error:
@@ -335,40 +306,6 @@ class Side(ABC):
         else:
             end = ("returned", found)
         return [*self.log, end]
-
-    def _transformed(self, one: Called, positional: list[Any], named: dict[str, Any]) -> object:
-        """Call inside of transforms; what is compared of the result is seen from the inside."""
-        found: list[object] = []
-        kinds = kinds_of(one.given)
-        batched = [not kind.startswith(UNBATCHED) for kind in kinds]
-        first = batched.index(True) if True in batched else 0
-
-        def inside(*tensors: Any) -> Any:
-            self.given = [*tensors]
-            left = iter(tensors)
-
-            def put(value: Any) -> Any:
-                if isinstance(value, list):
-                    return [put(each) for each in value]
-                return next(left) if self.is_tensor(value) else value
-
-            values = put(positional)
-            by_name = {name: put(value) for name, value in named.items()}
-            with ExitStack() as held:
-                for name in one.inner:
-                    held.enter_context(self.guard(name))
-                found.append(self.about(self.operators[0](*values, **by_name)))
-            return tensors[first] if tensors else None
-
-        function = inside
-        for name in reversed(one.transforms):
-            if name == "vmap" and not any(batched):
-                continue
-            function = self.transform(name, function, batched)
-            # The batch of a tensor is all of it, and a vmap around this one gets those that have none yet.
-            batched = [False] * len(batched) if name == "vmap" else batched
-        function(*self.given)
-        return found[0]
 
     def _values(self, types: Sequence[str], given: Sequence[Given]) -> tuple[list[Any], dict[str, Any]]:
         positional: list[Any] = []
@@ -668,8 +605,6 @@ class LabSide(Side):
                 return InferenceMode(detail == "on")
             case "below":
                 return AutoDispatchBelowAutograd() if detail == "autograd" else AutoDispatchBelowADInplaceOrView()
-            case "autocast":
-                return autocast("cpu")
             case "include":
                 return IncludeDispatchKeyGuard(DispatchKey[detail])
             case "exclude":
@@ -677,11 +612,6 @@ class LabSide(Side):
             case _:
                 assert what == "mode"
                 return self._mode(detail)
-
-    def transform(self, name: str, function: Callable[..., Any], batched: Sequence[bool]) -> Callable[..., Any]:
-        if name == "functionalize":
-            return self.lab.functionalize(function)
-        return self.lab.vmap(function, in_dims=tuple(0 if one else None for one in batched))
 
     def _mode(self, does: str) -> DispatchMode:
         def handler(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -729,10 +659,6 @@ class LabSide(Side):
                 return (str(error.kind), error.facts.get("key", str(error)))
             case InvariantError():
                 return ("broken", "")
-            case TransformError() if error.kind == "no_batching_rule":
-                return ("fails", "FuncTorchBatched")
-            case TransformError():
-                return ("transform", "")
             case AutogradError():
                 return ("autograd", str(error.kind))
             case _:

@@ -222,7 +222,7 @@ def test_an_option_of_one_engine_is_refused_with_the_other(
         ("codegen x.yaml --force", "--force is for the files of -o DIR"),
         (
             "codegen --walk add.out --force",
-            "--walk shows a call and writes nothing",
+            "--walk shows a call of the lab",
         ),
     ],
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from click.testing import CliRunner, Result
 
 from dispatchlab.cli import main
@@ -84,9 +83,3 @@ def test_files_are_written_and_checked_and_other_options_refused(tmp_path: Path)
     assert run(str(FILE), "--cpp", "-o", str(out), "--check").exit_code == 1
     assert "1 of 5 files written" in run(str(FILE), "--cpp", "-o", str(out)).output
     assert run(str(FILE), "--cpp", "--only", "nothing").exit_code == 2
-
-
-@pytest.mark.parametrize("other", ["--registrations", "--formulas"])
-def test_one_thing_is_shown_at_a_time(other: str) -> None:
-    result = run(str(FILE), "--cpp", other)
-    assert (result.exit_code, f"{other} and --cpp do different things" in result.output) == (2, True)

@@ -254,7 +254,7 @@ def test_files_that_are_generated_no_more_are_listed_and_left(tmp_path: Path) ->
     (folder / "mine.py").write_text("# by hand\n", encoding="utf-8")
     for options, code in ((["--check"], 1), ([], 0)):
         result = generated(folder, *options)
-        said = "2 functions are in no structured group: --registrations writes modules and scenarios of them\n"
+        said = "2 functions are in no structured group: --registrations shows what is generated for them\n"
         assert (result.exit_code, result.stderr) == (
             code,
             f"{'' if options else said}{folder / 'gone.py'} is no longer generated: remove it\n",

@@ -1,122 +1,68 @@
-"""The frames of a call in C++, held to a backtrace of PyTorch's codegen walkthrough, and beside those of the lab."""
+"""The frames of a call of a structured operator in the lab, from the Python binding to the kernel by hand."""
 
 from __future__ import annotations
 
-from importlib.resources import files
-from typing import NamedTuple
+import json
 
 import pytest
 
-from dispatchlab.codegen.kernels.lab import FILE, lab_functions
+from dispatchlab.codegen.kernels.lab import lab_functions
 from dispatchlab.errors import UnknownOperatorError
-from dispatchlab.questions.native_functions.cpp_frames import Entry, Frame, Layer
-from dispatchlab.questions.native_functions.walk_calls import Walk, find_function, walk_call
-
-LAB = str(files("dispatchlab.codegen.kernels") / FILE)
+from dispatchlab.questions.native_functions.lab_frames import Layer, walk_call
+from tests.command_line import run
 
 
-class Shown(NamedTuple):
-    """A frame as the debugger shows it: the function, the one that is inlined there, and the file."""
-
-    function: str
-    inlined: str
-    file: str
-
-
-WALKTHROUGH = (
-    Shown("at::native::structured_ufunc_add_CPU::impl", "", "UfuncCPU_add.cpp"),
-    Shown("at::(anonymous namespace)::wrapper_CPU_add_Tensor", "", "RegisterCPU.cpp"),
-    Shown("c10::impl::wrap_kernel_functor_unboxed_::call", "operator()", "WrapFunctionIntoFunctor.h"),
-    Shown("c10::impl::wrap_kernel_functor_unboxed_::call", "", "make_boxed_from_unboxed_functor.h"),
-    Shown("c10::callUnboxedKernelFunction", "", "KernelFunction_impl.h"),
-    Shown("c10::Dispatcher::redispatch", "KernelFunction::call", "KernelFunction_impl.h"),
-    Shown("c10::Dispatcher::redispatch", "", "Dispatcher.h"),
-    Shown("at::_ops::add_Tensor::redispatch", "c10::TypedOperatorHandle::redispatch", "Dispatcher.h"),
-    Shown("at::_ops::add_Tensor::redispatch", "", "Operators_2.cpp"),
-    Shown("at::redispatch::add", "", "RedispatchFunctions.h"),
-    Shown("operator()", "", "VariableType_2.cpp"),
-    Shown("torch::autograd::VariableType::(anonymous namespace)::add_Tensor", "", "VariableType_2.cpp"),
-    Shown("c10::impl::wrap_kernel_functor_unboxed_::call", "operator()", "WrapFunctionIntoFunctor.h"),
-    Shown("c10::impl::wrap_kernel_functor_unboxed_::call", "", "make_boxed_from_unboxed_functor.h"),
-    Shown("c10::callUnboxedKernelFunction", "", "KernelFunction_impl.h"),
-    Shown("at::_ops::add_Tensor::call", "KernelFunction::call", "KernelFunction_impl.h"),
-    Shown("at::_ops::add_Tensor::call", "Dispatcher::call", "Dispatcher.h"),
-    Shown("at::_ops::add_Tensor::call", "c10::TypedOperatorHandle::call", "Dispatcher.h"),
-    Shown("at::_ops::add_Tensor::call", "", "Operators_2.cpp"),
-    Shown("at::Tensor::add", "", "TensorBody.h"),
-    Shown("operator()", "", "python_torch_functions_2.cpp"),
-    Shown("torch::autograd::THPVariable_add", "", "python_torch_functions_2.cpp"),
-)
-"""The walkthrough's backtrace of torch.add on CPU tensors, from a build for debugging, without arguments and addresses.
-
-Where the debugger leaves out the name of an inlined function, it is the one that the file and line are of.
-"""
-
-
-def shown(walk: Walk) -> list[Shown]:
-    """The frames from the kernel's impl outwards, as the debugger shows them."""
-    start = next(at for at, (_, frame) in enumerate(walk.numbered) if frame.layer is Layer.IMPL)
-    frames = [frame for _, frame in walk.numbered][start:]
-    found = []
-    for at, frame in enumerate(frames):
-        outer = next((one for one in frames[at:] if not one.inlined), frame)
-        found.append(Shown(_name(outer, frame), _inner(frame) if frame.inlined else "", _file(frame)))
-    return found
-
-
-def _name(outer: Frame, frame: Frame) -> str:
-    return "operator()" if "{lambda" in frame.function else outer.function
-
-
-def _inner(frame: Frame) -> str:
-    name = frame.function.removeprefix("c10::impl::detail::WrapFunctionIntoFunctor_::")
-    return name if "TypedOperatorHandle" in name else name.removeprefix("c10::")
-
-
-def _file(frame: Frame) -> str:
-    # NB: the file of the kernels of CPU is cut into several now
-    return frame.file.rpartition("/")[2].replace("RegisterCPU_0.cpp", "RegisterCPU.cpp")
-
-
-def test_torch_add_goes_through_the_22_frames_of_the_walkthrough() -> None:
-    walk = walk_call("torch.add", file=LAB)
-    assert len(WALKTHROUGH) == 22
-    assert shown(walk) == list(WALKTHROUGH)
+def test_add_goes_through_binding_autograd_wrapper_stub_and_loops() -> None:
+    walk = walk_call("torch.add")
     assert walk.function.short_name == "add.Tensor"
-    assert [frame.function for frame in walk.frames[-10:]] == [
-        *("at::native::DispatchStub::operator()", "at::native::(anonymous namespace)::add_kernel"),
-        "at::native::(anonymous namespace)::add_kernel::{lambda()#1}::operator()",
-        *("at::native::CPU_CAPABILITY::cpu_kernel_vec", "at::TensorIteratorBase::for_each"),
-        *("at::TensorIteratorBase::serial_for_each", "c10::function_ref::callback_fn"),
-        "at::native::CPU_CAPABILITY::VectorizedLoop2d::operator()",
-        *("at::native::CPU_CAPABILITY::vectorized_loop", "at::native::ufunc::add"),
+    assert [(frame.layer, frame.file) for frame in walk.frames] == [
+        (Layer.BINDING, "dispatchlab/codegen/runtime/python_bindings.py"),
+        (Layer.API, "<call of aten::add.Tensor>"),
+        (Layer.AUTOGRAD, "dispatchlab/layers/autograd.py"),
+        (Layer.API, "dispatchlab/call/operators.py"),
+        *((layer, "add_Tensor.py") for layer in (Layer.WRAPPER, Layer.IMPL)),
+        (Layer.STUB, "dispatchlab/codegen/runtime/pointwise_loops.py"),
+        (Layer.LOOP, "add_Tensor.py"),
+        (Layer.LOOP, "dispatchlab/codegen/runtime/pointwise_loops.py"),
+        (Layer.LOOP, "add_Tensor.py"),
+        (Layer.NATIVE, "dispatchlab/codegen/kernels/pointwise.py"),
     ]
 
 
+def test_every_operator_of_the_lab_has_its_frames() -> None:
+    expected = [Layer.BINDING, Layer.API, Layer.AUTOGRAD, Layer.API, Layer.WRAPPER]
+    names = [one.short_name for group in lab_functions().structured_groups for one in group.functions]
+    assert len(names) == 69
+    for name in names:
+        frames = [frame.layer for frame in walk_call(name).frames]
+        if Layer.VIEWS_AND_WRITES in frames:
+            at = frames.index(Layer.VIEWS_AND_WRITES)
+            del frames[at : at + 2]
+        assert frames[:5] == expected, name
+        assert frames[-1] is Layer.NATIVE, name
+
+
 @pytest.mark.parametrize(
-    ("asked", "arguments", "name", "entry"),
+    ("asked", "name"),
     [
-        ("add.Tensor", (), "add.Tensor", Entry.FUNCTION),
-        ("aten::add.Tensor", (), "add.Tensor", Entry.FUNCTION),
-        ("torch.add", (), "add.Tensor", Entry.FUNCTION),
-        ("torch.add", ("cpu", "cpu", "out=cpu"), "add.out", Entry.FUNCTION),
-        ("torch.Tensor.add", (), "add.Tensor", Entry.METHOD),
-        ("Tensor.add_", (), "add_.Tensor", Entry.METHOD),
-        ("add_.Tensor", (), "add_.Tensor", Entry.METHOD),
-        ("at::add", (), "add.Tensor", Entry.CPP),
-        ("at::add_out", (), "add.out", Entry.CPP),
-        ("at::_ops::add_Tensor::call", (), "add.Tensor", Entry.CPP),
-        ("at::_ops::add__Tensor::redispatch", (), "add_.Tensor", Entry.CPP),
-        ("torch.ops.aten.add.Tensor", (), "add.Tensor", Entry.CPP),
+        *(("add.Tensor", "add.Tensor"), ("aten::add.out", "add.out"), ("torch.mm", "mm"), ("add_", "add_.Tensor")),
+        ("sum", "sum.dim_IntList"),
     ],
 )
-def test_a_function_is_found_by_each_of_its_names(
-    asked: str, arguments: tuple[str, ...], name: str, entry: Entry
-) -> None:
-    function, found = find_function(lab_functions(), asked, arguments, source="the lab")
-    assert (function.short_name, found) == (name, entry)
+def test_an_operator_is_found_by_its_names(asked: str, name: str) -> None:
+    assert walk_call(asked).function.short_name == name
 
 
 def test_a_name_that_is_none_is_refused_with_the_nearest() -> None:
     with pytest.raises(UnknownOperatorError, match=r"did you mean add"):
-        walk_call("torch.ad", file=LAB)
+        walk_call("torch.ad")
+
+
+def test_the_command_shows_a_frame_a_line_and_the_same_as_json() -> None:
+    text = run("codegen", "--walk", "torch.add", "--format", "text")
+    lines = [line.split() for line in text.stdout.splitlines() if line.startswith("#")]
+    assert (text.exit_code, len(lines)) == (0, 11)
+    assert lines[5][:5] == ["#5", "structured", "impl", "impl", "at"]
+    found = json.loads(run("codegen", "--walk", "torch.add", "--format", "json").stdout)
+    assert (found["operator"], len(found["frames"])) == ("aten::add.Tensor", 11)
+    assert found["frames"][5]["layer"] == "structured impl"

@@ -277,9 +277,7 @@ def test_the_layers_stand_on_the_builtin_fallbacks_too() -> None:
     lab.backward(lab.sum(lab.sin(x)))
     assert x.grad is not None
     assert np.allclose(x.grad.numpy(), np.cos(x.numpy()))
-    assert lab.legacy_vmap(lab("twice"))(tensor([[1.0], [2.0]])).numpy().tolist() == [[2.0], [4.0]]
-    with pytest.warns(UserWarning, match="aten::twice has no batching rule"):
-        assert lab.vmap(lab("twice"))(tensor([[1.0], [2.0]])).numpy().tolist() == [[2.0], [4.0]]
+    assert lab.vmap(lab("twice"))(tensor([[1.0], [2.0]])).numpy().tolist() == [[2.0], [4.0]]
 
 
 def test_meta_is_refused_with_the_kernel_that_is_missing() -> None:

@@ -6,7 +6,6 @@ again: the classes of a generated module, the bits of a tensor's key set, the fr
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -33,9 +32,8 @@ from dispatchlab import (  # noqa: E402
 from dispatchlab.call import IncludeDispatchKeyGuard  # noqa: E402
 from dispatchlab.codegen import load_native_functions  # noqa: E402
 from dispatchlab.codegen.emit.generate import generated_modules  # noqa: E402
-from dispatchlab.codegen.kernels.lab import FILE as LAB  # noqa: E402
 from dispatchlab.model.keys import BACKENDS  # noqa: E402
-from dispatchlab.questions.native_functions.walk_calls import walk_call  # noqa: E402
+from dispatchlab.questions.native_functions.lab_frames import walk_call  # noqa: E402
 from tools import pictures  # noqa: E402
 
 FOLDER = ROOT / "docs" / "pictures" / "documents"
@@ -75,21 +73,17 @@ def key_set_bits() -> str:
 
 def walk_of_frames() -> str:
     """The frames of `torch.add`, as a debugger numbers them: a box for each layer, with its functions."""
-    frames = walk_call("torch.add", file=str(ROOT / "dispatchlab" / "codegen" / "kernels" / LAB)).numbered[::-1]
+    frames = walk_call("torch.add").numbered[::-1]
     boxes: list[tuple[str, list[str]]] = []
     for number, frame in frames:
         if not boxes or boxes[-1][0] != str(frame.layer):
             boxes.append((str(frame.layer), []))
-        boxes[-1][1].append(f"#{number} {_short(frame.function)}")
+        boxes[-1][1].append(f"#{number} {frame.function}")
     text = "  rankdir=TB; ranksep=0.25\n"
     for at, (layer, functions) in enumerate(boxes):
         lines = "".join(f"\\n{name}" for name in functions)
         text += f'  f{at} [label="{layer}{lines}"{", class=good" if at == len(boxes) - 1 else ""}]\n'
     return text + _edges((f"f{at}", f"f{at + 1}") for at in range(len(boxes) - 1))
-
-
-def _short(function: str) -> str:
-    return re.sub(r"(torch::autograd|at|c10|\(anonymous namespace\))::", "", function)
 
 
 def _samples(called: Operator, keys: DispatchKeySet, stack: list[object]) -> None:

@@ -8,34 +8,26 @@
 - `views`: ADInplaceOrView, versions, and the history of views;
 - `autograd`: the autograd kernels, and what a write in place does to the graph;
 - `autograd_fallback`: what autograd does with an operator that has no Autograd kernel, and its mode;
-- `errors`: `AutogradError` and `TransformError`, and their kinds;
+- `errors`: `AutogradError` and its kinds;
 - `autograd_graph`: nodes, what they save, and where gradients go;
 - `grad_mode`: `no_grad`, `set_grad_enabled`, `is_grad_enabled`;
-- `formulas`: the formulas of gradients, generated from derivatives.yaml; `derivative_table`: with those by hand;
+- `formulas`: the formulas of gradients; `derivative_table`: with those that derivatives.yaml leaves to C++;
 - `derivatives`: what a formula is, and the functions by hand that formulas call;
 - `backward`: the walk from a result to the leaves;
 - `tensor_geometry`: how a gradient lies in memory;
-- `composites`: operators that are made of others, such as `matmul`, copies of views, and factories;
-- `transforms`: `vmap`, `grad` and `functionalize`, which nest in any order;
-- `dynamic_layers`: the stack of transforms, and how a call goes through it;
-- `level_tensors`: the tensors that belong to one transform of the stack;
-- `batching_rules`: how an operator is called once for a whole batch;
-- `functional_tensors`: tensors that are never written, for `functionalize`;
-- `view_inverses`: the ways back of views, from a changed view to its base;
-- `autocast`: operators with their arguments in another dtype;
-- `batching`: the `vmap` before functorch, a loop over the elements;
+- `composites`: operators that are made of others, such as `matmul`, and factories;
+- `batching`: `vmap`, a loop over the elements of a batch;
 - `tracing`: `recording`.
 """
 
 from __future__ import annotations
 
-from dispatchlab.layers.autocast import autocast, autocast_dtype, is_autocast_enabled
 from dispatchlab.layers.autograd_fallback import (
     AutogradFallbackMode,
     autograd_fallback_mode,
     set_autograd_fallback_mode,
 )
-from dispatchlab.layers.errors import AutogradError, AutogradErrorKind, TransformError, TransformErrorKind
+from dispatchlab.layers.errors import AutogradError, AutogradErrorKind
 from dispatchlab.layers.grad_mode import is_grad_enabled, no_grad, set_grad_enabled
 from dispatchlab.layers.kernels import manual_seed
 from dispatchlab.layers.lab import Lab
@@ -47,12 +39,7 @@ __all__ = [
     "AutogradFallbackMode",
     "Lab",
     "Recording",
-    "TransformError",
-    "TransformErrorKind",
-    "autocast",
-    "autocast_dtype",
     "autograd_fallback_mode",
-    "is_autocast_enabled",
     "is_grad_enabled",
     "manual_seed",
     "no_grad",

@@ -16,7 +16,6 @@ from dispatchlab.call.local_key_set import excluded, included
 from dispatchlab.call.tensor import Tensor, shallow_copy
 from dispatchlab.engine.builtin_fallbacks import NamedFunction
 from dispatchlab.layers.errors import AutogradError, AutogradErrorKind
-from dispatchlab.layers.level_tensors import TransformTensor
 from dispatchlab.layers.views import history_of, share_version
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
@@ -103,7 +102,6 @@ def _shallow_copy(node: Node, tensor: Tensor) -> Tensor:
     """
     detach = node.stash.get("detach")
     handled = (tensor.key_bits | included().bits) & _PYTHON and not excluded().bits & _PYTHON
-    handled = handled and not isinstance(tensor, TransformTensor)
     copied = _DETACH_BY_HANDLERS(detach, tensor) if handled and detach is not None else None
     if copied is None:
         return _detached(tensor)

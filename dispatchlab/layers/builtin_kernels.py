@@ -1,8 +1,8 @@
 """The kernels behind PyTorch 2.13's backend fallbacks, as the dispatcher's builtin fallbacks run them.
 
-`engine.builtin_fallbacks` names each of them beside its key; a dispatcher imports them when a call first gets there. A
-fallback of the transforms fails as PyTorch's does where none is active, and so does that of the Python dispatcher,
-which this package does not have.
+`engine.builtin_fallbacks` names each of them beside its key; a dispatcher imports them when a call first gets there.
+There are no transforms of functorch and no Python dispatcher here: their keys refuse as PyTorch's do where none is
+active.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dispatchlab.call.local_key_set import ExcludeDispatchKeyGuard
 from dispatchlab.call.operators import Operator, operator
 from dispatchlab.call.tensor import Tensor, VersionCounter, shallow_copy
 from dispatchlab.errors import CallError, ErrorKind
-from dispatchlab.layers import batching, batching_rules, dynamic_layers, functional_tensors
+from dispatchlab.layers import batching
 from dispatchlab.layers.autograd_graph import Gradients, Node
 from dispatchlab.layers.derivatives import Calls
 from dispatchlab.layers.grad_mode import is_grad_enabled
@@ -145,7 +145,7 @@ def _passes_on(node: Node, gradients: Gradients) -> Gradients:
 
 
 def functionalize(called: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
-    """Call anew without Functionalize, with the values of functional tensors.
+    """Call anew without Functionalize; there are no functional tensors to unwrap.
 
     Source: aten/src/ATen/FunctionalizeFallbackKernel.cpp
     """
@@ -157,7 +157,8 @@ def functionalize(called: Operator, keys: DispatchKeySet, stack: list[object]) -
             "its schema says that a result aliases an argument: register a kernel for Functionalize, or a variant "
             "of the operator without aliases",
         )
-    functional_tensors.functional_fallback(called, stack)
+    with ExcludeDispatchKeyGuard(DispatchKey.Functionalize):
+        called.call_boxed(stack)
 
 
 def pre_dispatch(called: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
@@ -173,44 +174,6 @@ def batched(called: Operator, keys: DispatchKeySet, stack: list[object]) -> None
     if not any(isinstance(one, batching.BatchedTensor) for one in tensors_in(_arguments(called, stack))):
         raise _refused(called, DispatchKey.Batched, "no argument is a batched tensor, as vmap makes them")
     batching.batched_fallback(_calls(called))(called, stack)
-
-
-def functorch_batched(called: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
-    """Call once for each element of the batch of the innermost `vmap`.
-
-    Source: aten/src/ATen/functorch/BatchedFallback.cpp
-    """
-    if dynamic_layers.current_layer() is None:
-        _batches(DispatchKey.FuncTorchBatched)(called, keys, stack)
-    else:
-        batching_rules.slow_fallback(_calls(called), called, stack)
-
-
-def dynamic_layer_front(called: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
-    """Enter the innermost transform. Source: aten/src/ATen/functorch/DynamicLayer.cpp"""
-    _check_active(called, DispatchKey.FuncTorchDynamicLayerFrontMode)
-    dynamic_layers.front_fallback(called, stack)
-
-
-def dynamic_layer_back(called: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
-    """Leave the innermost transform. Source: aten/src/ATen/functorch/DynamicLayer.cpp"""
-    layer = _check_active(called, DispatchKey.FuncTorchDynamicLayerBackMode)
-    if layer.saved is None:
-        raise _refused(called, DispatchKey.FuncTorchDynamicLayerBackMode, "the call did not come to FrontMode before")
-    dynamic_layers.back_fallback(called, stack)
-
-
-def functorch_grad_wrapper(called: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
-    """Unwrap the tensors of a `grad` that is over. Source: aten/src/ATen/functorch/TensorWrapper.cpp"""
-    if not dynamic_layers.dead_wrapper_fallback(called, stack):
-        raise _refused(called, DispatchKey.FuncTorchGradWrapper, "no argument is wrapped by a transform that is over")
-
-
-def _check_active(called: Operator, key: DispatchKey) -> dynamic_layers.DynamicLayer:
-    layer = dynamic_layers.current_layer()
-    if layer is None:
-        raise _refused(called, key, "no transform is active")
-    return layer
 
 
 # -- keys that refuse
@@ -257,7 +220,15 @@ def _batches(key: DispatchKey) -> BoxedKernel:
 
 
 # Source: aten/src/ATen/functorch/BatchedFallback.cpp
+functorch_batched = _batches(DispatchKey.FuncTorchBatched)
 batched_nested_tensor = _batches(DispatchKey.BatchedNestedTensor)
+# Source: aten/src/ATen/functorch/DynamicLayer.cpp
+dynamic_layer_front = _fails_outside(DispatchKey.FuncTorchDynamicLayerFrontMode, "no transform is active")
+dynamic_layer_back = _fails_outside(DispatchKey.FuncTorchDynamicLayerBackMode, "no transform is active")
+# Source: aten/src/ATen/functorch/TensorWrapper.cpp
+functorch_grad_wrapper = _fails_outside(
+    DispatchKey.FuncTorchGradWrapper, "no argument is wrapped by a transform that is over"
+)
 # Source: aten/src/ATen/core/PythonFallbackKernel.cpp
 python_dispatcher = _fails_outside(DispatchKey.PythonDispatcher, "this thread has no Python dispatcher")
 

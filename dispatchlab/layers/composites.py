@@ -1,4 +1,4 @@
-"""Operators that are made of others, the copies of views, and factories, which have no tensor to go by.
+"""Operators that are made of others, and factories, which have no tensor to go by.
 
 Source: aten/src/ATen/native/LinearAlgebra.cpp (`_matmul_impl`, `should_fold`), TensorShape.cpp (`reshape`).
 """
@@ -26,22 +26,6 @@ def reshape(calls: Calls, tensor: Tensor, shape: Sequence[int]) -> Tensor:
         copy = calls("clone")(tensor, memory_format=MemoryFormat.contiguous_format)
         reshaped = calls("_unsafe_view")(copy, list(shape))
     return reshaped
-
-
-def movedim(calls: Calls) -> Callable[[Tensor, int, int], Tensor]:
-    """`movedim.int`: one dimension moved, the others in their order, made of `permute`."""
-
-    def kernel(self: Tensor, source: int, destination: int) -> Tensor:
-        rank = self.dim
-        if not (-rank <= source < rank and -rank <= destination < rank):
-            message = f"movedim cannot move dimension {source} to {destination} of the shape {list(self.shape)}"
-            raise CallError(ErrorKind.OTHER, message)
-        order = [at for at in range(rank) if at != source % rank]
-        order.insert(destination % rank, source % rank)
-        moved: Tensor = calls("permute")(self, order)
-        return moved
-
-    return kernel
 
 
 def matmul(calls: Calls) -> Callable[[Tensor, Tensor], Tensor]:
@@ -135,38 +119,6 @@ def _broadcast(first: Sequence[int], second: Sequence[int]) -> list[int]:
         message = f"matmul got batches of the shapes {list(first)} and {list(second)}, which cannot be broadcast"
         raise CallError(ErrorKind.OTHER, message)
     return [two if one == 1 else one for one, two in zip(*padded, strict=True)]
-
-
-def copy_of_view(calls: Calls, view: str) -> Callable[..., Tensor]:
-    """The kernel of `view_copy` and its like: a contiguous copy of a view."""
-
-    def kernel(self: Tensor, *others: object, **named: object) -> Tensor:
-        viewed = calls(view)(self, *others, **named)
-        copied: Tensor = calls("clone")(viewed, memory_format=MemoryFormat.contiguous_format)
-        return copied
-
-    return kernel
-
-
-def copy(calls: Calls) -> Callable[..., Tensor]:
-    """`copy`: what `copy_` would write."""
-
-    def kernel(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:  # noqa: FBT001, FBT002
-        cloned = calls("clone")(self)
-        copied: Tensor = calls("copy_")(cloned, src, non_blocking)
-        return copied
-
-    return kernel
-
-
-def normal_functional(calls: Calls) -> Callable[..., Tensor]:
-    """`normal_functional`: what `normal_` would write."""
-
-    def kernel(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: object = None) -> Tensor:
-        drawn: Tensor = calls("normal_")(calls("clone")(self), mean, std, generator=generator)
-        return drawn
-
-    return kernel
 
 
 def backend_select(operator: Operator) -> Callable[..., object]:

@@ -1,4 +1,4 @@
-"""All formulas by operator: those that are generated, and those by hand of what derivatives.yaml leaves to C++.
+"""All formulas by operator: those of derivatives.yaml, and those that it leaves to C++.
 
 What is saved decides which modifications in place are found out, so it is what PyTorch saves. The formulas are written
 with operators: a gradient can be recorded like any call.

@@ -1,8 +1,7 @@
-"""What formulas of gradients are, and the functions by hand that generated ones call.
+"""What formulas of gradients are, and the functions that they call besides operators.
 
-PyTorch's formulas call functions of FunctionsManual.cpp, and those that are generated from them call these. `HELPERS`
-has their signatures: a formula is generated when all that it calls is here or among the operators. The formulas
-themselves are in `formulas`, and all of them by operator in `derivative_table`.
+PyTorch's formulas call functions of FunctionsManual.cpp; these are theirs. The formulas themselves are in `formulas`,
+and all of them by operator in `derivative_table`.
 Source: torch/csrc/autograd/FunctionsManual.cpp.
 """
 
@@ -43,31 +42,6 @@ class Derivative:
     save: Callable[[Calls, Node, Values], None] | None = None
     saves_result: bool = False
 
-
-HELPERS: Mapping[str, str] = {
-    "conj": "conj(Tensor self) -> Tensor",
-    "div_tensor_other_backward": "div_tensor_other_backward(Tensor grad, Tensor self, Tensor other) -> Tensor",
-    "div_tensor_self_backward": "div_tensor_self_backward(Tensor grad, Tensor other, ScalarType self_st) -> Tensor",
-    "ger": "ger(Tensor self, Tensor vec2) -> Tensor",
-    "handle_r_to_c": "handle_r_to_c(ScalarType self_st, Tensor gradient_result) -> Tensor",
-    "maybe_multiply": "maybe_multiply(Tensor t, Scalar s) -> Tensor",
-    "mul_tensor_backward": "mul_tensor_backward(Tensor grad, Tensor other, ScalarType self_st) -> Tensor",
-    "mul_scalar_backward": "mul_tensor_backward(Tensor grad, Scalar other, ScalarType self_st) -> Tensor",
-    "mm_mat1_backward": "mm_mat1_backward(Tensor grad, Tensor mat2, int[] mat1_sizes, int[] mat1_strides, "
-    "Layout mat1_layout, Scalar alpha) -> Tensor",
-    "mm_mat2_backward": "mm_mat2_backward(Tensor grad, Tensor mat1, int[] mat2_sizes, int[] mat2_strides, "
-    "Layout mat2_layout, Scalar alpha) -> Tensor",
-    "permute_backwards": "permute_backwards(Tensor grad, int[] fwd_dims) -> Tensor",
-    "reshape": "reshape(Tensor self, int[] shape) -> Tensor",
-    "stack_tensors_backward": "stack_tensors_backward(Tensor grad, int dim, ScalarType[] dtypes) -> Tensor[]",
-    "sum_backward": "sum_backward(Tensor grad, int[] sizes, int[]? dims, bool keepdim) -> Tensor",
-    "sum_to_size": "sum_to(Tensor tensor, int[] shape) -> Tensor",
-    "to_copy_backward": "_to_copy_backward(Tensor grad, TensorOptions self_options) -> Tensor",
-    "unsqueeze_to": "unsqueeze_to(Tensor self, int dim, int[] sizes) -> Tensor",
-    "unsqueeze_all_to": "unsqueeze_to(Tensor self, int[] dims, int[] sizes) -> Tensor",
-    "zeros_of": "zeros(TypeAndSize info) -> Tensor",
-}
-"""The signature that formulas know, by the name of the function here."""
 
 Options: TypeAlias = tuple[DType, Layout, object]
 
@@ -256,18 +230,3 @@ def unsqueeze_all_to(calls: Calls, self: Tensor, dims: Sequence[int], sizes: Seq
     for dim in sorted({one % max(len(sizes), 1) for one in dims}):
         self = unsqueeze_to(calls, self, dim, sizes)
     return self
-
-
-TypeAndSize: TypeAlias = tuple[tuple[int, ...], Options]
-
-
-def type_and_size(tensor: Tensor) -> TypeAndSize:
-    """What is kept of a tensor for zeros that are like it."""
-    return tensor.shape, options_of(tensor)
-
-
-def zeros_of(calls: Calls, info: TypeAndSize) -> Tensor:
-    """Zeros like a tensor that is not kept."""
-    sizes, (dtype, layout, device) = info
-    zeros: Tensor = calls("zeros")([*sizes], dtype=dtype, layout=layout, device=device)
-    return zeros

@@ -1,4 +1,4 @@
-"""`AutogradError`, when a gradient cannot be had, and `TransformError`, when a transform cannot do what it should."""
+"""`AutogradError`, when a gradient cannot be had."""
 
 from __future__ import annotations
 
@@ -36,42 +36,6 @@ class AutogradError(DispatchLabError):
     """
 
     kind: AutogradErrorKind
-    message: str
-
-    template = "{kind}: {message}"
-
-
-class TransformErrorKind(WordEnum):
-    """Why a transform cannot go on."""
-
-    WRONG_DIMS = "wrong_dims"
-    WRONG_OUTPUT = "wrong_output"
-    NO_BATCHING_RULE = "no_batching_rule"
-    UNBATCHED_WRITE = "unbatched_write"
-    CAPTURED_WRITE = "captured_write"
-    RANDOMNESS = "randomness"
-    ESCAPED_TENSOR = "escaped_tensor"
-    WRONG_ARGUMENT = "wrong_argument"
-
-
-class TransformError(DispatchLabError):
-    """A transform, such as `vmap` or `grad`, cannot do what it was asked.
-
-    >>> from dispatchlab import Lab, tensor
-    >>> from dispatchlab.layers import TransformError
-    >>> lab = Lab()
-    >>> try:
-    ...     lab.vmap(lambda x: lab.randn([2]))(tensor([1.0]))
-    ... except TransformError as error:
-    ...     print(error.kind)
-    randomness
-
-    Attributes:
-        kind: why.
-        message: what was found, and what to do.
-    """
-
-    kind: TransformErrorKind
     message: str
 
     template = "{kind}: {message}"

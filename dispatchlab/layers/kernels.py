@@ -568,24 +568,6 @@ def select_backward(results: Results, grad_output: Tensor, input_sizes: Size, di
     return results.result(elements, tuple(input_sizes), grad_output, grad_output.dtype)
 
 
-def select_scatter(results: Results, self: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
-    """A copy with other elements at one index."""
-    _check_scattered(self, src, dim, index)
-
-    def elements() -> Array:
-        array = self.data.copy()
-        array[_at(self.dim, dim, index)] = src.data
-        return array
-
-    return results.result(elements, self.shape, self, self.dtype)
-
-
-def _check_scattered(self: Tensor, src: Tensor, dim: int, index: int) -> None:
-    shape = _select(stand_in(self.shape, self.dtype), dim, index).shape
-    if shape != src.shape:
-        raise refused(f"select_scatter expects a source of shape {list(shape)}, but got {list(src.shape)}")
-
-
 # -- several results
 
 
@@ -790,7 +772,6 @@ _KERNELS: dict[str, Callable[..., Tensor]] = {
     "div.Tensor": div,
     "mul.Scalar": mul_scalar,
     "threshold_backward": threshold_backward,
-    "select_scatter": select_scatter,
     "sum": sum_dim,
     "sum.dim_IntList": sum_dim,
     "normal_": normal_,

@@ -9,32 +9,19 @@ from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.kernel import KernelFunction, boxed, fallthrough
 from dispatchlab.engine.library import Library
 from dispatchlab.errors import RegistrationError
-from dispatchlab.layers import (
-    autograd,
-    backward,
-    batching,
-    batching_rules,
-    builtin_kernels,
-    composites,
-    functional_tensors,
-    transforms,
-)
-from dispatchlab.layers.autocast import KEY_OF_DEVICE, POLICIES, autocast_kernel
+from dispatchlab.layers import autograd, backward, batching, composites
 from dispatchlab.layers.composites import backend_select, randn_kernel
 from dispatchlab.layers.derivative_table import DERIVATIVES
 from dispatchlab.layers.derivatives import Derivative
 from dispatchlab.layers.kernels import BACKEND_KERNELS, EMPTY_KERNELS, META_KERNELS, clone_kernel, copy_, zeros_kernel
 from dispatchlab.layers.lazy_elements import LAZY_KEYS, SEEN_THROUGH
 from dispatchlab.layers.schemas import (
-    COPIES,
-    FUNCTIONAL,
     IN_PLACE,
     NAMESPACE,
     NOT_DIFFERENTIABLE,
     SCHEMAS,
     SHORT_NAMES,
     VIEWS,
-    WITHOUT_FORMULA,
 )
 from dispatchlab.layers.tracing import tracer_fallback
 from dispatchlab.layers.views import in_place_kernel, view_kernel
@@ -72,8 +59,6 @@ class Lab:
                 self._views,
                 self._autograd,
                 self._batching,
-                self._functionalize,
-                self._autocast,
                 self._fallbacks,
             ):
                 install()
@@ -110,11 +95,7 @@ class Lab:
         self._libraries.clear()
 
     backward = backward.backward
-    vmap = transforms.vmap
-    grad = transforms.grad
-    grad_and_value = transforms.grad_and_value
-    functionalize = transforms.functionalize
-    legacy_vmap = batching.vmap
+    vmap = batching.vmap
 
     # -- the layers, each a library or two
 
@@ -141,21 +122,12 @@ class Lab:
             for name, kernel in (META_KERNELS if key == "Meta" else BACKEND_KERNELS).items():
                 if name not in self._made_elsewhere():
                     library.impl(name, kernel)
-        for key in ("CompositeImplicitAutograd", "FuncTorchBatchedDecomposition"):
-            library = self._library("IMPL", key)
-            library.impl("matmul", composites.matmul(self))
-            library.impl("movedim.int", composites.movedim(self))
-        self._library("IMPL", "Functionalize").impl("movedim.int", composites.movedim(self))
-        library = self._library("IMPL", "CompositeExplicitAutogradNonFunctional")
-        for view, copy in COPIES.items():
-            library.impl(copy, composites.copy_of_view(self, view))
-        library.impl("copy", composites.copy(self))
+        self._library("IMPL", "CompositeImplicitAutograd").impl("matmul", composites.matmul(self))
 
     def _factories(self) -> None:
         randn = randn_kernel(self("empty.memory_format"), self("normal_"))
         composite = self._library("IMPL", "CompositeExplicitAutograd")
         composite.impl("randn", randn)
-        composite.impl("normal_functional", composites.normal_functional(self))
         composite.impl("zeros", zeros_kernel(self("empty.memory_format")))
         composite.impl("copy_", copy_)
         composite.impl("clone", clone_kernel(self("empty_strided"), self("copy_")))
@@ -183,56 +155,19 @@ class Lab:
         without = self._autograd_kernel(None, detaches=True)
         for name in NOT_DIFFERENTIABLE:
             library.impl(name, without)
-        no_formula = self._autograd_kernel(None)
-        for name in WITHOUT_FORMULA:
-            library.impl(name, no_formula)
 
     def _autograd_kernel(self, derivative: Derivative | None, **known: bool) -> KernelFunction:
         kernel = autograd.autograd_kernel(self, derivative, **known)
         return boxed(autograd.with_debug_asserts(kernel) if self._debug else kernel, with_keyset=True)
 
     def _batching(self) -> None:
-        library = self._library("IMPL", "FuncTorchBatched")
-        for name, rule in batching_rules.RULES.items():
-            library.impl(name, boxed(batching_rules.plumbing(self, rule)))
-        library.impl("sum", batching_rules.sum_decomposed(self))
-        library.impl("t", batching_rules.t_decomposed(self))
-        self._library("IMPL", "FuncTorchBatchedDecomposition").impl(
-            "alias_copy", composites.copy_of_view(self, "alias")
-        )
-        random = self._library("IMPL", "FuncTorchVmapMode")
-        random.impl("randn", boxed(batching_rules.random_factory))
-        random.impl("normal_", boxed(batching_rules.random_in_place(self)))
         self._library("IMPL", "Batched").impl("select.int", batching.select_rule(self))
-
-    def _functionalize(self) -> None:
-        library = self._library("IMPL", "Functionalize")
-        for name in VIEWS:
-            library.impl(name, boxed(functional_tensors.view_kernel(self)))
-        for name, functional in FUNCTIONAL.items():
-            library.impl(name, boxed(functional_tensors.write_kernel(self, functional, in_place=True)))
-        library.impl("_unsafe_view", boxed(functional_tensors.unsafe_view_kernel))
-        library.impl("_to_copy", boxed(functional_tensors.to_copy_kernel))
-
-    def _autocast(self) -> None:
-        for device, policies in POLICIES.items():
-            library = self._library("IMPL", KEY_OF_DEVICE[device].name)
-            for name, policy in policies.items():
-                library.impl(name, boxed(autocast_kernel(self, device, policy)))
 
     def _fallbacks(self) -> None:
         if self.dispatcher.builtin_fallbacks:
             return
-        for key in ("BackendSelect", "ADInplaceOrView", "FuncTorchVmapMode", *map(str, AUTOCAST_KEYS)):
+        for key in ("BackendSelect", "ADInplaceOrView", *map(str, AUTOCAST_KEYS)):
             self._library("IMPL", key, "_").fallback(fallthrough)
         self._library("IMPL", "Autograd", "_").fallback(self._autograd_kernel(None))
         self._library("IMPL", "Batched", "_").fallback(boxed(batching.batched_fallback(self)))
         self._library("IMPL", "Tracer", "_").fallback(boxed(tracer_fallback, with_keyset=True))
-        for key, fallback in (
-            ("Functionalize", builtin_kernels.functionalize),
-            ("FuncTorchBatched", builtin_kernels.functorch_batched),
-            ("FuncTorchGradWrapper", builtin_kernels.functorch_grad_wrapper),
-            ("FuncTorchDynamicLayerFrontMode", builtin_kernels.dynamic_layer_front),
-            ("FuncTorchDynamicLayerBackMode", builtin_kernels.dynamic_layer_back),
-        ):
-            self._library("IMPL", key, "_").fallback(boxed(fallback, with_keyset=True))

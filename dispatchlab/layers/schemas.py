@@ -27,17 +27,6 @@ VIEWS = tuple(schema.partition("(")[0] for schema in _VIEW_SCHEMAS)
 """The operators whose result shares the memory of their first argument."""
 
 
-def copy_of(view: str) -> str:
-    """The operator that gives a copy of a view: `select_copy.int` for `select.int`."""
-    base, dot, overload = view.partition(".")
-    return f"{base}_copy{dot}{overload}"
-
-
-def _copying(schema: str) -> str:
-    name, parenthesis, rest = schema.partition("(")
-    return copy_of(name) + parenthesis + rest.replace("Tensor(a)", "Tensor")
-
-
 SCHEMAS: tuple[str, ...] = (
     "add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
     "add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)",
@@ -74,13 +63,8 @@ SCHEMAS: tuple[str, ...] = (
     "clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
     *_VIEW_SCHEMAS,
     "_unsafe_view(Tensor self, SymInt[] size) -> Tensor",
-    "movedim.int(Tensor(a) self, int source, int destination) -> Tensor(a)",
     "select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor",
     "stack(Tensor[] tensors, int dim=0) -> Tensor",
-    "select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor",
-    "copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor",
-    "normal_functional(Tensor self, float mean=0, float std=1, *, Generator? generator=None) -> Tensor",
-    *(_copying(schema) for schema in _VIEW_SCHEMAS),
     "_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) "
     "-> (Tensor, Tensor, Tensor)",
     "unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) "
@@ -89,17 +73,7 @@ SCHEMAS: tuple[str, ...] = (
     "-> (Tensor LU, Tensor pivots, Tensor info)",
 )
 
-COPIES: dict[str, str] = {name: copy_of(name) for name in VIEWS}
-"""For each view the operator that returns a copy of it."""
-
-FUNCTIONAL: dict[str, str] = {
-    **{f"{name}_.Tensor": f"{name}.Tensor" for name in ("add", "sub", "mul")},
-    "normal_": "normal_functional",
-    "copy_": "copy",
-}
-"""For each operator that writes its first argument the one that returns what it would write."""
-
-IN_PLACE = (*FUNCTIONAL,)
+IN_PLACE = ("add_.Tensor", "sub_.Tensor", "mul_.Tensor", "normal_", "copy_")
 """The operators that write their first argument."""
 
 NOT_DIFFERENTIABLE = (
@@ -108,14 +82,10 @@ NOT_DIFFERENTIABLE = (
 )
 """The operators whose result has no history, whatever their arguments have."""
 
-WITHOUT_FORMULA = ("copy", "normal_functional", "detach_copy")
-"""The operators through which no gradient goes, though their results require one."""
-
 SHORT_NAMES: dict[str, str] = {
     **{name: f"{name}.Tensor" for name in ("add", "add_", "sub", "sub_", "mul", "mul_", "div")},
     "empty": "empty.memory_format",
     "select": "select.int",
-    "movedim": "movedim.int",
     "squeeze": "squeeze.dim",
     "transpose": "transpose.int",
 }

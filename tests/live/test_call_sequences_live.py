@@ -25,7 +25,6 @@ class Comparison:
         calls: how many calls there were.
         kernels: how many kernels ran in them.
         ends: how many calls ended in which way.
-        transformed: how many calls were inside of a transform.
         keys: where kernels were registered that ran.
         named: how many calls differ for a reason that has a name.
         different: the calls that differ for no known reason.
@@ -34,7 +33,6 @@ class Comparison:
     calls: int = 0
     kernels: int = 0
     ends: Counter[str] = field(default_factory=Counter)
-    transformed: int = 0
     keys: set[str] = field(default_factory=set)
     named: Counter[str] = field(default_factory=Counter)
     different: list[tuple[int, Called, list[Line], list[Line]]] = field(default_factory=list)
@@ -42,9 +40,7 @@ class Comparison:
 
 PYTHON_FALLBACK = "a Python fallback, with a subclass or a mode"
 FACTORIES = "a factory inside of a kernel, with BackendSelect or CPU excluded"
-WITHOUT_ELEMENTS = "a view of a wrapper, with Python excluded"
-SPARSE = "results of a vmap that are sparse"
-REASONS = {PYTHON_FALLBACK, FACTORIES, WITHOUT_ELEMENTS, SPARSE}
+REASONS = {PYTHON_FALLBACK, FACTORIES}
 
 
 def reason(called: Called, theirs: list[Line], ours: list[Line]) -> str:
@@ -53,16 +49,9 @@ def reason(called: Called, theirs: list[Line], ours: list[Line]) -> str:
     if "func != nullptr" in str(theirs[-1]):
         # PyTorch fails with an internal assertion: it looks for a kernel of the operator, and there is a fallback.
         return PYTHON_FALLBACK
-    lazily_made = "zero" in kinds or called.transforms
-    if lazily_made and {"exclude BackendSelect", "exclude CPU"} & {*called.guards}:
-        # `zeros` and `stack` make their result by calls of other operators in PyTorch, which have no kernel then.
+    if "zero" in kinds and {"exclude BackendSelect", "exclude CPU"} & {*called.guards}:
+        # `zeros` makes its result by calls of other operators in PyTorch, which have no kernel then.
         return FACTORIES
-    if called.transforms and "exclude Python" in called.guards and any(one.startswith("wrapper") for one in kinds):
-        # A wrapper has sizes and strides to view in PyTorch, and no elements here.
-        return WITHOUT_ELEMENTS
-    if called.transforms and ours[-1][0] == "missing_kernel" and str(ours[-1][1]).startswith("Sparse"):
-        # The layers have no sparse kernels, such as that of the `stack` at the end of a `vmap`.
-        return SPARSE
     return ""
 
 
@@ -76,7 +65,6 @@ def compared(calls: int, seed: int) -> Comparison:
         our_lines = ours.run(one, number)
         for called, their, our in zip(one.calls, their_lines, our_lines, strict=True):
             found.calls += 1
-            found.transformed += bool(called.transforms)
             found.kernels += sum(line[0] in ("kernel", "fallback") for line in their)
             found.keys |= {str(line[2]) for line in their if line[0] in ("kernel", "fallback")}
             found.ends[str(their[-1][0])] += 1
@@ -92,7 +80,7 @@ def compared(calls: int, seed: int) -> Comparison:
 
 ENDS = (
     *("returned", "missing_kernel", "no_tensor_arguments", "wrong_value", "fails", "PlantedError"),
-    *("ambiguous_autogradother", "transform"),
+    "ambiguous_autogradother",
 )
 
 

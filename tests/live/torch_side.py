@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
@@ -111,8 +111,6 @@ def failure(text: str) -> tuple[str, str]:
     found = re.search(r"from the '(\w+)' backend", text)
     if found is not None:
         return "missing_kernel", found[1]
-    if re.search(r"isFunctionalTensor|escaped from inside a function|batched == nullptr|is not possible because", text):
-        return "transform", ""
     if re.search(r"a (view of a )?leaf Variable", text):
         return "autograd", "leaf_modified"
     keys = next((keys for pattern, keys in FAILURES if re.search(pattern, text)), None)
@@ -142,8 +140,6 @@ class TorchSide(Side):
                     skips = one.does == "fallthrough"
                     function = torch.library.fallthrough_kernel if skips else self.kernel("kernel", one, at)
                     library.m.impl(name, one.key, function, not skips)
-            held.callback(C._functorch._set_vmap_fallback_warning_enabled, True)  # noqa: FBT003 - it has no keywords
-            C._functorch._set_vmap_fallback_warning_enabled(False)  # noqa: FBT003 - it has no keywords
             _held.append(self)
             held.callback(_held.pop)
             yield [getattr(torch.ops.callseq, name).default for name in names]
@@ -171,8 +167,6 @@ class TorchSide(Side):
                 made = torch.inference_mode(mode=detail == "on")
             case "below":
                 made = C._AutoDispatchBelowAutograd() if detail == "autograd" else C._AutoDispatchBelowADInplaceOrView()
-            case "autocast":
-                made = torch.autocast("cpu")
             case "include":
                 made = C._IncludeDispatchKeyGuard(C._dispatch_key_parse(detail))
             case "exclude":
@@ -180,14 +174,6 @@ class TorchSide(Side):
             case _:
                 assert what == "mode"
                 made = self._mode(detail)
-        return made
-
-    def transform(self, name: str, function: Callable[..., Any], batched: Sequence[bool]) -> Callable[..., Any]:
-        made: Callable[..., Any]
-        if name == "functionalize":
-            made = torch.func.functionalize(function)
-        else:
-            made = torch.vmap(function, in_dims=tuple(0 if one else None for one in batched))
         return made
 
     def _mode(self, does: str) -> Any:

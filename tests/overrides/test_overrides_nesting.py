@@ -30,7 +30,7 @@ def _rows(lab: Lab, wrap: Callable[[Any], Any], x: Any, y: Any) -> Any:
     def row(one: Any) -> Any:
         return unwrapped(_function(lab, wrap(one), y))
 
-    return lab.legacy_vmap(row)(x)
+    return lab.vmap(row)(x)
 
 
 def _leaf(array: Any) -> Tensor:
@@ -94,7 +94,7 @@ def _inside(lab: Lab, wrap: Callable[[Any], tuple[Any, Any]], x: Any, y: Any) ->
         lab.backward(result if leaf is argument else result.elem)
         return unwrapped(leaf.grad)
 
-    return lab.legacy_vmap(row)(x)
+    return lab.vmap(row)(x)
 
 
 def _outside(lab: Lab, leaf: Any, result: Any) -> Any:

@@ -1,9 +1,9 @@
 """Every registration that is generated for each function, structured or not: defs, and kernels key by key.
 
-A value of this module says what a build of PyTorch registers with generated code; what is registered by hand in C++ or
-Python is not in native_functions.yaml. Source: torchgen/gen.py, torchgen/dest/register_dispatch_key.py,
-torchgen/gen_functionalization_type.py, torchgen/packaged/autograd/gen_variable_type.py, gen_inplace_or_view_type.py,
-gen_trace_type.py.
+A value of this module says what a build of PyTorch registers with generated code. Kernels of Autograd are missing:
+derivatives.yaml decides about them. So is what is registered by hand in C++ or Python, which native_functions.yaml
+does not have. Source: torchgen/gen.py, torchgen/dest/register_dispatch_key.py,
+torchgen/gen_functionalization_type.py, torchgen/packaged/autograd/gen_inplace_or_view_type.py, gen_trace_type.py.
 """
 
 from __future__ import annotations
@@ -15,12 +15,10 @@ from dataclasses import dataclass
 from dispatchlab._short_repr import WordEnum
 from dispatchlab.codegen.emit.generated_group import generated_group, plain_wrapper_name
 from dispatchlab.codegen.emit.python_source import annotated_types
-from dispatchlab.codegen.read.derivatives import Derivatives
 from dispatchlab.codegen.read.groups import FunctionGroup, ViewGroup
-from dispatchlab.codegen.read.matched_derivatives import Match, matched_derivatives
 from dispatchlab.codegen.read.native_function import BackendKernel, NativeFunction
 from dispatchlab.codegen.read.native_functions import NativeFunctions
-from dispatchlab.codegen.read.schema_parts import SchemaKind, is_tensor_like
+from dispatchlab.codegen.read.schema_parts import SchemaKind
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.schema import Argument, FunctionSchema
@@ -34,7 +32,6 @@ class Part(WordEnum):
     """`RegisterCPU`: the kernels of one key of `dispatch`."""
     BACKEND_SELECT = "RegisterBackendSelect"
     FUNCTIONALIZATION = "RegisterFunctionalization"
-    AUTOGRAD = "VariableType"
     VIEWS_AND_WRITES = "ADInplaceOrViewType"
     TRACER = "TraceType"
 
@@ -50,15 +47,12 @@ class Body(WordEnum):
     SELECTS_BACKEND = "redispatches to the key of dtype, layout and device"
     FUNCTIONALIZES = "unwraps, calls the variant that writes nothing, and wraps"
     DECOMPOSES = "the composite kernel itself"
-    FORMULA = "records a node with the formulas of derivatives.yaml"
-    NO_FORMULA = "records nothing: no gradient goes anywhere"
-    NOT_IMPLEMENTED = "boxed: records a node that raises in backward"
     VIEW = "redispatches, and makes the result a view"
     WRITE = "redispatches, and raises the version of what was written"
     RECORDS = "records the call in the graph of the tracer"
 
 
-SHARDS: Mapping[Part, int] = {Part.FUNCTIONALIZATION: 4, Part.AUTOGRAD: 10, Part.VIEWS_AND_WRITES: 2, Part.TRACER: 10}
+_SHARDS: Mapping[Part, int] = {Part.FUNCTIONALIZATION: 4, Part.VIEWS_AND_WRITES: 2, Part.TRACER: 10}
 _SHARDS_OF_CPU = 4
 
 
@@ -72,12 +66,8 @@ class GeneratedKernel:
         part: the part of the generated code that it is in.
         body: what it does.
         name: the C++ function that is registered.
-        inferred: the schema that its type gives; None for a boxed kernel.
-        node: what its node is called, for a kernel with a formula: `MulBackward0`.
+        inferred: the schema that its type gives.
         calls: the function written by hand that it calls, where it is one.
-        functional: for a kernel of Functionalize, the operator that it calls in place of its own, where there is one:
-            it writes nothing, or copies what is viewed.
-        view: for one of a view, the view, which is another operator where it is in place.
     """
 
     function: NativeFunction
@@ -85,31 +75,24 @@ class GeneratedKernel:
     part: Part
     body: Body
     name: str
-    inferred: FunctionSchema | None
-    node: str = ""
+    inferred: FunctionSchema
     calls: str = ""
-    functional: str = ""
-    view: str = ""
 
     @property
     def file(self) -> str:
         """The file that it is in: `RegisterCPU_0.cpp`."""
+        base = self.function.parts.name.base
         match self.part:
             case Part.BACKEND_SELECT:
                 return f"{self.part}.cpp"
             case Part.BACKEND:
                 count = _SHARDS_OF_CPU if self.key is DispatchKey.CPU else 1
-                return f"{self.part}{self.key}_{shard(self._shard_key, count)}.cpp"
+                return f"{self.part}{self.key}_{_shard(base, count)}.cpp"
             case _:
-                return f"{self.part}_{shard(self._shard_key, SHARDS[self.part])}.cpp"
-
-    @property
-    def _shard_key(self) -> str:
-        # NB: autograd kernels go by the C++ name, everything else by the name without underscore
-        return cpp_name(self.function) if self.part is Part.AUTOGRAD else self.function.parts.name.base
+                return f"{self.part}_{_shard(base, _SHARDS[self.part])}.cpp"
 
 
-def shard(key: str, count: int) -> int:
+def _shard(key: str, count: int) -> int:
     """The number of the file among `count`. Source: `string_stable_hash` in torchgen/utils.py."""
     return int.from_bytes(hashlib.sha1(key.encode("latin1"), usedforsecurity=False).digest(), "little") % count
 
@@ -127,21 +110,13 @@ class FunctionRegistrations:
     kernels: tuple[GeneratedKernel, ...]
 
 
-def registrations_of(
-    natives: NativeFunctions, derivatives: Derivatives | None = None
-) -> tuple[FunctionRegistrations, ...]:
-    """What is generated for each function, in the order of the file.
-
-    Args:
-        natives: the content of native_functions.yaml.
-        derivatives: that of derivatives.yaml; without it nothing is known of autograd kernels, and there are none.
-    """
+def registrations_of(natives: NativeFunctions) -> tuple[FunctionRegistrations, ...]:
+    """What is generated for each function, in the order of the file."""
     found: dict[OperatorName, list[GeneratedKernel]] = {function.name: [] for function in natives.functions}
     for kernels in (
         _backends(natives),
         _backend_select(natives),
         _functionalization(natives),
-        () if derivatives is None else _autograd(natives, matched_derivatives(natives, derivatives)),
         _views_and_writes(natives),
         _tracer(natives),
     ):
@@ -166,10 +141,9 @@ class LeftOut:
     functions: tuple[OperatorName, ...]
 
 
-def left_out(natives: NativeFunctions, derivatives: Derivatives | None) -> tuple[LeftOut, ...]:
+def left_out(natives: NativeFunctions) -> tuple[LeftOut, ...]:
     """What is not generated for functions of the file, reason by reason."""
     functions = natives.functions
-    matches = {} if derivatives is None else matched_derivatives(natives, derivatives)
     refused = _without_variant(natives)
     found = [
         LeftOut(
@@ -178,7 +152,7 @@ def left_out(natives: NativeFunctions, derivatives: Derivatives | None) -> tuple
         ),
         LeftOut(
             "kernels of Autograd, ADInplaceOrView and Tracer, written by hand",
-            tuple(function.name for function in functions if cpp_name(function) in BY_HAND),
+            tuple(function.name for function in functions if _cpp_name(function) in _BY_HAND),
         ),
         LeftOut(
             "kernels of Functionalize: C++ has them, or nothing has",
@@ -189,9 +163,6 @@ def left_out(natives: NativeFunctions, derivatives: Derivatives | None) -> tuple
             refused,
         ),
     ]
-    if derivatives is None:
-        without = tuple(one.name for one in functions if _has_autograd_kernel(one, matches.get(one.name)))
-        found.append(LeftOut("kernels of Autograd: there is no derivatives.yaml, name one with --derivatives", without))
     return tuple(each for each in found if each.functions)
 
 
@@ -242,14 +213,14 @@ def _structured(group: FunctionGroup) -> Iterator[GeneratedKernel]:
             kernel = function.kernel_at(key.key)
             calls = _native(kernel) if body is Body.CALLS_NATIVE and kernel is not None else ""
             # NB: meta takes plain integers
-            inferred = inferred_schema_of(function, symint=body is Body.CALLS_NATIVE)
+            inferred = _inferred_schema_of(function, symint=body is Body.CALLS_NATIVE)
             yield GeneratedKernel(function, key.key, Part.BACKEND, body, wrapper.name, inferred, calls=calls)
 
 
 def _unstructured(function: NativeFunction) -> Iterator[GeneratedKernel]:
     if function.manual_kernel_registration:
         return
-    inferred = inferred_schema_of(function)
+    inferred = _inferred_schema_of(function)
     for kernel in function.dispatch:
         name = plain_wrapper_name(kernel.key, function)
         yield GeneratedKernel(
@@ -276,18 +247,18 @@ def _native(kernel: BackendKernel) -> str:
 
 def _backend_select(natives: NativeFunctions) -> Iterator[GeneratedKernel]:
     for function in natives.functions:
-        if is_factory(function):
+        if _is_factory(function):
             yield GeneratedKernel(
                 function,
                 DispatchKey.BackendSelect,
                 Part.BACKEND_SELECT,
                 Body.SELECTS_BACKEND,
-                cpp_name(function),
-                inferred_schema_of(function),
+                _cpp_name(function),
+                _inferred_schema_of(function),
             )
 
 
-def is_factory(function: NativeFunction) -> bool:
+def _is_factory(function: NativeFunction) -> bool:
     """Whether dtype, layout and device decide which backend a call goes to. Source: `needs_backend_select`."""
     name = function.name.name
     return bool(function.parts.options) and not (name.endswith("_like") or name.startswith("new_"))
@@ -315,7 +286,7 @@ def _functionalization(natives: NativeFunctions) -> Iterator[GeneratedKernel]:
         if isinstance(view, ViewGroup) and view.view.short_name != "lift_fresh":
             members = [one for one in (view.view, view.inplace) if one is not None]
             for one in members:
-                yield from _functionalize(one, view.copy, view.view)
+                yield from _functionalize(one, replaced=view.copy is not None)
 
 
 def _functionalized_writes(group: FunctionGroup) -> Iterator[GeneratedKernel]:
@@ -325,99 +296,33 @@ def _functionalized_writes(group: FunctionGroup) -> Iterator[GeneratedKernel]:
         return
     for each in wanted:
         if any(argument.is_written for argument in each.schema.arguments):
-            yield from _functionalize(each, group.functional)
+            yield from _functionalize(each, replaced=True)
 
 
-def _functionalize(
-    function: NativeFunction, functional: NativeFunction | None, view: NativeFunction | None = None
-) -> Iterator[GeneratedKernel]:
+def _functionalize(function: NativeFunction, *, replaced: bool) -> Iterator[GeneratedKernel]:
+    """The kernel of a write or a view; `replaced` says that another operator writes nothing, or gives a copy."""
     composite, key, part = function.kernel_at(_IMPLICIT), DispatchKey.Functionalize, Part.FUNCTIONALIZATION
     if composite is not None:
         # NB: the kernel is registered as it is, and takes plain integers unless its name says otherwise
-        inferred = inferred_schema_of(function, symint=composite.takes_symint)
+        inferred = _inferred_schema_of(function, symint=composite.takes_symint)
         name = f"at::native::{composite.name}"
         yield GeneratedKernel(function, key, part, Body.DECOMPOSES, name, inferred, calls=name)
-    elif functional is not None:
+    elif replaced:
         yield GeneratedKernel(
-            *(function, key, part, Body.FUNCTIONALIZES, f"functionalization::{wrapper_name(function)}"),
-            inferred_schema_of(function),
-            functional=functional.short_name,
-            view="" if view is None else view.short_name,
+            *(function, key, part, Body.FUNCTIONALIZES, f"functionalization::{_wrapper_name(function)}"),
+            _inferred_schema_of(function),
         )
 
 
-# -- Autograd, ADInplaceOrView, Tracer
+# -- ADInplaceOrView, Tracer
 
-BY_HAND = frozenset(
+_BY_HAND = frozenset(
     (
         *("options", "data", "set_data", "is_leaf", "output_nr", "_version", "retain_grad", "_backward"),
         *("requires_grad_", "resize_", "resize_as_", "detach", "detach_", "copy_", "_fw_primal", "_make_dual"),
     )
 )
 """Kernels of Autograd, ADInplaceOrView and Tracer that are written by hand. Source: gen_trace_type.py."""
-_NEVER_REQUIRES_GRAD = frozenset(
-    (
-        *("empty_like", "ones_like", "full_like", "zeros_like", "rand_like", "randn_like", "new_empty"),
-        *("new_empty_strided", "new_full", "new_zeros", "new_ones", "__and__", "__iand__", "__ilshift__", "__ior__"),
-        *("__irshift__", "__ixor__", "__lshift__", "__or__", "__rshift__", "__xor__", "_sobol_engine_draw"),
-        *("_sobol_engine_ff", "_sobol_engine_scramble_", "_sobol_engine_initialize_state_", "_coalesced_"),
-        *("quantize_per_tensor", "quantize_per_channel", "argmax", "argmin", "argsort", "searchsorted", "bucketize"),
-        *("isnan", "isposinf", "isneginf", "isinf", "signbit", "isin", "allclose", "record_stream", "logical_and"),
-        *("logical_xor", "logical_not", "logical_or", "_nested_tensor_size", "_nested_tensor_strides"),
-        "_nested_tensor_storage_offsets",
-    )
-)
-"""Source: `DONT_REQUIRE_DERIVATIVE`."""
-_UNCHECKED = frozenset(
-    (
-        *("set_", "_cudnn_rnn_flatten_weight", "_unsafe_masked_index", "_unsafe_masked_index_put_accumulate"),
-        *("_slow_conv2d_forward", "slow_conv3d_forward", "channel_shuffle", "_embedding_bag"),
-        *("_embedding_bag_forward_only", "q_per_channel_scales", "q_per_channel_zero_points", "lu_unpack"),
-        *("_cudnn_rnn_backward", "_cudnn_rnn", "dequantize_self", "lift", "lift_fresh", "lift_fresh_copy"),
-        *("_nested_tensor_size", "_nested_tensor_strides", "_nested_tensor_storage_offsets"),
-    )
-)
-"""Functions whose results may be their arguments, so that they have a kernel of their own. Source:
-`DONT_ENFORCE_SAME_TENSOR_IMPL_OR_STORAGE`, `DONT_ENFORCE_STORAGE_IMPL_USE_COUNT`."""
-
-
-def _has_autograd_kernel(function: NativeFunction, match: Match | None) -> bool:
-    """Whether generated kernels record it. Source: `use_derived`, `dispatch_strategy`."""
-    differentiates = match is not None and match.has_derivatives
-    return cpp_name(function) not in BY_HAND and (function.is_abstract or differentiates)
-
-
-def _autograd(natives: NativeFunctions, matches: Mapping[OperatorName, Match]) -> Iterator[GeneratedKernel]:
-    for function in natives.functions:
-        match = matches.get(function.name)
-        if not _has_autograd_kernel(function, match):
-            continue
-        name, inferred, key = wrapper_name(function), inferred_schema_of(function), DispatchKey.Autograd
-        if match is not None:
-            for at, node in zip(match.keys, match.nodes, strict=True):
-                suffix = "" if at is key else f"_{at}"
-                records = node is not None and function.kind is not SchemaKind.OUT
-                body = Body.FORMULA if records else Body.NO_FORMULA
-                full = f"VariableType::{name}{suffix}"
-                yield GeneratedKernel(function, at, Part.AUTOGRAD, body, full, inferred, node or "" if records else "")
-        elif _is_boxed(function):
-            boxed = "torch::autograd::autogradNotImplementedFallback()"
-            yield GeneratedKernel(function, key, Part.AUTOGRAD, Body.NOT_IMPLEMENTED, boxed, None)
-        else:
-            yield GeneratedKernel(function, key, Part.AUTOGRAD, Body.NO_FORMULA, f"VariableType::{name}", inferred)
-
-
-def _is_boxed(function: NativeFunction) -> bool:
-    """Whether a function without formulas has the boxed kernel that raises in backward."""
-    return (
-        function.name.name not in ("set_", "resize_")
-        and function.parts.name.base not in _NEVER_REQUIRES_GRAD
-        and any(is_tensor_like(one.type) for one in function.schema.returns)
-        and cpp_name(function) not in _UNCHECKED
-        and wrapper_name(function) not in _UNCHECKED
-    )
-
-
 _VIEWS = frozenset(
     (
         *("numpy_T", "alias", "as_strided", "diagonal", "expand", "permute", "select", "slice", "slice_inverse"),
@@ -435,38 +340,37 @@ _VIEWS = frozenset(
 
 def _views_and_writes(natives: NativeFunctions) -> Iterator[GeneratedKernel]:
     for function in natives.functions:
-        # NB: a function with formulas is abstract, or torchgen refuses the file
-        if not _has_autograd_kernel(function, None):
+        if not function.is_abstract or _cpp_name(function) in _BY_HAND:
             continue
         writes = function.kind in (SchemaKind.INPLACE, SchemaKind.OUT) and bool(function.schema.returns)
         if writes or function.parts.name.base in _VIEWS:
-            name, inferred = f"ADInplaceOrView::{wrapper_name(function)}", inferred_schema_of(function)
+            name, inferred = f"ADInplaceOrView::{_wrapper_name(function)}", _inferred_schema_of(function)
             body = Body.WRITE if writes else Body.VIEW
             yield GeneratedKernel(function, DispatchKey.ADInplaceOrView, Part.VIEWS_AND_WRITES, body, name, inferred)
 
 
 def _tracer(natives: NativeFunctions) -> Iterator[GeneratedKernel]:
     for function in natives.functions:
-        if cpp_name(function) not in BY_HAND:
-            name, inferred = f"TraceType::{wrapper_name(function)}", inferred_schema_of(function)
+        if _cpp_name(function) not in _BY_HAND:
+            name, inferred = f"TraceType::{_wrapper_name(function)}", _inferred_schema_of(function)
             yield GeneratedKernel(function, DispatchKey.Tracer, Part.TRACER, Body.RECORDS, name, inferred)
 
 
 # -- names and types
 
 
-def cpp_name(function: NativeFunction) -> str:
+def _cpp_name(function: NativeFunction) -> str:
     """`add_out` for add.out. Source: `name` in torchgen/api/cpp.py."""
     return f"{function.name.name}{'_out' if function.parts.outs else ''}"
 
 
-def wrapper_name(function: NativeFunction) -> str:
+def _wrapper_name(function: NativeFunction) -> str:
     """`add_out_out` for add.out. Source: `type_wrapper_name`."""
     overload = function.name.overload
-    return f"{cpp_name(function)}_{overload}" if overload else cpp_name(function)
+    return f"{_cpp_name(function)}_{overload}" if overload else _cpp_name(function)
 
 
-def inferred_schema_of(function: NativeFunction, *, symint: bool = True) -> FunctionSchema:
+def _inferred_schema_of(function: NativeFunction, *, symint: bool = True) -> FunctionSchema:
     """The schema that the C++ type of a kernel gives.
 
     Args:

@@ -6,33 +6,48 @@ The operator is called, and the stack is read where the kernel runs.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import TypeAlias
 
 import numpy as np
 
+from dispatchlab._short_repr import WordEnum
 from dispatchlab.call.tensor import Tensor, tensor
 from dispatchlab.codegen.emit.generated_group import Form, generated_group
 from dispatchlab.codegen.emit.ufunc_loops import ufunc_loops
 from dispatchlab.codegen.emit.ufunc_source import ufunc_function
 from dispatchlab.codegen.kernels import by_name
-from dispatchlab.codegen.kernels.lab import StructuredLayers, lab_functions
+from dispatchlab.codegen.kernels.lab import FILE, StructuredLayers, lab_functions
 from dispatchlab.codegen.read.groups import FunctionGroup
 from dispatchlab.codegen.read.native_function import NativeFunction
 from dispatchlab.codegen.runtime.python_bindings import PythonFunctions
 from dispatchlab.engine.dispatcher import Dispatcher
+from dispatchlab.errors import UnknownOperatorError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.schema import Argument
 from dispatchlab.model.schema_types import ListType, OptionalType, SimpleType
-from dispatchlab.questions.native_functions.cpp_frames import Frame, Layer
+
+
+class Layer(WordEnum):
+    """What a frame is part of."""
+
+    BINDING = "Python binding"
+    API = "call of the operator"
+    AUTOGRAD = "autograd kernel"
+    VIEWS_AND_WRITES = "ADInplaceOrView kernel"
+    WRAPPER = "wrapper"
+    IMPL = "structured impl"
+    STUB = "ufunc stub"
+    LOOP = "ufunc loop"
+    NATIVE = "function by hand"
 
 
 @dataclass(frozen=True, slots=True)
-class LabFrame:
-    """One frame of the call in the lab.
+class Frame:
+    """One frame of a call.
 
     Args:
         layer: what stands there.
@@ -47,52 +62,54 @@ class LabFrame:
     line: int
 
 
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """A call, frame by frame.
+
+    Args:
+        function: what is called.
+        frames: the outermost first.
+    """
+
+    function: NativeFunction
+    frames: tuple[Frame, ...]
+
+    @property
+    def numbered(self) -> tuple[tuple[int, Frame], ...]:
+        """The frames as a debugger numbers them, the innermost first."""
+        return tuple(enumerate(reversed(self.frames)))
+
+
 _Line: TypeAlias = tuple[str, str, int]
 """A file, a function and a line."""
 
 
-def lab_frames(name: str) -> tuple[LabFrame, ...]:
-    """Call a structured operator on CPU tensors in the lab and return the frames of the call, the outermost first.
+def walk_call(operator: str) -> Walk:
+    """Call a structured operator on CPU tensors in the lab, and find the frames of the call.
 
     Args:
-        name: a variant by its name: `add.out`, `add.Tensor`.
+        operator: a variant by its name, with `aten::` or `torch.` in front or without: `add.out`, `torch.add`.
 
-    Returns:
-        Nothing when the lab has no kernels for an operator of that name.
+    Raises:
+        UnknownOperatorError: the lab has no kernels for an operator of that name.
     """
-    natives = lab_functions()
-    variants = ((group, function) for group in natives.structured_groups for function in group.functions)
-    group, function = next((pair for pair in variants if pair[1].short_name == name), (None, None))
-    if group is None or function is None:
-        return ()
+    group, function = _find(operator)
     stack: list[_Line] = []
     lab = StructuredLayers(kernels=_watched(group, stack))
     _call(lab.dispatcher, group, function, stack)
     lab.release()
-    return tuple(_frames(stack, group))
+    return Walk(function, tuple(_frames(stack, group)))
 
 
-def with_lab_frames(frames: Sequence[Frame], lab: Sequence[LabFrame]) -> tuple[Frame, ...]:
-    """Frames of C++, with where the lab has the same: the n-th of a layer there is the n-th here."""
-    waiting = list(lab)
-    placed = []
-    for frame in frames:
-        for number, same in enumerate(waiting):
-            if same.layer is frame.layer and frame.function.endswith(_COUNTERPARTS.get(same.function, "")):
-                frame = replace(frame, lab=f"{same.file}:{same.line}")
-                del waiting[: number + 1]
-                break
-        placed.append(frame)
-    return tuple(placed)
-
-
-# The API and the loops have several frames of one layer in C++.
-_COUNTERPARTS = {
-    "call": "::call",
-    "redispatch_boxed": "::redispatch",
-    "cpu_kernel_vec": "::cpu_kernel_vec",
-    "<lambda>": "::vectorized_loop",
-}
+def _find(asked: str) -> tuple[FunctionGroup, NativeFunction]:
+    """The variant of that name, or the first one that has it without its overload."""
+    name = asked.removeprefix("aten::").removeprefix("torch.")
+    variants = [(group, function) for group in lab_functions().structured_groups for function in group.functions]
+    exact = [pair for pair in variants if pair[1].short_name == name]
+    found = exact or [pair for pair in variants if pair[1].name.name == name]
+    if not found:
+        raise UnknownOperatorError(name, tuple(function.short_name for _, function in variants), FILE)
+    return found[0]
 
 
 def _watched(group: FunctionGroup, stack: list[_Line]) -> object:
@@ -166,14 +183,14 @@ _KINDS = (
 )
 
 
-def _frames(found: list[_Line], group: FunctionGroup) -> Iterator[LabFrame]:
-    frames: list[LabFrame] = []
+def _frames(found: list[_Line], group: FunctionGroup) -> Iterator[Frame]:
+    frames: list[Frame] = []
     file, function, line = found[0]
-    frames.append(LabFrame(Layer.NATIVE, function, _shown(file), line))
+    frames.append(Frame(Layer.NATIVE, function, _shown(file), line))
     for file, function, line in found[1:]:
         for where, start, layer in _KINDS:
             if where in file and function.startswith(start.format(ufunc=group.functional.name.name)):
-                frames.append(LabFrame(layer, function, _shown(file), line))
+                frames.append(Frame(layer, function, _shown(file), line))
                 break
     yield from reversed(frames)
 

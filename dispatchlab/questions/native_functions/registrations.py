@@ -1,0 +1,95 @@
+"""What is generated for the functions of a file: how many kernels, those of the functions asked for, declarations."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dispatchlab.codegen.emit.cpp_declarations import cpp_files
+from dispatchlab.codegen.emit.python_source import label
+from dispatchlab.codegen.emit.registrations import FunctionRegistrations, LeftOut, left_out, registrations_of
+from dispatchlab.codegen.read.native_functions import NativeFunctions, load_native_functions
+from dispatchlab.errors import UnknownOperatorError
+from dispatchlab.model.names import OperatorName
+from dispatchlab.records.find import find_names
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationReport:
+    """What is generated for the functions of a file.
+
+    Args:
+        file: the file of native functions.
+        functions: how many functions the file has, those that are made from others included.
+        kernels: how many kernels are generated, in each part of the generated code.
+        left_out: what is not generated, and why.
+        selected: the functions that were asked for, with their kernels.
+    """
+
+    file: str
+    functions: int
+    kernels: Mapping[str, int]
+    left_out: tuple[LeftOut, ...]
+    selected: tuple[FunctionRegistrations, ...]
+
+
+def registration_report(native_functions: str, *, only: Sequence[str] = ()) -> RegistrationReport:
+    """Read a file of native functions, and find out what is generated.
+
+    Args:
+        native_functions: the file.
+        only: operators, names without overload or globs.
+
+    Raises:
+        NativeYamlError: with every problem of the file.
+        UnknownOperatorError: one of `only` is not there.
+    """
+    natives = load_native_functions(native_functions)
+    registrations = registrations_of(natives)
+    named = _named(natives, only, source=native_functions)
+    selected = tuple(registered for registered in registrations if registered.function.name in named)
+    return RegistrationReport(
+        native_functions,
+        len(registrations),
+        Counter(str(kernel.part) for registered in registrations for kernel in registered.kernels),
+        tuple(_within(left_out(natives), named)) if only else left_out(natives),
+        selected,
+    )
+
+
+def cpp_declarations(native_functions: str, *, only: Sequence[str] = ()) -> Mapping[str, str]:
+    """The C++ declarations of the functions of a file, by the names of the files that have them.
+
+    Args:
+        native_functions: the file of native functions.
+        only: operators, names without overload or globs; of their kernels, those of all variants are declared.
+
+    Raises:
+        NativeYamlError: with every problem of the file.
+        UnknownOperatorError: one of `only` is not there.
+    """
+    natives = load_native_functions(native_functions)
+    names = _named(natives, only, source=native_functions) if only else {one.name for one in natives.functions}
+    return cpp_files(natives, file=label(Path(native_functions).name), only=names)
+
+
+def _named(natives: NativeFunctions, only: Sequence[str], *, source: str) -> frozenset[OperatorName]:
+    """The functions that names, names without overload and globs mean."""
+    names = {str(function.name): function.name for function in natives.functions}
+    selected: set[OperatorName] = set()
+    for asked in only:
+        meant = find_names([*names], asked)
+        if not meant:
+            raise UnknownOperatorError(asked, tuple(names), source)
+        selected.update(names[one] for one in meant)
+    return frozenset(selected)
+
+
+def _within(left: Iterable[LeftOut], names: frozenset[OperatorName]) -> Iterator[LeftOut]:
+    """What is left out of some functions."""
+    for without in left:
+        functions = tuple(name for name in without.functions if name in names)
+        if functions:
+            yield LeftOut(without.why, functions)
