@@ -20,7 +20,6 @@ OPENED_ELSEWHERE = {
     "adopt/defects.py": "a file of the package",
     "files/atomic_write.py": "written",
     "files/bounded_read.py": "with a limit",
-    "codegen/emit/backend_files.py": "a file of the package",
     "codegen/emit/generate.py": "one line, with a limit",
     "codegen/kernels/lab.py": "a file of the package",
     "commands/schema.py": "a file of the package",
