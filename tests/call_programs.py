@@ -50,42 +50,46 @@ class HandlerRanError(Exception):
     """A `__torch_dispatch__` was asked."""
 
 
-def _ones(**options: Any) -> Tensor:
+def ones(**options: Any) -> Tensor:
+    """A tensor of two ones."""
     return Tensor(np.ones(2, np.float32), **options)
 
 
-def _with_keys(*names: str) -> Tensor:
-    return Tensor(np.ones(2, np.complex64), key_set=DispatchKeySet.of(*(DispatchKey[name] for name in names)))
+def with_keys(*names: str, dtype: Any = np.complex64, requires_grad: bool = False) -> Tensor:
+    """The same, built with some keys."""
+    keys = DispatchKeySet.of(*(DispatchKey[name] for name in names))
+    return Tensor(np.ones(2, dtype), key_set=keys, requires_grad=requires_grad)
 
 
-def _inference() -> Tensor:
+def inference() -> Tensor:
+    """The same, made in inference mode."""
     with InferenceMode():
-        return _ones()
+        return ones()
 
 
 KINDS: Mapping[str, Callable[[], Tensor]] = {
-    "cpu": _ones,
-    "cpu requires_grad": lambda: _ones(requires_grad=True),
-    "meta": lambda: _ones(device="meta"),
-    "cpu sparse": lambda: _ones(layout=Layout.sparse),
-    "csr": lambda: _ones(layout=Layout.sparse_csr),
-    "cpu quantized": lambda: _ones(dtype=DType.quint8),
-    "mkldnn": lambda: _ones(layout=Layout.mkldnn),
-    "nested": lambda: _ones(layout=Layout.jagged),
-    "conj": lambda: _with_keys("CPU", "Conjugate"),
-    "neg": lambda: _with_keys("CPU", "Negative"),
-    "zero": lambda: _with_keys("CPU", "ZeroTensor"),
-    "inference": _inference,
+    "cpu": ones,
+    "cpu requires_grad": lambda: ones(requires_grad=True),
+    "meta": lambda: ones(device="meta"),
+    "cpu sparse": lambda: ones(layout=Layout.sparse),
+    "csr": lambda: ones(layout=Layout.sparse_csr),
+    "cpu quantized": lambda: ones(dtype=DType.quint8),
+    "mkldnn": lambda: ones(layout=Layout.mkldnn),
+    "nested": lambda: ones(layout=Layout.jagged),
+    "conj": lambda: with_keys("CPU", "Conjugate"),
+    "neg": lambda: with_keys("CPU", "Negative"),
+    "zero": lambda: with_keys("CPU", "ZeroTensor"),
+    "inference": inference,
     "cpu python": lambda: Handled(np.ones(2, np.float32)),
 }
 """What the CPU build of PyTorch can make, in the words of `explain`."""
 
 ELSEWHERE: Mapping[str, Callable[[], Tensor]] = {
-    "cuda": lambda: _ones(device="cuda"),
-    "xla requires_grad": lambda: _ones(device="xla", requires_grad=True),
-    "cuda sparse": lambda: _ones(device="cuda", layout=Layout.sparse),
-    "privateuseone": lambda: _ones(device="privateuseone"),
-    "fpga": lambda: _ones(device="fpga"),
+    "cuda": lambda: ones(device="cuda"),
+    "xla requires_grad": lambda: ones(device="xla", requires_grad=True),
+    "cuda sparse": lambda: ones(device="cuda", layout=Layout.sparse),
+    "privateuseone": lambda: ones(device="privateuseone"),
+    "fpga": lambda: ones(device="fpga"),
 }
 """What it cannot make, and the lab can."""
 

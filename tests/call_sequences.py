@@ -38,7 +38,7 @@ from dispatchlab.call import (
 )
 from dispatchlab.layers import AutogradError, Lab, no_grad, set_grad_enabled
 from dispatchlab.overrides import DispatchMode, PythonDispatch, disabled, make_wrapper_subclass
-from tests.call_programs import COMPOSITES, FREE, RELATED
+from tests.call_programs import COMPOSITES, FREE, RELATED, inference, ones, with_keys
 
 # -- what a program is made of
 
@@ -501,44 +501,30 @@ def _lab_wrapper(elem: Tensor, *, requires_grad: bool = False) -> Tensor:
     return made
 
 
-def _ones(**options: Any) -> Tensor:
-    return Tensor(np.ones(2, np.float32), **options)
-
-
-def _with_keys(*names: str, dtype: Any = np.complex64, requires_grad: bool = False) -> Tensor:
-    keys = DispatchKeySet.of(*(DispatchKey[name] for name in names))
-    return Tensor(np.ones(2, dtype), key_set=keys, requires_grad=requires_grad)
-
-
-def _inference() -> Tensor:
-    with InferenceMode():
-        return _ones()
-
-
 LAB_KINDS: Mapping[str, Callable[[], Tensor]] = {
-    "cpu": _ones,
-    "cpu requires_grad": lambda: _ones(requires_grad=True),
+    "cpu": ones,
+    "cpu requires_grad": lambda: ones(requires_grad=True),
     "cpu int": lambda: Tensor(np.ones(2, np.int64)),
-    "meta": lambda: _ones(device="meta"),
-    "meta requires_grad": lambda: _ones(device="meta", requires_grad=True),
-    "cpu sparse": lambda: _ones(layout=Layout.sparse),
-    "cpu sparse requires_grad": lambda: _ones(layout=Layout.sparse, requires_grad=True),
-    "csr": lambda: _ones(layout=Layout.sparse_csr),
-    "csr requires_grad": lambda: _ones(layout=Layout.sparse_csr, requires_grad=True),
-    "cpu quantized": lambda: _ones(dtype=DType.quint8),
-    "mkldnn": lambda: _ones(layout=Layout.mkldnn),
-    "nested": lambda: _ones(layout=Layout.jagged),
-    "conj": lambda: _with_keys("CPU", "Conjugate"),
-    "conj requires_grad": lambda: _with_keys("CPU", "Conjugate", requires_grad=True),
-    "neg": lambda: _with_keys("CPU", "Negative", dtype=np.float32),
-    "neg requires_grad": lambda: _with_keys("CPU", "Negative", dtype=np.float32, requires_grad=True),
-    "zero": lambda: _with_keys("CPU", "ZeroTensor", dtype=np.float32),
-    "inference": _inference,
-    "wrapper": lambda: _lab_wrapper(_ones()),
-    "wrapper requires_grad": lambda: _lab_wrapper(_ones(), requires_grad=True),
-    "wrapper of requires_grad": lambda: _lab_wrapper(_ones(requires_grad=True)),
-    "wrapper of wrapper": lambda: _lab_wrapper(_lab_wrapper(_ones()), requires_grad=True),
-    "wrapper of meta": lambda: _lab_wrapper(_ones(device="meta")),
+    "meta": lambda: ones(device="meta"),
+    "meta requires_grad": lambda: ones(device="meta", requires_grad=True),
+    "cpu sparse": lambda: ones(layout=Layout.sparse),
+    "cpu sparse requires_grad": lambda: ones(layout=Layout.sparse, requires_grad=True),
+    "csr": lambda: ones(layout=Layout.sparse_csr),
+    "csr requires_grad": lambda: ones(layout=Layout.sparse_csr, requires_grad=True),
+    "cpu quantized": lambda: ones(dtype=DType.quint8),
+    "mkldnn": lambda: ones(layout=Layout.mkldnn),
+    "nested": lambda: ones(layout=Layout.jagged),
+    "conj": lambda: with_keys("CPU", "Conjugate"),
+    "conj requires_grad": lambda: with_keys("CPU", "Conjugate", requires_grad=True),
+    "neg": lambda: with_keys("CPU", "Negative", dtype=np.float32),
+    "neg requires_grad": lambda: with_keys("CPU", "Negative", dtype=np.float32, requires_grad=True),
+    "zero": lambda: with_keys("CPU", "ZeroTensor", dtype=np.float32),
+    "inference": inference,
+    "wrapper": lambda: _lab_wrapper(ones()),
+    "wrapper requires_grad": lambda: _lab_wrapper(ones(), requires_grad=True),
+    "wrapper of requires_grad": lambda: _lab_wrapper(ones(requires_grad=True)),
+    "wrapper of wrapper": lambda: _lab_wrapper(_lab_wrapper(ones()), requires_grad=True),
+    "wrapper of meta": lambda: _lab_wrapper(ones(device="meta")),
 }
 """Every kind of tensor that both sides can make."""
 

@@ -16,6 +16,8 @@ import pytest
 from dispatchlab import CallError, Dispatcher, DispatchKey, DispatchKeySet, Library, Tensor, operator, tensor
 from dispatchlab.layers import no_grad
 from tests.call_programs import KINDS, STALE, HandlerRanError, Outcome, Program, explained, is_stale, on_lab, program
+from tests.live.torch_side import FAILURES, failure
+from tests.live.torch_side import KINDS as TORCH_KINDS
 
 torch: Any = pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")
 C: Any = importlib.import_module("torch._C")
@@ -37,38 +39,7 @@ def _handled() -> Any:
     return torch.Tensor._make_wrapper_subclass(Handled, (2,))
 
 
-def _inference() -> Any:
-    with torch.inference_mode():
-        return torch.ones(2)
-
-
-THEIRS: Mapping[str, Callable[[], Any]] = {
-    "cpu": lambda: torch.ones(2),
-    "cpu requires_grad": lambda: torch.ones(2, requires_grad=True),
-    "meta": lambda: torch.ones(2, device="meta"),
-    "cpu sparse": lambda: torch.ones(2, 2).to_sparse(),
-    "csr": lambda: torch.ones(2, 2).to_sparse_csr(),
-    "cpu quantized": lambda: torch.quantize_per_tensor(torch.ones(2), 1.0, 0, torch.quint8),
-    "mkldnn": lambda: torch.ones(2, 2).to_mkldnn(),
-    "nested": lambda: torch.nested.nested_tensor([torch.ones(2)]),
-    "conj": lambda: torch.ones(2, dtype=torch.complex64).conj(),
-    "neg": lambda: torch.ones(2, dtype=torch.complex64).conj().imag,
-    "zero": lambda: C._VariableFunctions._efficientzerotensor(2),
-    "inference": _inference,
-    "cpu python": _handled,
-}
-
-FAILURES: tuple[tuple[str, tuple[str, ...]], ...] = (
-    (
-        r"functorch.PlumbingHelper|BatchedFallback.cpp|[Bb]atching rule not implemented",
-        ("FuncTorchBatched", "BatchedNestedTensor", "Batched"),
-    ),
-    (r"PythonDispatcherTLS was not set", ("PythonDispatcher",)),
-    (r"Hit Python dispatch key but no arguments", ("Python",)),
-    (r"dynamicLayerStack.empty", ("FuncTorchDynamicLayerFrontMode", "FuncTorchDynamicLayerBackMode")),
-    (r"at least one dead wrapper", ("FuncTorchGradWrapper",)),
-)
-"""What the builtin fallbacks say that cannot do their work, and whose words these are."""
+SAME_KINDS: Mapping[str, Callable[[], Any]] = {**TORCH_KINDS, "cpu python": _handled}
 
 
 def on_torch(one: Program, name: str) -> Outcome:
@@ -83,7 +54,7 @@ def on_torch(one: Program, name: str) -> Outcome:
 
         return kernel
 
-    values = one.values(THEIRS)
+    values = one.values(SAME_KINDS)
     with ExitStack() as held:
         everywhere = torch.library.Library("_", "IMPL")
         held.callback(everywhere._destroy)
@@ -109,25 +80,10 @@ def on_torch(one: Program, name: str) -> Outcome:
         except HandlerRanError:
             return Outcome("handler", "Python")
         except (NotImplementedError, RuntimeError) as error:
-            return _failure(str(error))
+            what, key = failure(str(error))
+            return Outcome(what, key)
     (found,) = heard
     return found
-
-
-def _failure(text: str) -> Outcome:
-    if "There were no tensor arguments" in text:
-        return Outcome("no_tensor_arguments", "Undefined")
-    if "attempted to run this operator with Meta tensors" in text:
-        return Outcome("missing_kernel", "Meta")
-    if "OperatorEntry.cpp" in text and "Canonical state" in text:
-        return Outcome("broken")
-    if "mapped to AutogradOther" in text:
-        return Outcome("ambiguous_autogradother", "AutogradOther")
-    found = re.search(r"from the '(\w+)' backend", text)
-    if found is not None:
-        return Outcome("missing_kernel", found[1])
-    keys = next((keys for pattern, keys in FAILURES if re.search(pattern, text)), None)
-    return Outcome(text) if keys is None else Outcome("fails", keys[0])
 
 
 def same_words(found: Outcome) -> Outcome:
