@@ -22,8 +22,6 @@ from dispatchlab.codegen import (
     read_native_functions,
 )
 from dispatchlab.codegen.emit.generate import (
-    GeneratedSourceError,
-    GroupNameError,
     NoSuchGroupError,
     differing,
     generated_files,
@@ -278,34 +276,6 @@ def group_text(name: str, out: str, *, more: str = "", kernel: str = "the_kernel
     return GROUP.format(name=name, out=out, more=more, kernel=kernel, precomputed=precomputed)
 
 
-@pytest.mark.parametrize(
-    ("one", "other"), [("foo.a_b", "foo_a.b"), ("Foo", "foo"), ("foo_a", "foo.a"), ("foo.A", "foo_a")]
-)
-def test_two_groups_that_would_be_in_one_file_are_refused_and_neither_is_lost(one: str, other: str) -> None:
-    pair = [group_text(each, f"{each}_out" if "." in each else f"{each}.out") for each in (one, other)]
-    found = read_native_functions("".join(pair))
-    with pytest.raises(GroupNameError, match=f"{other} would be generated into .*, the file of {one}; give it another"):
-        generated_files(found, file="a.yaml")
-    with pytest.raises(GroupNameError):
-        generated_modules(found, file="a.yaml")
-    assert len(generated_files(found, file="a.yaml", only=[other])) == 3
-    taken = generated_group(found.structured_groups[0]).name.swapcase()
-    with pytest.raises(GroupNameError):
-        generated_files(found, file="a.yaml", only=[one], beside=[taken])
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        (group_text("foo", "foo.out", more=", int x, int x"), "duplicate argument 'x'"),
-        (group_text("foo.out_a", "foo.a"), "it would define wrapper_CPU_foo_out_a 2 times"),
-    ],
-)
-def test_code_that_would_not_run_is_refused(text: str, reason: str) -> None:
-    with pytest.raises(GeneratedSourceError, match=f"the code for foo.* would not run: {reason}"):
-        generated_files(read_native_functions(text), file="a.yaml")
-
-
 def test_names_that_python_or_generated_code_has_taken_stay_apart() -> None:
     more = ", int op, int op_, int op__, int kernels, int kernels_, int dim"
     value = "  precomputed:\n  - dim -> int {}\n"
@@ -326,17 +296,3 @@ def test_a_file_with_any_name_gives_files_that_are_read_and_have_no_control_char
             compile(text, each, "exec")
         else:
             assert parse_scenario(text).registrations
-
-
-def test_two_sources_do_not_mix_in_one_folder(tmp_path: Path) -> None:
-    for name in ("a.yaml", "b.yaml"):
-        (tmp_path / name).write_text(group_text(f"foo_{name[0]}", f"foo_{name[0]}.out"))
-    folder = tmp_path / "generated"
-    assert run("codegen", str(tmp_path / "a.yaml"), "-o", str(folder)).exit_code == 0
-    before = {path.name: path.read_text() for path in folder.iterdir()}
-    mixed = run("codegen", str(tmp_path / "b.yaml"), "-o", str(folder))
-    assert (mixed.exit_code, "holds 3 files that were generated from another file" in mixed.stderr) == (2, True)
-    assert {path.name: path.read_text() for path in folder.iterdir()} == before
-    forced = run("codegen", str(tmp_path / "b.yaml"), "-o", str(folder), "--force")
-    assert forced.exit_code == 0
-    assert "foo_a.py was generated from another file than b.yaml" in forced.stderr

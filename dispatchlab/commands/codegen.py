@@ -151,18 +151,10 @@ def _write(
     force: bool,
 ) -> None:
     """Write the files, or compare with those that are there; with `only`, other files are left alone."""
-    from dispatchlab.codegen.emit.generate import differing, generated_before, generated_from_others, write_files
+    from dispatchlab.codegen.emit.generate import differing, generated_before, write_files
     from dispatchlab.files.file_kinds import FileKind, check_overwrite
 
-    before, name = generated_before(folder, first_line), Path(file).name
-    others = generated_from_others(folder, first_line)
-    if others and not (force or check):
-        raise click.UsageError(
-            f"{folder} holds {len(others)} files that were generated from another file, such as {others[0]}, and the "
-            "index would leave them out: write to another folder, or leave them behind with --force"
-        )
-    for each in others:
-        note(f"{folder / each} was generated from another file than {name}")
+    before = generated_before(folder, first_line)
     left = () if only else tuple(each for each in before if each not in files)
     for each in left:
         note(f"{folder / each} is no longer generated: remove it")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import fnmatch
 import linecache
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -102,46 +100,6 @@ class NoSuchGroupError(DispatchLabError):
         return no_operator(self.asked, self.known)
 
 
-class GroupNameError(DispatchLabError):
-    """Two groups would be generated into one file, and one of them would be lost.
-
-    Args:
-        generated: one of them.
-        other: the operator of the other one, or what else has the name.
-    """
-
-    generated: GeneratedGroup
-    other: str
-
-    def __str__(self) -> str:
-        function = self.generated.group.functional
-        where = f"{function.location}: " if function.location else ""
-        return (
-            f"{where}{function.short_name} would be generated into {self.generated.name}.py, the file of {self.other}; "
-            "give it another overload name, or generate them into two folders with --only"
-        )
-
-
-class GeneratedSourceError(DispatchLabError):
-    """What would be generated for a group is no Python, or gives a name twice.
-
-    Args:
-        generated: the group.
-        reason: what Python finds.
-    """
-
-    generated: GeneratedGroup
-    reason: str
-
-    def __str__(self) -> str:
-        function = self.generated.group.functional
-        where = f"{function.location}: " if function.location else ""
-        return (
-            f"{where}the code for {function.short_name} would not run: {self.reason}; "
-            "rename a variant, an argument or a kernel"
-        )
-
-
 def generated_files(
     natives: NativeFunctions, *, file: str, only: Sequence[str] = (), beside: Iterable[str] = ()
 ) -> dict[str, str]:
@@ -155,54 +113,15 @@ def generated_files(
 
     Raises:
         NoSuchGroupError: one of `only` is not there.
-        GroupNameError: two groups would be in one file.
-        GeneratedSourceError: what is generated for a group is no Python, or gives a name twice.
     """
     file = label(file)
-    groups = _named_apart([generated_group(group) for group in chosen_groups(natives, only)], beside)
+    groups = [generated_group(group) for group in chosen_groups(natives, only)]
     files: dict[str, str] = {}
     for each in groups:
-        files[f"{each.name}.py"] = _compiled(each, module_text(each, file))
+        files[f"{each.name}.py"] = module_text(each, file)
         files[f"{each.name}.yaml"] = group_scenario_text(each, file)
     files[INDEX] = _index_text({*beside, *(each.name for each in groups)}, file)
     return files
-
-
-def _named_apart(groups: Sequence[GeneratedGroup], beside: Iterable[str] = ()) -> Sequence[GeneratedGroup]:
-    """The groups, each of which has a file of its own, also where upper and lower case are the same."""
-    taken = {name.casefold(): name for name in beside}
-    found: dict[str, GeneratedGroup] = {}
-    for group in groups:
-        name = group.name.casefold()
-        if name in found:
-            raise GroupNameError(group, found[name].group.functional.short_name)
-        if taken.get(name, group.name) != group.name or f"{name}.py" == INDEX:
-            raise GroupNameError(group, taken.get(name, "the index"))
-        found[name] = group
-    return groups
-
-
-def _compiled(generated: GeneratedGroup, text: str) -> str:
-    """The text, which Python takes, and in which no name is given twice."""
-    try:
-        tree = ast.parse(text)
-        compile(tree, f"{generated.name}.py", "exec", dont_inherit=True)
-    except SyntaxError as error:
-        raise GeneratedSourceError(generated, error.msg) from None
-    # A kernel may have the name of its group, as that of scatter_add: its class extends the one of meta.
-    names = Counter(
-        each.name
-        for each in tree.body
-        if isinstance(each, ast.FunctionDef)
-        or (
-            isinstance(each, ast.ClassDef)
-            and not any(isinstance(base, ast.Name) and base.id == each.name for base in each.bases)
-        )
-    )
-    for name, times in names.items():
-        if times > 1:
-            raise GeneratedSourceError(generated, f"it would define {name} {times} times")
-    return text
 
 
 def generated_modules(natives: NativeFunctions, *, file: str, only: Sequence[str] = ()) -> Mapping[str, ModuleType]:
@@ -217,7 +136,7 @@ def generated_modules(natives: NativeFunctions, *, file: str, only: Sequence[str
         NoSuchGroupError: one of `only` is not there.
     """
     file = label(file)
-    groups = _named_apart([generated_group(group) for group in chosen_groups(natives, only)])
+    groups = [generated_group(group) for group in chosen_groups(natives, only)]
     return {each.name: _loaded(each.name, module_text(each, file)) for each in groups}
 
 
@@ -304,18 +223,6 @@ def differing(folder: Path, files: Mapping[str, str]) -> tuple[str, ...]:
 def generated_before(folder: Path, first_line: str) -> tuple[str, ...]:
     """The names of the files in a folder that begin with this line, in their order; none when there is no folder."""
     return tuple(sorted(path.name for path in folder.glob("*") if _first_line(path) == first_line.encode()))
-
-
-def generated_from_others(folder: Path, first_line: str) -> tuple[str, ...]:
-    """The names of the generated files in a folder that begin with another line than this, in their order."""
-    start = first_line.partition(" from ")[0].encode()
-    return tuple(
-        sorted(
-            path.name
-            for path in folder.glob("*")
-            if (line := _first_line(path)) is not None and line.startswith(start) and line != first_line.encode()
-        )
-    )
 
 
 def _first_line(path: Path) -> bytes | None:
