@@ -53,6 +53,16 @@ def test_the_gradient_reaches_through_a_kernel_that_was_generated() -> None:
     assert x.grad.data.tolist() == [4.0, 6.0]
 
 
+@pytest.mark.parametrize("name", ["add_.Tensor", "sin_", "clamp_", "cumsum_", "addmm_"])
+def test_every_write_in_place_raises_the_version(name: str) -> None:
+    lab = StructuredLayers()
+    x = tensor([[1.0, 2.0], [3.0, 4.0]])
+    rest = {"add_.Tensor": (x,), "clamp_": (0, 1), "cumsum_": (0,), "addmm_": (x, x)}.get(name, ())
+    before = x.version
+    lab(name)(x, *rest)
+    assert x.version == before + 1
+
+
 def test_batching_runs_generated_kernels() -> None:
     lab = StructuredLayers()
     rows = tensor([[1.0, 2.0], [3.0, 4.0]])

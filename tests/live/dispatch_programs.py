@@ -27,10 +27,6 @@ def program(run: Program) -> Program:
     return run
 
 
-def _go_on(func: Any, args: Any, kwargs: Any) -> Any:
-    return func(*args, **kwargs)
-
-
 def _noting(s: Side, log: list[Any], name: str = "mode") -> Any:
     def handler(mode: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         log.append([name, s.op_name(func), s.show(types), s.show(args), sorted(kwargs)])

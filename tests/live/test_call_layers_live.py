@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -90,11 +90,6 @@ def test_gradients_of_a_small_network_and_their_gradients_are_torchs(lab: Lab) -
     expected = torch.autograd.grad(their_again, their_weights)
     for ours, their in zip(weights, expected, strict=True):
         assert np.allclose(ours.grad.numpy(), their.numpy(), rtol=1e-6)
-
-
-def _modified(add_: Callable[..., Any], values: Sequence[Any], one: Any, at: int) -> Any:
-    """Modify the input `at`, or the result when there are no more inputs."""
-    return add_(values[at] if at < len(values) else one, one)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -19,12 +19,9 @@ from dispatchlab.codegen.read.groups import FunctionGroup, ViewGroup
 from dispatchlab.codegen.read.native_function import NativeFunction
 from dispatchlab.codegen.read.native_functions import NativeFunctions, load_native_functions
 from dispatchlab.engine.dispatcher import Dispatcher
-from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Block, Def, Impl
 from dispatchlab.model.schema_parser import parse_schema
-from dispatchlab.prover.explore import explore
-from dispatchlab.prover.result import Verdict
 from dispatchlab.questions.certify.certificate import Certified
 from dispatchlab.questions.certify.certify_registry import certification_of
 from dispatchlab.records.model import RecordedKernel, RecordedOperator, registry_of
@@ -304,22 +301,6 @@ def test_all_generated_registrations_are_certified_as_independent_of_their_order
     assert len(found.certificates) == sum(len(generated.group.functions) for generated in generated_groups())
     assert found.edges > 300
     assert (found.by_window, found.alike > 30) == (0, True)
-
-
-def test_small_groups_are_proved_as_a_whole_library_by_library() -> None:
-    verdicts: dict[tuple[object, ...], Verdict] = {}
-    groups = 0
-    for generated in generated_groups():
-        scenario = scenario_of(generated, FILE.name)
-        if len(scenario.registrations) > 8:
-            continue
-        groups += 1
-        shape = tuple((each.key, len(each.wrappers)) for each in generated.keys if each.wrappers)
-        if shape not in verdicts:
-            verdicts[shape] = explore(LabEngine(), scenario.registrations, scenario.operators).verdict
-    assert set(verdicts.values()) == {Verdict.ORDER_INDEPENDENT}
-    assert len(verdicts) > 15
-    assert groups > 200
 
 
 def test_the_file_of_pytorch_2_13_has_3101_functions_in_275_structured_groups() -> None:
