@@ -85,10 +85,9 @@ def dispatcher_leaks() -> Iterator[Watch]:
     """
     from dispatchlab.questions.leaks import Watch, leaks_text
 
-    with Watch() as watch:
-        yield watch
-        found = watch.leaks()
-    if found:
+    watch = Watch()
+    yield watch
+    if found := watch.leaks():
         pytest.fail(leaks_text(found), pytrace=False)
 
 

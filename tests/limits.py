@@ -107,7 +107,7 @@ class Command(NamedTuple):
 COMMANDS: Final = {
     "permute": Command(("permute", "{folder}/a.yaml")),
     "permute --jobs": Command(("permute", "{folder}/a.yaml", "{folder}/b.yaml", "--jobs", "2")),
-    "permute --save": Command(("permute", "{folder}/violated.yaml", "--save", "{folder}/new.replay"), 1),
+    "permute --save": Command(("permute", "{folder}/violated.yaml", "--save", "{folder}/new.yaml"), 1),
     "permute --walk sample": Command(("permute", "{folder}/a.yaml", "--walk", "sample", "--samples", "20")),
     "dump": Command(("dump", "test::foo", "--from", "{folder}/a.yaml")),
     "explain": Command(("explain", "test::foo", "--arg", "cpu", "--from", "{folder}/defined.yaml")),

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.footprint import Footprint
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.engine.lab_space import LabSpace
@@ -151,35 +148,6 @@ def test_a_refresh_that_forgets_a_slot_is_not_proved() -> None:
     trouble, stale = _with(replace(STRICT, refresh=forgetful), (K.CPU, CEA))
     assert not trouble
     assert stale
-
-
-def test_a_neighbourhood_whose_sandboxes_do_something_else_than_its_states_is_not_decided(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    one = operator("foo", K.CPU, CEA)
-    honest = certified(registry(one))
-    assert honest.certificates[0].verdict is Certified.ORDER_INDEPENDENT
-    assert honest.replayed == honest.neighbourhoods
-    forgetful = dict(STRICT.refresh)
-    forgetful[CEA] = slots_of(key for key in (K.Undefined, K.CPU))
-
-    @contextmanager
-    def sandbox(self: LabEngine) -> Iterator[Dispatcher]:
-        yield Dispatcher.for_scenario(replace(self._semantics, refresh=forgetful))
-
-    monkeypatch.setattr(LabEngine, "sandbox", sandbox)
-    (found,) = certified(registry(one)).certificates
-    assert found.verdict is Certified.NOT_DECIDED
-    assert found.not_decided == "the exploration found what no kernel explains: invariant"
-
-    @contextmanager
-    def without_fallbacks(self: LabEngine) -> Iterator[Dispatcher]:
-        yield Dispatcher.for_scenario(replace(self._semantics, fallbacks=()))
-
-    monkeypatch.setattr(LabEngine, "sandbox", without_fallbacks)
-    (found,) = certified(registry(one)).certificates
-    assert found.verdict is Certified.NOT_DECIDED
-    assert "the exploration ended as nondeterministic: expected is what the states" in found.not_decided
 
 
 def test_a_precedence_that_looks_at_fallbacks_first_is_not_decided() -> None:

@@ -122,7 +122,7 @@ def test_every_command_that_writes_files_has_force() -> None:
 
 BOTH: dict[str, set[str]] = {
     "permute": {
-        "engine", "walk", "samples", "seed", "max_states", "timeout_s", "max_memory", "jobs", "require_proof", "replay",
+        "engine", "walk", "samples", "seed", "max_states", "timeout_s", "max_memory", "jobs", "require_proof",
         "save", "force", "format", "progress", "allow_import", "moments",
         "snapshots", "page", "cluster",
     },
@@ -195,11 +195,6 @@ def test_an_option_of_one_engine_is_refused_with_the_other(
         ("permute five.yaml --every-table", "--every-table is for an engine whose state cannot be read"),
         ("permute five.yaml --samples 3", "--samples is the number of random walks: use it with --walk sample"),
         ("permute five.yaml --engine torch --walk orders --passes 3", "--passes is for --walk graph"),
-        ("permute five.yaml --replay x --walk orders", "--walk is for exploring, and --replay runs two sequences"),
-        ("permute five.yaml --replay x --max-states 3", "--max-states is for exploring"),
-        ("permute five.yaml --replay x --timeout 3", "--timeout is for exploring"),
-        ("permute five.yaml --replay x --seed 3", "--seed is for exploring"),
-        ("permute", "no scenario was named: name scenario files or folders, or a replay with --replay FILE"),
         ("dump --list --counts", "--list shows operators and --counts shows keys"),
         ("dump --list --after +0", "--after is for the table of an operator"),
         ("dump --counts --semantics strict", "--semantics is for the table of an operator"),

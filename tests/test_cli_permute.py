@@ -66,7 +66,6 @@ edges: 160
 orders: 14,400
 conflicts: none
 never accepted: none
-replayed: 6 random sequences in fresh sandboxes, which show what the states show
 walk: graph
 reductions: none
 elapsed: ...
@@ -235,47 +234,31 @@ def test_json_is_one_object_a_line_with_the_summary_on_standard_error() -> None:
     assert result.stderr == "2 scenarios: 2 as expected\n"
 
 
-def test_a_saved_counterexample_can_be_replayed(folder: Path) -> None:
-    saved = permute("composites.yaml", "--save", "found.replay")
-    assert (saved.exit_code, saved.stderr) == (0, "wrote found.replay: a replay\n")
-    assert "actual_sequence: " in (folder / "found.replay").read_text()
-    again = permute("composites.yaml", "--replay", "found.replay", "--format", "json")
-    value = json.loads(again.stdout)
-    assert (again.exit_code, value["walk"], value["verdict"], value["orders"]) == (0, "replay", "order-dependent", "2")
-    assert "not refreshed" in value["counterexample"]["why"][0]
-    strict = permute("composites.yaml", "--replay", "found.replay", "--semantics", "strict")
-    assert (strict.exit_code, "lead to the same" in strict.stdout) == (1, True)
-
-
-def test_a_replay_that_is_older_than_its_scenario_is_explained(folder: Path) -> None:
-    permute("twice.yaml", "--save", "found.replay")
-    file = folder / "twice.yaml"
-    file.write_text(file.read_text() + "  - impl: foo\n    dispatch: CUDA\n")
-    newer = permute("twice.yaml", "--replay", "found.replay")
-    assert newer.exit_code == 0
-    assert newer.stderr == "note: found.replay is older than the scenario: new: impl test::foo CUDA\n"
-    file.write_text(TWICE.replace("dispatch: CPU", "dispatch: XLA"))
-    gone = permute("twice.yaml", "--replay", "found.replay")
-    assert (gone.exit_code, gone.stdout) == (2, "")
-    assert "gone or renamed: impl test::foo CPU" in gone.stderr
+@pytest.mark.parametrize("name", ["found.yaml", "found.scenario.yml"])
+def test_a_saved_counterexample_is_a_small_scenario(folder: Path, name: str) -> None:
+    saved = permute("composites.yaml", "--save", name)
+    assert (saved.exit_code, saved.stderr) == (0, f"wrote {name}: a scenario\n")
+    again = json.loads(permute(name, "--format", "json").stdout)
+    assert (again["as_expected"], again["verdict"], again["semantics"]) == (True, "order-dependent", "torch-2.13")
+    assert "not refreshed" in again["counterexample"]["why"][0]
 
 
 def test_a_file_that_cannot_be_saved_is_refused_before_anything_runs(folder: Path) -> None:
-    bad = permute("twice.yaml", "--save", "nowhere/found.replay")
+    bad = permute("twice.yaml", "--save", "nowhere/found.yaml")
     assert bad.stdout == ""
     assert (
         bad.stderr
-        == "nowhere/found.replay could not be written: there is no folder nowhere; make it, or name another one\n"
+        == "nowhere/found.yaml could not be written: there is no folder nowhere; make it, or name another one\n"
     )
     assert bad.exit_code == 2
 
 
 def test_an_old_file_stays_when_there_is_nothing_to_save(folder: Path) -> None:
-    permute("twice.yaml", "--save", "old.replay")
-    old = (folder / "old.replay").read_text()
-    result = permute("five.yaml", "--save", "old.replay")
-    assert (result.exit_code, (folder / "old.replay").read_text()) == (0, old)
-    assert result.stderr == "note: there is no counterexample, so old.replay was not written\n"
+    permute("twice.yaml", "--save", "old.yaml")
+    old = (folder / "old.yaml").read_text()
+    result = permute("five.yaml", "--save", "old.yaml")
+    assert (result.exit_code, (folder / "old.yaml").read_text()) == (0, old)
+    assert result.stderr == "note: there is no counterexample, so old.yaml was not written\n"
 
 
 def test_the_states_are_drawn(folder: Path) -> None:
@@ -300,9 +283,8 @@ def test_too_many_states_are_not_drawn_and_that_is_said() -> None:
     ("arguments", "message"),
     [
         (["five.yaml", "twice.yaml", "--save", "x"], "--save is for one scenario and 2 were given"),
-        (["five.yaml", "twice.yaml", "--replay", "x"], "--replay is for one scenario and 2 were given"),
         (["five.yaml", "--graph", "x.png"], "--graph x.png: expected a file that ends in .dot or .svg"),
-        (["five.yaml", "--replay", "five.yaml"], "five.yaml: expected a replay but found a scenario; "),
+        (["five.yaml", "--save", "x"], "--save x: expected FILE.py for a program or FILE.yaml for a small scenario"),
         (["five.yaml", "--conform"], "--conform compares the live engine with its model: use it with --engine torch"),
         (["five.yaml", "--engine", "torch", "--semantics", "strict"], "leave one of the two out"),
     ],
@@ -461,8 +443,6 @@ def test_a_counterexample_of_modules_is_saved_with_its_modules(folder: Path) -> 
     permute("shop.yaml", "--free", "--save", "free.scenario.yaml")
     again = json.loads(permute("free.scenario.yaml", "--format", "json").stdout)
     assert (again["walk"], again["as_expected"], again["registrations"]) == ("program", True, 2)
-    assert permute("shop.yaml", "--save", "found.replay").exit_code == 1
-    assert permute("shop.yaml", "--replay", "found.replay").exit_code == 1
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from dispatchlab.files.atomic_write import WriteError, write_file
 from dispatchlab.files.file_kinds import FileKind, check_output, content_of, marked, recognised
 from dispatchlab.records.file import open_bundled
 from dispatchlab.records.model import Registry
-from dispatchlab.scenario.load import ScenarioError, load_scenario
+from dispatchlab.scenario.load import load_scenario
 from tests.command_line import run
 from tests.registry_cases import save_registry
 from tests.scenario_texts import COMPOSITES, FIVE, TWICE
@@ -60,7 +60,6 @@ def _registry(path: str) -> None:
 
 def _golden(path: str) -> None:
     from dispatchlab.questions.order.golden import golden
-    from dispatchlab.scenario.load import load_scenario
 
     Path(path).write_text(golden(load_scenario("twice.yaml"))[1])
 
@@ -70,7 +69,6 @@ def _baseline(path: str) -> None:
 
 
 WRITTEN: dict[str, tuple[FileKind, Callable[[str], None]]] = {
-    "found.yaml": (FileKind.REPLAY, _saved("permute", "twice.yaml", "--save")),
     "found.scenario.yaml": (FileKind.SCENARIO, _saved("permute", "twice.yaml", "--save")),
     "found.scenario.yml": (FileKind.SCENARIO, _saved("permute", "twice.yaml", "--save")),
     "found.py": (FileKind.PROGRAM, _saved("permute", "twice.yaml", "--save")),
@@ -132,8 +130,6 @@ def test_what_dispatchlab_does_not_write_is_not_recognised(content: str) -> None
 
 TAKERS: dict[str, tuple[list[str], set[FileKind]]] = {
     "permute": (["permute", "FILE"], {FileKind.SCENARIO}),
-    "permute --replay": (["permute", "twice.yaml", "--replay", "FILE"], {FileKind.REPLAY}),
-    "permute --replay alone": (["permute", "--replay", "FILE"], {FileKind.REPLAY}),
     "dump": (["dump", "foo", "--from", "FILE"], {FileKind.SCENARIO, FileKind.REGISTRY}),
     "explain": (["explain", "foo", "--from", "FILE"], {FileKind.SCENARIO, FileKind.REGISTRY}),
     "coverage": (["coverage", "FILE", "--key", "CPU"], {FileKind.SCENARIO, FileKind.REGISTRY}),
@@ -149,40 +145,10 @@ TAKERS: dict[str, tuple[list[str], set[FileKind]]] = {
 """For each place where a file is given, a command line and the kinds that it takes."""
 
 
-def test_a_replay_in_the_place_of_a_scenario_says_what_it_is_of_and_how_to_run_it(folder: Path) -> None:
-    run("permute", "twice.yaml", "--save", "found.yaml")
-    result = run("permute", "found.yaml")
-    assert (result.exit_code, result.stderr) == (
-        2,
-        "found.yaml: expected a scenario but found a replay of twice.yaml; "
-        "run it with: dispatchlab permute --replay found.yaml\n",
-    )
-    assert run("permute", "--replay", "found.yaml").exit_code == 0
-    with pytest.raises(ScenarioError, match="expected a scenario but found a replay"):
-        load_scenario(folder / "found.yaml")
-
-
-def test_a_replay_in_a_folder_of_scenarios_is_left_out_and_that_is_said(folder: Path) -> None:
-    (folder / "all" / "below").mkdir(parents=True)
-    (folder / "all" / "five.yaml").write_text(FIVE)
-    run("permute", "twice.yaml", "--save", "all/below/found.yaml")
-    result = run("permute", "all")
-    assert result.exit_code == 0
-    assert "scenario: all/five.yaml" in result.stdout
-    assert (
-        "note: 1 of the files below all is left out: all/below/found.yaml is a replay of twice.yaml\n" in result.stderr
-    )
-    (folder / "all" / "five.yaml").unlink()
-    result = run("permute", "all")
-    assert (result.exit_code, "there is no scenario below this folder" in result.stderr) == (2, True)
-    assert "found.yaml is a replay" in result.stderr
-
-
 # -- what is written over
 
 
 OVERWRITERS = {
-    "--save": (["permute", "twice.yaml", "--save", "FILE"], "found.yaml"),
     "--save program": (["permute", "twice.yaml", "--save", "FILE"], "found.py"),
     "--save scenario": (["permute", "twice.yaml", "--save", "FILE"], "found.scenario.yaml"),
     "--graph": (["permute", "twice.yaml", "--graph", "FILE"], "states.svg"),
@@ -222,7 +188,7 @@ def test_a_file_of_another_kind_is_not_written_over_either(folder: Path) -> None
     result = run("permute", "twice.yaml", "--save", "found.yaml")
     assert (result.exit_code, result.stderr) == (
         2,
-        "found.yaml is a recorded registry: write a replay to another file, or write over this one with --force\n",
+        "found.yaml is a recorded registry: write a scenario to another file, or write over this one with --force\n",
     )
     record = run("record", "json", "-o", "found.yaml")  # refused before anything is imported
     assert (record.exit_code, "found.yaml is a recorded registry" in record.stderr) == (2, True)
@@ -244,18 +210,10 @@ def test_generated_code_is_not_written_over_what_somebody_wrote(folder: Path) ->
 
 
 def test_a_device_is_never_refused_and_stays_what_it_is(folder: Path) -> None:
-    result = run("permute", "twice.yaml", "--save", "/dev/null", "--graph", "states.svg")
+    result = run("permute", "twice.yaml", "--graph", "states.svg", "--report", "/dev/null")
     assert result.exit_code == 0
-    assert "wrote /dev/null: a replay\n" in result.stderr
+    assert "wrote /dev/null: a report to keep\n" in result.stderr
     assert Path("/dev/null").is_char_device()
-
-
-def test_a_descriptor_is_never_refused_even_when_a_regular_file_with_something_in_it_is_behind_it(folder: Path) -> None:
-    with (folder / "output").open("w") as stream:
-        stream.write("printed\n")
-        stream.flush()
-        assert run("permute", "twice.yaml", "--save", f"/dev/fd/{stream.fileno()}").exit_code == 0
-    assert (folder / "output").read_text().startswith("printed\nreplay: 3\n")
 
 
 def test_a_marked_file_is_recognised_until_its_mark_is_removed(folder: Path) -> None:
@@ -273,55 +231,6 @@ def test_a_marked_file_is_recognised_until_its_mark_is_removed(folder: Path) -> 
         Path(path).write_text(Path(path).read_text().partition("\n")[2])
         mine = content_of(path)
         assert mine is None or not mine.is_written
-
-
-# -- a replay knows its scenario
-
-
-def test_a_replay_finds_its_scenario_from_another_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (folder / "scenarios").mkdir()
-    (folder / "found").mkdir()
-    (folder / "scenarios" / "twice.yaml").write_text(TWICE)
-    (folder / "twice.yaml").unlink()
-    run("permute", "scenarios/twice.yaml", "--save", "found/a.yaml")
-    assert 'path: "../scenarios/twice.yaml"\n' in (folder / "found" / "a.yaml").read_text()
-    assert run("permute", "--replay", "found/a.yaml").exit_code == 0
-    monkeypatch.chdir(folder / "found")
-    assert run("permute", "--replay", "a.yaml").exit_code == 0
-    (folder / "scenarios" / "twice.yaml").unlink()
-    result = run("permute", "--replay", "a.yaml")
-    assert (result.exit_code, "a.yaml is a replay of twice.yaml, which is not where it was" in result.stderr) == (
-        2,
-        True,
-    )
-
-
-def test_a_replay_of_another_scenario_is_refused_and_a_renamed_one_is_not(folder: Path) -> None:
-    run("permute", "twice.yaml", "--save", "found.yaml")
-    (folder / "other.yaml").write_text(TWICE.replace("fn_a", "fn_c"))
-    result = run("permute", "other.yaml", "--replay", "found.yaml")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.startswith("the replay was made for twice.yaml, and other.yaml is another scenario: ")
-    (folder / "renamed.yaml").write_text(TWICE)
-    assert run("permute", "renamed.yaml", "--replay", "found.yaml").exit_code == 0
-
-
-def test_a_replay_that_its_scenarios_order_excludes_now_says_so(folder: Path) -> None:
-    run("permute", "twice.yaml", "--save", "found.yaml")
-    (folder / "twice.yaml").write_text(TWICE.replace("registrations:", "order: [0, 1]\nregistrations:"))
-    result = run("permute", "--replay", "found.yaml")
-    assert (
-        "note: the scenario keeps the order 0 1, and a sequence of the replay does not: search again" in result.stdout
-    )
-
-
-def test_a_replay_with_an_unknown_engine_is_refused(folder: Path) -> None:
-    run("permute", "twice.yaml", "--save", "found.yaml")
-    text = (folder / "found.yaml").read_text()
-    (folder / "found.yaml").write_text(text.replace("engine: lab", "engine: tor"))
-    result = run("permute", "--replay", "found.yaml")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "expected the name of an engine but found 'tor'" in result.stderr
 
 
 @pytest.mark.parametrize("force", [False, True])

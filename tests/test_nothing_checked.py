@@ -43,7 +43,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["permute", "none.yaml"], "expected at least one registration but found an empty list"),
         (["permute", "other.yaml"], "there is nothing to explore: what is observed is test::bar"),
         (["permute", "*.yaml"], "there is no such file"),
-        (["permute", "--replay", "a.yaml"], "expected a replay but found a scenario"),
         (["certify", "empty.dlreg"], "empty.dlreg has no operator to certify"),
         (["certify", "fallbacks.dlreg"], "fallbacks.dlreg has no operator to certify"),
         (["certify", "small.dlreg", "--operator", "zz*"], "no operator in this registry matches zz*"),

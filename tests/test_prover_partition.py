@@ -15,7 +15,6 @@ from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Def, Impl, Registration
 from dispatchlab.model.schema_parser import parse_schema
 from dispatchlab.model.sequence import format_sequence
-from dispatchlab.prover import explore as exploring
 from dispatchlab.prover import partition
 from dispatchlab.prover.explore import explore
 from dispatchlab.prover.limits import Progress
@@ -154,20 +153,6 @@ def test_one_part_of_each_pattern_shows_what_exploring_each_part_shows(semantics
     shown = [replace(found, classes=0, reductions=(), notes=(), elapsed_s=0.0) for found in (alike, each)]
     assert shown[0] == shown[1]
     assert alike.edges > 200
-
-
-def test_a_large_scenario_is_replayed_by_a_sample_with_every_pattern(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exploring, "_MOST_REPLAYED", 9)
-    engine = MultiOperatorEngine((*(toy(2),) * 20, toy(3)), fallbacks=1)
-    space = engine.space(engine.registrations, engine.operators)
-    sample = partition.sample_of(space, engine.registrations, engine.operators, (20, 5, 21), 0, most=9)
-    assert len(sample.indices) == len(set(sample.indices)) == 9
-    assert {5, 20, 21, 22} <= {*sample.indices}  # the one with an order of its own, the larger one, the fallback
-    assert {operator_name(5), operator_name(20)} <= {*sample.operators}
-    assert [sample.indices[at] for at in sample.order] == [20, 5, 21]
-    found = walk(engine)
-    assert (found.verdict, found.components, found.registrations) == (Verdict.ORDER_INDEPENDENT, 21, 23)
-    assert found.replayed
 
 
 def test_an_order_across_parts_is_kept_within_each() -> None:

@@ -7,12 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 # A run in this process forgets what it imported, and the C parts of PyYAML cannot be imported again.
 import dispatchlab.engine.lab_engine
 import dispatchlab.questions.order.run_scenario  # noqa: F401
-from dispatchlab.cli import main
 from dispatchlab.pytest_plugin import is_accepting
 from tests.plugin_options import PLUGIN_OPTIONS
 from tests.scenario_texts import COMPOSITES, FIVE, TWICE, TWO_DEFS
@@ -244,16 +242,6 @@ def test_a_module_that_ends_its_process_fails_its_scenario_and_no_other(
     result = run("scenarios/five.yaml", "scenarios/ends.yaml", accept=True)
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["*scenarios/ends.yaml:4:40: importing ends *"])
-
-
-def test_a_replay_among_the_scenarios_is_not_collected_and_owns_no_golden_file(project: Path, run: Run) -> None:
-    counterexample = project / "scenarios" / "order" / "found.yaml"
-    CliRunner().invoke(main, ["permute", "scenarios/order/composites.yaml", "--save", str(counterexample)])
-    assert counterexample.read_text().startswith("replay: 3\n")
-    run("scenarios", accept=True).assert_outcomes(passed=3)
-    assert goldens(project) == ["expect/five.txt", "expect/order/composites.txt", "expect/order/two_defs.txt"]
-    (project / "expect" / "order" / "found.txt").write_text("claim: x\n")
-    run("scenarios").assert_outcomes(passed=3, failed=1)
 
 
 def test_a_topic_that_pytest_would_leave_out_elsewhere_is_collected(project: Path, run: Run) -> None:

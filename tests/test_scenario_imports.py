@@ -18,7 +18,6 @@ from dispatchlab.questions.order.blocks import report_view
 from dispatchlab.questions.order.report import Report, report_of
 from dispatchlab.scenario import Scenario, ScenarioError, parse_scenario, scenario_text
 from dispatchlab.scenario.import_orders import ImportOrders, OrderFinding
-from dispatchlab.scenario.write import digest_of
 from tests.effort import examples
 
 RECORD = """\
@@ -105,7 +104,6 @@ def test_what_is_written_is_read_back(
     text = scenario_text(held)
     assert parse_scenario(text) == held
     assert scenario_text(parse_scenario(text)) == text
-    assert digest_of(held) == digest_of(scenario), "replays are about the dispatcher"
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,7 @@ import pytest
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.model.registration import Block, TorchLibraryCall, TorchLibraryFunction, describe
 from dispatchlab.prover.explore import explore
-from dispatchlab.prover.partition_by_operator import explore_apart, groups_of
-from dispatchlab.prover.result import Flaw, Verdict
+from dispatchlab.prover.result import Verdict
 from dispatchlab.scenario import ScenarioError, parse_scenario
 from dispatchlab.scenario.write import scenario_text
 
@@ -97,58 +96,3 @@ def scenario_of(operators: int, *, twice: int = -1) -> str:
         for column, key in enumerate(keys):
             lines += [f"  - impl: op{number}", f"    dispatch: {key}", f"    debug: fn_{number}_{column}"]
     return "\n".join(lines) + "\n"
-
-
-class Sealed:
-    """The lab engine, whose state nobody may read."""
-
-    name = "sealed"
-
-    def __init__(self) -> None:
-        self.semantics = "strict"
-        self.sandbox = LabEngine("strict").sandbox
-
-
-def test_groups_without_a_common_operator_are_walked_one_by_one() -> None:
-    scenario = parse_scenario(scenario_of(6))
-    found = explore_apart(Sealed(), scenario.registrations, scenario.operators)
-    assert (found.verdict, found.registrations, found.components, found.sets) == (Verdict.NO_VIOLATION_FOUND, 12, 6, 24)
-    assert found.notes == ("6 groups that share no operator were explored separately",)
-
-
-@pytest.mark.filterwarnings("ignore::dispatchlab.engine.dispatcher.OverrideWarning")
-def test_a_counterexample_of_a_group_has_the_numbers_of_the_file() -> None:
-    scenario = parse_scenario(scenario_of(6, twice=4))
-    found = explore_apart(Sealed(), scenario.registrations, scenario.operators)
-    counterexample = found.counterexample
-    assert found.verdict is Verdict.ORDER_DEPENDENT
-    assert counterexample is not None
-    assert (counterexample.flaw, sorted(counterexample.actual_sequence), sorted(counterexample.expected_sequence)) == (
-        Flaw.NON_COMMUTING,
-        [8, 9],
-        [8, 9],
-    )
-    assert "test::op4, dump" in counterexample.diff
-
-
-@pytest.mark.parametrize(
-    ("extra", "groups"),
-    [
-        ("", [(0, 1), (2, 3)]),
-        ("  - fallback: boxed\n    dispatch: CPU\n", [(0, 1, 2, 3, 4)]),
-        ("  - claim: test\n", [(0, 1, 2, 3, 4)]),
-        ("  - claim: elsewhere\n", [(0, 1), (2, 3), (4,)]),
-        ("  - library: test\n    kind: DEF\n    registrations: []\n", [(0, 1, 2, 3, 4)]),
-        ("  - name: op1\n", [(0, 1), (2, 3, 4)]),
-    ],
-)
-def test_fallbacks_and_claims_tie_groups_together(extra: str, groups: list[tuple[int, ...]]) -> None:
-    assert groups_of(parse_scenario(scenario_of(2) + extra).registrations) == groups
-
-
-def test_overloads_that_take_one_call_are_walked_together() -> None:
-    text = "claim: x\nregistrations:\n" + "".join(
-        f"  - def: foo.{overload} -> Tensor\n"
-        for overload in ("a(Tensor x, int n=0)", "b(Tensor x, float s=0.)", "c(Tensor x, str m)")
-    )
-    assert groups_of(parse_scenario(text).registrations) == [(0, 1), (2,)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -37,7 +36,7 @@ from dispatchlab.scenario import Scenario, UnwritableError, json_schema, parse_s
 from dispatchlab.scenario.load import read_scenario
 from dispatchlab.scenario.named_functions import NamedFunction
 from dispatchlab.scenario.scenario import SEMANTICS, operators_named_by
-from dispatchlab.scenario.write import digest_of, scalar_text
+from dispatchlab.scenario.write import scalar_text
 from tests.effort import examples
 
 SCHEMAS = tuple(
@@ -132,7 +131,6 @@ def test_a_written_scenario_loads_back_equal(scenario: Scenario) -> None:
     text = scenario_text(scenario)
     again = read_scenario(text, Context("<text>", find=lambda reference: NamedFunction()))
     assert again == scenario
-    assert digest_of(again) == digest_of(scenario)
     assert scenario_text(again) == text
 
 
@@ -206,27 +204,6 @@ def test_what_a_file_cannot_say_is_refused(registration: Registration, message: 
     with pytest.raises(UnwritableError, match=message) as caught:
         scenario_text(scenario)
     assert str(caught.value).startswith("the scenario 'A claim.' cannot be written as a file: ")
-    assert len(digest_of(scenario)) == 32
-
-
-def test_the_digest_stands_for_registrations_and_operators_alone() -> None:
-    scenario = parse_scenario("claim: A\nregistrations:\n  - impl: foo\n    debug: a\n  - impl: foo\n    debug: b\n")
-    assert digest_of(scenario) == "326c16e876de5da6ef09d8711b2e71a6"
-    for change in (
-        replace(scenario, claim="B"),
-        replace(scenario, expect=Expectation.REFUSED),
-        replace(scenario, namespace="other"),
-        replace(scenario, keys=(DispatchKey.CPU,)),
-        replace(scenario, order=(1, 0)),
-        replace(scenario, file="elsewhere.yaml"),
-    ):
-        assert digest_of(change) == digest_of(scenario)
-    for change in (
-        replace(scenario, registrations=scenario.registrations[::-1]),
-        replace(scenario, registrations=scenario.registrations[:1]),
-        replace(scenario, operators=(OperatorName("test", "bar"),)),
-    ):
-        assert digest_of(change) != digest_of(scenario)
 
 
 class _Yaml12(yaml.SafeLoader):

@@ -164,7 +164,7 @@ ROW = OneOf("key", "row")
 
 
 class _Seed(click.types.IntParamType):
-    """A whole number of 64 bits: what the random numbers begin with, and what a replay can hold."""
+    """A whole number of 64 bits: what the random numbers begin with."""
 
     name = "seed"
 

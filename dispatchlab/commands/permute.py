@@ -80,7 +80,7 @@ class PictureFormatError(DispatchLabError):
 
 
 @click.command()
-@click.argument("scenarios", metavar="SCENARIO...", nargs=-1, type=SCENARIO)
+@click.argument("scenarios", metavar="SCENARIO...", nargs=-1, required=True, type=SCENARIO)
 @engine_option("Engine to explore. Default: lab.", default=None)
 @semantics_option
 @click.option(
@@ -144,16 +144,10 @@ class PictureFormatError(DispatchLabError):
 )
 @import_option()
 @click.option(
-    "--replay",
-    metavar="FILE",
-    type=click.Path(),
-    help="Run a saved counterexample again instead of exploring. SCENARIO may be left out: the file names it.",
-)
-@click.option(
     "--save",
     metavar="FILE",
     type=click.Path(),
-    help="Save the counterexample: FILE.py is a program, FILE.scenario.yaml a small scenario, else it is for --replay.",
+    help="Save the counterexample: FILE.py is a program, FILE.yaml a small scenario.",
 )
 @click.option(
     "--graph",
@@ -214,8 +208,7 @@ def permute(
     Examples:
       dispatchlab permute scenario.yaml
       dispatchlab permute scenarios/ --jobs 2 --format json
-      dispatchlab permute scenario.yaml --semantics torch-2.13 --save found.replay
-      dispatchlab permute --replay found.replay
+      dispatchlab permute scenario.yaml --semantics torch-2.13 --save found.yaml
       dispatchlab permute scenario.yaml --graph states.svg
       dispatchlab permute scenario.yaml --at '0 2'
       dispatchlab permute scenario.yaml --snapshots
@@ -232,8 +225,8 @@ def permute(
         refuse(
             context, ("jobs",), "is for processes of this machine, and --cluster has its own: leave one of the two out"
         )
-        refuse(context, ("replay", "save", "graph"), "is for this machine: leave --cluster out")
-    files = scenario_files(scenarios or _scenario_of(asked.replay), report=note)
+        refuse(context, ("save", "graph"), "is for this machine: leave --cluster out")
+    files = scenario_files(scenarios, report=note)
     _check(asked, files, force=force)
     chosen = chosen_format(format)
     for option, given in (("--at", moments), ("--snapshots", snapshots)):
@@ -273,25 +266,11 @@ def permute(
     exit_with(interrupt_code() if interrupted else _CLOSED_PIPE if closed else printer.code)
 
 
-def _scenario_of(replay: str | None) -> tuple[str, ...]:
-    """The scenario that a replay names, where no scenario was given."""
-    if replay is None:
-        raise click.UsageError("no scenario was named: name scenario files or folders, or a replay with --replay FILE")
-    from dispatchlab.scenario.replay_file import load_replay, scenario_of
-
-    return (scenario_of(replay, load_replay(replay)),)
-
-
 def _refuse_without_effect(context: click.Context, asked: RunOptions) -> None:
-    """Refuse what has no effect on this engine, with this walk, or on a replay."""
-    if asked.engine == "lab" or (asked.engine is None and asked.replay is None):
+    """Refuse what has no effect on this engine, or with this walk."""
+    if asked.engine != "torch":
         of_live = "is for an engine whose state cannot be read: use it with --engine torch, or leave it out"
         refuse(context, ("passes", "every_table"), of_live)
-    if asked.replay is not None:
-        explored = {"walk", "samples", "max_states", "max_memory", "jobs"}
-        explored |= set() if asked.conform else {"seed", "passes", "timeout_s"}
-        refuse(context, sorted(explored), "is for exploring, and --replay runs two sequences: leave one of the two out")
-        return
     if asked.walk != "sample":
         refuse(context, ("samples",), "is the number of random walks: use it with --walk sample")
     if asked.walk in ("orders", "sample") and not asked.conform:
@@ -300,7 +279,7 @@ def _refuse_without_effect(context: click.Context, asked: RunOptions) -> None:
 
 def _check(asked: RunOptions, files: Sequence[str], *, force: bool) -> None:
     """Refuse options that have no effect together, and files that must not be written over, before anything runs."""
-    single = {"--save": asked.save, "--replay": asked.replay, "--graph": asked.graph}
+    single = {"--save": asked.save, "--graph": asked.graph}
     for option, value in single.items():
         if value is not None and len(files) > 1:
             raise OneScenarioError(option, len(files))

@@ -29,7 +29,6 @@ class FileKind(Enum):
     """What a file can be: its name with an article, and what to do with such a file."""
 
     SCENARIO = "a scenario", "explore it with: dispatchlab permute {file}"
-    REPLAY = "a replay", "run it with: dispatchlab permute --replay {file}"
     REGISTRY = "a recorded registry", "look into it with: dispatchlab dump OP --from {file}"
     BUNDLE = "a bundle of registries", "name one of those that are bundled: dispatchlab dump OP --from torch-2.13"
     BASELINE = "a baseline of lint", "give it as: dispatchlab lint --baseline {file}"
@@ -132,8 +131,6 @@ def recognised(content: bytes) -> FileContent | None:
     if marked and not generated and text.partition("\n")[2].startswith(('"""', "import ", "from ")):
         return FileContent(FileKind.PROGRAM)
     fields = dict(re.findall(r"^([a-z_]+):[ \t]*(.*)$", text, re.MULTILINE))
-    if "replay" in fields and "digest" in fields:
-        return FileContent(FileKind.REPLAY, fields.get("scenario", "").strip("\"'"))
     if "verdict" in fields and {"claim", "expected"} <= fields.keys():
         return FileContent(FileKind.REPORT if "engine" in fields else FileKind.GOLDEN)
     if "registrations" in fields and "claim" in fields:

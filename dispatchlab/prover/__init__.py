@@ -23,6 +23,5 @@
 - `shrink`: make a counterexample short.
 - `walk_options`: which walk to take, how much of it, and its bounds.
 - `limits`: bounds on states and time, cancellation, progress.
-- `replay_proof`: after a proof, compare random sequences in fresh sandboxes with the states.
 - `prng`: random numbers that are the same for ever.
 """

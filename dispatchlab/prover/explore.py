@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final, assert_never
+from typing import Any, assert_never
 
 from dispatchlab.model.kernel_identity import distinguished
 from dispatchlab.model.lifetimes import Lifetimes
@@ -15,16 +15,12 @@ from dispatchlab.prover.compare_sequences import check_determinism, compare_sequ
 from dispatchlab.prover.covering_walk import DEFAULT_PASSES, CoveringWalk
 from dispatchlab.prover.driver import explore_walk
 from dispatchlab.prover.limits import Progress, Watch, count_orders
-from dispatchlab.prover.partition import explore_forkable, sample_of
+from dispatchlab.prover.partition import explore_forkable
 from dispatchlab.prover.protocol import Engine, Forkable, StateSpace
 from dispatchlab.prover.random_walk import DEFAULT_SAMPLES, RandomWalks
-from dispatchlab.prover.replay_proof import replay_proof
 from dispatchlab.prover.result import Exploration, Flaw, Verdict
 from dispatchlab.prover.run_sequence import Sessions, on_prefixes, on_sandboxes, on_states
 from dispatchlab.prover.walk_options import DEFAULT_WALK, WalkOptions
-
-_MOST_REPLAYED: Final = 1_000
-"""Of more registrations, those of a sample of the parts are replayed after a proof: the parts alike were compared."""
 
 
 def explore(
@@ -59,26 +55,11 @@ def explore(
     count, lifetimes = len(registrations), Lifetimes.of(registrations)
     fresh = on_sandboxes(engine, registrations, operators)
     if walk in ("auto", "graph") and isinstance(engine, Forkable):
+        reduced = walk == "auto"
         result = explore_forkable(
-            engine, registrations, operators, order=order, seed=seed, watch=watch, reduced=walk == "auto"
+            engine, registrations, operators, order=order, seed=seed, watch=watch, reduced=reduced
         )
-        result = _verified(result, fresh)
-        numbers: Sequence[int] | None = None
-        if result.components > 1 and count > _MOST_REPLAYED and result.verdict is Verdict.ORDER_INDEPENDENT:
-            whole = engine.space(registrations, operators)
-            sample = sample_of(whole, registrations, operators, order, seed, most=_MOST_REPLAYED)
-            numbers, operators, order = sample.indices, sample.operators, sample.order
-            registrations = [registrations[index] for index in numbers]
-            fresh = on_sandboxes(engine, registrations, operators)
-        return replay_proof(
-            result,
-            lambda: engine.space(registrations, operators),
-            fresh,
-            order=order,
-            seed=seed,
-            watch=watch,
-            numbers=numbers,
-        )
+        return _verified(result, fresh)
 
     unsure = check_determinism(fresh, fresh, count, seed=seed, order=order)
     if unsure is not None:
@@ -92,19 +73,10 @@ def explore(
             every = AllOrders(count, order=order, lifetimes=lifetimes)
             if not isinstance(engine, Forkable):
                 return explore_walk(every, fresh, watch=watch)
-            forkable, space = engine, engine.space(registrations, operators)
+            space = engine.space(registrations, operators)
             result = _verified(_explained(explore_walk(every, on_prefixes(space), watch=watch), space), fresh)
-            if result.verdict is Verdict.NO_VIOLATION_FOUND:
-                result = replace(result, verdict=Verdict.ORDER_INDEPENDENT)
-            return replay_proof(
-                result,
-                lambda: forkable.space(registrations, operators),
-                fresh,
-                order=order,
-                seed=seed,
-                watch=watch,
-                orders_alone=True,
-            )
+            proved = result.verdict is Verdict.NO_VIOLATION_FOUND
+            return replace(result, verdict=Verdict.ORDER_INDEPENDENT) if proved else result
         case "auto" | "graph":
             passes = options.passes or DEFAULT_PASSES
             covering = CoveringWalk(count, passes=passes, seed=seed, order=order, lifetimes=lifetimes)

@@ -185,31 +185,6 @@ def groups_by(indices: Iterable[int], shared: Callable[[int], Iterable[Hashable]
     return list(groups.values())
 
 
-def sample_of(
-    space: StateSpace[Any],
-    registrations: Sequence[Registration],
-    operators: Sequence[OperatorName],
-    order: Sequence[int],
-    seed: int,
-    *,
-    most: int,
-) -> Part:
-    """One part of each pattern, and others at random as long as they have at most so many registrations, as one."""
-    assert isinstance(space, Footprints), "the space was explored in parts"
-    classes = classes_of(space, registrations, list(parts_of(space, registrations, operators, order)))
-    chosen, others = [members[0] for members in classes], [part for members in classes for part in members[1:]]
-    SplitMix64(seed).shuffle(others)
-    indices, names = ({each for part in chosen for each in getattr(part, field)} for field in ("indices", "operators"))
-    for part in others:
-        if len(indices.union(part.indices)) > most:  # all have the broadcasts
-            break
-        indices.update(part.indices)
-        names.update(part.operators)
-    local = {index: at for at, index in enumerate(sorted(indices))}
-    kept = tuple(local[index] for index in order if index in local)
-    return Part(tuple(local), among(places_of(operators), names), kept)
-
-
 def classes_of(space: Footprints, registrations: Sequence[Registration], parts: Sequence[Part]) -> list[list[Part]]:
     """The parts of each pattern, which explore alike."""
     classes: dict[Hashable, list[Part]] = {}

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import combinations
 
-from dispatchlab.model.kernel_identity import distinguished
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.overloads import example_call, schemas_in
 from dispatchlab.model.registration import Block, Claim, Fallback, Registration, operators_of
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.sequence import renumbered
-from dispatchlab.prover.compare_sequences import compare_sequences
-from dispatchlab.prover.explore import explore
-from dispatchlab.prover.limits import Interrupted, Progress, count_orders
-from dispatchlab.prover.partition import among, groups_by, places_of
-from dispatchlab.prover.protocol import Engine
+from dispatchlab.prover.limits import count_orders
+from dispatchlab.prover.partition import groups_by
 from dispatchlab.prover.result import Conflict, Counterexample, Exploration, Verdict
-from dispatchlab.prover.run_sequence import on_sandboxes
-from dispatchlab.prover.walk_options import DEFAULT_WALK, WalkOptions
 
 # Note [Partition by operator]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -41,58 +35,6 @@ _ORDER = (
     Verdict.NO_VIOLATION_FOUND,
     Verdict.ORDER_INDEPENDENT,
 )
-
-
-def explore_apart(
-    engine: Engine,
-    registrations: Sequence[Registration],
-    operators: Sequence[OperatorName],
-    options: WalkOptions = DEFAULT_WALK,
-    *,
-    order: Sequence[int] = (),
-    progress: Callable[[Progress], None] | None = None,
-) -> Exploration:
-    """Find out whether order matters, group by group. See Note [Partition by operator].
-
-    The arguments are those of `explore`; the groups share the time of the options.
-
-    Returns:
-        The result: sums of the groups, and the first counterexample of the gravest verdict.
-
-    Raises:
-        Interrupted: by Ctrl-C, with what was covered.
-    """
-    registrations = distinguished(registrations)
-    groups = groups_of(registrations) if len(registrations) > TOGETHER else [tuple(range(len(registrations)))]
-    if len(groups) == 1:
-        return explore(engine, registrations, operators, options, order=order, progress=progress)
-    results: list[tuple[tuple[int, ...], Exploration]] = []
-    observed_places, order_places = places_of(operators), places_of(order)
-    for members in groups:
-        number = {member: place for place, member in enumerate(members)}
-        named = {name for member in members for name in operators_of(registrations[member])}
-        observed = among(observed_places, named)
-        try:
-            result = explore(
-                engine,
-                [registrations[member] for member in members],
-                observed,
-                options,
-                order=tuple(number[index] for index in among(order_places, members)),
-                progress=progress,
-            )
-        except Interrupted as stopped:
-            raise Interrupted(joined([*results, (members, stopped.exploration)], len(registrations), order)) from None
-        results.append((members, result))
-        if options.timeout_s is not None:
-            options = replace(options, timeout_s=max(0.0, options.timeout_s - result.elapsed_s))
-    total = joined(results, len(registrations), order)
-    if total.verdict is not Verdict.ORDER_DEPENDENT or total.counterexample is None:
-        return total
-    # The diff of a group numbers its own registrations.
-    sequences = total.counterexample.expected_sequence, total.counterexample.actual_sequence
-    again = compare_sequences(on_sandboxes(engine, registrations, operators), *sequences)
-    return total if again is None else replace(total, counterexample=again)
 
 
 def groups_of(registrations: Sequence[Registration]) -> list[tuple[int, ...]]:
@@ -182,7 +124,6 @@ def joined(results: Sequence[tuple[tuple[int, ...], Exploration]], count: int, o
         counterexample=_in_scenario(gravest.counterexample, members),
         notes=(*notes, f"{len(results)} groups that share no operator were explored separately"),
         elapsed_s=sum(result.elapsed_s for _, result in results),
-        replayed=sum(result.replayed for _, result in results),
     )
 
 

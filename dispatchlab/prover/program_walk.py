@@ -36,7 +36,6 @@ from dispatchlab.prover.prng import SplitMix64
 from dispatchlab.prover.program import Position, Program
 from dispatchlab.prover.protocol import Engine, EngineCrashed, Footprints, Forkable, StateSpace
 from dispatchlab.prover.random_walk import DEFAULT_SAMPLES
-from dispatchlab.prover.replay_proof import replay_proof
 from dispatchlab.prover.result import Conflict, Counterexample, Exploration, Flaw, Verdict
 from dispatchlab.prover.run_sequence import Sessions, on_prefixes, on_sandboxes, run
 from dispatchlab.prover.walk_options import DEFAULT_WALK, WalkOptions
@@ -46,9 +45,6 @@ MANY_ORDERS: Final = 720
 
 _NAMED: Final = 6
 _BROKEN_SETS: Final = 64  # sets that break an invariant after which the walk looks no further
-
-_REPLAYED: Final = 4
-"""How many orders of each group are replayed after a proof."""
 
 
 def explore_program(
@@ -176,16 +172,6 @@ class _ProgramWalk:
             else:
                 exploration = finish(_StateDrive(space, program, fresh, self.watch))
             is_independent = not isinstance(space, Footprints) or not strays_of(space, len(members), operators)
-            if is_independent:
-                random = SplitMix64(self.options.seed)
-                exploration = replay_proof(
-                    exploration,
-                    lambda: forkable.space(registrations, operators),
-                    fresh,
-                    seed=self.options.seed,
-                    watch=self.watch,
-                    program=(program.random_order(random.split()) for _ in range(_REPLAYED)),
-                )
             return exploration, is_independent
         return finish(_SandboxDrive(program, fresh, self.watch, self.options)), True
 

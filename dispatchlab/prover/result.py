@@ -145,7 +145,6 @@ class Exploration:
         seed: the seed of a sampled walk or of passes.
         passes: how many passes were walked.
         modules: how many modules register, where the orders are those of their imports.
-        replayed: how many random sequences ran in fresh sandboxes after a proof, and showed what its states show.
         neighbourhoods: how many neighbourhoods were explored in place of parts as a whole; sets, states and edges are
             their sums then.
         reductions: by what less was walked than every state of the whole: `partition`, `patterns`, `neighbourhoods`.
@@ -168,7 +167,6 @@ class Exploration:
     seed: int | None = None
     passes: int | None = None
     modules: int | None = None
-    replayed: int = 0
     neighbourhoods: int = 0
     reductions: tuple[str, ...] = ()
 

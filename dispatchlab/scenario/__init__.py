@@ -1,7 +1,6 @@
 """Scenario files: YAML -> frozen values with `file:line:column` in every error, and back.
 
-`load_scenario` and `parse_scenario` read, `scenario_text` writes; `load_replay`, `resolve` and `staleness` are for
-counterexamples that were saved; `json_schema` is for editors.
+`load_scenario` and `parse_scenario` read, `scenario_text` writes; `json_schema` is for editors.
 
 - scenario: a scenario as a value: registrations, what is observed, and what is claimed about their order
 - registrations: a table of fields for each kind of registration, and what can stand in them
@@ -13,8 +12,7 @@ counterexamples that were saved; `json_schema` is for editors.
 - explored: what is explored of a scenario, what Python registers included
 - load: files -> scenarios, and the JSON Schema for editors
 - folders: which files below a folder are scenarios
-- write: scenarios -> files; the digest of a scenario
-- replay_file: counterexamples that were saved: two sequences over a scenario
+- write: scenarios -> files
 
 The field readers themselves lie in `dispatchlab.files.yaml_fields`, YAML as a tree in `dispatchlab.files.yaml_tree`.
 """
@@ -28,45 +26,26 @@ from dispatchlab._lazy import lazy_names
 if TYPE_CHECKING:
     from dispatchlab.files.yaml_tree import Problem
     from dispatchlab.scenario.load import ScenarioError, json_schema, load_scenario, parse_scenario
-    from dispatchlab.scenario.replay_file import (
-        Replay,
-        StaleReplayError,
-        load_replay,
-        make_replay,
-        parse_replay,
-        replay_text,
-        resolve,
-        staleness,
-    )
     from dispatchlab.scenario.scenario import Scenario, registration_names
     from dispatchlab.scenario.write import UnwritableError, scenario_text
 
 _NAMES = {
     ".load": "json_schema load_scenario parse_scenario ScenarioError",
     "..files.yaml_tree": "Problem",
-    ".replay_file": "Replay StaleReplayError load_replay make_replay parse_replay replay_text resolve staleness",
     ".scenario": "Scenario registration_names",
     ".write": "UnwritableError scenario_text",
 }
 
 __all__ = [
     "Problem",
-    "Replay",
     "Scenario",
     "ScenarioError",
-    "StaleReplayError",
     "UnwritableError",
     "json_schema",
-    "load_replay",
     "load_scenario",
-    "make_replay",
-    "parse_replay",
     "parse_scenario",
     "registration_names",
-    "replay_text",
-    "resolve",
     "scenario_text",
-    "staleness",
 ]
 
 __getattr__ = lazy_names(__name__, _NAMES)

@@ -1,6 +1,6 @@
 """Scenario files below a folder: what counts as one, for the command line and for pytest alike.
 
-A YAML file is a scenario unless it is recognised as something else that dispatchlab writes, such as a replay. Files and
+A YAML file is a scenario unless it is recognised as something else that dispatchlab writes. Files and
 folders whose names begin with a dot are left out.
 """
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
-from hashlib import sha256
 from typing import TypeAlias
 
 from dispatchlab.errors import DispatchLabError
@@ -77,17 +76,6 @@ def scenario_text(scenario: Scenario) -> str:
     if again != scenario:
         raise UnwritableError(scenario, _first_difference(scenario, again))
     return text
-
-
-def digest_of(scenario: Scenario) -> str:
-    """What identifies a scenario to a replay: 32 hexadecimal digits, the same on every machine.
-
-    It stands for what decides where a word leads: the registrations with all that they say, and the operators that are
-    observed. Claim, expectation, order and the rows that are shown can change without it.
-    """
-    observed = f"operators: {_flow(map(str, scenario.operators))}"
-    text = "\n".join((observed, *_registrations(scenario.registrations, "", "  ")))
-    return sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:32]
 
 
 def _head(scenario: Scenario) -> Lines:

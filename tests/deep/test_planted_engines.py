@@ -15,7 +15,6 @@ from tests.brute_force import merging_is_sound
 from tests.coupled_engines import KINDS
 from tests.declaring_engines import OPERATORS, random_engine, shortest_failure
 from tests.effort import share
-from tests.planted_spaces import verdicts_of_wrong_spaces
 from tests.random_scenarios import SEMANTICS, findings, random_scenario
 from tests.test_prover_couplings import judged
 from tests.test_prover_neighbourhoods import without
@@ -24,12 +23,6 @@ from tests.test_prover_neighbourhoods import without
 def test_merging_is_sound_on_many_engines_with_planted_hidden_state() -> None:
     found = merging_is_sound(range(share(1_000)))
     assert min(found[Verdict.ORDER_INDEPENDENT], found[Verdict.ORDER_DEPENDENT]) > share(250)
-
-
-def test_none_of_many_engines_with_a_wrong_space_is_proved() -> None:
-    verdicts = verdicts_of_wrong_spaces(share(1_000))
-    assert verdicts.total() == share(1_000)
-    assert Verdict.ORDER_INDEPENDENT not in verdicts
 
 
 @pytest.mark.parametrize("refusals", [False, True])

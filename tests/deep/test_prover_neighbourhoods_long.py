@@ -16,30 +16,8 @@ from dispatchlab.prover.limits import Progress
 from dispatchlab.prover.partition import explore_forkable
 from dispatchlab.prover.result import Verdict
 from dispatchlab.prover.walk_options import WalkOptions
-from tests.random_scenarios import findings, random_scenario
+from tests.random_scenarios import findings
 from tests.test_prover_neighbourhoods import DEF, FOO, at_keys, without
-
-
-@pytest.mark.parametrize("seeds", [range(at, at + 8) for at in range(0, 16, 8)], ids=lambda seeds: f"{seeds[0]}-")
-def test_scenarios_have_the_findings_of_the_walk_of_everything(seeds: range) -> None:
-    for seed in seeds:
-        semantics, registrations, operators, order = random_scenario(seed, most=5)
-        engine = LabEngine(semantics)
-        plain = explore_forkable(engine, registrations, operators, order=order, reduced=False)
-        with without("near"):
-            small = explore_forkable(engine, registrations, operators, order=order, least=0)
-        assert findings(small) == findings(plain), f"seed {seed}"
-
-
-@pytest.mark.parametrize("seeds", [range(at, at + 8) for at in range(0, 16, 8)], ids=lambda seeds: f"{seeds[0]}-")
-def test_scenarios_of_refusals_have_the_findings_of_the_walk_of_everything(seeds: range) -> None:
-    for seed in seeds:
-        semantics, registrations, operators, order = random_scenario(seed, most=5, refused=True)
-        engine = LabEngine(semantics)
-        plain = explore_forkable(engine, registrations, operators, order=order, reduced=False)
-        with without("near"):
-            small = explore_forkable(engine, registrations, operators, order=order, least=0)
-        assert findings(small) == findings(plain), f"seed {seed}"
 
 
 def test_thirty_kernels_of_one_key_are_proved_in_a_fixed_order_and_refuted_in_any() -> None:

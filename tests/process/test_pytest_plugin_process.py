@@ -72,8 +72,8 @@ def test_a_leaky_test_fails_and_shows_what(
     result.stdout.fnmatch_lines(
         [
             "*ERROR at teardown of test_leaky*",
-            "1 registration was not released, or removed:",
-            "*operator came: leaky::op(Tensor x) -> Tensor with 0 kernels",
+            "registrations were not released, or removed:",
+            "*leaky::op: + schema: leaky::op(Tensor x) -> Tensor",
             "release what you register: *",
         ]
     )

@@ -168,8 +168,7 @@ class LiveEngine:
         Arguments that are not named here are those of the prover's `explore`.
 
         Args:
-            options: which walk to take, and its bounds. See Note [Partition by operator] in
-                prover/partition_by_operator.py.
+            options: which walk to take, and its bounds.
             program: the orders of the registrations, with nothing released; None for every order and release.
 
         Returns:
@@ -182,7 +181,7 @@ class LiveEngine:
         if program is not None:
             function = "dispatchlab.prover.program_walk:explore_program"
             return self.walk(function, registrations, operators, program, options, order=None, progress=progress)
-        function = "dispatchlab.prover.partition_by_operator:explore_apart"
+        function = "dispatchlab.prover.explore:explore"
         return self.walk(function, registrations, operators, options, order=order, progress=progress)
 
     def walk(

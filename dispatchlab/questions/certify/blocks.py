@@ -95,8 +95,7 @@ def _summary(found: Certification) -> Iterator[b.Line]:
     yield b.Line(
         f"{counted(found.patterns, 'pattern')}, {counted(found.neighbourhoods, 'neighbourhood')} of at most "
         f"{counted(found.largest, 'registration')} in all orders: {counted(found.sets, 'set')}, "
-        f"{counted(found.edges, 'edge')}, each with the footprints of its refreshes; "
-        f"{counted(found.replayed, 'random sequence')} replayed in fresh sandboxes"
+        f"{counted(found.edges, 'edge')}, each with the footprints of its refreshes"
     )
     if found.alike:
         yield b.Line(

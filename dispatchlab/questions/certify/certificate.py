@@ -101,7 +101,6 @@ class Certification:
         edges: registrations and releases that were run there.
         registrations: how many registrations the certificates are about, fallbacks included.
         steps: registrations and releases that were run on whole operators to hold the proof to them.
-        replayed: random sequences of neighbourhoods that showed in fresh sandboxes what was proved of the states.
         elapsed_s: seconds.
         selected: how many operators were to be certified.
         interrupted: the work was stopped before the last of them.
@@ -123,7 +122,6 @@ class Certification:
     edges: int
     registrations: int
     steps: int
-    replayed: int = 0
     elapsed_s: float = field(default=0.0, compare=False)
     selected: int = 0
     interrupted: bool = False

@@ -161,7 +161,6 @@ def certification_of(
         - len(replaced)
         + sum(len(each.kernels) + (not each.is_dangling) for each in chosen if str(each.name) in certificates),
         steps=steps,
-        replayed=sum(each.replayed for each in proof.known.values()),
         elapsed_s=perf_counter() - started,
         selected=len(chosen),
         interrupted=interrupted,

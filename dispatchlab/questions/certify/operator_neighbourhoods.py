@@ -17,7 +17,6 @@ from dispatchlab.engine.fallbacks import NO_FALLBACKS
 from dispatchlab.engine.footprint import Footprint, judged_keys
 from dispatchlab.engine.invariants import stale_keys
 from dispatchlab.engine.kernel import RegisteredKernel
-from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.engine.lab_space import LabSpace
 from dispatchlab.engine.precedence import Slots, computed_table
 from dispatchlab.engine.semantics import Semantics
@@ -27,10 +26,7 @@ from dispatchlab.model.schema_parser import parse_name, parse_schema
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.model.slot_set import KEY_BIT, KEY_OF_BIT, set_bits
 from dispatchlab.prover.graph_walk import explore_graph
-from dispatchlab.prover.limits import Watch
-from dispatchlab.prover.replay_proof import replay_proof
 from dispatchlab.prover.result import Verdict
-from dispatchlab.prover.run_sequence import on_sandboxes
 from dispatchlab.questions.certify.certificate import Pattern
 
 MAX_KEYS = 16
@@ -212,7 +208,6 @@ class Explored:
         sequences: the two sequences of a counterexample, as keys and whether they are released; None is the def.
         trouble: why nothing can be said, a sentence; empty when it can.
         stale: when violated, the slots that a kernel can leave stale.
-        replayed: sequences that were replayed in fresh sandboxes; see Note [What a proof rests on].
     """
 
     verdict: Verdict
@@ -223,7 +218,6 @@ class Explored:
     sequences: tuple[KeySequence, ...] = ()
     trouble: str = ""
     stale: frozenset[int] = frozenset()
-    replayed: int = 0
 
 
 def explore_neighbourhood(semantics: Semantics, neighbourhood: Neighbourhood) -> Explored:
@@ -237,8 +231,6 @@ def explore_neighbourhood(semantics: Semantics, neighbourhood: Neighbourhood) ->
     footprint = Footprint(plain)
     space = LabSpace(registrations, [NAME], footprint.watched)
     found = explore_graph(space, len(registrations), order=order)
-    fresh = on_sandboxes(LabEngine(plain), registrations, [NAME])
-    found = replay_proof(found, lambda: space, fresh, order=order, watch=Watch(), brief=True)
     strange = space.touched() - space.shared_variables() - {str(NAME)}
     touched = (f"a registration touched {variable}, which is not its operator" for variable in strange)
     strays = frozenset({*footprint.strays, *touched})
@@ -262,9 +254,7 @@ def explore_neighbourhood(semantics: Semantics, neighbourhood: Neighbourhood) ->
         if found.counterexample is not None:
             trouble += f": {'; '.join(found.counterexample.why) or found.counterexample.flaw}"
     reads = {window: mask for window, mask in footprint.reads.items() if window != semantics.precedence.slots}
-    return Explored(
-        found.verdict, reads, strays, found.sets, found.edges, sequences, trouble, stale, replayed=found.replayed
-    )
+    return Explored(found.verdict, reads, strays, found.sets, found.edges, sequences, trouble, stale)
 
 
 def scenario_of(

@@ -2,8 +2,7 @@
 
 - `blocks`: the report on a scenario as blocks: on a terminal the verdict, what it stands for, what differs and why.
 - `conformance`: conformance: hold the live engine to its model step by step.
-- `counterexamples`: counterexamples after they were found: run again, explained by a model, cut down to a scenario,
-  kept in a file.
+- `counterexamples`: counterexamples after they were found: explained by a model, cut down, kept in a file.
 - `golden`: the golden file of a scenario: what was found about it, and its operators with all in force.
 - `json_view`: reports and operators as JSON for programs. A field is never renamed or dropped within a version.
 - `page`: the page of `permute`: what was explored, what was found, the picture of states, and the table of each state.

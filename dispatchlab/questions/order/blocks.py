@@ -23,7 +23,6 @@ from dispatchlab.questions.order.report_text import (
     property_text,
     reasons,
     reductions_text,
-    replayed_text,
     report_lines,
     step_text,
 )
@@ -131,8 +130,6 @@ def _fields(report: Report, found: Exploration) -> Iterator[tuple[str, str, Mood
     if found.verdict in (Verdict.ORDER_INDEPENDENT, Verdict.NO_VIOLATION_FOUND):
         for number, never in enumerate(never_accepted_text(found, report.registrations)):
             yield "" if number else "never accepted", never, "warn"
-    if found.replayed:
-        yield "replayed", replayed_text(found), ""
     for note in found.notes:
         yield "note", note, ""
     if report.scenario:

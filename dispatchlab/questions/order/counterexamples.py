@@ -1,32 +1,26 @@
-"""Counterexamples after they were found: run again, explained by a model, cut down to a scenario, kept in a file."""
+"""Counterexamples after they were found: explained by a model, cut down to a scenario, kept in a file."""
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Sequence
 from dataclasses import replace
-from time import perf_counter
 from typing import Any
 
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.engine.semantics import SEMANTICS as MODELLED
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.files.file_kinds import FileKind
-from dispatchlab.model.sequence import StepSequence, format_sequence, python_steps, renumbered
+from dispatchlab.model.sequence import StepSequence, python_steps, renumbered
 from dispatchlab.model.snapshot import TABLES
 from dispatchlab.prover.compare_sequences import compare_sequences, reasons_of
 from dispatchlab.prover.program import modules_of
-from dispatchlab.prover.protocol import Engine, Forkable, StateSpace
+from dispatchlab.prover.protocol import Engine, StateSpace
 from dispatchlab.prover.result import Counterexample, Expectation, Exploration, Flaw, Verdict
 from dispatchlab.prover.run_sequence import on_sandboxes
 from dispatchlab.questions.order.report import Report
-from dispatchlab.scenario.replay_file import Replay, make_replay, replay_text, resolve
+from dispatchlab.scenario.folders import SUFFIXES
 from dispatchlab.scenario.scenario import SEMANTICS, Scenario, operators_named_by
 from dispatchlab.scenario.write import scenario_text
-
-PROGRAM_SUFFIX = ".py"
-SCENARIO_SUFFIXES = (".scenario.yaml", ".scenario.yml")
 
 _PROGRAM = '''\
 """Two sequences that should lead to the same and do not; found by dispatchlab."""
@@ -67,7 +61,15 @@ print(*unified_diff(expected, actual, "expected", "actual", lineterm=""), sep="\
 class OneSequenceError(DispatchLabError):
     """A program compares two sequences, and the counterexample has one."""
 
-    template = "a program compares two sequences, and here one fails by itself: save it as a replay or a scenario"
+    template = "a program compares two sequences, and here one fails by itself: save it as a scenario"
+
+
+class KeptNameError(DispatchLabError):
+    """A counterexample was to be kept in a file whose name does not say as what."""
+
+    path: str
+
+    template = "--save {path}: expected FILE.py for a program or FILE.yaml for a small scenario"
 
 
 def model_of(engine: Engine) -> LabEngine | None:
@@ -90,66 +92,8 @@ def explained(engine: Engine, scenario: Scenario, found: Exploration) -> Explora
     return replace(found, counterexample=replace(counterexample, why=reasons))
 
 
-def replayed(engine: Engine, scenario: Scenario, saved: Replay) -> Exploration:
-    """Run the two sequences of a saved counterexample again."""
-    started = perf_counter()
-    expected, actual = resolve(saved, scenario)
-    sessions = on_sandboxes(engine, scenario.registrations, scenario.operators)
-    counterexample = compare_sequences(sessions, expected, actual)
-    if counterexample is not None and isinstance(engine, Forkable) and counterexample.flaw is not Flaw.CRASH:
-        space = engine.space(scenario.registrations, scenario.operators)
-        counterexample = replace(counterexample, why=_why(space, counterexample))
-    sequences = {expected, actual}
-    if counterexample is None:
-        verdict = Verdict.NO_VIOLATION_FOUND
-        notes = [f"{format_sequence(expected)} and {format_sequence(actual)} lead to the same"]
-    else:
-        verdict = Verdict.CRASHED if counterexample.flaw is Flaw.CRASH else Verdict.ORDER_DEPENDENT
-        notes = []
-    if not all(_keeps(sequence, scenario.order) for sequence in sequences):
-        order = " ".join(map(str, scenario.order))
-        notes.append(f"the scenario keeps the order {order}, and a sequence of the replay does not: search again")
-    sets = len({active for sequence in sequences for active in _sets(sequence)})
-    return Exploration(
-        verdict=verdict,
-        walk="replay",
-        registrations=len(scenario.registrations),
-        sets=sets,
-        states=sets,
-        edges=sum(map(len, sequences)),
-        orders=len(sequences),
-        counterexample=counterexample,
-        notes=tuple(notes),
-        elapsed_s=perf_counter() - started,
-        seed=saved.seed,
-    )
-
-
 def _why(space: StateSpace[Any], counterexample: Counterexample) -> tuple[str, ...]:
     return () if counterexample.flaw in (Flaw.ASYMMETRY, Flaw.RELEASE) else reasons_of(space, counterexample)
-
-
-def _sets(sequence: StepSequence) -> set[frozenset[int]]:
-    active: frozenset[int] = frozenset()
-    reached = {active}
-    for step in sequence:
-        active = active - {~step} if step < 0 else active | {step}
-        reached.add(active)
-    return reached
-
-
-def _keeps(sequence: StepSequence, order: Sequence[int]) -> bool:
-    """Whether registrations are registered in this order only."""
-    place = {index: at for at, index in enumerate(order)}
-    active: set[int] = set()
-    for step in sequence:
-        if step < 0:
-            active.discard(~step)
-        elif step in place and any(place.get(other, -1) > place[step] for other in active):
-            return False
-        else:
-            active.add(step)
-    return True
 
 
 # -- kept in a file
@@ -160,28 +104,22 @@ def kept_text(scenario: Scenario, report: Report, path: str) -> str | None:
     counterexample = report.exploration.counterexample
     if counterexample is None:
         return None
-    kind = kept_kind(path)
-    if kind is FileKind.PROGRAM:
+    if kept_kind(path) is FileKind.PROGRAM:
         return program_of(scenario, report)
-    if kind is FileKind.SCENARIO:
-        return cut_text(scenario, counterexample, report.semantics)
-    saved = make_replay(
-        scenario,
-        counterexample.expected_sequence,
-        counterexample.actual_sequence,
-        engine=report.engine,
-        semantics=report.semantics,
-        seed=report.exploration.seed,
-        folder=os.path.dirname(path),
-    )
-    return replay_text(saved)
+    return cut_text(scenario, counterexample, report.semantics)
 
 
 def kept_kind(path: str) -> FileKind:
-    """The kind of file in which a counterexample is kept under this name."""
-    if path.endswith(PROGRAM_SUFFIX):
+    """The kind of file in which a counterexample is kept under this name.
+
+    Raises:
+        KeptNameError: it is the name of neither.
+    """
+    if path.endswith(".py"):
         return FileKind.PROGRAM
-    return FileKind.SCENARIO if path.endswith(SCENARIO_SUFFIXES) else FileKind.REPLAY
+    if path.endswith(SUFFIXES):
+        return FileKind.SCENARIO
+    raise KeptNameError(path)
 
 
 def program_of(scenario: Scenario, report: Report) -> str | None:

@@ -22,7 +22,6 @@ from dispatchlab.questions.order.report_text import (
     property_text,
     reasons,
     reductions_text,
-    replayed_text,
     step_text,
 )
 from dispatchlab.questions.order.snapshots import Snapshots
@@ -273,7 +272,6 @@ def _run(one: Explored) -> Iterator[Block]:
     report, found = one.report, one.report.exploration
     done = [("engine", f"{report.engine}, {report.semantics}"), ("walk", found.walk)]
     done += [("reductions", reductions_text(found))] * (found.walk == "graph")
-    done += [("replayed", replayed_text(found))] * bool(found.replayed)
     yield Facts(tuple(done), stacked=True)
     notes = [*found.notes, *one.notes, *([one.not_drawn] if one.not_drawn else [])]
     yield from (Line(f"Note: {note}") for note in notes)

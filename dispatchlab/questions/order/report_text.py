@@ -122,11 +122,6 @@ def counts(found: Exploration) -> Iterator[tuple[str, str]]:
         yield "passes", f"{found.passes:,}"
 
 
-def replayed_text(found: Exploration) -> str:
-    """What was held against a proof: the sequences that ran in fresh sandboxes."""
-    return f"{found.replayed:,} random sequences in fresh sandboxes, which show what the states show"
-
-
 def reductions_text(found: Exploration) -> str:
     """By what less was walked than every state of the whole: `partition, neighbourhoods (17)`."""
     names = [f"{one} ({found.neighbourhoods:,})" if one == "neighbourhoods" else one for one in found.reductions]
@@ -152,8 +147,6 @@ def report_lines(report: Report) -> Iterator[Block]:
         first, *more = note.splitlines()
         yield Line(f"note: {first}")
         yield Code("\n".join(more), indent=2)
-    if found.replayed:
-        yield Line(f"replayed: {replayed_text(found)}")
     yield Line(f"walk: {found.walk}")
     if found.walk == "graph":
         yield Line(f"reductions: {reductions_text(found)}")

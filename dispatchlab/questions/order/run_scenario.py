@@ -26,14 +26,13 @@ from dispatchlab.prover.protocol import Engine, Forkable
 from dispatchlab.prover.result import Expectation, Exploration, Verdict, judge
 from dispatchlab.prover.walk_options import WalkOptions
 from dispatchlab.questions.order.conformance import conform, sentence
-from dispatchlab.questions.order.counterexamples import explained, kept_text, model_of, program_of, replayed
+from dispatchlab.questions.order.counterexamples import explained, kept_text, model_of, program_of
 from dispatchlab.questions.order.properties import INTERRUPTED, PropertyResult, check_properties, not_checked
 from dispatchlab.questions.order.report import Report, report_of
 from dispatchlab.questions.order.stand_ins import class_note, stand_in_note, with_known_classes, with_stand_ins
 from dispatchlab.questions.order.state_graph import NotDrawnError, PartOfGraph, StateGraph, state_graph
 from dispatchlab.scenario.explored import explored
 from dispatchlab.scenario.load import load_scenario
-from dispatchlab.scenario.replay_file import Replay, check_scenario, load_replay, staleness
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
 from dispatchlab.sources.engines import EngineName, engine_for
 
@@ -56,7 +55,6 @@ class RunOptions(WalkOptions):
     conform: bool = False
     every_table: bool = False
     imports: tuple[str, ...] = ()
-    replay: str | None = None
     save: str | None = None
     graph: str | None = None
     pictures: Literal["all", "violations"] | None = None
@@ -240,7 +238,7 @@ def run_scenario(
     progress: Callable[[Progress], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> Outcome:
-    """Explore a scenario or replay a counterexample, and compare with what the scenario expects.
+    """Explore a scenario, and compare with what the scenario expects.
 
     Args:
         source: the scenario, or the path of its file.
@@ -266,7 +264,7 @@ def run_scenario(
         if options.conform and options.semantics is None:
             _check_model(engine.semantics)
         run, stand_in_notes = _as_engine_takes_it(subject, options)
-        exploration, interrupted = _found(engine, run, bounded, subject.saved, progress, cancelled)
+        exploration, interrupted = _found(engine, run, bounded, progress, cancelled)
         report = report_of(subject.scenario, engine, exploration, require_proof=options.require_proof)
         for note in stand_in_notes:
             report = _noted(report, note)
@@ -284,7 +282,7 @@ def run_scenario(
         except KeyboardInterrupt:  # what was found by then stands
             report, interrupted = _noted(report, _LATE), True
         names = short_names(subject.scenario.registrations)
-        outcome = Outcome(report, names=names, notes=_subject_notes(subject, engine, options), interrupted=interrupted)
+        outcome = Outcome(report, names=names, notes=_subject_notes(subject, engine), interrupted=interrupted)
         try:
             outcome = _with_counterexample(outcome, subject, run, options)
             return outcome if interrupted else _with_pictures(outcome, subject.scenario, engine, options)
@@ -296,10 +294,9 @@ _LATE: Final = "interrupted after the exploration"
 
 
 class _Subject(NamedTuple):
-    """What is run: a scenario, on the engine of a name, and the counterexample that is replayed on it."""
+    """What is run: a scenario, on the engine of a name."""
 
     scenario: Scenario
-    saved: Replay | None
     engine: EngineName
 
     @property
@@ -308,24 +305,16 @@ class _Subject(NamedTuple):
 
     def has_default_semantics(self, options: RunOptions) -> bool:
         """Whether nobody said whose dispatcher it is about, so that it is the idealised one."""
-        return not self.is_live and options.semantics is None and self.semantics is None and self.saved is None
-
-    @property
-    def semantics(self) -> str | None:
-        """What the files say of the semantics."""
-        return self.scenario.semantics if self.saved is None else self.saved.semantics
+        return not self.is_live and options.semantics is None and self.scenario.semantics is None
 
 
 def _load(source: str | Scenario, options: RunOptions) -> _Subject:
-    """Read the scenario and the replay file, and refuse what cannot be run."""
+    """Read the scenario, and refuse what cannot be run."""
     scenario = load_scenario(source, allow_import=options.allow_import) if isinstance(source, str) else source
-    saved = None if options.replay is None else load_replay(options.replay)
-    name: EngineName = options.engine or ("torch" if saved is not None and saved.engine == "torch" else "lab")
+    name: EngineName = options.engine or "lab"
     scenario = explored(scenario, live=name == "torch")
     check_subject(scenario, options)
-    if saved is not None:
-        check_scenario(saved, scenario)
-    return _Subject(scenario, saved, name)
+    return _Subject(scenario, name)
 
 
 def _with_default_bounds(options: RunOptions, subject: _Subject) -> RunOptions:
@@ -349,20 +338,17 @@ def _as_engine_takes_it(subject: _Subject, options: RunOptions) -> tuple[Scenari
     return replace(subject.scenario, registrations=registrations), tuple(notes)
 
 
-def _subject_notes(subject: _Subject, engine: Engine, options: RunOptions) -> tuple[str, ...]:
-    """What a reader should know of the files: other semantics, and a replay that is older than its scenario."""
-    scenario, notes = subject.scenario, []
+def _subject_notes(subject: _Subject, engine: Engine) -> tuple[str, ...]:
+    """What a reader should know of the file: that it is about other semantics."""
+    scenario = subject.scenario
     if subject.is_live and scenario.semantics not in (None, engine.semantics):
         about = scenario.file or "the scenario"
-        notes.append(f"{about} is about the semantics {scenario.semantics}, and the engine is {engine.semantics}")
-    if subject.saved is not None:
-        reasons = staleness(subject.saved, scenario)
-        notes += [f"{options.replay} is older than the scenario: {reason}" for reason in reasons]
-    return tuple(notes)
+        return (f"{about} is about the semantics {scenario.semantics}, and the engine is {engine.semantics}",)
+    return ()
 
 
 def _with_counterexample(outcome: Outcome, subject: _Subject, run: Scenario, options: RunOptions) -> Outcome:
-    """The outcome with the text of the replay file that was asked for, or else with a program on the live engine."""
+    """The outcome with the text of the file that was asked for, or else with a program on the live engine."""
     if options.save is not None:
         try:
             return replace(outcome, saved=kept_text(subject.scenario, outcome.report, options.save))
@@ -401,7 +387,6 @@ def _found(
     engine: Engine,
     scenario: Scenario,
     options: RunOptions,
-    saved: Replay | None,
     progress: Callable[[Progress], None] | None,
     cancelled: Callable[[], bool] | None,
 ) -> tuple[Exploration, bool]:
@@ -411,10 +396,7 @@ def _found(
         engine.start()
     started = perf_counter()
     try:
-        if saved is not None:
-            found = replayed(engine, scenario, saved)
-        else:
-            found = _explored(engine, scenario, options, progress, cancelled)
+        found = _explored(engine, scenario, options, progress, cancelled)
         found = explained(engine, scenario, found)
     except Interrupted as error:
         return error.exploration, True
@@ -439,8 +421,8 @@ def _properties(
     cancelled: Callable[[], bool] | None,
 ) -> tuple[PropertyResult, ...]:
     """What was found about the properties of a scenario, in the time that its exploration has left."""
-    if interrupted or options.replay is not None:
-        return not_checked(scenario, INTERRUPTED if interrupted else "not checked: --replay runs two sequences alone")
+    if interrupted:
+        return not_checked(scenario, INTERRUPTED)
     walk = options.walk_options
     if walk.timeout_s is not None:
         walk = replace(walk, timeout_s=max(0.1, walk.timeout_s - found.elapsed_s))
@@ -514,7 +496,11 @@ def _engine(subject: _Subject, options: RunOptions) -> Iterator[Engine]:
         # With --conform, semantics are those that the live engine is held to.
         asked = None if subject.is_live and options.conform else options.semantics
         with engine_for(
-            subject.engine, asked=asked, in_file=subject.semantics, imports=imports, every_table=options.every_table
+            subject.engine,
+            asked=asked,
+            in_file=subject.scenario.semantics,
+            imports=imports,
+            every_table=options.every_table,
         ) as engine:
             yield engine
 
