@@ -109,11 +109,6 @@ def test_without_versions_all_are_compared_and_a_name_is_its_overload() -> None:
     assert "key sets are those of torch-2.13; in 2.4 to 2.12 some keys are others" in result.stderr
 
 
-def test_a_mode_is_compared_too() -> None:
-    result = run("explain", "aten::nonzero", "--mode", "fake", "--across", "2.4", "2.9", "--format", "text")
-    assert "since 2.9: fake, then, when it returns NotImplemented" in result.stdout
-
-
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

@@ -93,8 +93,6 @@ MISTAKES: dict[str, tuple[str, ...]] = {
     "explain aten::relu --arg gpu": ("'gpu' does not describe a tensor; did you mean cuda?",),
     "explain aten::relu --arg cpu --arg cpu": ("'cpu' is one argument too many: aten::relu has 1",),
     "explain aten::relu --arg slef=cpu": ("aten::relu has no argument 'slef'", "did you mean self?"),
-    "explain aten::relu --mode fak": ("'fak' is not one of 'fake', 'make_fx'",),
-    "explain aten::relu --backend inductor": ("--backend needs --mode compile",),
     "explain aten::relu --exclude Autocst": ("'Autocst' is not a dispatch key; did you mean Autocast",),
     # versions and registries
     "explain aten::relu --across 2.3": ("no registry of PyTorch 2.3 is bundled: choose from 2.4 to",),

@@ -100,8 +100,6 @@ class Work:
         out: the folder of what is not committed: the recording, and what the commands print.
         count: how many histories are compared.
         groups: how many groups of packages.
-        calls: how many calls of operators in each mode.
-        modes: some of `MODES`.
     """
 
     version: str
@@ -109,8 +107,6 @@ class Work:
     out: Path
     count: int
     groups: int = 100
-    calls: int = 200
-    modes: Sequence[str] = ()
 
     @property
     def name(self) -> str:
@@ -310,27 +306,6 @@ def verdicts(work: Work) -> dict[str, Any]:
     return {"verdicts": counts}
 
 
-MODES: Mapping[str, str] = {
-    **dict.fromkeys(("fake", "symbolic"), "mode_calls"),
-    **dict.fromkeys(("vmap", "grad", "functionalize", "autocast"), "transform_calls"),
-    **dict.fromkeys(("make_fx core_aten", "aot_eager", "inductor", "export", "dtensor"), "traced_modes"),
-}
-"""Modes, and the module of tests/live that compares what `explain --mode` predicts with what runs."""
-
-
-def modes(work: Work) -> dict[str, Any]:
-    """Compare what `explain --mode` predicts of calls of operators with what runs, and keep what each mode gives."""
-    for mode in work.modes:
-        done = work.run(f"tests.live.{MODES[mode]}", mode, str(work.calls), "1").expect(0)
-        compared = json.loads(done.out.splitlines()[-1])
-        one = compared.get(mode, compared)
-        refused = len(one["refused"]) + len(one["unseen"])
-        found = {"agree": one["agree"], "not compared": refused, "differences": one["differences"]}
-        work.keep({"modes": {**work.figures.get("modes", {}), mode: found}})
-        _show("\n".join(f"{mode}: {text}" for text in one["differences"]))
-    return {}
-
-
 def programs(work: Work) -> dict[str, Any]:
     """Run the programs that show defects, and keep what they find."""
     _run(sys.executable, "tools.defect_programs", str(work.python)).expect(0)
@@ -354,7 +329,7 @@ def page_text() -> str:
     return f"{before}{_RULE}\n{table}\n{rest.partition(chr(10) * 2)[2]}"
 
 
-_RULE = "|---" * 19 + "|"  # under the head of the table
+_RULE = "|---" * 17 + "|"  # under the head of the table
 
 
 def _row(figures: Mapping[str, Any]) -> Iterator[object]:
@@ -369,11 +344,9 @@ def _row(figures: Mapping[str, Any]) -> Iterator[object]:
     for name in ("as predicted", "differ", "crashed"):
         yield scenarios.get(name, 0) if scenarios else ""
     yield f"{commands['tried'] - len(commands['failed'])} of {commands['tried']}" if commands else ""
-    verdicts, modes = (figures.get(name, {}) for name in ("verdicts", "modes"))
+    verdicts = figures.get("verdicts", {})
     for name in ("groups", "false proofs"):
         yield verdicts.get(name, "")
-    yield _number(sum(each["agree"] for each in modes.values())) if modes else ""
-    yield sum(len(each["differences"]) for each in modes.values()) if modes else ""
 
 
 def _number(value: object) -> str:
@@ -389,7 +362,7 @@ def remove(work: Work) -> dict[str, Any]:
 STEPS: Mapping[str, Callable[[Work], dict[str, Any]]] = {
     step.__name__: step
     for step in (
-        *(install, profile, registry, prints, python_layer, histories, scenarios, commands, verdicts, modes),
+        *(install, profile, registry, prints, python_layer, histories, scenarios, commands, verdicts),
         *(programs, pages, remove),
     )
 }
@@ -417,29 +390,21 @@ def _main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "versions", help="Default: build/versions.")
     parser.add_argument("--count", type=int, default=2000, help="Number of histories to compare. Default: 2000.")
     parser.add_argument("--groups", type=int, default=100, help="Number of groups of packages. Default: 100.")
-    parser.add_argument("--calls", type=int, default=200, help="Number of calls in each mode. Default: 200.")
-    parser.add_argument("--modes", help=f"Compare only these modes, separated by commas. Default: {','.join(MODES)}.")
     options = parser.parse_args(arguments)
     chosen = options.steps.split(",") if options.steps else [*STEPS]
     for step in chosen:
         if step not in STEPS:
             parser.error(f"unknown step {step}: expected {', '.join(STEPS)}")
-    among = options.modes.split(",") if options.modes else [*MODES]
-    for mode in among:
-        if mode not in MODES:
-            parser.error(f"unknown mode {mode}: expected {', '.join(MODES)}")
     minor = ".".join(options.version.split(".")[:2])
     environment = options.environment or ROOT / "build" / f"torch-{minor}"
-    counts = options.count, options.groups, options.calls
-    work = Work(options.version, environment.absolute(), options.out.absolute(), *counts, among)
+    work = Work(options.version, environment.absolute(), options.out.absolute(), options.count, options.groups)
     work.out.mkdir(parents=True, exist_ok=True)
     for step in chosen:
         _show(f"{options.version}: {step}")
         work.keep(STEPS[step](work))
     figures = work.figures
     wrong = ("histories", "differences"), ("scenarios", "differ"), ("commands", "failed"), ("verdicts", "false proofs")
-    modes_differ = any(one["differences"] or not one["agree"] for one in figures.get("modes", {}).values())
-    return int(modes_differ or any(figures.get(step, {}).get(what) for step, what in wrong))
+    return int(any(figures.get(step, {}).get(what) for step, what in wrong))
 
 
 if __name__ == "__main__":

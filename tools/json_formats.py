@@ -98,11 +98,7 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "lint": (("lint", "scenarios/lint/dl012_found.yaml"),),
     "check": (("check", "cellar"),),
-    "explain": (
-        ("explain", "aten::add.Tensor", "--arg", "cpu", "--from", "torch-2.13", "--mode", "fake"),
-        ("explain", "aten::add.Tensor", "--arg", "cpu", "--from", "torch-2.13", "--mode", "export"),
-        ("explain", "aten::mean", "cpu", "1", "--from", "torch-2.13"),
-    ),
+    "explain": (("explain", "aten::mean", "cpu", "1", "--from", "torch-2.13"),),
     "explain --across": (("explain", "aten::bmm", "cuda", "cuda", "--across", "2.12", "2.15"),),
     "codegen --registrations": (
         ("codegen", "tests/data/codegen/operators.yaml", "--registrations", "--only", "add.out"),
@@ -312,8 +308,6 @@ MEANINGS = {
     "not_decided": "how many were not decided",
     "not_covered": "what no certificate covers",
     "registry": "the registry",
-    "explain: mode": "what runs under the mode of `--mode`; null when none was asked for",
-    "explain: mode.python_dispatcher": "whether the Python dispatcher is on",
     "no_answer": "why there is no answer; null when there is one",
     "coverage: key": "the backend key",
     "coverage: counts": "how many operators are covered in each way",

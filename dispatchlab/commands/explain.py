@@ -18,12 +18,10 @@ from dispatchlab.commands.options import (
     view_format_option,
 )
 from dispatchlab.commands.output import Format, note, show_view
-from dispatchlab.model.python_layer import COMPILERS, DECOMPOSITIONS, EXPLAINED_MODES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dispatchlab.model.python_layer import Compiler, Decompositions, Mode
     from dispatchlab.questions.explain.explain_operator import ExplainedOperator
 
 
@@ -61,27 +59,6 @@ _ALL = "all"
 )
 @click.option("--inference-mode", is_flag=True, help="Explain the call in inference mode.")
 @click.option(
-    "--mode",
-    type=click.Choice(EXPLAINED_MODES),
-    help="Explain the call under a mode: `fake`, under FakeTensorMode; `make_fx`, when make_fx traces it; "
-    "`compile`, under torch.compile; `export`, under torch.export and then run_decompositions(); `dtensor`, with "
-    "DTensors; `functionalize`, `grad` or `vmap`, in that transform of torch.func; `autocast`, in torch.autocast. All "
-    "but the last four need a source that has what Python registers. Default: no mode.",
-)
-@click.option(
-    "--backend",
-    "compiler",
-    type=click.Choice(COMPILERS),
-    help="The backend of torch.compile, for --mode compile. Default: inductor.",
-)
-@click.option(
-    "--decompositions",
-    type=click.Choice(DECOMPOSITIONS),
-    help="The table of decompositions that make_fx is given, for --mode make_fx: `core_aten`, as "
-    "core_aten_decompositions() gives it; `inductor`, the table of Inductor; `all`, all that apply after autograd; "
-    "`pre_autograd`, those that apply before it. Default: none.",
-)
-@click.option(
     "--from",
     "source",
     metavar="SOURCE",
@@ -108,9 +85,6 @@ def explain(
     operator: str,
     arguments: tuple[str, ...],
     args: tuple[str, ...],
-    mode: Mode | None,
-    compiler: Compiler | None,
-    decompositions: Decompositions | None,
     across: tuple[str, ...],
     format: Format | None,
     **options: Any,
@@ -119,9 +93,6 @@ def explain(
 
     Shows the key sets, which keys are masked and whose fallthrough masks them, the keys that remain, the kernel, and
     the candidates that lost, with the reasons. Then shows the same for each redispatch, down to a backend kernel.
-
-    With --mode, then shows what the mode asks for an implementation: which one runs, why it comes first, and what
-    follows when it gives up. For a transform and for autocast, shows what each hop does, a line each.
 
     With --across, shows each part of the call on several versions, what changed from one to the next, and since which
     version; a kernel is named by its file.
@@ -143,16 +114,6 @@ def explain(
       dispatchlab explain aten::add cpu 1 alpha=2
       dispatchlab explain aten::randn --arg device=cuda
       dispatchlab explain aten::cat --arg "list:cpu, meta" --exclude Autograd
-      dispatchlab explain aten::nonzero --mode fake
-      dispatchlab explain aten::addmm --mode compile
-      dispatchlab explain aten::addmm --mode compile --backend aot_eager
-      dispatchlab explain aten::addmm --mode make_fx --decompositions core_aten
-      dispatchlab explain aten::linear --mode export
-      dispatchlab explain aten::addmm --mode dtensor
-      dispatchlab explain aten::add_.Tensor --mode functionalize
-      dispatchlab explain aten::addmm --mode grad
-      dispatchlab explain aten::index_reduce --mode vmap
-      dispatchlab explain aten::addmm --mode autocast --arg cuda
       dispatchlab explain test::foo --arg cpu --from scenario.yaml --semantics torch-2.13
       dispatchlab explain aten::bmm cuda cuda --across 2.12 2.15
       dispatchlab explain my::op --arg cpu --package my_package
@@ -161,21 +122,11 @@ def explain(
     from dispatchlab.questions.explain.blocks import explanation_notes, explanation_view
     from dispatchlab.questions.explain.explain_operator import explain_operator
 
-    if options["inference_mode"] and mode:
-        raise click.UsageError("--inference-mode and --mode exclude each other: leave one of the two out")
-    if compiler is not None and mode != "compile":
-        raise click.UsageError("--backend needs --mode compile")
-    if decompositions is not None and mode != "make_fx":
-        raise click.UsageError("--decompositions needs --mode make_fx")
-
     def explained_on(name: str, source: str | None, report: Callable[[str], None] | None = None) -> ExplainedOperator:
         return explain_operator(
             name,
             (*arguments, *args),
             call=bool(arguments),
-            mode=mode,
-            compiler=compiler or "inductor",
-            decompositions=decompositions or "none",
             report=report,
             **options | {"source": source},
         )

@@ -67,15 +67,6 @@ class BuiltinFallback:
 Names = tuple[str, ...]
 """Names of keys, in an order that the field gives a meaning to."""
 
-MODE_RULES: Names = (
-    "dtensor_derives",
-    "dtensor_squeezes",
-    "compile_takes_data",
-    "graphs_keep_kernels",
-    "export_keeps_writes",
-)
-"""What `Profile.mode_rules` has at most, as of PyTorch 2.13."""
-
 
 @dataclass(frozen=True)
 class Profile:
@@ -108,10 +99,6 @@ class Profile:
         warn_each_override: warn of every override of a kernel, not only of the first in a process.
         library_rules: the rules of `torch.library` that hold, of those that `LIBRARY_RULES` names.
         autocast_devices: the device types that `torch.library` registers a cast for.
-        mode_rules: what modes do that not every version does: `dtensor_derives` a sharding rule from a decomposition,
-            `dtensor_squeezes` by the dimensions that have one element in the whole tensor, `compile_takes_data`
-            operators whose result depends on data into a whole graph, `graphs_keep_kernels` of a device beside a
-            composite one, `export_keeps_writes` to tensors in its graph.
         wording: a kind of error -> the text of this PyTorch for it, where a reader of its errors needs to know.
         not_probed: the fields that were not measured, and have the values of `DEFAULTS`.
     """
@@ -138,7 +125,6 @@ class Profile:
     warn_each_override: bool
     library_rules: Names = ()
     autocast_devices: Names = ()
-    mode_rules: Names = MODE_RULES
     wording: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     not_probed: Names = ()
 
@@ -162,7 +148,6 @@ DEFAULTS: Mapping[str, object] = MappingProxyType(
         "warn_each_override": False,
         "library_rules": (),
         "autocast_devices": (),
-        "mode_rules": MODE_RULES,
         "wording": MappingProxyType({}),
     }
 )
@@ -359,7 +344,7 @@ def profile_text(profile: Profile, *, after: Profile | None = None) -> str:
 _KEY = re.compile(r"[A-Za-z]\w{0,79}", re.ASCII)
 _LISTS = (
     *("runtime", "parsed", "precedence", "replaceable_fallbacks"),
-    *("library_rules", "autocast_devices", "mode_rules", "not_probed"),
+    *("library_rules", "autocast_devices", "not_probed"),
 )
 _MAPPINGS = ("aliases", "takes_composite", "ambiguous", "refresh_on_register", "refresh_on_release")
 

@@ -7,32 +7,9 @@ by `pytorch/introspection/python_registries.py`, a recording by `records/stored.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Literal, NamedTuple, Protocol, TypeAlias, get_args
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from dispatchlab._short_repr import WordEnum
-
-Mode: TypeAlias = Literal[
-    "fake", "make_fx", "compile", "export", "dtensor", "functionalize", "grad", "vmap", "autocast"
-]
-"""What a call can be explained under; `dtensor` is a call with DTensors, and the last four are the transforms of
-torch.func and torch.autocast."""
-
-EXPLAINED_MODES: tuple[Mode, ...] = get_args(Mode)
-
-Compiler: TypeAlias = Literal["inductor", "aot_eager"]
-"""The backends of torch.compile."""
-
-COMPILERS: tuple[Compiler, ...] = get_args(Compiler)
-
-Decompositions: TypeAlias = Literal["none", "core_aten", "inductor", "all", "pre_autograd"]
-"""The tables of decompositions that make_fx can be given.
-
-`core_aten` is `core_aten_decompositions()`, `inductor` the table of Inductor, `all` is
-`torch._decomp.decomposition_table`, and `pre_autograd` what `global_decomposition_table` has under this name.
-"""
-
-DECOMPOSITIONS: tuple[Decompositions, ...] = get_args(Decompositions)
-
 
 # Note [Rules of registries]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~

@@ -15,7 +15,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from hashlib import sha256
-from itertools import cycle, islice
 from pathlib import Path
 from typing import TypeAlias
 
@@ -24,7 +23,6 @@ from click.testing import CliRunner
 from dispatchlab.cli import main
 from dispatchlab.model.measured import installed_torch, known_profile, model_for
 from dispatchlab.model.profile import profile_text
-from dispatchlab.questions.explain.mode_facts import MODES
 from dispatchlab.records.file import open_bundled, python_layer_of
 from dispatchlab.sources.replay_on_lab import bench
 
@@ -74,15 +72,6 @@ def explain(count: int) -> Answers:
     return _printed(("explain", name, *_arguments(draw, many), "--from", name_here()) for name, many in calls)
 
 
-def modes(count: int) -> Answers:
-    """300 calls explained under modes."""
-    draw, names = random.Random(43), _operators()
-    return _printed(
-        ("explain", draw.choice(names), *_arguments(draw, 1), "--from", name_here(), "--mode", mode)
-        for mode in islice(cycle(MODES), count or 300)
-    )
-
-
 def histories(count: int) -> Answers:
     """2,000 histories on PyTorch and on its model, each step compared."""
     from dispatchlab.engine.semantics import semantics_named
@@ -117,7 +106,7 @@ def groups(count: int) -> Answers:
 
 
 SECTIONS: Mapping[str, Callable[[int], Answers]] = {
-    section.__name__: section for section in (facts, prints, explain, modes, histories, scenarios, groups)
+    section.__name__: section for section in (facts, prints, explain, histories, scenarios, groups)
 }
 
 

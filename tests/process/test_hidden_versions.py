@@ -39,9 +39,9 @@ def test_what_a_copy_says_otherwise_is_found(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
     folder = tmp_path / "copy"
     hide(folder, (name_here(),))
-    assert [*differences(folder, Path(sys.executable), ("modes",), "5")] == [("modes", 5, [])]
+    assert [*differences(folder, Path(sys.executable), ("explain",), "5")] == [("explain", 5, [])]
     blocks = folder / "dispatchlab" / "questions" / "explain" / "blocks.py"
     blocks.write_text(blocks.read_text().replace('"runs: ', '"goes: '))
-    ((section, count, differ),) = differences(folder, Path(sys.executable), ("modes",), "5")
-    assert (section, count) == ("modes", 5)
+    ((section, count, differ),) = differences(folder, Path(sys.executable), ("explain",), "5")
+    assert (section, count) == ("explain", 5)
     assert differ

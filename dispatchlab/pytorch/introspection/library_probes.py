@@ -6,7 +6,7 @@ A second registration of a kind, or one after another, is accepted or refused. `
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from importlib import import_module
 from itertools import count
 from typing import Any
@@ -190,14 +190,3 @@ def autocast_devices() -> Names:
         dtype = torch().bfloat16
         accepted = (each for each in _DEVICES if called and own.accepts(called, own.name, each, dtype, lib=library))
         return tuple(accepted)
-
-
-def graphs_keep_kernels() -> bool:
-    """Whether make_fx leaves an operator whole that has a kernel for the device, and a composite one besides."""
-    with suppress(ImportError), ExitStack() as undo:
-        own = _OwnOperator(undo)
-        own.defined("CPU").impl("probed", _kernel, "CompositeImplicitAutograd")
-        called = getattr(torch().ops, own.namespace).probed.default
-        graph = import_module("torch.fx.experimental.proxy_tensor").make_fx(called)(torch().ones(1)).graph
-        return any(node.target is called for node in graph.nodes)
-    return False

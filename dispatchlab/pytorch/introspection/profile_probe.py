@@ -6,22 +6,20 @@ import faulthandler
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
-from importlib import import_module
-from importlib.util import find_spec
-from itertools import combinations, compress, count
+from contextlib import ExitStack, contextmanager
+from itertools import combinations, count
 from typing import Any
 
 from dispatchlab.errors import DispatchLabError, ErrorKind
 from dispatchlab.model.dump_format import AMBIGUOUS_DEBUG
-from dispatchlab.model.profile import COMPOSITE, DEFAULTS, FALLBACK, KERNEL, MODE_RULES, BuiltinFallback, Names, Profile
+from dispatchlab.model.profile import COMPOSITE, DEFAULTS, FALLBACK, KERNEL, BuiltinFallback, Names, Profile
 from dispatchlab.pytorch.bridge.call_mark import CallMark
 from dispatchlab.pytorch.bridge.error_parser import kind_of, without_backtrace
 from dispatchlab.pytorch.bridge.expressible import has_fallbacks, stand_in
 from dispatchlab.pytorch.bridge.reserved_namespaces import PROFILE
 from dispatchlab.pytorch.bridge.running_keys import running_keys
 from dispatchlab.pytorch.bridge.torch import bindings, torch
-from dispatchlab.pytorch.introspection.library_probes import autocast_devices, graphs_keep_kernels, library_rules
+from dispatchlab.pytorch.introspection.library_probes import autocast_devices, library_rules
 from dispatchlab.pytorch.introspection.slot_memory import SlotView, entry_address, memory_layout, recomputed_by
 
 # Note [Measuring a profile]
@@ -89,40 +87,9 @@ def measure_profile() -> Profile:
             warn_each_override=each_override,
             library_rules=library_rules(),
             autocast_devices=autocast_devices(),
-            mode_rules=_mode_rules(),
             wording=wording,
             not_probed=("signature_life", "tags_outlive_def"),
         )
-
-
-def _mode_rules() -> Names:
-    """Which of `MODE_RULES` hold: what the modules of DTensor have, and what traces of two programs do."""
-    has = [False, False]
-    with suppress(ImportError, AttributeError):  # until 2.4 DTensor is elsewhere; a build may have none
-        made = import_module("torch.distributed.tensor").DTensor._op_dispatcher.sharding_propagator
-        derives = find_spec("torch.distributed.tensor._decompositions") is not None
-        has = [derives, hasattr(made, "squeeze_op_to_dims_variant")]
-    return tuple(compress(MODE_RULES, (*has, _compile_takes_data(), graphs_keep_kernels(), _export_keeps_writes())))
-
-
-def _compile_takes_data() -> bool:
-    """Whether torch.compile traces an operator whose result depends on data, where no graph may break."""
-    try:
-        torch().compile(torch().nonzero, backend="eager", fullgraph=True)(torch().ones(1))
-    except Exception:  # what refuses has errors of its own; a build may have no compiler
-        return False
-    return True
-
-
-def _export_keeps_writes() -> bool:
-    """Whether the graph of torch.export writes to a tensor as the program does."""
-    t = torch()
-    program = t.nn.ReLU(inplace=True)
-    try:
-        graph = import_module("torch.export").export(program, (t.ones(1),), strict=False).graph
-    except Exception:  # what refuses has errors of its own
-        return False
-    return any(node.target is t.ops.aten.relu_.default for node in graph.nodes)
 
 
 # -- operators to look at

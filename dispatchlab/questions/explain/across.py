@@ -16,8 +16,6 @@ from dispatchlab.questions.explain.blocks import (
     argument_text,
     explanation_notes,
     hop_texts,
-    implementation_text,
-    mode_parts,
     path_text,
     thread_sets,
 )
@@ -188,7 +186,7 @@ def _steady(text: str) -> str:
 
 def _parts(explained: ExplainedOperator) -> Iterator[tuple[str, str]]:
     """The parts of a call, each with its name: a hop is named by its key."""
-    call, under = explained.explanation, explained.under
+    call = explained.explanation
     yield "schema", call.schema
     yield _RUNS, path_text(call)
     if explained.no_answer:
@@ -204,9 +202,6 @@ def _parts(explained: ExplainedOperator) -> Iterator[tuple[str, str]]:
         again = f" ({seen.count(name)})" if name in seen[:-1] else ""
         yield f"{name}{again}", "\n".join(map(_steady, hop_texts(hop)))
     yield "end", _steady(call.end)
-    if under is not None:
-        for title, when, runs in mode_parts(under):
-            yield f"{under.mode}, {title}{f', {when}' if when else ''}", _steady(implementation_text(runs))
 
 
 # -- how it is shown

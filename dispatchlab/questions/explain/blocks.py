@@ -12,15 +12,12 @@ from dispatchlab.model.operator_view import OUTRANKED
 from dispatchlab.model.packet import PacketCall
 from dispatchlab.model.profile import CALLS
 from dispatchlab.questions.explain.explain_operator import ExplainedOperator
-from dispatchlab.questions.explain.mode_facts import MODES, NO_OPTION
 from dispatchlab.questions.explain.result import (
     ArgumentKeys,
     CallExplanation,
     Chosen,
     Hop,
-    Implementation,
     LeftOut,
-    ModeExplanation,
     ThreadKeys,
     by_priority,
 )
@@ -81,41 +78,13 @@ def thread_sets(thread: ThreadKeys) -> Iterator[tuple[str, DispatchKeySet, str]]
     yield "local exclude", thread.local_excluded, functionalities_text(thread.local_excluded)
 
 
-def _mode_title(under: ModeExplanation) -> str:
-    """`under FakeTensorMode, with the Python dispatcher off`; `inside of torch.func.vmap`."""
-    facts = MODES[under.mode]
-    title = facts.title.format(option=facts.options.get(under.option, NO_OPTION).title)
-    if under.mode == "dtensor" or under.steps:
-        return title
-    return f"{title}, with the Python dispatcher {'on' if facts.python_dispatcher else 'off'}"
-
-
-def mode_parts(under: ModeExplanation) -> Iterator[tuple[str, str, Implementation]]:
-    """What runs under a mode: `runs`, `then`, `symbolic` or `later`, when it runs, and the implementation."""
-    chains = [("then", "", under.chain), ("symbolic", "when a size is symbolic", under.symbolic)]
-    if under.later is not None:
-        chains.append(("later", under.later.when, under.later.chain))
-    for title, when, chain in chains:
-        for number, runs in enumerate(chain):
-            if title == "symbolic" and runs in under.chain:
-                continue
-            after = chain[number - 1].gives_up if number else ""
-            yield title if when or number else "runs", ", ".join(part for part in (when, after) if part), runs
-
-
-def implementation_text(runs: Implementation) -> str:
-    """`the fake-tensor rule torch._subclasses.fake_impls:nonzero at torch/_subclasses/fake_impls.py:1249`."""
-    site = f" at {runs.site}" if runs.site else ""
-    return f"{runs.kind}{f', {runs.function}' if runs.function else ''}{site}"
-
-
 # -- plain text
 
 
 def _lines(explained: ExplainedOperator) -> Iterator[b.Block]:
     if explained.packet_call is not None:
         yield from (*_tried(explained.packet_call), b.Line())
-    yield from call_blocks(explained.explanation, no_answer=explained.no_answer, under=explained.under)
+    yield from call_blocks(explained.explanation, no_answer=explained.no_answer)
 
 
 def _tried(call: PacketCall) -> Iterator[b.Block]:
@@ -124,9 +93,7 @@ def _tried(call: PacketCall) -> Iterator[b.Block]:
     yield from _indented(f"{each.name}: {'takes it' if each.takes else each.reason}" for each in call.tried)
 
 
-def call_blocks(
-    call: CallExplanation, *, no_answer: str = "", under: ModeExplanation | None = None
-) -> Iterator[b.Block]:
+def call_blocks(call: CallExplanation, *, no_answer: str = "") -> Iterator[b.Block]:
     """Every fact of an explanation, a line each."""
     if no_answer:
         yield from (b.Line(no_answer), b.Line())
@@ -139,8 +106,6 @@ def call_blocks(
     for number, hop in enumerate(call.hops, 1):
         yield b.Section(f"{number}. {hop.kind} -> {hop.key}", _indented(hop_texts(hop)))
     yield from (b.Line(), b.Line(call.end))
-    if under is not None:
-        yield b.Section(_mode_title(under), tuple(_mode_lines(under)))
 
 
 def _indented(texts: Iterable[str]) -> tuple[b.Block, ...]:
@@ -170,31 +135,13 @@ def hop_texts(hop: Hop) -> Iterator[str]:
         yield f"{verb}: {lost.debug} [{lost.reason}], at {lost.source}: {why}"
 
 
-def _mode_lines(under: ModeExplanation) -> Iterator[b.Line]:
-    for title, when, runs in mode_parts(under):
-        first = {"runs": title, "then": f"{title}, {when}"}.get(title, when)
-        yield b.Line(f"{first}: {implementation_text(runs)}", indent=2)
-        yield b.Line(f"{runs.where}: {runs.why}", indent=4)
-    if under.unsure:
-        yield b.Line(under.unsure, "warn", indent=2)
-    yield from _after_the_parts(under)
-
-
-def _after_the_parts(under: ModeExplanation) -> Iterator[b.Line]:
-    """Each hop of a transform in a line, and what holds for every call in the mode."""
-    for number, step in enumerate(under.steps, 1):
-        yield b.Line((b.strong(f"{number}. {step.key}:"), f" {step.why}"), indent=2, hang=3)
-    for note in under.notes:
-        yield b.Line(note, "quiet", indent=2)
-
-
 # -- a terminal: the keys whose kernels run first, then why
 
 _WIDTH = 11
 
 
 def _screen(explained: ExplainedOperator) -> Iterator[b.Block]:
-    call, under = explained.explanation, explained.under
+    call = explained.explanation
     refused = any(hop.refusal is not None for hop in call.hops)
     mood: b.Mood = "warn" if explained.no_answer or not call.known else "bad" if refused else "good"
     name, bracket, rest = call.schema.partition("(")
@@ -204,13 +151,9 @@ def _screen(explained: ExplainedOperator) -> Iterator[b.Block]:
         b.Line(tuple(_path(call)), indent=2, hang=0),
         b.Line(call.end, "emphasis" if call.known else "warn", indent=2),
     ]
-    if under is not None:
-        lead.append(b.Line((b.strong("runs: "), b.Span(implementation_text(under.runs), mood)), indent=2))
     yield b.Frame(tuple(lead), mood)
     if explained.packet_call is not None:
         yield from (b.Line(), *_tried(explained.packet_call))
-    if under is not None:
-        yield b.Section(_mode_title(under), tuple(_mode_fields(under)))
     yield b.Section("key sets", tuple(_key_sets(call)))
     for number, hop in enumerate(call.hops, 1):
         yield b.Section(f"{number}. {hop.kind} -> {hop.key}", tuple(_hop_fields(hop)), mood=_mood(hop))
@@ -238,15 +181,6 @@ def _mood(hop: Hop) -> b.Mood:
 
 def _field(title: b.Inline, content: b.Inline, mood: b.Mood = "") -> b.Line:
     return b.Line(content, mood, indent=2, label=b.quiet(title) if isinstance(title, str) else title, width=_WIDTH)
-
-
-def _mode_fields(under: ModeExplanation) -> Iterator[b.Line]:
-    for title, when, runs in mode_parts(under):
-        yield _field(title, implementation_text(runs))
-        yield _field("", f"({f'{when}; ' if when else ''}{runs.where}: {runs.why})", "quiet")
-    if under.unsure:
-        yield b.Line(under.unsure, "warn", indent=2)
-    yield from _after_the_parts(under)
 
 
 def _key_sets(call: CallExplanation) -> Iterator[b.Line]:
@@ -325,13 +259,7 @@ def _(value: ExplainedOperator) -> dict[str, object]:
         "privateuse1": inspection.privateuse1 or None,
         "packet_call": as_json(value.packet_call),
         **fields_of(value.explanation),
-        "mode": as_json(value.under),
     }
-
-
-@as_json.register
-def _(value: ModeExplanation) -> dict[str, object]:
-    return fields_of(value, without=("call",), python_dispatcher=MODES[value.mode].python_dispatcher)
 
 
 @as_json.register

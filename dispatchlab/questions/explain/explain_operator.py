@@ -6,33 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.dump_format import Provenance
-from dispatchlab.model.measured import known_profile, model_for
 from dispatchlab.model.packet import NoOverloadError, Packet, PacketCall, PacketOverload, SeveralTakeItError
-from dispatchlab.model.profile import MODE_RULES, version_of
 from dispatchlab.model.schema_types import OptionalType
 from dispatchlab.questions.dump.inspect_operators import Inspection, InspectOptions, inspect_operator
 from dispatchlab.questions.explain.argument_specs import ArgumentSpec, ArgumentSpecError, Described, describe_arguments
 from dispatchlab.questions.explain.hops import explain, schema_of, thread_keys
-from dispatchlab.questions.explain.mode_facts import MODES, NO_OPTION
-from dispatchlab.questions.explain.result import CallExplanation, ModeExplanation
+from dispatchlab.questions.explain.result import CallExplanation
 from dispatchlab.records.builds import backend_named, default_registry, has_kernels_for, no_answer
 from dispatchlab.sources.engines import EngineName
-from dispatchlab.sources.find_sources import LIVE, AmbiguousOperatorError, named_key
+from dispatchlab.sources.find_sources import AmbiguousOperatorError, named_key
 
 if TYPE_CHECKING:
-    from dispatchlab.model.python_layer import Compiler, Decompositions, Mode, PythonLayer
     from dispatchlab.questions.explain.packet_calls import Given
-
-
-class NoPythonRecordError(DispatchLabError):
-    """A call is to be explained under a mode, and the source does not say what Python registers."""
-
-    source: str
-    missing: str
-
-    template = "{source} {missing}, so nothing can be said of a mode: record it anew, or use --from live"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +30,6 @@ class ExplainedOperator:
         explanation: what the source shows.
         no_answer: a sentence, when the source has no kernels for the backend of the call, so that what it shows is no
             answer; else empty.
-        under: what runs under the mode that was asked for; None when none was.
         engine: whose dispatcher was asked.
         packet_call: of a call of a name, the overloads that were tried; None where one operator was asked for.
     """
@@ -52,7 +37,6 @@ class ExplainedOperator:
     inspection: Inspection
     explanation: CallExplanation
     no_answer: str = ""
-    under: ModeExplanation | None = None
     engine: EngineName = "lab"
     packet_call: PacketCall | None = None
 
@@ -69,9 +53,6 @@ def explain_operator(
     include: Sequence[str] = (),
     exclude: Sequence[str] = (),
     inference_mode: bool = False,
-    mode: Mode | None = None,
-    compiler: Compiler = "inductor",
-    decompositions: Decompositions = "none",
     report: Callable[[str], None] | None = None,
 ) -> ExplainedOperator:
     """Explain a call.
@@ -87,10 +68,7 @@ def explain_operator(
         imports: modules that the live PyTorch imports first.
         include: the names of keys that a guard includes.
         exclude: the names of keys that a guard excludes.
-        inference_mode: the call is made in inference mode, and under no other.
-        mode: the mode of Python that the call is made under; the hops up to it take the place of those without it.
-        compiler: the backend of torch.compile, for the mode `compile`.
-        decompositions: the table of decompositions, for the mode `make_fx`.
+        inference_mode: the call is made in inference mode.
         report: see `InspectOptions`.
 
     Raises:
@@ -99,13 +77,7 @@ def explain_operator(
     chosen = source is None and engine == "lab"
     if chosen:
         source, reason = default_registry()
-    option = compiler if mode == "compile" else decompositions if mode == "make_fx" else ""
-    if mode is not None and (source == LIVE or engine == "torch"):
-        facts = MODES[mode]
-        needed = (*facts.imports, *facts.options.get(option, NO_OPTION).imports)
-        imports = (*imports, *(module for module in needed if module not in imports))
-    python = mode is not None
-    options = InspectOptions(engine, semantics, imports, python=python, packets=True, report=report)
+    options = InspectOptions(engine, semantics, imports, packets=True, report=report)
     inspection = inspect_operator(operator, source=source, options=options)
     given = _given(inspection, arguments, call=call)
     try:
@@ -123,7 +95,7 @@ def explain_operator(
         keys = [described.options.backend, *(key for argument in described.arguments for key in argument.keys)]
         known, reason = default_registry(keys)
         if known != source:
-            options = InspectOptions(semantics=semantics, python=python, report=report)
+            options = InspectOptions(semantics=semantics, report=report)
             inspection = inspect_operator(operator, source=known, options=options)
             described = _described(inspection, arguments, given)
         if report is not None:
@@ -132,42 +104,11 @@ def explain_operator(
     included, excluded = (
         tuple(named_key(name, inspection.privateuse1) for name in names) for names in (include, exclude)
     )
-    if mode is None:
-        under, explanation = None, explain(view, described, thread_keys(included, excluded, inference=inference_mode))
-    else:
-        from dispatchlab.questions.explain.modes import RULES_OF, explain_under  # costs start-up, and few ask for it
-
-        facts = MODES[mode]
-        registries = tuple(dict.fromkeys((*facts.registries, *facts.options.get(option, NO_OPTION).registries)))
-        layer = _python_layer(inspection, registries)
-        under = explain_under(
-            mode,
-            view,
-            described,
-            () if layer is None else layer.of(view.name),
-            include=included,
-            exclude=excluded,
-            compiler=compiler,
-            decompositions=decompositions,
-            version=(version_of(layer.torch) if layer else None) or RULES_OF,
-            rules=known_profile(model_for(layer.torch)).mode_rules if layer else MODE_RULES,
-        )
-        explanation = under.call
+    explanation = explain(view, described, thread_keys(included, excluded, inference=inference_mode))
     lacks = unanswered(explanation, source=inspection.source, build=inspection.build, imports=inspection.imports)
     if lacks:
         explanation = replace(explanation, end=f"in {inspection.source}: {explanation.end}")
-    return ExplainedOperator(inspection, explanation, lacks, under, engine, packet_call)
-
-
-def _python_layer(inspection: Inspection, registries: tuple[str, ...]) -> PythonLayer | None:
-    """What Python registers, with all registries that a mode needs; None where it needs none and there is no record."""
-    layer = inspection.python
-    if layer is None and registries:
-        raise NoPythonRecordError(inspection.source, "has no record of what Python registers")
-    missing = [] if layer is None else [name for name in registries if name in layer.missing]
-    if missing:
-        raise NoPythonRecordError(inspection.source, f"lacks what Python keeps in {', '.join(missing)}")
-    return layer
+    return ExplainedOperator(inspection, explanation, lacks, engine, packet_call)
 
 
 def _fitting(operator: str, arguments: Sequence[ArgumentSpec], all_of_them: Inspection) -> Inspection:

@@ -6,21 +6,12 @@ first follow `kernel_rules`, and end at a kernel whose code is unknown.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from dispatchlab.call.dispatch_table import masks
 from dispatchlab.call.local_key_set import DEFAULT_EXCLUDED, DEFAULT_INCLUDED, masks_of
-from dispatchlab.call.tensor_keys import AUTOGRAD_KEYS, UNDEFINED_TENSOR_KEYS
-from dispatchlab.call.transform_rules import (
-    FRONT_AND_BACK,
-    FUNCTIONALIZE,
-    GRAD,
-    VMAP,
-    TransformKeys,
-    batch_refused,
-    slices_refused,
-)
+from dispatchlab.call.tensor_keys import AUTOGRAD_KEYS
 from dispatchlab.errors import DispatchLabError, ErrorKind
 from dispatchlab.model.dump_format import Provenance, parse_entry
 from dispatchlab.model.key_set import FUNCTIONALITY_BITS, DispatchKeySet
@@ -33,13 +24,11 @@ from dispatchlab.questions.explain.argument_specs import Described
 from dispatchlab.questions.explain.kernel_rules import (
     AUTOGRAD,
     BUILTIN,
-    OF_TRANSFORMS,
     Does,
-    KernelRule,
     is_builtin_fallback,
     rule_of,
 )
-from dispatchlab.questions.explain.result import ArgumentKeys, CallExplanation, Chosen, Hop, LeftOut, ThreadKeys
+from dispatchlab.questions.explain.result import CallExplanation, Chosen, Hop, LeftOut, ThreadKeys
 
 
 class NotCallableError(DispatchLabError):
@@ -82,24 +71,21 @@ def schema_of(view: OperatorView) -> FunctionSchema:
     return parse_printed(view.schema)
 
 
-def explain(
-    view: OperatorView, described: Described, thread: ThreadKeys, transforms: Sequence[TransformKeys] = ()
-) -> CallExplanation:
+def explain(view: OperatorView, described: Described, thread: ThreadKeys) -> CallExplanation:
     """Follow a call from its arguments to the kernel that ends it.
 
     Args:
         view: the operator, with its table.
-        described: its arguments, as they are outside of the transforms.
+        described: its arguments.
         thread: what the thread includes and excludes.
-        transforms: the transforms that the call is made in, the outermost first. Each tensor belongs to all of them.
 
     Raises:
         NotCallableError: the operator has no schema.
     """
     schema = schema_of(view)
     table = _Table.of(view)
-    current = start = _inside_of(transforms, described, thread)
-    hops = [_first_hop(table, start)]
+    current = _Caller(described, thread)
+    hops = [_first_hop(table, current)]
     while not isinstance(after := _after(hops[-1], current, view, schema), _End):
         if isinstance(after, _Anew):
             current = after.caller
@@ -111,9 +97,8 @@ def explain(
         end += f", as {view.name} has no kernel for {hops[-1].key}; {_kernels_there(view)}"
     if hops[-1].refusal is not None and hops[-1].kernel is None and view.violations:
         end += f", reported as a broken invariant, since those are checked first: {view.violations[0]}"
-    arguments = start.described
     return CallExplanation(
-        view.name, str(schema), arguments.arguments, arguments.keys, start.thread, tuple(hops), end, known=after.known
+        view.name, str(schema), described.arguments, described.keys, thread, tuple(hops), end, known=after.known
     )
 
 
@@ -218,14 +203,10 @@ class _Caller:
     Args:
         described: the arguments.
         thread: what the thread includes and excludes.
-        transform: the innermost transform; None outside of all.
-        outer: the caller when the transform is left; None outside of all.
     """
 
     described: Described
     thread: ThreadKeys
-    transform: TransformKeys | None = None
-    outer: _Caller | None = None
 
     def has_tensors(self) -> bool:
         """Whether an argument is a tensor, or a list of tensors that may be empty."""
@@ -233,54 +214,6 @@ class _Caller:
             "Tensor[" in argument.type or ("Tensor" in argument.type and argument.keys)
             for argument in self.described.arguments
         )
-
-
-def _inside_of(transforms: Sequence[TransformKeys], described: Described, thread: ThreadKeys) -> _Caller:
-    caller = _Caller(described, thread)
-    active = replace(thread, local_included=thread.local_included | FRONT_AND_BACK)
-    for transform in transforms:
-        inside = replace(
-            caller.described,
-            arguments=tuple(_inside(argument, transform) for argument in caller.described.arguments),
-            requires_grad=transform is GRAD,
-        )
-        caller = _Caller(inside, active, transform, caller)
-    return caller
-
-
-def _inside(argument: ArgumentKeys, transform: TransformKeys) -> ArgumentKeys:
-    """An argument that belongs to a transform; None for a tensor stays what it is."""
-    if "Tensor" not in argument.type or not argument.keys or argument.keys == UNDEFINED_TENSOR_KEYS:
-        return argument
-    return replace(argument, keys=transform.tensor_keys(argument.keys))
-
-
-def _enter(caller: _Caller, transform: TransformKeys) -> _Anew:
-    thread = caller.thread
-    inside = replace(
-        thread,
-        local_included=thread.local_included | transform.also_included,
-        local_excluded=transform.excluded(thread.local_excluded),
-    )
-    return _Anew(
-        replace(caller, thread=inside),
-        f"its fallback enters {transform.name}, where only the keys of that are left in, and calls the operator anew",
-    )
-
-
-def _leave(caller: _Caller, transform: TransformKeys, outer: _Caller) -> _Anew | _End:
-    checked = transform is FUNCTIONALIZE or (transform is VMAP and outer.transform is None)
-    if checked and any(argument.keys.has(transform.of_tensor) for argument in caller.described.arguments):
-        return _End(
-            f"the call fails: {transform.of_tensor} falls through, so a tensor of {transform.name} gets out of it, "
-            "and PyTorch asserts that none does"
-        )
-    where = "outside of all transforms" if outer.transform is None else f"in {outer.transform.name}, the next one"
-    return _Anew(
-        outer,
-        f"its fallback leaves {transform.name}: it calls the operator anew, {where}, with the tensors that those of "
-        f"{transform.name} stand for",
-    )
 
 
 # -- what comes after a kernel
@@ -318,9 +251,6 @@ def _after(hop: Hop, caller: _Caller, view: OperatorView, schema: FunctionSchema
     if kernel.reason is Provenance.MATH:
         return _End("a composite kernel: it redispatches no further, and what it calls dispatches anew")
     rule = rule_of(key, kernel, view.by_rule, view.name)
-    in_transform = _after_in_transform(hop, rule, caller, schema)
-    if in_transform is not None:
-        return in_transform
     if key.functionality <= DispatchKey.NestedTensor:
         if kernel.reason is Provenance.FALLBACK:
             return _End(f"the {kernel.reason} of {key}: it serves every operator that has no kernel there")
@@ -384,37 +314,6 @@ def _after_python(key: DispatchKey, below: DispatchKeySet, caller: _Caller) -> _
         return _End("the subclass decides: its __torch_dispatch__ is called with the operator", known=False)
     why = "no argument and no mode has a __torch_dispatch__, so the builtin fallback redispatches below Python"
     return _Next(below, why)
-
-
-def _after_in_transform(hop: Hop, rule: KernelRule, caller: _Caller, schema: FunctionSchema) -> _Anew | _End | None:
-    """What comes after a kernel that is there for transforms alone; None for every other kernel."""
-    transform, outer, key = caller.transform, caller.outer, hop.key
-    if transform is None or outer is None:
-        return None
-    inside = replace(caller, described=outer.described)
-    match rule.does:
-        case Does.ENTERS:
-            return _enter(caller, transform)
-        case Does.LEAVES:
-            return _leave(caller, transform, outer)
-        case Does.SLICES if key == DispatchKey.FuncTorchBatched:
-            refused = batch_refused(schema) if caller.has_tensors() else slices_refused(schema)
-            if refused:
-                return _End(f"the slow fallback of vmap refuses the operator: {refused}")
-            slices = "for each slice of the batch, and stacks what they give" if caller.has_tensors() else "as it is"
-            why = f"no batching rule is registered, so the slow fallback of vmap calls the operator anew {slices}"
-            return _called_without(key, inside, why)
-        case Does.FUNCTIONALIZES if not any(part.alias is not None for part in (*schema.arguments, *schema.returns)):
-            why = (
-                "the operator writes nothing and makes no view, so the builtin fallback of Functionalize calls it anew "
-                "with the values of the functional tensors"
-            )
-            return _called_without(key, inside, why)
-    if key not in OF_TRANSFORMS:
-        return None
-    if rule.where == BUILTIN:
-        return _End(f"the builtin fallback of {key} refuses an operator that writes an argument or returns a view")
-    return _End(f"what the kernel at {key} calls dispatches anew, and leaves {transform.name} in its turn")
 
 
 def _below(key: DispatchKey, keys: DispatchKeySet) -> DispatchKeySet:

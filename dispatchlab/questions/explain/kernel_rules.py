@@ -17,7 +17,7 @@ from dispatchlab._short_repr import member_repr
 from dispatchlab.engine.builtin_fallbacks import is_builtin
 from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.keys import AUTOCAST_KEYS, DispatchKey
-from dispatchlab.questions.explain.result import Chosen, ImplementedBy
+from dispatchlab.questions.explain.result import Chosen
 
 # Note [The hop after a kernel]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -49,8 +49,6 @@ class Does(Enum):
     FUNCTIONALIZES = auto()
     SLICES = auto()
     ASKS_SUBCLASS = auto()
-    ENTERS = auto()
-    LEAVES = auto()
 
     __repr__ = member_repr
 
@@ -73,16 +71,12 @@ class KernelRule:
     Args:
         where: `BUILTIN`, or a pattern for the text of such kernels in tables; empty for all that are left at the key.
         does: what they do with the call.
-        kind: what they are to the mode that is about the key.
-        why: what happens there in this mode; empty where that depends on the operator.
         outside: of a builtin fallback that needs a mode: what it does, and when it fails.
         operators: the only ones that it is about; empty for all.
     """
 
     where: str
     does: Does
-    kind: ImplementedBy = ImplementedBy.KERNEL
-    why: str = ""
     outside: str = ""
     operators: tuple[str, ...] = ()
 
@@ -96,54 +90,21 @@ def _functorch(file: str) -> str:
     return _files(rf"aten/src/ATen/functorch/{file}\.cpp")
 
 
-REGISTERED_BY_VMAP = tuple(
-    f"aten::{name}"
-    for name in (
-        *("mse_loss_backward", "smooth_l1_loss_backward", "huber_loss_backward", "nll_loss_forward"),
-        *("nll_loss2d_forward", "nll_loss_backward", "nll_loss2d_backward", "addr"),
-    )
-)
-"""The operators of aten that the first call of `vmap` registers decompositions of."""
-BY_VMAP = "registered by torch.func.vmap when it is first called"
-
 _MANUAL = r"torch/csrc/autograd/VariableTypeManual\.cpp"
 _CUSTOM_OPS = r"torch/_library/custom_ops\.py"
-
-_RANDOMNESS = (
-    "vmap refuses it with randomness='error', the default; with 'same' or 'different' it draws once for the whole "
-    "batch or for each element"
-)
-_RECORDED_BY_OTHERS = (
-    "the code that registered it decides what is recorded; torch.func refuses a torch.autograd.Function that C++ "
-    "defines or that has no setup_context"
-)
-_TAKEN_APART = "it is composite, and registered to be taken apart: each operator that it calls has its own rule"
-_WHOLE_BATCH = "a batching rule does the whole batch at once"
-_CAST_BY_OTHERS = "the code that registered it casts what it wants"
 
 AUTOGRAD = (DispatchKey.AutogradFunctionality, DispatchKey.AutogradOther, DispatchKey.AutogradNestedTensor)
 FRONT, BACK = DispatchKey.FuncTorchDynamicLayerFrontMode, DispatchKey.FuncTorchDynamicLayerBackMode
 BATCHED = (DispatchKey.FuncTorchBatched, DispatchKey.BatchedNestedTensor)
-OF_TRANSFORMS = (FRONT, DispatchKey.FuncTorchVmapMode, *BATCHED, DispatchKey.Functionalize)
-"""The keys whose kernels, while a transform is active, belong to it."""
 
 KERNEL_RULES: Mapping[tuple[DispatchKey, ...], tuple[KernelRule, ...]] = {
     AUTOGRAD: (
+        KernelRule(BUILTIN, Does.RECORDS),
+        KernelRule(_files(_MANUAL), Does.WORKS, operators=("aten::detach_",)),
         KernelRule(
-            BUILTIN,
+            _files(r"torch/csrc/autograd/generated/VariableType(?:_\d+|Everything)?\.cpp", _MANUAL, _CUSTOM_OPS),
             Does.RECORDS,
-            ImplementedBy.AUTOGRAD_FALLBACK,
-            "it has no autograd kernel: a gradient stops here, with a warning",
         ),
-        KernelRule(_files(_MANUAL), Does.WORKS, ImplementedBy.AUTOGRAD, operators=("aten::detach_",)),
-        KernelRule(
-            _files(r"torch/csrc/autograd/generated/VariableType(?:_\d+|Everything)?\.cpp", _MANUAL),
-            Does.RECORDS,
-            ImplementedBy.AUTOGRAD,
-            "the autograd kernel records the call on the graph of this grad",
-        ),
-        KernelRule(_files(_CUSTOM_OPS), Does.RECORDS, ImplementedBy.AUTOGRAD, _RECORDED_BY_OTHERS),
-        KernelRule("", Does.UNKNOWN, ImplementedBy.AUTOGRAD, _RECORDED_BY_OTHERS),
     ),
     (DispatchKey.ADInplaceOrView,): (
         KernelRule(_files(_MANUAL), Does.WORKS, operators=("aten::_fw_primal", "aten::_make_dual")),
@@ -163,110 +124,53 @@ KERNEL_RULES: Mapping[tuple[DispatchKey, ...], tuple[KernelRule, ...]] = {
         KernelRule(
             BUILTIN,
             Does.CALLS_OPERATORS,
-            outside="calls the Python dispatcher of the thread, and fails where there is none",
+            "calls the Python dispatcher of the thread, and fails where there is none",
         ),
     ),
     AUTOCAST_KEYS: (
-        KernelRule(_files(_CUSTOM_OPS, r"torch/library\.py"), Does.CASTS, ImplementedBy.AUTOCAST, _CAST_BY_OTHERS),
-        KernelRule(_files(r"aten/src/ATen/autocast_mode\.cpp"), Does.CASTS, ImplementedBy.AUTOCAST),
-        KernelRule(_files(r"aten/src/ATen/cudnn/AutocastRNN\.cpp"), Does.UNKNOWN, ImplementedBy.AUTOCAST),
-        KernelRule("", Does.UNKNOWN, ImplementedBy.AUTOCAST, _CAST_BY_OTHERS),
+        KernelRule(_files(_CUSTOM_OPS, r"torch/library\.py", r"aten/src/ATen/autocast_mode\.cpp"), Does.CASTS),
     ),
     (FRONT,): (
-        KernelRule(BUILTIN, Does.ENTERS, outside="enters the transform of functorch, and fails where none is active"),
-        KernelRule(_functorch(r"\w+"), Does.CALLS_OPERATORS, ImplementedBy.ALL_TRANSFORMS),
-        KernelRule("", Does.UNKNOWN, ImplementedBy.ALL_TRANSFORMS),
+        KernelRule(
+            BUILTIN,
+            Does.CALLS_OPERATORS,
+            "enters the transform of functorch, and fails where none is active",
+        ),
+        KernelRule(_functorch(r"\w+"), Does.CALLS_OPERATORS),
     ),
     (BACK,): (
-        KernelRule(BUILTIN, Does.LEAVES, outside="leaves the transform of functorch, and fails where none is active"),
-        KernelRule(_functorch("DynamicLayer"), Does.LEAVES),
+        KernelRule(
+            BUILTIN,
+            Does.CALLS_OPERATORS,
+            "leaves the transform of functorch, and fails where none is active",
+        ),
+        KernelRule(_functorch("DynamicLayer"), Does.CALLS_OPERATORS),
     ),
     (DispatchKey.FuncTorchGradWrapper,): (
         KernelRule(
             BUILTIN,
             Does.CALLS_OPERATORS,
-            outside="unwraps tensors of a functorch transform that is over, and fails without them",
+            "unwraps tensors of a functorch transform that is over, and fails without them",
         ),
     ),
     (DispatchKey.FuncTorchVmapMode,): (
-        KernelRule(
-            _functorch("VmapModeRegistrations"),
-            Does.CALLS_OPERATORS,
-            ImplementedBy.UNSUPPORTED,
-            "vmap has no rule for this random operator, and its kernel raises",
-        ),
-        KernelRule(
-            _functorch("BatchRulesDecompositions"),
-            Does.CALLS_OPERATORS,
-            ImplementedBy.BATCHED_DECOMPOSITION,
-            "it draws random numbers, and is taken apart before its arguments are looked at; what it draws with: "
-            f"{_RANDOMNESS}",
-        ),
-        KernelRule(
-            _functorch(r"BatchRules\w*"),
-            Does.CALLS_OPERATORS,
-            ImplementedBy.RANDOM_RULE,
-            f"it draws random numbers: {_RANDOMNESS}",
-        ),
-        KernelRule("", Does.UNKNOWN, why="its key is in every call inside of vmap, whatever is batched"),
+        KernelRule(_functorch(r"(?:BatchRules\w*|VmapModeRegistrations)"), Does.CALLS_OPERATORS),
     ),
     BATCHED: (
-        KernelRule(
-            BUILTIN,
-            Does.SLICES,
-            ImplementedBy.SLOW_FALLBACK,
-            "there is no batching rule: it is called once for each element of the batch, with a warning",
-            outside="calls the operator for each element of a batch, and fails outside of vmap",
-        ),
-        KernelRule(
-            f"{BY_VMAP}|" + _files(r"(?:predispatch|vmap)\.py"),
-            Does.UNKNOWN,
-            ImplementedBy.DECOMPOSITION,
-            "vmap registers decompositions of Python for a few operators when it is first called",
-        ),
-        KernelRule(
-            _functorch("BatchRulesDynamic"),
-            Does.CALLS_OPERATORS,
-            ImplementedBy.UNSUPPORTED,
-            "what it gives depends on the data of each element: its kernel raises",
-        ),
-        KernelRule(
-            _functorch("BatchRulesDecompositions"),
-            Does.CALLS_OPERATORS,
-            ImplementedBy.BATCHED_DECOMPOSITION,
-            _TAKEN_APART,
-        ),
-        KernelRule(rf"\[{Provenance.BATCHED}\]$", Does.UNKNOWN, ImplementedBy.BATCHED_DECOMPOSITION, _TAKEN_APART),
-        KernelRule(_functorch(r"\w+"), Does.CALLS_OPERATORS, ImplementedBy.BATCHING_RULE, _WHOLE_BATCH),
-        KernelRule("", Does.UNKNOWN, ImplementedBy.BATCHING_RULE, _WHOLE_BATCH),
+        KernelRule(BUILTIN, Does.SLICES, "calls the operator for each element of a batch, and fails outside of vmap"),
+        KernelRule(_functorch("BatchRules(?:Decompositions|Dynamic)"), Does.CALLS_OPERATORS),
+        KernelRule(rf"\[{Provenance.BATCHED}\]$", Does.UNKNOWN),
+        KernelRule(_functorch(r"\w+"), Does.CALLS_OPERATORS),
     ),
     (DispatchKey.Batched,): (
         KernelRule(
             BUILTIN,
             Does.CALLS_OPERATORS,
-            outside="calls the operator for each element of a batch, and fails where no argument is batched",
+            "calls the operator for each element of a batch, and fails where no argument is batched",
         ),
         KernelRule(_files(r"aten/src/ATen/LegacyBatchingRegistrations\.cpp"), Does.CALLS_OPERATORS),
     ),
-    (DispatchKey.Functionalize,): (
-        KernelRule(
-            BUILTIN,
-            Does.FUNCTIONALIZES,
-            ImplementedBy.FUNCTIONALIZE_FALLBACK,
-            "it writes nothing and makes no view: it is called with the values of the functional tensors",
-        ),
-        KernelRule(
-            _files(r"aten/src/ATen/(?:RegisterFunctionalization(?:_\d+|Everything)?|FunctionalizeFallbackKernel)\.cpp"),
-            Does.UNKNOWN,
-            ImplementedBy.FUNCTIONALIZATION,
-        ),
-        KernelRule(
-            "",
-            Does.UNKNOWN,
-            ImplementedBy.FUNCTIONALIZATION,
-            "the code that registered it takes care of the functional tensors",
-        ),
-    ),
+    (DispatchKey.Functionalize,): (KernelRule(BUILTIN, Does.FUNCTIONALIZES),),
 }
 """What is known of the kernels above the backends; of those at one key the first rule that fits holds.
 
