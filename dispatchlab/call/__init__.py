@@ -13,7 +13,6 @@
 - `tensor_options`: dtype, device, layout and memory format;
 - `call_observer`: observers of calls;
 - `trace`: records of calls, redispatches and guards;
-- `transform_rules`: the dispatch keys of transforms and of their tensors; `autocast_policies`: what autocast casts.
 
 Autograd, batching, tracing and factories are in `dispatchlab.layers`, built on nothing but this.
 """
