@@ -491,9 +491,10 @@ class SourceDiff:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the summary, and the details by operator."""
-        from dispatchlab.questions.notebook import upgrade_html
+        from dispatchlab.questions.notebook import view_html
+        from dispatchlab.questions.upgrade.blocks import upgrade_view
 
-        return upgrade_html(self.report)
+        return view_html(upgrade_view(self.report))
 
 
 def diff(

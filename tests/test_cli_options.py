@@ -210,7 +210,6 @@ def test_an_option_of_one_engine_is_refused_with_the_other(
         ("lint torch-2.13 --force", "--force is for the files of --write-baseline and --report"),
         ("lint torch-2.13 --import json", "--import json needs the installed PyTorch"),
         ("lint torch-2.13 --import-timeout 5", "--import-timeout limits the time of imports"),
-        ("diff torch-2.13 torch-2.13 --key CPU --lines", "--lines lists what moved in all operators"),
         ("diff torch-2.13 torch-2.13 --key CPU --layer all", "--layer compares whole registries"),
         ("diff torch-2.13 torch-2.13 --for x.yaml --operator x", "--operator selects among all operators"),
         ("codegen x.yaml --check", "--check compares with the files in a folder"),

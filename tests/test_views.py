@@ -181,7 +181,7 @@ def test_a_report_as_json_has_all_documented_fields() -> None:
     value = json.loads(line)
     assert line.count("\n") == 1
     assert {name: value[name] for name in ("version", "verdict", "expected", "as_expected", "orders", "seed")} == {
-        "version": 3,
+        "version": 4,
         "verdict": "order-dependent",
         "expected": "order-independent",
         "as_expected": False,
@@ -236,7 +236,7 @@ def test_an_operator_as_json_says_what_lost_and_what_is_stale() -> None:
     )
     value: dict[str, Any] = json.loads(text)
     assert (value["version"], value["sequence"], value["refused"]) == (
-        3,
+        4,
         "+0 +1",
         [{"registration": 1, "message": "no"}],
     )

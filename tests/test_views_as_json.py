@@ -66,5 +66,5 @@ def test_a_value_that_nests_deeper_than_frames_do_is_written() -> None:
     for _ in range(800):
         value = (value,)
     limit = sys.getrecursionlimit()
-    assert json_text({"deep": value}) == f'{{"version": 3, "deep": {"[" * 801}{"]" * 801}}}\n'
+    assert json_text({"deep": value}) == f'{{"version": 4, "deep": {"[" * 801}{"]" * 801}}}\n'
     assert sys.getrecursionlimit() == limit

@@ -15,13 +15,13 @@ from dispatchlab.views.blocks import (
     Cell,
     Code,
     Difference,
+    Document,
     Facts,
     Folded,
     Frame,
     Items,
     Line,
     Meter,
-    Page,
     Section,
     Side,
     Sides,
@@ -33,12 +33,13 @@ from dispatchlab.views.blocks import (
     code,
     mark,
     name,
+    part,
     source,
     strong,
 )
 from dispatchlab.views.console import console
 from dispatchlab.views.html.backend import html_page
-from dispatchlab.views.markdown import markdown_of, markdown_page
+from dispatchlab.views.markdown import markdown_document, markdown_of
 from dispatchlab.views.terminal import draw
 from dispatchlab.views.text import text_of
 from tests.hostile_texts import EVIL
@@ -85,8 +86,11 @@ def test_text_is_what_the_blocks_say() -> None:
         "  1. aten::add\n"
         "  2. two\n"
         "aten::add\n"
-        "  operator   number  at          ready\n"
-        f"  aten::add  1,200   {DEBUG}; aten::add  yesaten::add\n"
+        "    operator   number\n"
+        "    aten::add  1,200\n"
+        f"        {DEBUG}\n"
+        "        aten::add\n"
+        "        yesaten::add\n"
         "expected: +0\n"
         "  aten::add\n"
         "actual:\n"
@@ -95,7 +99,7 @@ def test_text_is_what_the_blocks_say() -> None:
         "+++ b\n"
         "-aten::add\n"
         "+aten::add\n"
-    ).replace("at          ready", f"{'at':<{len(DEBUG) + 11}}  ready")
+    )
 
 
 def test_a_terminal_wraps_between_words_and_shortens_paths() -> None:
@@ -107,7 +111,7 @@ def test_a_terminal_wraps_between_words_and_shortens_paths() -> None:
 
 
 def test_markdown_is_read_as_it_was_meant() -> None:
-    made = markdown_page(Page("certify", "a_b under *strict*", every_block("aten::add_"), ()))
+    made = markdown_document(Document("certify", "a_b under *strict*", every_block("aten::add_")))
     read = MarkdownIt("commonmark").enable("table").render(made)
     assert "<h2>dispatchlab certify: a_b under *strict*</h2>" in read
     assert "<strong>order-dependent</strong>, aten::add_" in read
@@ -116,6 +120,14 @@ def test_markdown_is_read_as_it_was_meant() -> None:
     assert '<pre><code class="language-diff">' in read
     assert read.count("<details>") == read.count("</details>") == 1
     assert "<ol>\n<li>aten::add_</li>\n<li><strong>two</strong></li>\n</ol>" in read
+
+
+def test_a_long_table_is_cut_where_it_has_a_limit_and_not_everything_is_asked_for() -> None:
+    blocks = part("Rows", ("name", "number"), ((f"row {at}", at) for at in range(3)), marked=[1], most=2)
+    head = "\nRows (3)\n  name   number\n  row 0  0\n  row 1  1\n"
+    assert text_of(blocks) == f"{head}  ... and 1 more: see --all\n"
+    assert text_of(blocks, whole=True) == f"{head}  row 2  2\n"
+    assert part("Rows", ("name",), ()) == ()
 
 
 def test_a_long_table_is_cut_in_markdown_and_says_so() -> None:
@@ -142,7 +154,7 @@ def test_a_text_means_nothing_to_markdown(text: str) -> None:
 @pytest.mark.parametrize("text", [EVIL, "<b>", "a|b`c"])
 def test_every_format_shows_hostile_texts_as_text(text: str) -> None:
     blocks = every_block(text)
-    page = html_page(Page("certify", text, blocks[:-1], (blocks[-1],)))  # type: ignore[arg-type]
+    page = html_page(Document("certify", text, blocks))
     assert "<b><b>" not in page
     assert "\x1b" not in page + text_of(blocks) + markdown_of(blocks)
     read = MarkdownIt("commonmark").enable("table").render(markdown_of(blocks))

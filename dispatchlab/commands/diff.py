@@ -37,16 +37,6 @@ from dispatchlab.commands.output import Format, exit_with, note, reading, save_p
     "keys, or none.",
 )
 @click.option(
-    "--program",
-    metavar="FILE.py",
-    type=click.Path(exists=True, dir_okay=False),
-    help="With --key: run this program on a device that stands in for the backend, and list what its calls ask of the "
-    "backend in B. Needs PyTorch 2.10 or newer.",
-)
-@click.option(
-    "--device", metavar="NAME", help="What the program calls the device. Default: the name in A, or privateuseone."
-)
-@click.option(
     "--for",
     "package",
     metavar="FILE",
@@ -69,7 +59,6 @@ from dispatchlab.commands.output import Format, exit_with, note, reading, save_p
     help="Compare what C++ dispatches by, what Python registers beside it, or both. For `live`, the last two import "
     "Inductor and DTensor.",
 )
-@click.option("--lines", is_flag=True, help="Also list kernels and defs that are registered by another line.")
 @click.option(
     "--all",
     "everything",
@@ -91,8 +80,6 @@ def diff(
     after: str,
     operators: tuple[str, ...],
     key: str | None,
-    program: str | None,
-    device: str | None,
     package: str | None,
     imports: tuple[str, ...],
     everything: bool,
@@ -114,17 +101,13 @@ def diff(
     With --layer python or all, says of each registry of Python how many entries only A has, only B has, or have another
     function in force. A registry that one of them has not recorded, found or imported is not compared, and named.
 
-    With --program, the program runs as 'python FILE.py' does, so only name files you trust. Its calls are those of the
-    installed PyTorch. The kernels and the fallback that A has for the backend are taken to be there with B, too.
-
-    Exit codes: 0; with --exit-code 1 when anything is reported, with --key, --program or --for about that alone.
+    Exit codes: 0; with --exit-code 1 when anything is reported, with --key or --for about that alone.
 
     \b
     Examples:
       dispatchlab diff torch-2.12 torch-2.15
       dispatchlab diff torch-2.15 live
       dispatchlab diff torch-2.12 torch-2.15 --key PrivateUse1
-      dispatchlab diff torch-2.12 torch-2.15 --key PrivateUse1 --program train.py --device npu
       dispatchlab diff torch-2.12 torch-2.15 --for my_package.yaml
       dispatchlab diff live my_package --all
       dispatchlab diff before.dlreg after.dlreg --exit-code
@@ -135,16 +118,7 @@ def diff(
     from dispatchlab.questions.upgrade.compare_sources import upgrade_sources
 
     if key is not None or package is not None:
-        refuse(context, ("lines",), "lists what moved in all operators: leave out --key and --for, or it")
         refuse(context, ("layer",), "compares whole registries: leave out --key and --for, or it")
-    if program is not None:
-        refuse(
-            context, ("operators", "package"), "is about operators or a package, and --program runs one: leave it out"
-        )
-        if key is None:
-            raise click.UsageError("--program is about a backend: give its --key, such as PrivateUse1", context)
-    else:
-        refuse(context, ("device",), "is for --program FILE.py: leave it out")
     if (named := packages_named(context).get("before")) and after == LIVE:
         raise click.UsageError(f"{named[0]} is imported into B, the second: write `diff live {named[0]}`", context)
     check_page(context, page, force=force)
@@ -158,10 +132,7 @@ def diff(
             operators=operators,
             everything=everything or bool(operators),
             key=key,
-            program=program,
-            device=device or "",
             package=package,
-            flat=format == "json",
             report=note,
             **options,
         )

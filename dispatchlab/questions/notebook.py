@@ -14,18 +14,17 @@ from dispatchlab.questions.order.report import Report
 from dispatchlab.questions.order.report_text import conflict_text, counts
 from dispatchlab.questions.order.state_graph import StateGraph
 from dispatchlab.questions.order.state_picture import svg
-from dispatchlab.questions.upgrade.blocks import upgrade_page
-from dispatchlab.questions.upgrade.compare_sources import UpgradeReport
 from dispatchlab.views.blocks import (
     Block,
     Cell,
+    Document,
     Folded,
     Inline,
     Items,
     Line,
-    Page,
     Picture,
     Row,
+    Section,
     Stack,
     Table,
     Verdict,
@@ -123,21 +122,20 @@ def _hop(hop: Hop) -> Row:
 
 def view_html(view: View[Any]) -> str:
     """The lead of a result and the first details of each part; all of it where it has no page."""
-    if view.page is None:
-        return _fragment([html_of(tuple(view.lines(view.value)), most=_MOST_ROWS)])
-    return _page_html(view.page(view.value))
+    if view.document is not None:
+        return _document_html(view.document(view.value))
+    assert view.lines is not None
+    return _fragment([html_of(tuple(view.lines(view.value)), most=_MOST_ROWS)])
 
 
-def upgrade_html(report: UpgradeReport) -> str:
-    """The summary of a comparison, and the first details of each part."""
-    return _page_html(upgrade_page(report))
-
-
-def _page_html(page: Page) -> str:
+def _document_html(document: Document) -> str:
+    lead = [block for block in document.blocks if not isinstance(block, Section)]
     parts = (
-        element("details", element("summary", one.title), html_of(one.blocks, most=_MOST_ROWS)) for one in page.sections
+        element("details", element("summary", block.title), html_of(block.blocks, most=_MOST_ROWS))
+        for block in document.blocks
+        if isinstance(block, Section)
     )
-    return _fragment([element("p", element("b", page.title)), html_of(page.lead), parts])
+    return _fragment([element("p", element("b", document.title)), html_of(lead), parts])
 
 
 def _fragment(parts: list[Child]) -> str:

@@ -126,12 +126,7 @@ class PythonDiff:
     @property
     def is_empty(self) -> bool:
         """Whether no entry differs, moved ones not counted, in what could be compared."""
-        return not any(change.kind is not PythonChangeKind.MOVED for change in self.changes)
-
-    @property
-    def has_lines(self) -> bool:
-        """Whether entries that moved are listed."""
-        return any(change.kind is PythonChangeKind.MOVED for change in self.changes)
+        return not self.changes
 
 
 class PythonSide(NamedTuple):
@@ -174,7 +169,6 @@ def compare_python(
     after: PythonSide,
     *,
     operators: Collection[str] | None = None,
-    lines: bool = False,
 ) -> PythonDiff:
     """How two layers differ.
 
@@ -182,7 +176,6 @@ def compare_python(
         before: the first.
         after: the second.
         operators: compare these alone; all when left out.
-        lines: list the entries that only moved.
     """
     sides = _in_force(before, operators), _in_force(after, operators)
     names = [registry.name for registry in PYTHON_REGISTRIES]
@@ -204,7 +197,7 @@ def compare_python(
             if kind is None:
                 continue
             counts[registry, kind] += 1
-            if lines or kind is not PythonChangeKind.MOVED:
+            if kind is not PythonChangeKind.MOVED:
                 changes.append(PythonChange(kind, registry, operator, key, _function(old), _function(new)))
     registries = tuple(
         RegistryDifference(

@@ -18,7 +18,7 @@ from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 
-JSON_VERSION = 3
+JSON_VERSION = 4
 """The version of all JSON that commands print. Within a version a field is never renamed or dropped."""
 
 

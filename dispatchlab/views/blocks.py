@@ -163,7 +163,7 @@ class Section:
     Args:
         title: its title.
         blocks: what it holds.
-        anchor: what a link to it ends in; letters, digits and hyphens. A section of a `Page` has one.
+        anchor: what a link to it ends in; letters, digits and hyphens. Made of its title when left out.
         mood: the mood of its title on a terminal.
     """
 
@@ -180,12 +180,10 @@ class Frame:
     Args:
         blocks: the lines.
         mood: the colour of the frame.
-        most: how many rows it has at most where lines are wrapped; the longest lines are cut. None for no limit.
     """
 
     blocks: tuple[Block, ...]
     mood: Mood = ""
-    most: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,15 +203,13 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Titled facts: numbers side by side, or sentences one below the other.
+    """Titled facts: numbers and words, or sentences.
 
     Args:
         pairs: titles and what belongs to them.
-        stacked: one below the other, as sentences ask for.
     """
 
     pairs: tuple[tuple[str, Inline | int], ...]
-    stacked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,12 +250,14 @@ class Table:
         heads: the titles of the columns; the first column names the row.
         rows: the cells of each row.
         marked: the numbers of the rows that ask for attention.
+        most: how many rows text and a terminal show unless everything is asked for; None for all.
     """
 
     caption: str
     heads: tuple[str, ...]
     rows: tuple[Row, ...]
     marked: frozenset[int] = frozenset()
+    most: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,17 +383,37 @@ Block: TypeAlias = (
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """A report to keep.
+class Document:
+    """A result as every format shows it.
 
     Args:
         command: the command that found it.
         title: what it is about.
-        lead: the result in short.
-        sections: the parts, in the order in which a reader wants them.
+        blocks: the result in short, then a section for each part, in the order in which a reader wants them.
     """
 
     command: str
     title: str
-    lead: tuple[Block, ...]
-    sections: tuple[Section, ...]
+    blocks: tuple[Block, ...]
+
+
+def part(
+    title: str,
+    heads: tuple[str, ...],
+    rows: Iterable[Row],
+    *,
+    marked: Iterable[int] = (),
+    most: int | None = None,
+) -> tuple[Section, ...]:
+    """A section that is a table; nothing where it has no rows.
+
+    Args:
+        title: what its rows are.
+        heads: the titles of the columns.
+        rows: the cells of each row.
+        marked: the numbers of the rows that ask for attention.
+        most: how many rows text and a terminal show unless everything is asked for.
+    """
+    found = tuple(rows)
+    table = Table("", heads, found, frozenset(marked), most)
+    return (Section(f"{title} ({len(found):,})", (table,)),) if found else ()

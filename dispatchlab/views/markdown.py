@@ -16,10 +16,10 @@ _MOST_ROWS = 50
 """How many rows of a table are shown: a pull request takes 65,536 characters."""
 
 
-def markdown_page(page: b.Page) -> str:
-    """A report as Markdown."""
-    title = f"## dispatchlab {page.command}: {_escaped(page.title)}"
-    return _joined((title, *_blocks(page.lead, 3), *_blocks(page.sections, 3)))
+def markdown_document(document: b.Document) -> str:
+    """Write a document as Markdown."""
+    title = f"## dispatchlab {document.command}: {_escaped(document.title)}"
+    return _joined((title, *_blocks(document.blocks, 3)))
 
 
 def markdown_of(blocks: Iterable[b.Block]) -> str:
@@ -102,7 +102,8 @@ def _table(table: b.Table) -> Iterator[str]:
     if not table.rows:
         yield f"{_escaped(table.caption)}: none."
         return
-    yield f"{_escaped(table.caption)} ({len(table.rows):,})"
+    if table.caption:
+        yield f"{_escaped(table.caption)} ({len(table.rows):,})"
     rows = [[_escaped(head) for head in table.heads], ["---"] * len(table.heads)]
     rows += [[_cell(cell) for cell in row] for row in table.rows[:_MOST_ROWS]]
     yield "\n".join(f"| {' | '.join(row)} |" for row in rows)

@@ -15,7 +15,7 @@ from dispatchlab.escape import printable
 from dispatchlab.views import blocks as b
 from dispatchlab.views.lines import Page
 from dispatchlab.views.styles import BAD, DIFF_STYLES, FIRST_STYLES, MOOD_STYLES, QUIET
-from dispatchlab.views.text import cut_lines, matrix_lines, plain, table_lines
+from dispatchlab.views.text import matrix_lines, plain, table_lines
 
 _BAR = 30
 
@@ -55,11 +55,7 @@ def _draw(page: Page, block: b.Block, indent: int) -> None:
             draw_on(page, block.blocks, indent=indent)
         case b.Frame():
             with page.framed(MOOD_STYLES[block.mood].removeprefix("bold ")):
-                if block.most is None:
-                    draw_on(page, block.blocks)
-                for line, rows in cut_lines(block, page.width, broken=False) if block.most is not None else ():
-                    for row in rows:
-                        page.exact(Text(row, MOOD_STYLES[line.mood]))
+                draw_on(page, block.blocks)
         case b.Verdict():
             verdict = page.words(block.text, f"bold {MOOD_STYLES[block.mood].removeprefix('bold ')}")
             beside = inline_words(page, block.beside)
@@ -72,7 +68,7 @@ def _draw(page: Page, block: b.Block, indent: int) -> None:
                 content = f"{value:,}" if isinstance(value, int) else value
                 _line(page, b.Line(content, label=b.Span(title, "quiet"), width=width), indent)
         case b.Table():
-            draw_on(page, table_lines(block), indent=indent)
+            draw_on(page, table_lines(block, whole=page.whole), indent=indent)
         case b.Matrix():
             lines = tuple(matrix_lines(block))
             fits = max(cell_len(plain(line.label)) for line in lines) <= page.width

@@ -1,23 +1,27 @@
-"""Blocks as plain text, the contract: a line for each line, nothing wrapped unless a width is given."""
+"""Blocks as plain text: a line for each line, nothing wrapped."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from textwrap import wrap
 from typing import assert_never
 
 from dispatchlab.escape import printable
 from dispatchlab.views import blocks as b
 
 
-def text_of(blocks: Iterable[b.Block], *, width: int | None = None) -> str:
-    """Blocks as text.
+def text_of(blocks: Iterable[b.Block], *, whole: bool = False) -> str:
+    """Write blocks as text.
 
     Args:
         blocks: what is shown.
-        width: where lines are wrapped; None for nowhere.
+        whole: show every row of a table that has a limit.
     """
-    return "".join(f"{printable(row)}\n" for row in rows_of(blocks, width))
+    return "".join(f"{printable(row)}\n" for row in rows_of(blocks, whole=whole))
+
+
+def document_text(document: b.Document, *, whole: bool = False) -> str:
+    """Write a document as text: its title first."""
+    return text_of((b.Line(document.title), *document.blocks), whole=whole)
 
 
 def plain(content: b.Inline) -> str:
@@ -35,33 +39,34 @@ def plain(content: b.Inline) -> str:
             return "".join(map(plain, content))
 
 
-def rows_of(blocks: Iterable[b.Block], width: int | None = None) -> Iterator[str]:
+def rows_of(blocks: Iterable[b.Block], *, whole: bool = True) -> Iterator[str]:
     """The rows of text, without their line feeds."""
     for block in blocks:
-        yield from _rows(block, width)
+        yield from _rows(block, whole=whole)
 
 
-def _rows(block: b.Block, width: int | None) -> Iterator[str]:
+def _rows(block: b.Block, *, whole: bool) -> Iterator[str]:
     match block:
         case b.Line():
-            yield from line_rows(block, width)
+            row = f"{' ' * block.indent}{plain(block.label):<{block.width}}{printable(plain(block.content))}"
+            yield row if plain(block.content) or not block.label else row.rstrip()
         case b.Section():
             yield ""
             yield block.title
-            yield from rows_of(block.blocks, width)
+            yield from rows_of(block.blocks, whole=whole)
         case b.Frame():
-            yield from rows_of(block.blocks, width) if width is None or block.most is None else _cut_rows(block, width)
+            yield from rows_of(block.blocks, whole=whole)
         case b.Verdict():
             yield f"{block.text}{plain(block.beside)}"
         case b.Facts():
-            yield from (f"{title}: {_fact(value)}" for title, value in block.pairs)
+            yield from (f"{title}: {value_text(value)}" for title, value in block.pairs)
         case b.Table():
-            yield from rows_of(table_lines(block), width)
+            yield from rows_of(table_lines(block, whole=whole), whole=whole)
         case b.Matrix():
-            yield from rows_of(matrix_lines(block), width)
+            yield from rows_of(matrix_lines(block), whole=whole)
         case b.Folded():
             yield plain(block.title)
-            yield from (f"  {row}".rstrip() for row in rows_of(block.blocks, width))
+            yield from (f"  {row}".rstrip() for row in rows_of(block.blocks, whole=whole))
         case b.Items():
             for number, item in enumerate(block.items, 1):
                 yield f"  {f'{number}. ' if block.ordered else ''}{plain(item)}"
@@ -79,64 +84,41 @@ def _rows(block: b.Block, width: int | None) -> Iterator[str]:
             assert_never(block)
 
 
-def line_rows(line: b.Line, width: int | None, *, broken: bool = True) -> list[str]:
-    """The rows of a line.
+_WIDEST = 48  # a column with a longer text stands below its row
+
+
+def table_lines(table: b.Table, *, whole: bool = True) -> Iterator[b.Line]:
+    """A table as lines: short columns beside one another, and what is long below its row.
 
     Args:
-        line: the line.
-        width: how wide they may be; None for one row.
-        broken: whether a word that is longer than a row is broken.
+        table: the table.
+        whole: show all rows of one that has a limit.
     """
-    first = f"{' ' * line.indent}{plain(line.label):<{line.width}}"
-    content = printable(plain(line.content))
-    if width is None or not content:
-        return [f"{first}{content}"]
-    rest = line.indent + (line.width or line.hang)
-    return wrap(
-        content,
-        max(width, rest + 24),
-        initial_indent=first,
-        subsequent_indent=" " * rest,
-        break_on_hyphens=False,
-        break_long_words=broken,
-    )
+    rows = table.rows if whole or table.most is None else table.rows[: table.most]
+    cells = [[_cell_lines(cell, whole=whole) for cell in row] for row in rows]
+    columns = range(len(table.heads))
+    longest = [max((len(plain(line)) for row in cells for line in row[at]), default=0) for at in columns]
+    below = [at for at in columns[1:] if longest[at] > _WIDEST or any(len(row[at]) > 1 for row in cells)]
+    if below == [columns[-1]] and all(len(row[-1]) < 2 for row in cells):
+        below = []  # what comes last on a line is as long as it is
+    below = [*columns[below[0] :]] if below else []
+    shown = [at for at in columns if at not in below and any(row[at] and plain(row[at][0]) for row in cells)]
+    widths = [min(_WIDEST, max(longest[at], len(table.heads[at]))) for at in shown]
+    if any(table.heads) and len(shown) > 1:
+        yield _columns([b.quiet(table.heads[at]) for at in shown], widths)
+    for number, row in enumerate(cells):
+        mood: b.Mood = "warn" if number in table.marked else ""
+        yield _columns([row[at][0] if row[at] else "" for at in shown], widths, mood)
+        for at in below:
+            yield from (b.Line(line, "quiet", indent=6) for line in row[at] if plain(line))
+    if len(rows) < len(table.rows):
+        yield b.Line(f"... and {len(table.rows) - len(rows):,} more: see --all", "quiet", indent=2)
 
 
-_CUT = " ..."
-
-
-def _cut_rows(frame: b.Frame, width: int) -> Iterator[str]:
-    for _, rows in cut_lines(frame, width):
-        yield from rows
-
-
-def cut_lines(frame: b.Frame, width: int, *, broken: bool = True) -> list[tuple[b.Line, list[str]]]:
-    """The lines of a frame with their rows, the longest of them cut as far as it has to be.
-
-    Args:
-        frame: has lines alone.
-        width: how wide rows may be.
-        broken: whether a word that is longer than a row is broken.
-    """
-    lines = [line for line in frame.blocks if isinstance(line, b.Line)]
-    made = [line_rows(line, width, broken=broken) for line in lines]
-    while frame.most is not None and sum(map(len, made)) > frame.most and max(map(len, made)) > 1:
-        at = max(range(len(made)), key=lambda at: (len(made[at]), at))
-        rows = made[at][:-1]
-        kept = rows[-1].removesuffix(_CUT)[: width - len(_CUT)].rstrip(" ,;")
-        made[at] = [*rows[:-1], f"{kept}{_CUT}"]
-    return list(zip(lines, made, strict=True))
-
-
-def table_lines(table: b.Table) -> Iterator[b.Line]:
-    """A table as lines: its columns below one another, the last one as long as it is."""
-    rows = [tuple(_cell_text(cell) for cell in row) for row in table.rows]
-    shown = [table.heads, *rows] if any(table.heads) else rows
-    widths = [max(len(row[at]) for row in shown) for at in range(len(table.heads) - 1)] if shown else []
-    for row in shown:
-        *front, last = row
-        label = "".join(f"{text:<{width}}  " for text, width in zip(front, widths, strict=True))
-        yield b.Line(last, label=label, width=len(label))
+def _columns(texts: list[b.Inline], widths: list[int], mood: b.Mood = "") -> b.Line:
+    """Texts beside one another, the last one as long as it is."""
+    padded = [(text, " " * max(2, width + 2 - len(plain(text)))) for text, width in zip(texts, widths, strict=True)]
+    return b.Line(texts[-1], mood, indent=2, label=tuple(padded[:-1]), width=sum(widths[:-1]) + 2 * len(widths[:-1]))
 
 
 _LONGEST_NAME = 40
@@ -166,20 +148,22 @@ def table_of(matrix: b.Matrix) -> b.Table:
     return b.Table(matrix.caption, heads, tuple(rows), matrix.marked)
 
 
-def _cell_text(cell: b.Inline | int | b.Cell) -> str:
+def _cell_lines(cell: b.Inline | int | b.Cell, *, whole: bool) -> tuple[b.Inline, ...]:
+    """What a cell shows, a line each."""
     content = cell.content if isinstance(cell, b.Cell) else cell
     match content:
         case int():
-            return f"{content:,}"
+            return (f"{content:,}",)
         case b.Stack():
-            return "; ".join(map(plain, content.lines))
+            return content.lines
         case b.Folded():
-            return plain(content.title)
+            return tuple(rows_of(content.blocks)) if whole else (content.title,)
         case _:
-            return plain(content)
+            return (content,)
 
 
-def _fact(value: b.Inline | int) -> str:
+def value_text(value: b.Inline | int) -> str:
+    """A fact's value as text."""
     return f"{value:,}" if isinstance(value, int) else plain(value)
 
 

@@ -1,4 +1,4 @@
-"""A result with all formats that it can be shown in: JSON of its value, everything else of blocks."""
+"""A result with all formats that it can be shown in: JSON of its value, everything else of one document of blocks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from dispatchlab.views.as_json import json_text
-from dispatchlab.views.blocks import Block, Page
+from dispatchlab.views.blocks import Block, Document, Line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,32 +21,30 @@ class View(Generic[_Result]):
 
     Args:
         value: the result.
-        lines: makes the blocks of plain text.
+        lines: makes the blocks of plain text where that is a contract; text shows the document when left out.
         screen: makes those of a terminal; the same when left out.
-        page: makes those of HTML and Markdown; when left out there is no HTML, and Markdown is what a terminal shows.
+        document: makes the document; when left out there is no HTML, and other formats show the lines.
         indent: how far the fields of its JSON are indented; None for one line.
         torch: the version of the PyTorch that source locations are of; empty when that is not known.
-        whole: shorten nothing on a terminal.
-        width: where lines of plain text are wrapped; None for nowhere.
+        whole: shorten nothing.
     """
 
     value: _Result
-    lines: Callable[[_Result], Iterable[Block]]
+    lines: Callable[[_Result], Iterable[Block]] | None = None
     screen: Callable[[_Result], Iterable[Block]] | None = None
-    page: Callable[[_Result], Page] | None = None
+    document: Callable[[_Result], Document] | None = None
     indent: int | None = None
     torch: str = ""
     whole: bool = False
-    width: int | None = None
 
     def text(self) -> str:
-        """The result as plain text."""
+        """Write the result as plain text."""
         from dispatchlab.views.text import text_of
 
-        return text_of(self.lines(self.value), width=self.width)
+        return text_of(self._blocks() if self.lines is None else self.lines(self.value), whole=self.whole)
 
     def json(self) -> str:
-        """The result as JSON."""
+        """Write the result as JSON."""
         return json_text(self.value, indent=self.indent)
 
     def draw(self, console: Console) -> None:
@@ -56,17 +54,24 @@ class View(Generic[_Result]):
         draw(console, self._screen(), torch=self.torch, whole=self.whole)
 
     def markdown(self) -> str:
-        """The result as Markdown, for a pull request."""
-        from dispatchlab.views.markdown import markdown_of, markdown_page
+        """Write the result as Markdown, for a pull request."""
+        from dispatchlab.views.markdown import markdown_document, markdown_of
 
-        return markdown_of(self._screen()) if self.page is None else markdown_page(self.page(self.value))
+        return markdown_of(self._screen()) if self.document is None else markdown_document(self.document(self.value))
 
     def html(self) -> str:
-        """The result as a document of its own."""
+        """Write the result as a page of its own."""
         from dispatchlab.views.html.backend import html_page
 
-        assert self.page is not None
-        return html_page(self.page(self.value))
+        assert self.document is not None
+        return html_page(self.document(self.value))
 
     def _screen(self) -> Iterable[Block]:
-        return (self.screen or self.lines)(self.value)
+        shown = self.screen or (self.lines if self.document is None else None)
+        return self._blocks() if shown is None else shown(self.value)
+
+    def _blocks(self) -> tuple[Block, ...]:
+        """The document with its title."""
+        assert self.document is not None
+        document = self.document(self.value)
+        return (Line(document.title, "strong"), *document.blocks)

@@ -82,7 +82,7 @@ def test_a_glob_supposes_each_operator_that_it_matches() -> None:
 
 def test_the_json_and_the_command_hold_the_same_counts() -> None:
     value = json.loads(coverage_view(report(what_if=("fallback PrivateUse1",))).json())
-    assert (value["version"], value["counts"]["missing"], len(value["operators"])) == (3, 1_132, 3_598)
+    assert (value["version"], value["counts"]["missing"], len(value["operators"])) == (4, 1_132, 3_598)
     assert value["moved"][0]["operators"] == 1_132
     result = run("coverage", "--key", "PrivateUse1", "--format", "rich")
     assert result.exit_code == 0

@@ -5,19 +5,13 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
-from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.program_run import AUTOCAST
-from dispatchlab.questions.upgrade.program_changes import Work, program_upgrade
-from dispatchlab.questions.upgrade.slot_models import models_of
-from dispatchlab.records.file import open_bundled
-from dispatchlab.records.model import RecordedKernel, registry_of
 from tests import effort
 from tests.command_line import run
 from tests.live.npu_backend import BASE, Runs, difference, same_numbers
@@ -149,63 +143,3 @@ def test_decompositions_save_the_kernels_that_are_named(tmp_path: Path) -> None:
             assert same_numbers(ran.output, runs.on_cpu(source(BY_HAND[name], "cpu")))
             saved += len(found["saved"])
     assert saved > 5
-
-
-_UPGRADED = """\
-x = torch.eye(3, device=device).requires_grad_()
-torch.cdist(x, x + 1).sum().backward()
-weight, which = torch.ones(4, 2, device=device, requires_grad=True), torch.tensor([[1, 2]]).to(device)
-F.embedding_bag(which, weight).sum().backward()
-torch.ops.aten.qr(x.detach())
-torch._foreach_clone([x])
-"""
-
-
-def test_an_upgrade_asks_this_of_a_backend_for_a_program(tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(source(_UPGRADED), encoding="utf-8")
-    asked = ("diff", "torch-2.4", "torch-2.15", "--key", "PrivateUse1", "--program", str(program), "--device", "npu")
-    shown = run(*asked, "--format", "json", "--exit-code")
-    assert shown.exit_code == 1
-    found = json.loads(shown.stdout)["program"]
-    assert [(task["operator"], task["work"], task["why"]) for task in found["tasks"]] == [
-        ("aten::_embedding_bag_backward", "implement", "calls found CompositeImplicitAutograd, and nothing now"),
-        ("aten::_cdist_backward", "schema", "`Tensor grad` -> `Tensor grad_output`"),
-        ("aten::qr", "removed", ""),
-    ]
-    assert found["called"] > found["reached"] > 10
-
-
-def test_a_backend_keeps_its_kernels_in_an_upgrade(tmp_path: Path) -> None:
-    """The first registry has a kernel for one operator, and one that is called otherwise in the second."""
-    program = tmp_path / "program.py"
-    program.write_text(source(_UPGRADED), encoding="utf-8")
-    old, new = open_bundled("torch-2.4"), open_bundled("torch-2.15")
-    own = RecordedKernel(DispatchKey.PrivateUse1, "registered at npu.cpp:1")
-    renamed = new.operator("aten::_foreach_clone")
-    assert renamed is not None
-    schema = str(renamed.schema).replace("_foreach_clone", "_foreach_copies")
-    before = registry_of(
-        old.torch,
-        [
-            replace(one, kernels=(own, *one.kernels)) if one.name.name == "_embedding_bag_backward" else one
-            for one in old
-        ]
-        + [renamed],
-        old.fallbacks,
-    )
-    after = registry_of(
-        new.torch,
-        [
-            replace(one, name=type(one.name)("aten", "_foreach_copies"), schema=schema) if one == renamed else one
-            for one in new
-        ],
-        new.fallbacks,
-    )
-    models = models_of(before.torch, after.torch)
-    found = program_upgrade(before, after, models, "PrivateUse1", str(program), device="npu")
-    assert [(task.operator, task.work, task.why) for task in found.tasks] == [
-        ("aten::_cdist_backward", Work.SCHEMA, "`Tensor grad` -> `Tensor grad_output`"),
-        ("aten::_foreach_clone", Work.REMOVED, "new with the same arguments: aten::_foreach_copies"),
-        ("aten::qr", Work.REMOVED, ""),
-    ]

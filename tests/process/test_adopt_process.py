@@ -133,7 +133,7 @@ def test_a_feature_that_crashes_or_hangs_does_not_keep_the_others_from_being_tri
 def test_doctor_prints_json_and_nothing_else() -> None:
     result = run(ROOT, "dispatchlab", "doctor", "--format", "json")
     parsed = json.loads(result.stdout)
-    assert (result.stderr, parsed["version"], parsed["torch"]["version"]) == ("", 3, torch.__version__)
+    assert (result.stderr, parsed["version"], parsed["torch"]["version"]) == ("", 4, torch.__version__)
 
 
 def test_the_worker_finds_no_part_of_this_package_under_a_name_of_its_own() -> None:

@@ -28,7 +28,7 @@ def certification_view(found: Certification, *, torch: str = "") -> View[Certifi
         found: the certificates.
         torch: the version of the PyTorch that source locations are of; empty when that is not known.
     """
-    return View(found, lines=_lines, screen=_screen, page=_page, indent=1, torch=torch)
+    return View(found, lines=_lines, screen=_screen, document=_page, indent=1, torch=torch)
 
 
 @as_json.register
@@ -219,7 +219,7 @@ def _file(owner: Owner) -> str:
 # -- a page: the operators whose order matters and whose kernels they are, and all that is proved
 
 
-def _page(found: Certification) -> b.Page:
+def _page(found: Certification) -> b.Document:
     worst = _worst(found)
     counts = [
         ("operators", len(found.certificates)),
@@ -227,7 +227,7 @@ def _page(found: Certification) -> b.Page:
     ]
     facts = b.Facts((*counts, ("registrations covered", found.registrations), ("elapsed", seconds(found.elapsed_s))))
     lead = (b.Verdict(str(worst), _MOODS[worst]), facts)
-    return b.Page("certify", f"{found.registry} under {found.semantics}", lead, tuple(_sections(found)))
+    return b.Document("certify", f"{found.registry} under {found.semantics}", (*lead, *_sections(found)))
 
 
 def _sections(found: Certification) -> Iterator[b.Section]:

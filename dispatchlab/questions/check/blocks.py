@@ -28,7 +28,7 @@ def check_view(found: CheckReport, *, complete: bool = False) -> View[CheckRepor
         complete: show every finding, every operator of a cause, and every note.
     """
     lines, screen = partial(_lines, complete=complete), partial(_screen, complete=complete)
-    return View(found, lines=lines, screen=screen, page=_page, indent=1, torch=found.torch, whole=complete)
+    return View(found, lines=lines, screen=screen, document=_page, indent=1, torch=found.torch, whole=complete)
 
 
 @as_json.register
@@ -149,7 +149,7 @@ def _end(found: CheckReport, *, complete: bool) -> Iterator[b.Line]:
 # -- a page
 
 
-def _page(found: CheckReport) -> b.Page:
+def _page(found: CheckReport) -> b.Document:
     bad = bool(found.exit_code)
     mood: b.Mood = "bad" if bad else "warn" if found.groups else "good"
     text = "nothing is registered" if found.nothing else "findings" if bad else "no finding that fails"
@@ -176,7 +176,7 @@ def _page(found: CheckReport) -> b.Page:
     notes = [line for line in _end(found, complete=True) if line.content]
     if notes:
         sections.append(b.Section("Notes", tuple(notes), "notes"))
-    return b.Page("check", ", ".join(found.packages), lead, tuple(sections))
+    return b.Document("check", ", ".join(found.packages), (*lead, *sections))
 
 
 def _state(answer: Answer) -> str:

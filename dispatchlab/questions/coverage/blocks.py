@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dispatchlab.records.backend_coverage import CoverageReport, Covered, Way, WhatIf
 from dispatchlab.views.as_json import as_json, fields_of
-from dispatchlab.views.blocks import Block, Cell, Facts, Line, Meter, Mood, Page, Row, Section, Table, source
+from dispatchlab.views.blocks import Block, Cell, Document, Facts, Line, Meter, Mood, Row, Section, Table, source
 from dispatchlab.views.formatting import counted
 from dispatchlab.views.source_locations import held, short_debug
 from dispatchlab.views.view import View
@@ -35,7 +35,7 @@ def coverage_view(report: CoverageReport, *, torch: str = "") -> View[CoverageRe
         report: what is covered.
         torch: the version of the PyTorch that source locations are of; empty when that is not known.
     """
-    return View(report, lines=_lines, screen=_screen, page=_page, indent=1, torch=torch)
+    return View(report, lines=_lines, screen=_screen, document=_page, indent=1, torch=torch)
 
 
 @as_json.register
@@ -154,12 +154,12 @@ def _what_if(one: WhatIf) -> str:
 # -- a page
 
 
-def _page(report: CoverageReport) -> Page:
+def _page(report: CoverageReport) -> Document:
     found = report.coverage
     runs = sum(len(found.by(way)) for way in (Way.DIRECT, Way.COMPOSITE, Way.FALLBACK))
     facts = Facts((("operators", len(found.operators)), ("can run", runs), ("fall through", found.fallthrough)))
     lead = (*([Line(report.no_answer, "warn")] if report.no_answer else ()), facts)
-    return Page("coverage", f"{found.key} in {found.registry}", lead, tuple(_sections(report)))
+    return Document("coverage", f"{found.key} in {found.registry}", (*lead, *_sections(report)))
 
 
 def _sections(report: CoverageReport) -> Iterator[Section]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dispatchlab.model.program_run import MISSING
 from dispatchlab.questions.coverage.program_coverage import NeededKernel, ProgramCoverage, ProgramOnDevice
 from dispatchlab.views.as_json import as_json, fields_of
-from dispatchlab.views.blocks import Block, Cell, Facts, Line, Page, Row, Section, Table
+from dispatchlab.views.blocks import Block, Cell, Document, Facts, Line, Row, Section, Table
 from dispatchlab.views.formatting import counted
 from dispatchlab.views.view import View
 
@@ -16,7 +16,7 @@ _MOST = 0.8
 
 def program_coverage_view(found: ProgramCoverage) -> View[ProgramCoverage]:
     """How the kernels that programs need are shown."""
-    return View(found, lines=_lines, screen=_screen, page=_page, indent=1)
+    return View(found, lines=_lines, screen=_screen, document=_page, indent=1)
 
 
 @as_json.register
@@ -127,7 +127,7 @@ def _row(one: NeededKernel) -> Row:
     )
 
 
-def _page(found: ProgramCoverage) -> Page:
+def _page(found: ProgramCoverage) -> Document:
     facts = Facts(
         (
             ("kernels", len(found.needed)),
@@ -141,4 +141,4 @@ def _page(found: ProgramCoverage) -> Page:
             "Kernels", ((*_recorded(found), *_sentences(found), _table(found)) if found.kernels else ()), "kernels"
         ),
     )
-    return Page("coverage", f"{found.device} with the kernels of {found.registry}", (facts,), sections)
+    return Document("coverage", f"{found.device} with the kernels of {found.registry}", (facts, *sections))

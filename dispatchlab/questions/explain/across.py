@@ -209,7 +209,7 @@ def _parts(explained: ExplainedOperator) -> Iterator[tuple[str, str]]:
 
 def across_view(found: CallAcross) -> View[CallAcross]:
     """How a call is shown on several versions."""
-    return View(found, lines=_lines, page=_page, indent=1)
+    return View(found, lines=_lines, document=_page, indent=1)
 
 
 @as_json.register
@@ -246,7 +246,7 @@ def _changed(found: CallAcross) -> Iterator[b.Line]:
         yield from (b.Line(f"+ {line}", "good", indent=2) for line in after if line not in before)
 
 
-def _page(found: CallAcross) -> b.Page:
+def _page(found: CallAcross) -> b.Document:
     """A column for each stretch of versions on which the whole call is the same."""
     columns = eras(
         found.versions,
@@ -263,11 +263,10 @@ def _page(found: CallAcross) -> b.Page:
     table = b.Table(
         "The call on each version", heads, rows, frozenset(at for at, (_, h) in enumerate(found.parts) if len(h) > 1)
     )
-    return b.Page(
+    return b.Document(
         "explain",
         f"{found.operator} on PyTorch {_listed(found.versions)}",
-        (b.Frame(tuple(_changed(found))),),
-        (b.Section("Side by side", (table,), "call"),),
+        (b.Frame(tuple(_changed(found))), b.Section("Side by side", (table,))),
     )
 
 

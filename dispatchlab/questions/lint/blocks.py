@@ -46,7 +46,7 @@ def lint_view(reports: Sequence[LintReport], *, complete: bool = False) -> View[
         complete: show every finding, and every operator of a cause.
     """
     lines, screen = partial(_lines, complete=complete), partial(_screen, complete=complete)
-    return View({"sources": reports}, lines=lines, screen=screen, page=_page, indent=1, whole=complete)
+    return View({"sources": reports}, lines=lines, screen=screen, document=_page, indent=1, whole=complete)
 
 
 @as_json.register
@@ -208,7 +208,7 @@ def _summary_rows(report: LintReport, *, complete: bool) -> Iterator[str]:
 # -- a page: findings by cause, every finding by itself, and what their rules are about
 
 
-def _page(found: _Reports) -> b.Page:
+def _page(found: _Reports) -> b.Document:
     reports = found["sources"]
     findings = [finding for report in reports for finding in report.findings]
     is_bad = any(report.exit_code for report in reports)
@@ -218,7 +218,7 @@ def _page(found: _Reports) -> b.Page:
     alone = len(reports) == 1
     sections = [section for at, report in enumerate(reports) for section in _sections(report, at, alone=alone)]
     lead = (b.Verdict(text, "bad" if is_bad else "good"), facts)
-    return b.Page("lint", ", ".join(report.source for report in reports), lead, (*sections, *_rules(findings)))
+    return b.Document("lint", ", ".join(report.source for report in reports), (*lead, *sections, *_rules(findings)))
 
 
 def _sections(report: LintReport, at: int, *, alone: bool) -> Iterator[b.Section]:

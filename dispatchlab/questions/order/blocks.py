@@ -64,17 +64,19 @@ def report_view(
         steps: the snapshots after each step, where they are shown.
     """
     if steps is None:
-        return View(report, lines=report_lines, screen=partial(_screen, snapshots=snapshots), page=_page, torch=torch)
+        return View(
+            report, lines=report_lines, screen=partial(_screen, snapshots=snapshots), document=_page, torch=torch
+        )
     return View(
         ReportWithSnapshots(report, steps),
         lines=lambda both: (*report_lines(both.report), Line(), *snapshot_lines(both.snapshots)),
         screen=lambda both: (*_screen(both.report, snapshots=()), *snapshot_screen(both.snapshots)),
-        page=lambda both: permute_page((Explored(both.report, snapshots=both.snapshots),)),
+        document=lambda both: permute_page((Explored(both.report, snapshots=both.snapshots),)),
         torch=torch,
     )
 
 
-def _page(report: Report) -> b.Page:
+def _page(report: Report) -> b.Document:
     return permute_page((Explored(report),))
 
 

@@ -33,11 +33,11 @@ from dispatchlab.views.blocks import (
     Cell,
     Code,
     Difference,
+    Document,
     Facts,
     Folded,
     Line,
     Mood,
-    Page,
     Picture,
     Section,
     Side,
@@ -93,7 +93,7 @@ def permute_page(
     failed: Sequence[str] = (),
     summary: str = "",
     interrupted: bool = False,
-) -> Page:
+) -> Document:
     """The report on one scenario or several.
 
     Args:
@@ -106,10 +106,10 @@ def permute_page(
     if len(explored) == 1 and not failed:
         (only,) = explored
         title = only.report.scenario or only.report.claim
-        return Page("permute", title, (*warnings, *_lead(only.report)), tuple(_sections(only, "s0")))
+        return Document("permute", title, (*warnings, *_lead(only.report), *_sections(only, "s0")))
     troubles = (Section("Not explored", tuple(map(Line, failed)), "not-explored"),) if failed else ()
     sections = (*troubles, _overview(explored), _each(explored))
-    return Page("permute", counted(len(explored), "scenario"), (*warnings, Line(summary)), sections)
+    return Document("permute", counted(len(explored), "scenario"), (*warnings, Line(summary), *sections))
 
 
 def _overview(explored: Sequence[Explored]) -> Section:
@@ -272,7 +272,7 @@ def _run(one: Explored) -> Iterator[Block]:
     report, found = one.report, one.report.exploration
     done = [("engine", f"{report.engine}, {report.semantics}"), ("walk", found.walk)]
     done += [("reductions", reductions_text(found))] * (found.walk == "graph")
-    yield Facts(tuple(done), stacked=True)
+    yield Facts(tuple(done))
     notes = [*found.notes, *one.notes, *([one.not_drawn] if one.not_drawn else [])]
     yield from (Line(f"Note: {note}") for note in notes)
 

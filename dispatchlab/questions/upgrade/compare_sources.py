@@ -11,7 +11,6 @@ from dispatchlab.model.keys import BACKENDS
 from dispatchlab.questions.upgrade.operator_changes import Terms, Upgrade, upgrade
 from dispatchlab.questions.upgrade.slot_models import Model, SlotDifference, models_of
 from dispatchlab.records.builds import backend_named, has_kernels_for, is_in_tree
-from dispatchlab.records.compare import RegistryDiff, compare
 from dispatchlab.records.model import Recorded
 from dispatchlab.records.overlay import overlaid_names
 from dispatchlab.records.ownership import first_use_operators, ownership_of
@@ -28,7 +27,6 @@ from dispatchlab.sources.find_sources import (
 if TYPE_CHECKING:
     from dispatchlab.questions.upgrade.backend_changes import BackendUpgrade
     from dispatchlab.questions.upgrade.package_changes import PackageUpgrade
-    from dispatchlab.questions.upgrade.program_changes import ProgramUpgrade
     from dispatchlab.records.python_compare import PythonDiff
 
 Layer: TypeAlias = Literal["cxx", "python", "all"]
@@ -43,13 +41,13 @@ class Side:
         source: what the user called it.
         torch: the PyTorch that it is of.
         operators: how many it has.
-        model: the dispatcher that it is read under.
+        model: the name of the dispatcher that it is read under.
     """
 
     source: str
     torch: str
     operators: int
-    model: Model
+    model: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +60,8 @@ class UpgradeReport:
         upgrade: what differs.
         backend: what it means for one backend, when that was asked for.
         package: what it means for the registrations of a package, when that was asked for.
-        flat: the same in a flat list, when that was asked for.
         layer: what is compared; with `python` the upgrade is about no operator.
         python: how what Python registers differs, when that was asked for.
-        program: what it asks of a backend for one program, when that was asked for.
     """
 
     before: Side
@@ -73,22 +69,18 @@ class UpgradeReport:
     upgrade: Upgrade
     backend: BackendUpgrade | None = None
     package: PackageUpgrade | None = None
-    flat: RegistryDiff | None = None
     layer: Layer = "cxx"
     python: PythonDiff | None = None
-    program: ProgramUpgrade | None = None
 
     @property
     def exit_code(self) -> int:
         """0 when nothing differs in what was asked for, else 1; used where an exit code is asked for."""
         if self.package is not None:
             return int(self.package.is_affected)
-        if self.program is not None:
-            return int(bool(self.program.tasks))
         if self.backend is not None:
             return int(not self.backend.is_empty)
-        python = self.python is not None and not (self.python.is_empty and not self.python.has_lines)
-        return int(python or not self.upgrade.is_empty or self.upgrade.has_lines)
+        python = self.python is not None and not self.python.is_empty
+        return int(python or not self.upgrade.is_empty)
 
 
 def upgrade_sources(
@@ -97,14 +89,10 @@ def upgrade_sources(
     *,
     imports: tuple[str, ...] = (),
     semantics: str | None = None,
-    lines: bool = False,
     operators: Sequence[str] = (),
     everything: bool = True,
     key: str | None = None,
-    program: str | None = None,
-    device: str = "",
     package: str | None = None,
-    flat: bool = False,
     layer: Layer = "cxx",
     report: Callable[[str], None] | None = None,
 ) -> UpgradeReport:
@@ -116,14 +104,10 @@ def upgrade_sources(
         imports: modules to import into the one that is `live`; into the second when both are, so that `live` twice is
             the registry without the imports and then with them.
         semantics: those of scenarios, and of both dispatchers; those of each PyTorch when left out.
-        lines: list the lines that moved.
         operators: names and globs of the operators to compare; all of them, and the fallbacks, when there are none.
         everything: compare also what PyTorch registers for itself when a part of it is first used.
         key: the runtime key of a backend that the report is about.
-        program: a Python file to run on a device that stands in for that backend; the report is about its calls.
-        device: what the program calls the device.
         package: the scenario or recording of a package that the report is about.
-        flat: list all changes one by one, too.
         layer: compare what C++ dispatches by, what Python registers beside it, or both.
         report: see `recorded_from`.
 
@@ -134,7 +118,6 @@ def upgrade_sources(
         NoPythonRecordError: what Python registers alone is to be compared, and a source has no record of it.
         UnknownKeyError: there is no such key.
         NoSlotError: the key has no slot.
-        NoStandInError: a program is to run, and the key is not PrivateUse1.
         DispatchLabError: a source cannot be used.
     """
     if imports and LIVE not in (before, after):
@@ -167,14 +150,9 @@ def upgrade_sources(
     chosen = in_either(first.names, second.names, operators) if operators and not python else None
     in_python: PythonDiff | None = None
     if python:
-        in_python, chosen = _of_python((before, first), (after, second), layer, operators, lines=lines)
+        in_python, chosen = _of_python((before, first), (after, second), layer, operators)
     backend: BackendUpgrade | None = None
-    of_program: ProgramUpgrade | None = None
-    if key is not None and program is not None:
-        from dispatchlab.questions.upgrade.program_changes import program_upgrade
-
-        of_program = program_upgrade(first, second, models, key, program, device=device)
-    elif key is not None:
+    if key is not None:
         from dispatchlab.questions.upgrade.backend_changes import backend_upgrade
 
         backend = backend_upgrade(first, second, models, key, operators=chosen)
@@ -184,26 +162,20 @@ def upgrade_sources(
 
         of_package = package_upgrade(first, second, models, package)
     with collector_paused():
-        found = compare_registries(
-            first, second, models, operators=chosen, lines=lines, reduced=None if everything else reduced
-        )
+        found = compare_registries(first, second, models, operators=chosen, reduced=None if everything else reduced)
     return UpgradeReport(
-        Side(before, first.torch, len(first.names), models[0]),
-        Side(after, second.torch, len(second.names), models[1]),
+        Side(before, first.torch, len(first.names), models[0].name),
+        Side(after, second.torch, len(second.names), models[1].name),
         found,
         backend,
         of_package,
-        compare(first, second, locations=lines, operators=chosen, reduced=None if everything else reduced)
-        if flat
-        else None,
         layer,
         in_python,
-        of_program,
     )
 
 
 def _of_python(
-    before: tuple[str, Recorded], after: tuple[str, Recorded], layer: Layer, asked: Sequence[str], *, lines: bool
+    before: tuple[str, Recorded], after: tuple[str, Recorded], layer: Layer, asked: Sequence[str]
 ) -> tuple[PythonDiff, frozenset[str] | None]:
     """What Python registers, compared, and the operators to compare in C++; None for all of them."""
     from dispatchlab.questions.upgrade.python_changes import (
@@ -221,7 +193,7 @@ def _of_python(
     if asked:
         in_cxx = frozenset((*before[1].names, *after[1].names))
         chosen = in_either(in_cxx, python_names(side for _, side in sides), asked)
-    found = python_upgrade(sides[0], sides[1], operators=chosen, lines=lines)
+    found = python_upgrade(sides[0], sides[1], operators=chosen)
     if layer == "python":
         return found, frozenset()
     return found, None if chosen is None else chosen & in_cxx
@@ -233,7 +205,6 @@ def compare_registries(
     models: tuple[Model, Model],
     *,
     operators: Collection[str] | None = None,
-    lines: bool = False,
     reduced: Reduced | None = None,
 ) -> Upgrade:
     """What it means that one registry follows another.
@@ -243,7 +214,6 @@ def compare_registries(
         after: the second.
         models: the dispatchers that they are read under.
         operators: compare these alone; all, and the fallbacks, when left out.
-        lines: list the lines that moved.
         reduced: what to compare of an operator that differs, on either side.
 
     Raises:
@@ -268,7 +238,6 @@ def compare_registries(
         builds,
         (ownership_of(before), ownership_of(after)),
         backend_named,
-        lines,
     )
     return upgrade(
         *sides,

@@ -124,15 +124,6 @@ class Replaced:
 
 
 @dataclass(frozen=True, slots=True)
-class MovedLine:
-    """A kernel or a def that is registered by another line; `key` is None for a def."""
-
-    key: DispatchKey | None
-    before: str
-    after: str
-
-
-@dataclass(frozen=True, slots=True)
 class OneSided:
     """An operator that is in one of the two registries.
 
@@ -152,11 +143,6 @@ class OneSided:
     is_overload: bool
     of_build: str = ""
 
-    @property
-    def name(self) -> str:
-        """The operator without the overload."""
-        return qualified(self.operator)
-
 
 @dataclass(frozen=True, slots=True)
 class OperatorChange:
@@ -173,7 +159,6 @@ class OperatorChange:
         replaced: other kernels at the same keys.
         composite: what it was and is, when that differs.
         slots: the slots that hold something else.
-        lines: the lines that moved, when these were asked for.
         foreign: which of the kernels gained and lost are not PyTorch's own, with their debug texts.
     """
 
@@ -187,14 +172,13 @@ class OperatorChange:
     replaced: tuple[Replaced, ...] = ()
     composite: tuple[Composite, Composite] | None = None
     slots: tuple[SlotChange, ...] = ()
-    lines: tuple[MovedLine, ...] = ()
     foreign: Mapping[DispatchKey, str] = field(default_factory=dict)
 
     @property
     def is_own(self) -> bool:
         """Whether something differs that is the operator's own."""
         parts = (self.schema, self.alias, self.tags_gained, self.tags_lost, self.gained, self.lost, self.replaced)
-        return any((*parts, self.composite, self.own_slots, self.lines))
+        return any((*parts, self.composite, self.own_slots))
 
     @property
     def own_slots(self) -> tuple[SlotChange, ...]:
@@ -273,11 +257,6 @@ class Upgrade:
     left_out: tuple[str, ...] = ()
 
     @property
-    def has_lines(self) -> bool:
-        """Whether moved lines were asked for and there are some."""
-        return any(change.lines for change in self.changed)
-
-    @property
     def is_empty(self) -> bool:
         """Whether nothing differs that would be reported."""
         parts = (self.removed, self.added, self.changed, self.fallbacks, self.shared, self.keys_gone, self.keys_new)
@@ -300,7 +279,6 @@ class Terms:
         keys_new: dispatch keys that the first has not.
         builds: the backends that one of the two builds has no kernels for.
         owners: knows PyTorch's own registrations, of the first and of the second.
-        lines: whether moved lines are listed, and not only counted.
     """
 
     slots: SlotsOf
@@ -309,7 +287,6 @@ class Terms:
     builds: frozenset[str]
     owners: tuple[Ownership, Ownership]
     backend_of: Callable[[DispatchKey], str | None]
-    lines: bool = False
 
     def of_build(self, key: DispatchKey) -> str:
         """The backend of a key when one build has no kernels for it; else empty."""
@@ -405,9 +382,7 @@ class _Finder:
             return OperatorChange(name, slots=self._slots(old, new))
         schema = None if old.schema == new.schema else schema_change(old.schema, new.schema)
         sides = kernels_by_key(old), kernels_by_key(new)
-        lines: list[MovedLine] = []
-        if old.debug != new.debug and old.schema is not None and new.schema is not None:
-            lines.append(MovedLine(None, old.debug, new.debug))
+        self.moved += old.debug != new.debug and old.schema is not None and new.schema is not None
         gained: list[DispatchKey] = []
         lost: list[DispatchKey] = []
         replaced: list[Replaced] = []
@@ -420,8 +395,7 @@ class _Finder:
                 if reason is not None:
                     replaced.append(Replaced(key, reason, *_sides(reason, olds, news)))
                 else:
-                    lines.append(MovedLine(key, olds[0].debug, news[0].debug))
-        self.moved += len(lines)
+                    self.moved += 1
         composites = _composite(sides[0].keys()), _composite(sides[1].keys())
         return OperatorChange(
             name,
@@ -434,7 +408,6 @@ class _Finder:
             tuple(replaced),
             None if composites[0] is composites[1] else composites,
             self._slots(old, new),
-            tuple(lines) if self._terms.lines else (),
             {
                 key: side[key][0].debug
                 for keys, side, owner in zip((lost, gained), sides, self._terms.owners, strict=True)

@@ -90,7 +90,6 @@ def python_upgrade(
     after: tuple[str, PythonSide | None],
     *,
     operators: Collection[str] | None = None,
-    lines: bool = False,
 ) -> PythonDiff:
     """How what Python registers in two sources differs.
 
@@ -98,7 +97,6 @@ def python_upgrade(
         before: what the first is called, and what Python registers in it.
         after: the same of the second.
         operators: compare these alone; all when left out.
-        lines: list the entries that only moved.
     """
     notes = [
         f"{source} has no record of what Python registers, so nothing of it is compared"
@@ -116,7 +114,7 @@ def python_upgrade(
                 f"what calls of torch.library keep in Python for {of} is not compared: {source} has these calls as "
                 "registrations"
             )
-    found = compare_python(first, second, operators=operators, lines=lines)
+    found = compare_python(first, second, operators=operators)
     return PythonDiff(found.before, found.after, found.registries, found.changes, tuple(dict.fromkeys(notes)))
 
 

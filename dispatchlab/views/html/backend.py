@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -13,13 +14,13 @@ from dispatchlab._version import __version__
 from dispatchlab.views import blocks as b
 from dispatchlab.views.html.elements import Child, Html, breakable, element, joined, trusted
 from dispatchlab.views.source_locations import short_debug
-from dispatchlab.views.text import plain, rows_of, table_of
+from dispatchlab.views.text import plain, rows_of, table_of, value_text
 
 _HERE = Path(__file__).parent
 
 
-def html_page(report: b.Page) -> str:
-    """A report to keep, as a document of its own."""
+def html_page(document: b.Document) -> str:
+    """Write a document as a page of its own."""
     css, script = _file("page.css"), _file("page.js")
     policy = (
         f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(css)}'; img-src data:; "
@@ -32,36 +33,36 @@ def html_page(report: b.Page) -> str:
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="generator", content=f"dispatchlab {__version__}"),
         element("link", rel="icon", href="data:,"),
-        element("title", f"{report.title} \u2013 dispatchlab {report.command}"),
+        element("title", f"{document.title} \u2013 dispatchlab {document.command}"),
         element("style", trusted(css)),
     )
+    sections = [block for block in document.blocks if isinstance(block, b.Section)]
+    links = (element("li", element("a", section.title, href=f"#{anchor(section)}")) for section in sections)
     body = element(
         "body",
         element("a", "Skip to the findings", class_="skip", href="#findings"),
         element(
             "header",
-            element("p", f"dispatchlab {report.command}", class_="command"),
-            element("h1", report.title),
-            html_of(report.lead),
+            element("p", f"dispatchlab {document.command}", class_="command"),
+            element("h1", document.title),
+            html_of(block for block in document.blocks if not isinstance(block, b.Section)),
         ),
-        element(
-            "nav",
-            element(
-                "ul", (element("li", element("a", each.title, href=f"#{each.anchor}")) for each in report.sections)
-            ),
-            aria_label="Parts of this report",
-        )
-        if len(report.sections) > 1
-        else None,
-        element("main", map(_section, report.sections), id="findings"),
+        element("nav", element("ul", links), aria_label="Parts of this report") if len(sections) > 1 else None,
+        element("main", map(_section, sections), id="findings"),
         element("footer", element("p", f"Written by dispatchlab {__version__}.")),
         element("script", trusted(script)),
     )
     return f"<!DOCTYPE html>\n{element('html', chr(10), head, chr(10), body, lang='en')}\n"
 
 
+def anchor(section: b.Section) -> str:
+    """Where a link to a section leads."""
+    return section.anchor or re.sub(r"[^a-z0-9]+", "-", section.title.lower()).strip("-")
+
+
 def _section(section: b.Section) -> Html:
-    return joined(("\n", element("section", element("h2", section.title), html_of(section.blocks), id=section.anchor)))
+    body = element("h2", section.title), html_of(section.blocks)
+    return joined(("\n", element("section", body, id=anchor(section))))
 
 
 @cache
@@ -85,6 +86,7 @@ _CLASSES: dict[b.Mood, str] = {
 }
 _DIFF_KINDS = {"-": "removed", "+": "added", "@": "place"}
 _LONG = 44  # characters
+_LONG_FACT = 24
 
 
 def html_of(blocks: Iterable[b.Block], *, most: int | None = None) -> Html:
@@ -127,11 +129,12 @@ def _block(block: b.Block, most: int | None) -> Html:
         case b.Verdict():
             return element("p", _mark(block.text, block.mood), inline(block.beside))
         case b.Facts():
+            is_long = any(len(value_text(value)) > _LONG_FACT for _, value in block.pairs)
             pairs = (
                 element("div", element("dt", title), element("dd", one if isinstance(one, int) else inline(one)))
                 for title, one in block.pairs
             )
-            return element("dl", pairs, class_="summary" if block.stacked else "facts")
+            return element("dl", pairs, class_="summary" if is_long else "facts")
         case b.Table():
             return _table(block, most)
         case b.Matrix():
@@ -191,7 +194,7 @@ def _table(table: b.Table, most: int | None) -> Html:
         "div",
         element(
             "table",
-            element("caption", f"{table.caption} ({len(table.rows):,})"),
+            element("caption", f"{table.caption} ({len(table.rows):,})") if table.caption else None,
             element("thead", element("tr", (element("th", head, scope="col") for head in table.heads))),
             element("tbody", (_row(row, at in table.marked) for at, row in enumerate(table.rows[:most]))),
             class_="data",
@@ -200,7 +203,7 @@ def _table(table: b.Table, most: int | None) -> Html:
         class_="table",
         role="region",
         tabindex=0,
-        aria_label=table.caption,
+        aria_label=table.caption or "Table",
     )
 
 

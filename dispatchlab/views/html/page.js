@@ -41,7 +41,7 @@
     if (rows.length < FEW) return;
     const tools = make("div", "", { class: "tools" });
     const search = make("input", "", { type: "search", placeholder: "Filter rows" });
-    search.setAttribute("aria-label", `Filter: ${table.caption.textContent}`);
+    search.setAttribute("aria-label", `Filter: ${table.caption?.textContent ?? "rows"}`);
     const count = make("span", "", { role: "status" });
     const texts = rows.map((row) => row.textContent.toLowerCase());
     search.addEventListener("input", () => {
