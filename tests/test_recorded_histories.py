@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
-from dataclasses import replace
-
 import pytest
 
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.engine.semantics import semantics_named
 from dispatchlab.model.profile import bundled_profile, bundled_profiles
-from tests.histories.file import file_of, packed, unpacked
+from tests.histories.file import file_of, unpacked
 from tests.histories.generate import OPERATORS
-from tests.histories.history import Seen, as_files_have_it, first_difference, take
+from tests.histories.history import as_files_have_it, first_difference, take
 
 QUICK = 40
-"""One history of so many is replayed here; `tests/deep/test_every_history.py` replays all."""
+"""One history of so many is replayed here; `--whole` replays all."""
 
 VERSIONS = bundled_profiles()
 every_version = pytest.mark.parametrize("name", VERSIONS)
@@ -40,20 +37,3 @@ def test_a_history_that_differs_is_found() -> None:
     other = LabEngine("strict")
     found = [first_difference(history, seen, take(other, history, OPERATORS)) for history, seen in recorded.histories]
     assert all(found)
-
-
-def test_the_file_says_what_was_recorded() -> None:
-    recorded = unpacked(file_of(VERSIONS[-1]).read_bytes(), every=QUICK)
-    assert len(recorded.histories) >= 8
-    assert unpacked(packed(recorded)) == recorded
-
-
-def test_what_no_file_has_changes_none() -> None:
-    recorded = unpacked(file_of(VERSIONS[-1]).read_bytes(), every=QUICK)
-    number = itertools.count()
-
-    def numbered(one: Seen) -> Seen:
-        return replace(one, snapshots=tuple(replace(each, overloads=f"{next(number)}") for each in one.snapshots))
-
-    histories = tuple((history, tuple(map(numbered, seen))) for history, seen in recorded.histories)
-    assert packed(replace(recorded, histories=histories)) == packed(recorded)
