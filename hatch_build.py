@@ -1,13 +1,11 @@
-"""The hooks of the build: the README for the package index, where no file lies beside it, and a small wheel."""
+"""The hook of the build: the README for the package index, where no file lies beside it."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 from typing import Any
-from zipfile import ZIP_DEFLATED, ZipFile
 
-from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 _SITE = "https://dispatchlab.github.io/dispatchlab/"
@@ -33,17 +31,3 @@ class IndexReadme(MetadataHookInterface):
         """Put the README into the metadata, with links that lead somewhere."""
         text = (Path(self.root) / "README.md").read_text(encoding="utf-8")
         metadata["readme"] = {"content-type": "text/markdown", "text": for_the_index(text)}
-
-
-class SmallWheel(BuildHookInterface[Any]):
-    """Compresses the wheel as far as the format can."""
-
-    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """Write the finished wheel again, with the same members."""
-        if version != "standard":
-            return
-        whole, packed = Path(artifact_path), Path(f"{artifact_path}.packed")
-        with ZipFile(whole) as before, ZipFile(packed, "w") as after:
-            for member in before.infolist():
-                after.writestr(member, before.read(member), ZIP_DEFLATED, compresslevel=9)
-        packed.replace(whole)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import random
-import struct
+import json
+import lzma
 from dataclasses import replace
 from pathlib import Path
-from zipfile import ZipFile
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,11 +15,14 @@ from hypothesis import strategies as st
 from dispatchlab.files.atomic_write import WriteError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
+from dispatchlab.model.profile import bundled_profiles
 from dispatchlab.model.registration import AliasKind, KernelFlags
-from dispatchlab.records.archive import MAX_MEMBER, RegistryFileError, RegistryTooLargeError, sealed
 from dispatchlab.records.builds import has_kernels_for
 from dispatchlab.records.file import (
     UnknownRegistryError,
+    bundled_name,
+    bundled_names,
+    by_version,
     is_registry_file,
     newest_bundled,
     open_bundled,
@@ -35,7 +38,7 @@ from dispatchlab.records.model import (
     name_of,
     registry_of,
 )
-from dispatchlab.records.stored import registry_in
+from dispatchlab.records.stored import FORMAT, RegistryFileError, StoredRegistry, _read_operator
 from tests.effort import examples
 from tests.registry_cases import (
     BAR,
@@ -43,19 +46,16 @@ from tests.registry_cases import (
     FALLBACKS,
     FOO,
     SMALL,
-    damaged,
-    declaring,
-    joined,
     load_registry,
     outcome,
-    part,
+    repacked,
     save_registry,
-    split,
 )
 
-INDEX, ROWS = "dispatchlab-registry.json", "cxx/rows-0.jsonl"
+FIGURES = Path(__file__).parent / "data" / "versions"
 
 BUNDLED = open_bundled("torch-2.13-cpu")
+SMALL_FILE = registry_bytes(SMALL)
 
 
 def test_the_bundled_registry_is_all_of_pytorch_2_13() -> None:
@@ -93,11 +93,12 @@ def test_paths_start_at_the_package_or_are_those_of_the_builders() -> None:
     assert meta.debug == "registered at torch/_meta_registrations.py:54"
 
 
-def test_any_tool_for_zip_archives_reads_one(tmp_path: Path) -> None:
+def test_any_tool_for_xz_and_json_reads_one(tmp_path: Path) -> None:
     save_registry(SMALL, tmp_path / "small.dlreg")
-    with ZipFile(tmp_path / "small.dlreg") as archive:
-        assert archive.testzip() is None
-        assert archive.namelist() == [INDEX, "cxx/names.json", "cxx/locations-0.json", ROWS]
+    with lzma.open(tmp_path / "small.dlreg") as stream:
+        values = json.load(stream)
+    assert [*values["operators"]] == ["else::gone", "test::bar.out", "test::foo"]
+    assert (values["dispatchlab"], values["format"], values["registrations"]) == ("registry", FORMAT, {})
 
 
 def test_each_operator_alone_is_what_it_is_among_all() -> None:
@@ -125,12 +126,7 @@ def test_the_order_of_overloads_reads_back_and_a_file_without_it_has_none(tmp_pa
     stored = open_registry(tmp_path / "ordered.dlreg")
     assert stored.orders == stored.load().orders == orders
     assert [stored.overload_order(name) for name in ("t::foo", "t::bar", "t::alone")] == [*orders.values(), ()]
-    assert registry_in(registry_bytes(several)).overload_order("t::foo") == ()
-    members = split(registry_bytes(stored))
-    assert members["overloads"] == {"": [[], [2, 0, 1, "gone"]]}  # t::bar's is sorted
-    wrong: object
-    for wrong in ("another", [[]], [[], [0, 3]], [[], [True]], [[], "b"], {}):
-        assert "overloads" in str(outcome(joined(members | {"overloads": {"": wrong}})))
+    assert StoredRegistry(registry_bytes(several)).overload_order("t::foo") == ()
 
 
 def test_an_empty_registry_is_one() -> None:
@@ -184,12 +180,6 @@ def test_any_registry_reads_back(
     assert outcome(registry_bytes(registry)) == registry
 
 
-def with_index(**changed: object) -> bytes:
-    """The small registry with other facts in its first member."""
-    members = split(registry_bytes(SMALL))
-    return joined(members | {INDEX: members[INDEX] | changed})
-
-
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [
@@ -199,27 +189,24 @@ def with_index(**changed: object) -> bytes:
             "it is not a recorded registry: it starts with b'claim: y'; record one with: dispatchlab record --all -o "
             "FILE",
         ),
+        (SMALL_FILE[:-1], "it was cut short or altered after it was written; get a new copy"),
+        (SMALL_FILE + b"x", "it was cut short or altered after it was written; get a new copy"),
         (
-            registry_bytes(SMALL)[:-1],
-            "it was cut short or altered after it was written: its checksum differs; get a new copy",
-        ),
-        (
-            registry_bytes(SMALL) + b"x",
-            "it was cut short or altered after it was written: its checksum differs; get a new copy",
-        ),
-        (
-            with_index(format=7),
-            "it is a recorded registry of format 7 and this dispatchlab reads format 4; record one with: dispatchlab "
+            repacked(SMALL_FILE, b'"format":5', b'"format":7'),
+            "it is a recorded registry of format 7 and this dispatchlab reads format 5; record one with: dispatchlab "
             "record --all -o FILE",
         ),
-        (joined({INDEX: b"[]"}), f"it is damaged: {INDEX} is not a table; get a new copy"),
-        (joined({INDEX: b"[" * 100_000}), f"it is damaged: {INDEX} cannot be read; get a new copy"),
-        (joined({INDEX: {"format": 4}}), "it is damaged: it has no cxx/names.json; get a new copy"),
-        (with_index(registries=[]), "it is damaged: it has not one registry; get a new copy"),
-        (with_index(registries=[{}]), f"it is damaged: {INDEX} is wrong in name; get a new copy"),
         (
-            declaring(registry_bytes(SMALL), INDEX, 5),
-            f"it is damaged: {INDEX} does not unpack to the 5 bytes that it declares; get a new copy",
+            repacked(SMALL_FILE, b'"operators"', b'"others"'),
+            "it is damaged: its layout cannot be read; get a new copy",
+        ),
+        (
+            repacked(SMALL_FILE, b'"AutogradCPU"', b'"Nowhere"'),
+            "it is damaged: its first line cannot be read; get a new copy",
+        ),
+        (
+            repacked(SMALL_FILE, b'"Meta"', b'"Nowhere"'),
+            "it is damaged: the records of its operators cannot be read; get a new copy",
         ),
     ],
 )
@@ -227,70 +214,91 @@ def test_a_refusal_says_what_is_wrong(data: bytes, sentence: str) -> None:
     assert outcome(data) == f"the registry: {sentence}"
 
 
-def test_a_size_that_is_too_large_is_refused_before_anything_is_unpacked() -> None:
-    for size, sentence in ((MAX_MEMBER + 1, f"{INDEX} declares "), (2**32 - 1, "it declares 4,294,9")):
-        assert str(outcome(declaring(registry_bytes(SMALL), INDEX, size))).startswith(
-            f"the registry: it is damaged: {sentence}"
-        )
+@examples(300)
+@given(st.data())
+def test_a_byte_that_is_changed_is_refused_or_harmless(data: st.DataObject) -> None:
+    changed = bytearray(SMALL_FILE)
+    changed[data.draw(st.integers(0, len(changed) - 1))] ^= data.draw(st.integers(1, 255))
+    found = outcome(bytes(changed))
+    assert isinstance(found, str) or found == SMALL
 
 
-def test_a_list_of_members_that_goes_on_behind_the_end_is_refused() -> None:
-    data = registry_bytes(SMALL)
-    at = len(data) - 64 - 22  # of the record at the end
-    for place in (10, 16):  # how many members there are, and where their list is
-        odd = data[: at + place] + b"\xff\xff" + data[at + place + 2 :]
-        assert outcome(sealed(odd)) == "the registry: it is damaged: its list of members cannot be read; get a new copy"
-    assert struct.unpack_from("<H", data, at + 10) == (4,)
+@examples(300)
+@given(st.integers(0, len(lzma.decompress(SMALL_FILE)) - 1), st.binary(max_size=3))
+def test_a_text_that_nobody_wrote_is_refused_or_is_a_registry_itself(at: int, new: bytes) -> None:
+    text = lzma.decompress(SMALL_FILE)
+    found = outcome(lzma.compress(text[:at] + new + text[at + 1 :]))
+    if not isinstance(found, str):
+        assert all(isinstance(name, str) for name in found.names)
 
 
-def test_every_cut_and_every_flipped_bit_is_refused() -> None:
-    data = registry_bytes(SMALL)
-    cuts = {outcome(data[:size]) for size in range(len(data))}
-    assert all(isinstance(found, str) for found in cuts)
-    flips = 0
-    for bit in range(8 * len(data)):
-        flipped = bytearray(data)
-        flipped[bit // 8] ^= 1 << bit % 8
-        assert isinstance(outcome(bytes(flipped)), str)
-        flips += 1
-    assert flips == 8 * len(data) > 3000
+def test_what_unpacks_to_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dispatchlab.records.stored.MAX_PLAIN", 100)
+    assert outcome(SMALL_FILE) == ("the registry: it unpacks to more than 100 bytes, the most that a registry can have")
 
 
-def test_damaged_files_are_refused_or_equal() -> None:
-    rng, data, registry = random.Random(1), registry_bytes(part()), part()
-    outcomes = [outcome(damaged(data, rng)) for _ in range(400)]
-    refused = [found for found in outcomes if isinstance(found, str)]
-    assert all(found == registry for found in outcomes if not isinstance(found, str))
-    assert len(refused) > 390
-
-
-def test_an_operator_of_a_damaged_block_is_refused_when_it_is_asked_for() -> None:
-    members = split(registry_bytes(SMALL))
-    members[ROWS][1][0][1][1] = "Undefined"
-    registry = registry_in(joined(members), "mine.dlreg")
+def test_an_operator_of_a_damaged_line_is_refused_when_it_is_asked_for() -> None:
+    data = repacked(SMALL_FILE, b'"CompositeImplicitAutograd"', b'"Undefined!"')
+    registry = StoredRegistry(data, "mine.dlreg")
     assert registry.operator(FOO.name) == FOO
     with pytest.raises(RegistryFileError) as caught:
         registry.operator(BAR.name)
     assert str(caught.value) == (
-        "mine.dlreg: it is damaged: the record of 'test::bar.out' is wrong in a key; get a new copy"
+        "mine.dlreg: it is damaged: the record of 'test::bar.out' cannot be read; get a new copy"
     )
 
 
-def test_a_member_that_is_not_its_checksum_is_refused() -> None:
-    data = registry_bytes(SMALL)
-    at = data.rindex(ROWS.encode()) - 30
-    registry = registry_in(sealed(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]))
-    with pytest.raises(RegistryFileError, match=f"the checksum of {ROWS} differs"):
-        registry.operator(FOO.name)
+def test_one_operator_is_read_without_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry, read = StoredRegistry(Path(BUNDLED.path).read_bytes()), []
+
+    def counted(name: str, row: Any) -> RecordedOperator:
+        read.append(name)
+        return _read_operator(name, row)
+
+    monkeypatch.setattr("dispatchlab.records.stored._read_operator", counted)
+    assert registry.operator("aten::no_such") is None
+    assert registry.operator("aten::add.Tensor") is not None
+    assert read == ["aten::add.Tensor"]
+    assert len(registry) == 3598
 
 
-def test_what_no_reader_would_take_is_not_written() -> None:
-    long = RecordedOperator(OperatorName("test", "long"), kernels=(RecordedKernel(DispatchKey.CPU, "x" * (8 << 20)),))
-    with pytest.raises(RegistryTooLargeError) as caught:
-        registry_bytes(registry_of("x", (long,)))
-    assert str(caught.value).startswith(
-        "the registry cannot be written, for no file of it would be read: the bytes of cxx/names.json come to 8,388,"
+def test_every_version_of_pytorch_is_bundled() -> None:
+    cpu = "torch-2.13-cpu"
+    assert bundled_names() == tuple(sorted(bundled_names(), key=by_version))
+    assert set(bundled_names()) - {cpu} == {*bundled_profiles()}
+    assert newest_bundled() == bundled_names()[-1] == bundled_profiles()[-1]
+    torch = {name: open_bundled(name).torch for name in bundled_names()}
+    assert all(
+        version.startswith(f"{name.removeprefix('torch-').removesuffix('-cpu')}.") for name, version in torch.items()
     )
+    assert [name for name, version in torch.items() if "+cu" not in version] == [cpu]
+    measured = {name: json.loads((FIGURES / f"{name}.json").read_text(encoding="utf-8")) for name in bundled_profiles()}
+    counts = {name: figures["operators"] for name, figures in measured.items()} | {cpu: 3598}
+    assert {name: len(open_bundled(name)) for name in bundled_names()} == counts
+    assert sum(Path(open_bundled(name).path).stat().st_size for name in bundled_names()) < 2_000_000
+
+
+def test_the_name_that_the_registry_with_cuda_had_still_means_it() -> None:
+    assert open_bundled("torch-2.13-cuda") is open_bundled("torch-2.13") is open_named("torch-2.13-cuda")
+    assert [bundled_name(text) for text in ("torch-2.13-cuda", "torch-2.31", "live", "torch-2.12-cuda")] == [
+        "torch-2.13",
+        None,
+        None,
+        None,
+    ]
+
+
+def test_the_registry_of_the_build_for_cuda_has_the_kernels_that_the_default_one_lacks() -> None:
+    cuda, default = open_bundled("torch-2.13").load(), open_bundled("torch-2.13-cpu").load()
+    assert (cuda.torch, len(cuda), cuda.imports) == ("2.13.0+cu130", 3599, ())
+    assert len(set(cuda.names) & set(default.names)) == 3597
+    for key, wanted in (("CUDA", (1331, 21)), ("SparseCUDA", (174, 1)), ("QuantizedCUDA", (51, 0)), ("CPU", None)):
+        counts = tuple(
+            sum(str(kernel.key) == key for operator in registry for kernel in operator.kernels)
+            for registry in (cuda, default)
+        )
+        assert counts == wanted or (wanted is None and counts[0] == counts[1])
+    assert [each.key for each in cuda.fallbacks] == [each.key for each in default.fallbacks]
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +14,7 @@ from dispatchlab.records.builds import bundled_for
 from dispatchlab.records.file import UnknownRegistryError, newest_bundled, open_bundled
 from dispatchlab.records.model import RecordedKernel, RecordedOperator, registry_of
 from dispatchlab.records.overlay import Overlay
-from dispatchlab.records.shared_rows import SharedRows
+from dispatchlab.records.stored import _read_operator
 from dispatchlab.scenario.load import ScenarioError, load_scenario, parse_scenario
 from dispatchlab.scenario.write import scenario_text
 from dispatchlab.sources.find_sources import own_operators, recorded_from
@@ -47,16 +47,15 @@ def record(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def blocks_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The blocks of registry files that are unpacked meanwhile."""
-    seen: list[int] = []
-    lines: Callable[[SharedRows, int], Sequence[bytes]] = SharedRows._lines
+def operators_read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The operators that are read from registry files meanwhile."""
+    seen: list[str] = []
 
-    def counted(self: SharedRows, block: int) -> Sequence[bytes]:
-        seen.append(block)
-        return lines(self, block)
+    def counted(name: str, row: Any) -> RecordedOperator:
+        seen.append(name)
+        return _read_operator(name, row)
 
-    monkeypatch.setattr(SharedRows, "_lines", counted)
+    monkeypatch.setattr("dispatchlab.records.stored._read_operator", counted)
     return seen
 
 
@@ -102,16 +101,16 @@ def test_a_record_without_a_registry_is_taken_alone_and_says_so(record: str) -> 
 
 
 def test_explain_of_one_operator_reads_one_block_for_it_and_each_operator_of_the_record(
-    record: str, blocks_read: list[int]
+    record: str, operators_read: list[str]
 ) -> None:
     result = run("explain", "mul.Tensor", "--from", record, "--arg", "PrivateUse1", "--arg", "PrivateUse1")
     assert result.exit_code == 0, result.output
     assert "registered at mine/ops.py:3" in result.stdout
-    assert len(blocks_read) <= 6
-    blocks_read.clear()
+    assert len(operators_read) <= 6
+    operators_read.clear()
     result = run("explain", "aten::add.Tensor", "--from", record)
     assert "RegisterCPU" in result.stdout
-    assert len(blocks_read) <= 6
+    assert len(operators_read) <= 6
 
 
 def test_explain_and_dump_of_a_schema_that_no_parser_reads(record: str) -> None:
@@ -129,7 +128,7 @@ def test_steps_of_a_record_are_run_over_its_registry(record: str) -> None:
     assert before == alone
 
 
-def test_diff_with_the_registry_has_what_the_record_adds(record: str, blocks_read: list[int]) -> None:
+def test_diff_with_the_registry_has_what_the_record_adds(record: str) -> None:
     found = json.loads(run("diff", "torch-2.13-cpu", record, "--format", "json").stdout)
     assert {change["operator"] for change in found["changes"]} == {"aten::mul.Tensor", "mine::odd"}
     assert {change["subject"] for change in found["changes"]} == {"operator", "kernel"}

@@ -32,11 +32,12 @@ from dispatchlab.model.profile import (  # noqa: E402  # of this checkout
     read_profile,
     version_of,
 )
-from dispatchlab.records.stored import by_version  # noqa: E402  # likewise
+from dispatchlab.records.file import by_version  # noqa: E402  # likewise
 from tests.live.package_truth import Comparison  # noqa: E402  # likewise
 
 NEEDED = "numpy", "click", "rich", "pyyaml", "typing_extensions", "expecttest", "pytest"
 DATA = ROOT / "tests" / "data"
+REGISTRIES = ROOT / "dispatchlab" / "records" / "data"
 PROFILES, HISTORIES, FIGURES = ROOT / "dispatchlab" / "model" / "profiles", DATA / "histories", DATA / "versions"
 PRINTS, PAGE = DATA / "printed.json", ROOT / "docs" / "versions.md"
 PAGES = "search_defects", "defects", "python_defects", "terminal_pictures"
@@ -121,7 +122,7 @@ class Work:
     @property
     def recording(self) -> Path:
         """The file of its registry, which is bundled."""
-        return self.out / f"{self.name}.dlreg"
+        return REGISTRIES / f"{self.name}.dlreg"
 
     @property
     def file(self) -> Path:
@@ -191,7 +192,7 @@ def install(work: Work) -> dict[str, Any]:
 
 def profile(work: Work) -> dict[str, Any]:
     """Measure the profile, of which its model is made."""
-    file = work.recording.with_name(f"{work.name}.json")
+    file = work.out / f"{work.name}.json"
     work.run("dispatchlab", "profile", "-o", str(file), "--force").expect(0)
     measured = read_profile(file)
     file.unlink()
@@ -214,7 +215,6 @@ def registry(work: Work) -> dict[str, Any]:
     counts = re.search(r"([\d,]+) operators, ([\d,]+) kernels", done.err)
     assert counts is not None, done.err
     operators, kernels = (int(number.replace(",", "")) for number in counts.groups())
-    _run(sys.executable, "tools.bundle_registries", str(work.recording)).expect(0)
     return {"operators": operators, "kernels": kernels}
 
 

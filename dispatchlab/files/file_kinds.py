@@ -13,11 +13,8 @@ from typing import NamedTuple
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.files.atomic_write import check_target, is_replaced
 
-REGISTRY_MEMBER = "dispatchlab-registry.json"
-"""The first member of the archive of a recorded registry."""
-
-BUNDLE_MEMBER = "dispatchlab-bundle.json"
-"""The first member of a bundle of registries."""
+REGISTRY_START = b'{"dispatchlab":"registry",'
+"""How the text of a recorded registry begins, which is compressed."""
 
 MARK = "Written by dispatchlab. Remove this line to protect the file from being written over."
 """The first line, as a comment, of a file that could otherwise have been written by hand."""
@@ -30,7 +27,6 @@ class FileKind(Enum):
 
     SCENARIO = "a scenario", "explore it with: dispatchlab permute {file}"
     REGISTRY = "a recorded registry", "look into it with: dispatchlab dump OP --from {file}"
-    BUNDLE = "a bundle of registries", "name one of those that are bundled: dispatchlab dump OP --from torch-2.13"
     BASELINE = "a baseline of lint", "give it as: dispatchlab lint --baseline {file}"
     PROFILE = "a profile of a PyTorch", "use it with: dispatchlab permute SCENARIO --semantics {file}"
     GOLDEN = "a golden file", "pytest compares a scenario with it"
@@ -114,10 +110,8 @@ class OverwriteError(DispatchLabError):
 
 def recognised(content: bytes) -> FileContent | None:
     """What the content of a file is; None for what dispatchlab neither reads nor writes."""
-    if is_archive(content, REGISTRY_MEMBER):
+    if is_registry(content):
         return FileContent(FileKind.REGISTRY)
-    if is_archive(content, BUNDLE_MEMBER):
-        return FileContent(FileKind.BUNDLE)
     text = content[:_HEAD].decode("utf-8", "replace").removeprefix("\ufeff").replace("\r\n", "\n")
     first = text.partition("\n")[0]
     if text.lstrip().startswith("{"):
@@ -138,9 +132,16 @@ def recognised(content: bytes) -> FileContent | None:
     return FileContent(FileKind.GENERATED) if generated else None
 
 
-def is_archive(content: bytes, member: str) -> bool:
-    """Whether a content is that of a zip archive whose first member has this name."""
-    return content.startswith(b"PK\x03\x04") and content.startswith(member.encode(), 30)
+def is_registry(content: bytes) -> bool:
+    """Whether a file that begins with this content is a recorded registry."""
+    if not content.startswith(b"\xfd7zXZ\0"):
+        return False
+    from lzma import LZMADecompressor, LZMAError  # costs start-up, and few files are compressed
+
+    try:
+        return LZMADecompressor().decompress(content, len(REGISTRY_START)) == REGISTRY_START
+    except LZMAError:
+        return False
 
 
 def _json(text: str) -> FileContent | None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 from functools import cache
 from typing import TYPE_CHECKING
 
 from dispatchlab.errors import DispatchLabError, did_you_mean
 from dispatchlab.files.bounded_read import ReadError, read_file
-from dispatchlab.files.file_kinds import FileKind, instead, recognised
+from dispatchlab.files.file_kinds import FileKind, instead, is_registry
 from dispatchlab.model.measured import measured_registry
 from dispatchlab.model.profile import NEWEST, version_of
-from dispatchlab.records.archive import MAX_FILE, RegistryFileError
 from dispatchlab.records.model import Recorded, Registry
-from dispatchlab.records.stored import StoredRegistries, StoredRegistry, recording_bytes, registry_in
+from dispatchlab.records.stored import RegistryFileError, StoredRegistry, recording_bytes
 
 if TYPE_CHECKING:
     from dispatchlab.model.python_layer import PythonLayer
@@ -22,13 +22,12 @@ if TYPE_CHECKING:
 SUFFIX = ".dlreg"
 """How the names of registry files end."""
 
+MAX_FILE = 32 << 20
+"""The most bytes of a registry file."""
+
 
 def registry_bytes(recorded: Recorded) -> bytes:
-    """The file of a registry, with its Python layer where it has one; equal registries give the same bytes.
-
-    Raises:
-        RegistryTooLargeError: a reader would refuse it for its size.
-    """
+    """The file of a registry, with its Python layer where it has one; equal registries give the same bytes."""
     return recording_bytes(recorded, python_layer_of(recorded))
 
 
@@ -38,20 +37,17 @@ def open_registry(path: str | os.PathLike[str]) -> StoredRegistry:
     Raises:
         RegistryFileError: the file cannot be read, is of another version, is cut short, or was altered.
     """
-    data = _content(str(path), "recorded registries")
-    other = instead(data, str(path), FileKind.REGISTRY)
-    if other is not None:
-        raise RegistryFileError(str(path), "; ".join(other))
-    return registry_in(data, str(path))
-
-
-def _content(path: str, what: str) -> bytes:
+    name = str(path)
     try:
-        return read_file(path, limit=MAX_FILE, what=what)
+        data = read_file(name, limit=MAX_FILE, what="recorded registries")
     except OSError as error:
-        raise RegistryFileError(path, f"it cannot be read: {error.strerror or error}") from None
+        raise RegistryFileError(name, f"it cannot be read: {error.strerror or error}") from None
     except ReadError as error:
-        raise RegistryFileError(path, error.reason) from None
+        raise RegistryFileError(name, error.reason) from None
+    other = instead(data, name, FileKind.REGISTRY)
+    if other is not None:
+        raise RegistryFileError(name, "; ".join(other))
+    return StoredRegistry(data, name)
 
 
 def is_registry_file(path: str | os.PathLike[str]) -> bool:
@@ -60,14 +56,13 @@ def is_registry_file(path: str | os.PathLike[str]) -> bool:
         if not os.path.isfile(path):
             return False
         with open(path, "rb") as stream:
-            content = recognised(stream.read(128))
-            return content is not None and content.kind is FileKind.REGISTRY
+            return is_registry(stream.read(1024))
     except (OSError, ValueError):
         return False
 
 
 # A text, since importing pathlib would cost `dump` a part of its start-up.
-_BUNDLE = os.path.join(os.path.dirname(__file__), "data", "registries.dlregs")
+_FOLDER = os.path.join(os.path.dirname(__file__), "data")
 
 _OTHER_NAMES = {"torch-2.13-cuda": "torch-2.13"}
 """Names that registries had before; they still mean the same registries."""
@@ -91,16 +86,6 @@ class UnknownRegistryError(DispatchLabError):
         )
 
 
-@cache
-def bundled() -> StoredRegistries:
-    """The bundle that comes with dispatchlab.
-
-    Raises:
-        RegistryFileError: it is damaged.
-    """
-    return StoredRegistries(_content(_BUNDLE, "bundles of registries"), _BUNDLE)
-
-
 def python_layer_of(recorded: Recorded) -> PythonLayer | None:
     """What Python had registered in the PyTorch of a registry; None when that was not recorded.
 
@@ -110,9 +95,11 @@ def python_layer_of(recorded: Recorded) -> PythonLayer | None:
     return recorded.python if isinstance(recorded, (Registry, StoredRegistry)) else None
 
 
+@cache
 def bundled_names() -> tuple[str, ...]:
     """The names of the bundled registries, such as `torch-2.13`, the oldest version first."""
-    return bundled().names
+    names = (name.removesuffix(SUFFIX) for name in os.listdir(_FOLDER) if name.endswith(SUFFIX))
+    return tuple(sorted(names, key=by_version))
 
 
 def bundled_name(text: str) -> str | None:
@@ -136,12 +123,12 @@ def open_bundled(name: str) -> StoredRegistry:
 
     Raises:
         UnknownRegistryError: none has this name.
-        RegistryFileError: the bundle is damaged.
+        RegistryFileError: its file is damaged.
     """
     known = bundled_name(name)
     if known is None:
         raise UnknownRegistryError(name)
-    return _opened(measured) if (measured := measured_registry(known)) else bundled().registry(known)
+    return _opened(measured_registry(known) or os.path.join(_FOLDER, known + SUFFIX))
 
 
 def open_named(text: str) -> StoredRegistry:
@@ -156,3 +143,8 @@ def open_named(text: str) -> StoredRegistry:
     if not os.path.exists(text):
         raise UnknownRegistryError(text)
     return open_registry(text)
+
+
+def by_version(name: str) -> tuple[tuple[int, ...], str]:
+    """A key that sorts names such as `torch-2.4` and `torch-2.13-cpu` by version."""
+    return tuple(map(int, re.findall(r"\d+", name))), name

@@ -11,7 +11,7 @@ from dispatchlab.pytorch.introspection.registry_reader import record_registry
 from dispatchlab.records.compare import change_lines, compare
 from dispatchlab.records.file import open_bundled, registry_bytes
 from dispatchlab.records.model import dump_text
-from dispatchlab.records.stored import registry_in
+from dispatchlab.records.stored import StoredRegistry
 from dispatchlab.sources.replay_on_lab import bench
 
 
@@ -34,7 +34,7 @@ def main() -> None:
         "operators": len(names),
         "records that print as PyTorch": sum(dump_text(each) == dumps[str(each.name)] for each in recorded),
         "recorded twice the same": recorded == again,
-        "file reads back": registry_in(registry_bytes(recorded)).load() == recorded,
+        "file reads back": StoredRegistry(registry_bytes(recorded)).load() == recorded,
         "symint kernels": sum(kernel.takes_symint for each in recorded for kernel in each.kernels),
         "compared with the bundled": differences.compared,
         "differences from the bundled": [*change_lines(differences)],
