@@ -5,8 +5,5 @@
 - ufunc_loops: the kernels that `ufunc_inner_loop` makes, as values; ufunc_source: the same as Python;
 - generate: modules, scenarios and an index for all groups of a file; written to a folder, compared with it, or loaded;
 - registrations: every registration that is generated for each function, structured or not;
-- registration_scenarios: the same as scenarios; registration_source: as Python modules;
-- cpp_declarations: the C++ headers that declare the functions, as PyTorch's build generates them;
-- backend_files: the kernels of a backend, declared and registered in C++, a test against the CPU, and a scenario;
-- formula_source: the formulas of derivatives.yaml as Python; layer_formulas: over the operators of the layers.
+- cpp_declarations: the C++ headers that declare the functions, as PyTorch's build generates them.
 """

@@ -3,8 +3,5 @@
 - native_functions: read a file, with its tags; entry: one entry of it, kernel_fields: those of its fields that name
   kernels, fields: what each field may hold;
 - native_function: an operator as a value; schema_parts: the roles of its arguments; groups: variants and views;
-- derivatives: derivatives.yaml, the formulas of gradients; matched_derivatives: which formulas each function has;
-  formula: a formula as a value;
-- backend_file: the file of a backend, which operators it has kernels for;
 - rules: what each schema and entry is held to; problems: the names of all rules, and the error.
 """

@@ -41,11 +41,6 @@ class NativeFunctions:
     groups: tuple[FunctionGroup | NativeFunction, ...]
 
     @cached_property
-    def by_name(self) -> Mapping[OperatorName, NativeFunction]:
-        """The functions by the names of their operators."""
-        return {function.name: function for function in self.functions}
-
-    @cached_property
     def structured_groups(self) -> tuple[FunctionGroup, ...]:
         """The groups that have meta and impl."""
         return tuple(group for group in self.groups if isinstance(group, FunctionGroup) and group.structured)

@@ -193,25 +193,24 @@ def kind_of_schema(parts: SchemaParts) -> SchemaKind:
     return SchemaKind.FUNCTIONAL
 
 
-def signature_of(schema: FunctionSchema, parts: SchemaParts, *, base: str = "", defaults: bool = True) -> Hashable:
+def signature_of(schema: FunctionSchema, parts: SchemaParts, *, base: str = "") -> Hashable:
     """What all variants of an operator have in common. See Note [Signatures].
 
     Args:
         schema: the schema.
         parts: its parts.
         base: the base name, if another one than that of the schema counts.
-        defaults: the default values count, too.
     """
     # NB: the p of bernoulli.p has no default, that of bernoulli_.float has, and they are one operator
     is_bernoulli = schema.name.name == "bernoulli" and schema.name.overload == "p"
     inputs: list[object] = []
     written: list[Type] = []
     for one in parts.positional:
-        default = (Default(0.5) if is_bernoulli and one.name == "p" else one.default) if defaults else None
+        default = Default(0.5) if is_bernoulli and one.name == "p" else one.default
         inputs += (one.name, one.type) if default is None else (one.name, one.type, default)
     inputs.append("*")
     for one in parts.by_name:
-        inputs += (one.name, one.type) if one.default is None or not defaults else (one.name, one.type, one.default)
+        inputs += (one.name, one.type) if one.default is None else (one.name, one.type, one.default)
     if any(argument.alias is not None for argument in schema.arguments):
         returned = [one.alias for one in schema.returns]
         first = () if parts.self_argument is None else (parts.self_argument,)

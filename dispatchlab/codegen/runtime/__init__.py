@@ -3,7 +3,6 @@
 - structured: what generated wrappers and classes call, and `Kernels`, which reaches the functions written by hand;
 - tensor_iterator: the bases of meta classes, `MetaBase` and `TensorIteratorBase`;
 - pointwise_loops: the loops of kernels from `ufunc_inner_loop`; element_types: the arithmetic of their elements;
-- generated_kernels: kernels of BackendSelect, Autograd, ADInplaceOrView, Functionalize and Tracer;
 - memory: tensors with strides over numpy arrays;
 - python_bindings: native functions as Python has them, with signatures, defaults, `out=` and PyTorch's messages.
 """

@@ -50,21 +50,17 @@ class Kernels:
         raise CallError(ErrorKind.MISSING_KERNEL, message, {"function": name})
 
     def call(self, name: str, /, *args: object, **kwargs: object) -> Any:
-        """Call an operator, from the top."""
-        return self.operator(name)(*args, **kwargs)
-
-    def operator(self, name: str, /) -> Operator:
-        """An operator; one without a namespace is of `aten`."""
+        """Call an operator, from the top; one without a namespace is of `aten`."""
         found = self._operators.get(name)
         if found is None:
             whole = name if "::" in name else f"aten::{name}"
             found = self._operators[name] = operator(self._dispatcher, whole)
-        return found
+        return found(*args, **kwargs)
 
 
 def link(dispatcher: Dispatcher, kernels: object, by_hand: Mapping[str, str]) -> Kernels:
     """The functions by hand, as generated code reaches them; one that is missing raises when it is called."""
-    return kernels if isinstance(kernels, Kernels) else Kernels(dispatcher, kernels, by_hand)
+    return Kernels(dispatcher, kernels, by_hand)
 
 
 def create_out(sizes: Sizes, strides: Sizes, options: Options, *, on_meta: bool = False) -> Tensor:
