@@ -3,7 +3,8 @@
 The public names:
 
 - check: `check_order` checks every order of a scenario, of registrations or of a live package and gives an `OrderCheck`
-  (`Verdict`, `Expectation`, `Counterexample`, `Exploration`); `LabEngine` is the engine that it explores;
+  (`Verdict`, `Expectation`, `Counterexample`, `Exploration`); `explore` checks a predicate in every state and gives a
+  `StateCheck`; `LabEngine` is the engine that both explore;
 - register: `Dispatcher`, `Library`, `RegistrationHandle`; kernels by `boxed`, `unboxed`, `fallthrough`, `dispatch`,
   `dispatch_autograd`; `Listener`, `OverrideWarning`, `InvariantError`;
 - registrations as values: `Def`, `Impl`, `Fallback`, `NameOnly`, `Claim`, `Block`, with `Kernel`, `KernelForm`,
@@ -109,6 +110,8 @@ if TYPE_CHECKING:  # what `_NAMES` imports on first use, for type checkers
     from dispatchlab.prover.result import Expectation as Expectation
     from dispatchlab.prover.result import Exploration as Exploration
     from dispatchlab.prover.result import Verdict as Verdict
+    from dispatchlab.questions.order.always import StateCheck as StateCheck
+    from dispatchlab.questions.order.always import explore as explore
     from dispatchlab.scenario.load import load_scenario as load_scenario
     from dispatchlab.scenario.load import parse_scenario as parse_scenario
     from dispatchlab.scenario.scenario import Scenario as Scenario
@@ -129,6 +132,7 @@ _NAMES = {
     ".engine.library": "Library",
     ".errors": "CallError DispatchLabError ErrorKind ParseError RegistrationError",
     ".prover.result": "Counterexample Expectation Exploration Verdict",
+    ".questions.order.always": "StateCheck explore",
     ".layers.lab": "Lab",
     ".model.key_set": "DispatchKeySet",
     ".model.keys": "DispatchKey",

@@ -403,14 +403,8 @@ PYTHON_REGISTRIES = {
     "one entry in each slot": ("python_layer/single_entries",),
 }
 
-PROPERTIES: dict[str, tuple[str, ...]] = {
-    "rows, calls, kernels and refusals": ("properties/rows_calls_and_refusals",),
-    "where order matters": ("properties/what_holds_whoever_is_newest",),
-}
-
 COVERED: dict[str, dict[str, tuple[str, ...]]] = {
     "the rules of lint": RULES,
-    "properties of scenarios": PROPERTIES,
     "test_dispatch.py, 2020": TEST_DISPATCH_2020,
     "test_dispatch.py, 2023": TEST_DISPATCH_2023,
     "op_registration_test.cpp, 2020": OP_REGISTRATION_2020,
@@ -589,7 +583,7 @@ def test_nothing_depends_on_order_in_the_commutative_dispatcher_but_what_is_mean
     assert found_by_lint < by_design
     # Rules of torch.library and of registries of Python are the same, whatever the dispatcher is.
     topics = Counter(name.split("/")[0] for name in by_design - found_by_lint)
-    assert topics == {"order": 5, "torch_library": 9, "python_layer": 3, "properties": 1}
+    assert topics == {"order": 5, "torch_library": 9, "python_layer": 3}
 
 
 def test_every_kind_of_refusal_is_shown() -> None:

@@ -9,7 +9,6 @@
 - `covering_walk`: take every edge of an engine that cannot be forked.
 - `random_walk`: sample steps where the state graph is too large.
 - `all_orders`: run every order of registration with every order of release.
-- `properties`: check what a scenario states of its states and orders, on every walk.
 - `program`: modules whose registrations run in program order, and the orders of their imports.
 - `program_walk`: explore every order in which programs make registrations, with nothing released.
 - `partition`: split registrations into independent parts, explore each, and check that they are independent.

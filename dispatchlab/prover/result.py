@@ -38,24 +38,6 @@ class Expectation(WordEnum):
     REFUSED = "refused"
 
 
-class Mode(WordEnum):
-    """When a property of a scenario holds."""
-
-    ALWAYS = "always"
-    NEVER = "never"
-    EVENTUALLY = "eventually"
-
-
-class Standing(WordEnum):
-    """What is known of a property."""
-
-    HOLDS = "holds"
-    NO_VIOLATION_FOUND = "no violation found"
-    VIOLATED = "violated"
-    NEVER_TESTED = "never tested"
-    INCOMPLETE = "incomplete"
-
-
 class Flaw(WordEnum):
     """How two sequences that should agree disagree."""
 

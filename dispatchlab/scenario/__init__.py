@@ -8,7 +8,6 @@
 - modules: the field `modules`: what each module body registers and imports
 - import_orders: the field `imports` of a record: the orders of imports that ran, and what differed
 - python_registrations: what packages register in Python, as a kind of registration and as the field `python`
-- properties: the field `properties`: what a scenario states of its states and orders
 - explored: what is explored of a scenario, what Python registers included
 - load: files -> scenarios, and the JSON Schema for editors
 - folders: which files below a folder are scenarios

@@ -23,7 +23,6 @@ from dispatchlab.model.measured import is_known
 from dispatchlab.prover.result import Expectation
 from dispatchlab.scenario.import_orders import IMPORTS
 from dispatchlab.scenario.modules import MODULE_BODIES, check_modules
-from dispatchlab.scenario.properties import PROPERTIES, read_properties
 from dispatchlab.scenario.python_registrations import PYTHON
 from dispatchlab.scenario.registrations import (
     INDEX,
@@ -116,7 +115,7 @@ SCENARIO_TABLE = Table(
     "a scenario",
     (
         *(CLAIM, NAMESPACE_FIELD, SEMANTICS_FIELD, REGISTRY, PACKAGES, CLASSES, OPERATORS, KEYS, ORDER),
-        *(MODULES, PYTHON, IMPORTS, EXPECT, PROPERTIES, SNAPSHOTS, REGISTRATIONS),
+        *(MODULES, PYTHON, IMPORTS, EXPECT, SNAPSHOTS, REGISTRATIONS),
     ),
 )
 
@@ -260,10 +259,6 @@ def _read(root: Node, context: Context) -> Scenario | None:
         return None
     operators = tuple(name.within(namespace) for name in entry.get(OPERATORS, ()))
     operators = tuple(dict.fromkeys(operators)) or operators_named_by(registrations)
-    stated: tuple[Node, ...] = entry.get(PROPERTIES, ())
-    properties = read_properties(stated, registrations, operators, namespace, context)
-    if context.problems:
-        return None
     return Scenario(
         claim=entry[CLAIM],
         registrations=tuple(registrations),
@@ -278,7 +273,6 @@ def _read(root: Node, context: Context) -> Scenario | None:
         python=entry.get(PYTHON, ()),
         imports=entry.get(IMPORTS),
         expect=entry.get(EXPECT, Expectation.ORDER_INDEPENDENT),
-        properties=properties,
         snapshots=entry.get(SNAPSHOTS, False),
         file=context.file,
     )

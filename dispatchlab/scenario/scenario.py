@@ -31,7 +31,6 @@ from dispatchlab.scenario.import_orders import ImportOrders
 
 if TYPE_CHECKING:
     from dispatchlab.model.python_layer import PythonRegistration
-    from dispatchlab.scenario.properties import Property
 
 
 class _Semantics(dict[str, str]):
@@ -73,7 +72,6 @@ class Scenario:
             it among the registrations.
         imports: the orders in which the packages were imported; None where that is not known.
         expect: what will be found.
-        properties: what it states of its states and orders.
         snapshots: whether the golden file has what is seen after each step.
         file: the path it was read from, as it was given; not compared.
     """
@@ -91,7 +89,6 @@ class Scenario:
     python: tuple[PythonRegistration, ...] = ()
     imports: ImportOrders | None = None
     expect: Expectation = Expectation.ORDER_INDEPENDENT
-    properties: tuple[Property, ...] = ()
     snapshots: bool = False
     file: str = field(default="", compare=False)
 

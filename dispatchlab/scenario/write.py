@@ -34,7 +34,6 @@ from dispatchlab.prover.result import Expectation
 from dispatchlab.scenario.import_orders import import_fields
 from dispatchlab.scenario.load import ScenarioError, read_scenario
 from dispatchlab.scenario.modules import module_texts
-from dispatchlab.scenario.properties import property_lines
 from dispatchlab.scenario.python_registrations import python_fields
 from dispatchlab.scenario.registrations import UNKNOWN
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
@@ -112,23 +111,9 @@ def _head(scenario: Scenario) -> Lines:
             yield f"{name}: {_value_text(value)}".rstrip()
     if scenario.expect is not Expectation.ORDER_INDEPENDENT:
         yield f"expect: {scenario.expect}"
-    if scenario.properties:
-        yield "properties:"
-        for each in scenario.properties:
-            lines = [f"{name}: {_flow_value(value)}" for name, value in property_lines(each)]
-            yield from (f"{'    ' if at else '  - '}{line}" for at, line in enumerate(lines))
     if scenario.snapshots:
         yield "snapshots: true"
     yield "registrations:" if scenario.registrations else "registrations: []"
-
-
-def _flow_value(value: object) -> str:
-    """A value of a property on one line."""
-    if isinstance(value, dict):
-        return f"{{{', '.join(f'{name}: {_flow_value(each)}' for name, each in value.items())}}}"
-    if isinstance(value, list):
-        return _flow(map(str, value))
-    return str(value) if isinstance(value, int) or value == "true" else _flow([str(value)])[1:-1]
 
 
 def _value_text(value: int | str | tuple[str, ...]) -> str:

@@ -1,12 +1,12 @@
 """Whether order matters: a scenario explored on an engine, with its counterexample, its report and its golden file.
 
+- `always`: a predicate in Python that must hold in every state.
 - `blocks`: the report on a scenario as blocks: on a terminal the verdict, what it stands for, what differs and why.
 - `conformance`: conformance: hold the live engine to its model step by step.
 - `counterexamples`: counterexamples after they were found: explained by a model, cut down, kept in a file.
 - `golden`: the golden file of a scenario: what was found about it, and its operators with all in force.
 - `json_view`: reports and operators as JSON for programs. A field is never renamed or dropped within a version.
 - `page`: the page of `permute`: what was explored, what was found, the picture of states, and the table of each state.
-- `properties`: what a scenario states of its states and orders, checked.
 - `report`: the report on one scenario: what was explored, what was found, and whether that is what the scenario
   expects.
 - `report_text`: the plain text of a report. This is the contract: golden files hold it, programs may diff it.

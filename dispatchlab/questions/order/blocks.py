@@ -7,7 +7,6 @@ from functools import partial
 from typing import TypeAlias
 
 from dispatchlab.model.operator_view import NO_KERNEL, OperatorView
-from dispatchlab.model.sequence import format_sequence
 from dispatchlab.model.snapshot import TABLES
 from dispatchlab.prover.result import Counterexample, Exploration, Verdict
 from dispatchlab.questions.dump.operator_blocks import operator_screen
@@ -20,11 +19,9 @@ from dispatchlab.questions.order.report_text import (
     counts,
     import_lines,
     never_accepted_text,
-    property_text,
     reasons,
     reductions_text,
     report_lines,
-    step_text,
 )
 from dispatchlab.questions.order.snapshots import Snapshots
 from dispatchlab.questions.order.snapshots_blocks import snapshot_lines, snapshot_screen
@@ -36,7 +33,6 @@ from dispatchlab.views.blocks import (
     Line,
     Mood,
     Section,
-    Span,
     bad,
     good,
     quiet,
@@ -90,8 +86,6 @@ def _screen(report: Report, *, snapshots: Views) -> Iterator[Block]:
     else:
         yield Frame(verdict, VERDICT_MOODS[found.verdict])
         yield from _counterexample(counterexample, report.registrations)
-    if report.properties:
-        yield Section("properties", tuple(_properties(report)))
     if imports:
         yield Section("Orders of imports", tuple(imports))
     if counterexample is not None:
@@ -139,16 +133,6 @@ def _fields(report: Report, found: Exploration) -> Iterator[tuple[str, str, Mood
     yield "engine", f"{report.engine}, {report.semantics}", ""
     reductions = f", reductions: {reductions_text(found)}" if found.walk == "graph" else ""
     yield "walk", f"{found.walk}{reductions}, {seconds(found.elapsed_s)}", ""
-
-
-def _properties(report: Report) -> Iterator[Block]:
-    width = max(len(one.standing) for one in report.properties) + 2
-    for one in report.properties:
-        label = (good if one.holds else bad)(str(one.standing))
-        yield Line((one.text, quiet(f" ({property_text(one)})")), indent=2, label=label, width=width)
-        if one.sequence is not None:
-            steps = tuple(Span(step_text(step, report.registrations)) for step in one.sequence)
-            yield b.Sides((b.Side(f"violated by {format_sequence(one.sequence)}", "bad", steps),))
 
 
 # -- the counterexample

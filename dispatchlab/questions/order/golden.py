@@ -10,8 +10,6 @@ from dispatchlab.prover.explore import explore
 from dispatchlab.prover.program_walk import explore_program
 from dispatchlab.prover.protocol import Engine
 from dispatchlab.prover.run_sequence import on_sandboxes
-from dispatchlab.prover.walk_options import DEFAULT_WALK
-from dispatchlab.questions.order.properties import check_properties
 from dispatchlab.questions.order.report import Report, report_of
 from dispatchlab.questions.order.report_text import golden_text
 from dispatchlab.questions.order.snapshots import snapshots_of
@@ -34,10 +32,6 @@ def golden(scenario: Scenario) -> tuple[Report, str]:
         else:
             found = explore_program(engine, *about, program)
         report, operators = report_of(scenario, engine, found), _all_in_force(engine, scenario)
-        if scenario.properties:
-            report = report.with_properties(
-                check_properties(engine, scenario, DEFAULT_WALK, program=program, found=found)
-            )
     text = golden_text(report, operators, keys=[str(key) for key in scenario.keys])
     if scenario.snapshots:
         text = f"{text.rstrip()}\n{text_of((Line(), *snapshot_lines(snapshots_of(engine, scenario))))}"

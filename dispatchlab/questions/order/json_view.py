@@ -15,7 +15,6 @@ from dispatchlab.model.sequence import StepSequence, format_sequence
 from dispatchlab.model.snapshot import Snapshot, Violation
 from dispatchlab.prover.result import Counterexample
 from dispatchlab.questions.dump.operator_text import only_rows
-from dispatchlab.questions.order.properties import PropertyResult
 from dispatchlab.questions.order.report import Report
 from dispatchlab.questions.order.snapshots import Moment, Passed, Snapshots, Way
 from dispatchlab.views.as_json import as_json, fields_of, json_text
@@ -42,7 +41,6 @@ def _(report: Report) -> dict[str, object]:
         "overwritten": report.overwritten,
         "imports": report.imports,
         "standing": report.standing,
-        "properties": report.properties,
     }
     values = {name: as_json(value) for name, value in head.items()}
     return values | fields_of(found, without=head, orders=digits(found.orders))
@@ -61,11 +59,6 @@ def _(value: ReportWithSnapshots) -> dict[str, object]:
     report = as_json(value.report)
     assert isinstance(report, dict)
     return {**report, "snapshots": fields_of(value.snapshots, without=("registrations",))}
-
-
-@as_json.register
-def _(value: PropertyResult) -> dict[str, object]:
-    return fields_of(value, sequence=None if value.sequence is None else format_sequence(value.sequence))
 
 
 @as_json.register

@@ -19,7 +19,6 @@ from dispatchlab.questions.order.report_text import (
     counts,
     import_lines,
     never_accepted_text,
-    property_text,
     reasons,
     reductions_text,
     step_text,
@@ -170,8 +169,6 @@ def _sections(one: Explored, anchor: str) -> Iterator[Section]:
             is_open = not any(isinstance(block, Table) for block in body)
             body.append(Folded("The whole difference", (Difference(example.diff),), is_open=is_open))
         yield Section("Counterexample", tuple(body), f"{anchor}-counterexample")
-    if report.properties:
-        yield Section("Properties", tuple(_properties(report)), f"{anchor}-properties")
     if report.imports is not None and report.imports.findings:
         yield Section("Orders of imports", tuple(import_lines(report.imports)), f"{anchor}-imports")
     if found.conflicts or found.never_accepted:
@@ -228,19 +225,6 @@ def _slot_table(differing: Sequence[RowDifference]) -> Table:
     )
     heads = ("keys", "operator", "after the expected sequence", "after the actual sequence")
     return Table("Slots that differ", heads, rows)
-
-
-def _properties(report: Report) -> Iterator[Block]:
-    rows = tuple(
-        (one.text, mark(str(one.standing), "good" if one.holds else "bad"), property_text(one))
-        for one in report.properties
-    )
-    yield Table("What the scenario states", ("property", "standing", "tested"), rows)
-    for one in report.properties:
-        if one.sequence is not None:
-            steps = tuple(Span(step_text(step, report.registrations)) for step in one.sequence)
-            yield Line(f"{one.text} is violated:")
-            yield Sides((Side(format_sequence(one.sequence), "bad", steps),))
 
 
 def _refused(report: Report, found: Exploration) -> Iterator[Block]:

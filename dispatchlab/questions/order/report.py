@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.model.registration import Block, PythonImpl, describe
 from dispatchlab.prover.protocol import Engine
 from dispatchlab.prover.result import Expectation, Exploration, Verdict, judge
-from dispatchlab.questions.order.properties import PropertyResult, exit_code_of
 from dispatchlab.scenario.import_orders import ImportOrders
 from dispatchlab.scenario.scenario import Scenario
 
@@ -34,7 +32,6 @@ class Report:
         imports: of a record, the orders in which its packages were imported; None where that is not known.
         is_record: whether it has what packages register when they are imported.
         by_imports: whether the verdict is that of the orders which were run.
-        properties: what was found about what the scenario states besides.
         torch_model: what PyTorch's model says of a scenario that names no semantics, where it says something else.
         overwritten: how many of these a later one has taken the place of, so that their order matters.
     """
@@ -55,21 +52,11 @@ class Report:
     is_record: bool = False
     by_imports: bool = False
     torch_model: str = ""
-    properties: tuple[PropertyResult, ...] = ()
-
-    def with_properties(self, found: Sequence[PropertyResult], *, require_proof: bool = False) -> Report:
-        """The same with what was found about properties: it is as expected where all of them hold."""
-        code = exit_code_of(found, require_proof=require_proof)
-        as_expected = self.as_expected and all(each.holds for each in found)
-        return replace(self, properties=tuple(found), as_expected=as_expected, exit_code=max(self.exit_code, code))
 
     @property
     def not_expected(self) -> str:
-        """What is not as expected: the verdict, or how many properties do not hold; empty where all is."""
-        failed = sum(not each.holds for each in self.properties)
-        if self.as_expected or not failed:
-            return "" if self.as_expected else f"{self.expected} is expected"
-        return "1 property does not hold" if failed == 1 else f"{failed:,} properties do not hold"
+        """What is not as expected; empty where all is."""
+        return "" if self.as_expected else f"{self.expected} is expected"
 
     @property
     def verdict_text(self) -> str:

@@ -14,11 +14,10 @@ from dispatchlab.model.sequence import Step, StepSequence, format_sequence
 from dispatchlab.model.snapshot import NOTHING_REGISTERED, TABLES, Snapshot
 from dispatchlab.prover.result import Conflict, Counterexample, Exploration, Flaw, Verdict
 from dispatchlab.questions.dump.operator_text import operator_text
-from dispatchlab.questions.order.properties import PropertyResult
 from dispatchlab.questions.order.report import Report
 from dispatchlab.scenario.import_orders import ImportOrders
 from dispatchlab.views.blocks import Block, Code, Difference, Line
-from dispatchlab.views.formatting import counted, readable, seconds
+from dispatchlab.views.formatting import readable, seconds
 from dispatchlab.views.text import text_of
 
 FLAWS = {
@@ -165,21 +164,7 @@ def _findings(found: Exploration, report: Report) -> Iterator[Block]:
         yield from _listed("never accepted", never_accepted_text(found, registrations))
     if found.counterexample is not None:
         yield from _counterexample(found.counterexample, registrations)
-    yield from property_lines(report)
     yield from import_lines(report.imports)
-
-
-def property_lines(report: Report) -> Iterator[Block]:
-    """What was found about each property, with the sequence that violates it."""
-    for one in report.properties:
-        yield Line(f"property {one.standing}: {one.text} ({property_text(one)})")
-        if one.sequence is not None:
-            yield from _sequence("violating", one.sequence, report.registrations)
-
-
-def property_text(one: PropertyResult) -> str:
-    """How often a property was tested, and what else a reader should know."""
-    return "; ".join([f"tested {counted(one.tested, 'time')}", *([one.note] if one.note else [])])
 
 
 def import_lines(imports: ImportOrders | None) -> Iterator[Block]:
@@ -242,9 +227,7 @@ def line_of(report: Report) -> str:
     """One run in a line, for those that are as expected among many."""
     found = report.exploration
     refused = f", {len(found.conflicts):,} refused" if found.conflicts else ""
-    count = len(report.properties)
-    hold = f", {counted(count, 'property holds', 'properties hold')}" if count else ""
-    return f"{report.scenario}: {report.verdict_text}, as expected ({found.sets:,} sets{refused}{hold})"
+    return f"{report.scenario}: {report.verdict_text}, as expected ({found.sets:,} sets{refused})"
 
 
 def summary(reports: int, *, as_expected: int, unreadable: int = 0, not_explored: int = 0) -> str:

@@ -27,7 +27,6 @@ from dispatchlab.prover.result import Expectation, Exploration, Verdict, judge
 from dispatchlab.prover.walk_options import WalkOptions
 from dispatchlab.questions.order.conformance import conform, sentence
 from dispatchlab.questions.order.counterexamples import explained, kept_text, model_of, program_of
-from dispatchlab.questions.order.properties import INTERRUPTED, PropertyResult, check_properties, not_checked
 from dispatchlab.questions.order.report import Report, report_of
 from dispatchlab.questions.order.stand_ins import class_note, stand_in_note, with_known_classes, with_stand_ins
 from dispatchlab.questions.order.state_graph import NotDrawnError, PartOfGraph, StateGraph, state_graph
@@ -269,10 +268,6 @@ def run_scenario(
         for note in stand_in_notes:
             report = _noted(report, note)
         try:
-            if run.properties:
-                checked = _properties(engine, run, bounded, exploration, interrupted=interrupted, cancelled=cancelled)
-                report = report.with_properties(checked, require_proof=options.require_proof)
-                interrupted |= any(each.note == INTERRUPTED for each in checked)
             if bounded.timeout_s != options.timeout_s and exploration.verdict is Verdict.INCOMPLETE and not interrupted:
                 report = _noted(report, "that is the default bound with --engine torch; --timeout SECONDS sets another")
             if subject.has_default_semantics(options) and not interrupted:
@@ -409,28 +404,6 @@ def _found(
             found = Exploration(Verdict.INCOMPLETE, options.walk, count, 0, 0, 0, orders, notes=notes, elapsed_s=took)
         return found, True
     return found, False
-
-
-def _properties(
-    engine: Engine,
-    scenario: Scenario,
-    options: RunOptions,
-    found: Exploration,
-    *,
-    interrupted: bool,
-    cancelled: Callable[[], bool] | None,
-) -> tuple[PropertyResult, ...]:
-    """What was found about the properties of a scenario, in the time that its exploration has left."""
-    if interrupted:
-        return not_checked(scenario, INTERRUPTED)
-    walk = options.walk_options
-    if walk.timeout_s is not None:
-        walk = replace(walk, timeout_s=max(0.1, walk.timeout_s - found.elapsed_s))
-    program = None if options.free else scenario.program
-    try:
-        return check_properties(engine, scenario, walk, program=program, found=found, cancelled=cancelled)
-    except KeyboardInterrupt:
-        return not_checked(scenario, INTERRUPTED)
 
 
 def _explored(

@@ -13,7 +13,7 @@ from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.dump_format import DumpError, parse_table
 from dispatchlab.model.kernel_identity import distinguished
 from dispatchlab.model.keys import SLOT_OF_KEY
-from dispatchlab.model.lifetimes import Lifetimes, lifetimes_in
+from dispatchlab.model.lifetimes import Lifetimes
 from dispatchlab.model.registration import describe
 from dispatchlab.model.sequence import Step, StepSequence, parse_sequence
 from dispatchlab.model.short_names import short_names
@@ -21,7 +21,7 @@ from dispatchlab.model.snapshot import NOTHING_REGISTERED, TABLES, Refusal, Snap
 from dispatchlab.prover.limits import count_orders
 from dispatchlab.prover.protocol import Engine, Forkable
 from dispatchlab.prover.run_sequence import Look, replay
-from dispatchlab.prover.states import FreeSteps, ReachableStates
+from dispatchlab.prover.states import ReachableStates
 from dispatchlab.scenario.explored import explored
 from dispatchlab.scenario.load import load_scenario
 from dispatchlab.scenario.scenario import Scenario
@@ -224,8 +224,7 @@ def _all(engine: Forkable, scenario: Scenario) -> Snapshots:
     count = len(registrations)
     space = engine.space(registrations, scenario.operators)
     stop = lambda states, _: "too many" if states > MOST_STATES else None  # noqa: E731
-    free = FreeSteps(range(count), scenario.order, lifetimes_in(space))
-    found = ReachableStates(space, free, stop=stop)
+    found = ReachableStates(space, range(count), scenario.order, stop=stop)
     edges = list(found.edges())
     if found.stopped is not None:
         raise TooManySnapshotsError(count)

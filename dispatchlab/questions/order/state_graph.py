@@ -11,12 +11,11 @@ from dispatchlab._short_repr import member_repr
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.dump_format import DumpError, parse_table
 from dispatchlab.model.keys import SLOT_OF_KEY
-from dispatchlab.model.lifetimes import lifetimes_in
 from dispatchlab.model.sequence import Step, StepSequence
 from dispatchlab.model.snapshot import Snapshot
 from dispatchlab.prover.protocol import StateSpace
 from dispatchlab.prover.result import Counterexample
-from dispatchlab.prover.states import FreeSteps, ReachableStates
+from dispatchlab.prover.states import ReachableStates
 
 MAX_NODES = 512
 """More states with different tables are not drawn: nobody could read them."""
@@ -300,7 +299,8 @@ class _Drawing:
         of_set: dict[int, int] = {}
         found = ReachableStates(
             part.space,
-            FreeSteps(members, part.order, lifetimes_in(part.space)),
+            members,
+            part.order,
             stop=lambda states, _: "too many" if states > MAX_NODES else None,
         )
         for source, step, target, refusal in found.edges():
