@@ -131,12 +131,11 @@ BOTH: dict[str, set[str]] = {
         "across", "everything", "layer", "register",
     },
     "explain": {
-        "engine", "args", "exclude", "include", "inference_mode", "source", "across", "format", "mode", "compiler",
-        "decompositions",
+        "engine", "args", "exclude", "include", "inference_mode", "source", "across", "format",
     },
 }  # fmt: skip
 LAB: dict[str, dict[str, str | None]] = {
-    "permute": {"semantics": "strict", "graph": "x.svg"},
+    "permute": {"semantics": "strict", "graph": "x.dot"},
     "dump": {"semantics": "strict"},
     "explain": {"semantics": "strict"},
 }

@@ -14,8 +14,7 @@ import yaml
 
 from dispatchlab.cli import COMMANDS, main
 from dispatchlab.model.profile import bundled_profiles
-from tools import gallery, pictures
-from tools.defects import DEFECTS
+from tools import pictures
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -113,17 +112,8 @@ def test_a_picture_of_a_concept_is_drawn_from_its_source(name: str) -> None:
     assert {" ".join(html.unescape(line).split()) for line in shown} == lines
 
 
-def test_the_gallery_is_made_from_the_golden_files_of_its_scenarios() -> None:
-    assert gallery.PAGE.read_text(encoding="utf-8") == gallery.page()
-    assert len(gallery.sources()) - len(gallery.IN_PACKAGES) == len(DEFECTS) >= 13
-    for name, source in gallery.sources().items():
-        text = (gallery.FOLDER / f"{name}.svg").read_text(encoding="utf-8")
-        assert f"from {pictures.mark(source)} -->" in text, f"{name}: draw it again with python tools/gallery.py"
-
-
 def test_no_picture_is_left_over() -> None:
     assert sorted(path.stem for path in pictures.FOLDER.glob("*.svg")) == sorted(pictures.PICTURES)
-    assert sorted(path.stem for path in gallery.FOLDER.glob("*.svg")) == sorted(gallery.sources())
 
 
 _MADE = {DOCS / name for name in ("defects.md", "defects/changes.md", "python_defects.md", "versions.md")}

@@ -73,7 +73,6 @@ WRITTEN: dict[str, tuple[FileKind, Callable[[str], None]]] = {
     "found.scenario.yml": (FileKind.SCENARIO, _saved("permute", "twice.yaml", "--save")),
     "found.py": (FileKind.PROGRAM, _saved("permute", "twice.yaml", "--save")),
     "states.dot": (FileKind.STATE_GRAPH, _saved("permute", "twice.yaml", "--graph")),
-    "states.svg": (FileKind.STATE_GRAPH, _saved("permute", "twice.yaml", "--graph")),
     "permute.html": (FileKind.PAGE, _saved("permute", "twice.yaml", "--report")),
     "diff.html": (FileKind.PAGE, _saved("diff", "twice.yaml", "twice.yaml", "--report")),
     "registry.yaml": (FileKind.REGISTRY, _registry),
@@ -151,7 +150,7 @@ TAKERS: dict[str, tuple[list[str], set[FileKind]]] = {
 OVERWRITERS = {
     "--save program": (["permute", "twice.yaml", "--save", "FILE"], "found.py"),
     "--save scenario": (["permute", "twice.yaml", "--save", "FILE"], "found.scenario.yaml"),
-    "--graph": (["permute", "twice.yaml", "--graph", "FILE"], "states.svg"),
+    "--graph": (["permute", "twice.yaml", "--graph", "FILE"], "states.dot"),
     "--graph dot": (["permute", "twice.yaml", "--graph", "FILE"], "states.dot"),
     "--report permute": (["permute", "twice.yaml", "--report", "FILE"], "page.html"),
     "--report certify": (["certify", "twice.yaml", "--jobs", "1", "--report", "FILE"], "page.html"),
@@ -210,7 +209,7 @@ def test_generated_code_is_not_written_over_what_somebody_wrote(folder: Path) ->
 
 
 def test_a_device_is_never_refused_and_stays_what_it_is(folder: Path) -> None:
-    result = run("permute", "twice.yaml", "--graph", "states.svg", "--report", "/dev/null")
+    result = run("permute", "twice.yaml", "--graph", "states.dot", "--report", "/dev/null")
     assert result.exit_code == 0
     assert "wrote /dev/null: a report to keep\n" in result.stderr
     assert Path("/dev/null").is_char_device()
@@ -220,7 +219,7 @@ def test_a_marked_file_is_recognised_until_its_mark_is_removed(folder: Path) -> 
     for kind, path in (
         (FileKind.SCENARIO, "a.yaml"),
         (FileKind.PROGRAM, "a.py"),
-        (FileKind.STATE_GRAPH, "a.svg"),
+        (FileKind.STATE_GRAPH, "a.mmd"),
         (FileKind.STATE_GRAPH, "a.dot"),
     ):
         body = TWICE if kind is FileKind.SCENARIO else '"""A body."""\n'

@@ -23,7 +23,7 @@ from dispatchlab import (
 from dispatchlab.escape import printable
 from dispatchlab.views.html.elements import Html, element, joined
 from tests.hostile_texts import EVIL, write_hostile_files
-from tests.scenario_texts import COMPOSITES, FIVE, TWO_DEFS, many
+from tests.scenario_texts import COMPOSITES, FIVE, TWO_DEFS
 
 
 class Reader(HTMLParser):
@@ -76,18 +76,13 @@ def test_a_text_is_escaped_once_and_markup_never() -> None:
             element(bad)
 
 
-def test_a_verdict_shows_its_counterexample_and_its_picture() -> None:
+def test_a_verdict_shows_its_counterexample() -> None:
     found = Reader(check_order(parse_scenario(COMPOSITES))._repr_html_())
     assert "order-dependent" in found.text
     assert "+1 impl test::foo CompositeExplicitAutograd (fn_explicit)" in found.text
     assert "Slots that differ" in found.text
-    assert "svg" in found.names
-    assert "Violated: two orders of the same registrations lead to different states." in found.text
-    proved = Reader(check_order(parse_scenario(FIVE))._repr_html_())
-    assert proved.names.count("rect") == 33  # a paper, and 32 boxes
     refused = Reader(check_order(parse_scenario(TWO_DEFS))._repr_html_())
     assert "0 and 1 exclude one another" in refused.text
-    assert "svg" not in Reader(check_order(parse_scenario(many(7)))._repr_html_()).names
 
 
 def test_an_operator_shows_its_kernels_and_who_lost() -> None:

@@ -129,7 +129,7 @@ def _completion() -> str:
 
 
 def _dot() -> Fact:
-    use = "draws the .dot files of permute --graph; .svg files need nothing"
+    use = "draws the .dot files of permute --graph"
     where = shutil.which("dot")
     return Fact("optional tools", "dot", f"{where}, {use}" if where else f"not found; {use}")
 

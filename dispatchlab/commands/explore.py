@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -17,14 +17,10 @@ from dispatchlab.commands.options import (
     allow_import_option,
     engine_option,
     import_option,
-    refuse,
     semantics_option,
 )
-from dispatchlab.commands.output import exit_with, note, out, use_color
+from dispatchlab.commands.output import exit_with, note, use_color
 from dispatchlab.errors import DispatchLabError
-
-if TYPE_CHECKING:
-    from dispatchlab.explorer_app.open import Asked
 
 
 class ExtraMissingError(DispatchLabError):
@@ -39,8 +35,8 @@ class NoTerminalError(DispatchLabError):
     """The application was started where it cannot be drawn."""
 
     template = (
-        "explore needs a terminal, and standard input, output or error is none: use --browser, or `dispatchlab "
-        "dump` for output that can be piped"
+        "explore needs a terminal, and standard input, output or error is none: use `dispatchlab dump` "
+        "for output that can be piped"
     )
 
 
@@ -63,24 +59,7 @@ class NoTerminalError(DispatchLabError):
 @semantics_option
 @import_option()
 @allow_import_option
-@click.option(
-    "--browser", is_flag=True, help="Serve the application to a browser on this machine, and print its address."
-)
-@click.option(
-    "--port",
-    metavar="PORT",
-    type=click.IntRange(1, 65535),
-    help="With --browser: serve at this port. Default: a free one.",
-)
-@click.pass_context
-def explore(
-    context: click.Context,
-    /,
-    *,
-    browser: bool,
-    port: int | None,
-    **options: Any,
-) -> None:
+def explore(**options: Any) -> None:
     """Register and release by hand, and see what each step changes.
 
     Opens an application in the terminal: the registrations, the sequence of steps, the dispatch table with what the
@@ -97,43 +76,22 @@ def explore(
       dispatchlab explore scenario.yaml --engine torch
       dispatchlab explore aten::add.Tensor
       dispatchlab explore torch-2.6
-      dispatchlab explore scenario.yaml --browser
     """
-    for module in ("textual", "textual_serve") if browser else ("textual",):
-        if find_spec(module) is None:
-            raise ExtraMissingError(module.replace("_", "-"))
-    if not browser:
-        refuse(context, ("port",), "is for --browser: add it, or leave --port out")
-        streams = sys.stdin, sys.stdout, sys.stderr  # textual reads the first and draws on the last
-        if not all(stream.isatty() for stream in streams) and "TEXTUAL_DRIVER" not in os.environ:
-            raise NoTerminalError
+    if find_spec("textual") is None:
+        raise ExtraMissingError("textual")
+    streams = sys.stdin, sys.stdout, sys.stderr  # textual reads the first and draws on the last
+    if not all(stream.isatty() for stream in streams) and "TEXTUAL_DRIVER" not in os.environ:
+        raise NoTerminalError
     if not use_color():
         os.environ["NO_COLOR"] = "1"
     from contextlib import ExitStack
 
     from dispatchlab.explorer_app.open import Asked, make_app
-    from dispatchlab.explorer_app.page_process import follow_server
 
-    asked = Asked(**options, is_page=not browser and follow_server())
     with ExitStack() as resources:
-        app = make_app(asked, resources, report=note)
-        if not browser:
-            app.run()
-    if browser:  # each page makes an application of its own; this one has shown that it can be made
-        from dispatchlab.explorer_app.browser import free_port, serve
-
-        app.ended_by = serve(_words(asked), port=free_port(port), ready=lambda address: out(f"{address}\n"))
+        app = make_app(Asked(**options), resources, report=note)
+        app.run()
     if app.failure is not None:
         raise app.failure
     if app.ended_by is not None:
         exit_with(INTERRUPTED if app.ended_by is signal.SIGINT else TERMINATED)
-
-
-def _words(asked: Asked) -> list[str]:
-    """The command line of the application on a page."""
-    words = ["explore", "--engine", asked.engine]
-    given = (("--from", asked.source), ("--after", asked.after), ("--semantics", asked.semantics))
-    words += [f"{option}={value}" for option, value in given if value is not None]
-    words += [f"--import={module}" for module in asked.imports]
-    words += ["--allow-import"] if asked.allow_import else []
-    return words if asked.what is None else [*words, "--", asked.what]

@@ -72,11 +72,11 @@ class OneScenarioError(DispatchLabError):
 
 
 class PictureFormatError(DispatchLabError):
-    """A picture can be a .dot or a .svg file."""
+    """A graph can be a .dot or a .mmd file."""
 
     path: str
 
-    template = "--graph {path}: expected a file that ends in .dot or .svg"
+    template = "--graph {path}: expected a file that ends in .dot or .mmd"
 
 
 @click.command()
@@ -151,9 +151,9 @@ class PictureFormatError(DispatchLabError):
 )
 @click.option(
     "--graph",
-    metavar="FILE.dot|.svg",
+    metavar="FILE.dot|.mmd",
     type=click.Path(),
-    help="Draw the states, with the counterexample marked and explained; Graphviz lays them out where it is installed.",
+    help="Write the graph of states with the counterexample marked: .dot for Graphviz, .mmd for Mermaid.",
 )
 @click.option(
     "--at",
@@ -209,7 +209,7 @@ def permute(
       dispatchlab permute scenario.yaml
       dispatchlab permute scenarios/ --jobs 2 --format json
       dispatchlab permute scenario.yaml --semantics torch-2.13 --save found.yaml
-      dispatchlab permute scenario.yaml --graph states.svg
+      dispatchlab permute scenario.yaml --graph states.dot
       dispatchlab permute scenario.yaml --at '0 2'
       dispatchlab permute scenario.yaml --snapshots
       dispatchlab permute scenarios/ --report report.html
@@ -286,7 +286,7 @@ def _check(asked: RunOptions, files: Sequence[str], *, force: bool) -> None:
     if asked.graph is not None and asked.engine == "torch":
         reason = "draws the states of the lab engine, and those of PyTorch cannot be read: leave it out"
         raise NoEffectError("--graph", reason)
-    if asked.graph is not None and not asked.graph.endswith((".dot", ".svg")):
+    if asked.graph is not None and not asked.graph.endswith((".dot", ".mmd")):
         raise PictureFormatError(asked.graph)
     if asked.save is not None or asked.graph is not None:
         from dispatchlab.files.file_kinds import FileKind, check_output
@@ -489,9 +489,9 @@ class _Printer:
             if outcome.graph is None:
                 self._fail(outcome.not_drawn or "the graph was not drawn: the exploration was interrupted")
             else:
-                from dispatchlab.questions.order.state_picture import dot, svg
+                from dispatchlab.questions.order.state_graph_text import dot_text, mermaid_text
 
-                picture = (svg if self.asked.graph.endswith(".svg") else dot)(outcome.graph)
+                picture = (dot_text if self.asked.graph.endswith(".dot") else mermaid_text)(outcome.graph)
                 self._write(self.asked.graph, picture, FileKind.STATE_GRAPH)
 
     def _write(self, path: str, text: str, kind: FileKind) -> None:

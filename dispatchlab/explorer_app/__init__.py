@@ -7,7 +7,5 @@ What it shows is in `questions/session/session.py`, which knows nothing of it.
 - `screens`: what comes on top: the search, the file name to save under, the help.
 - `texts`: what the panes show, as pure functions of moments.
 - `call_text`: a typed call as argument specs.
-- `browser`: the same application on a page of this machine.
-- `page_process`: the process of an application on a page, which ends with its server.
 - `open`: the application for what a command line names.
 """

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import ClassVar, Literal, TypeAlias
 
 from rich.text import Text
@@ -79,14 +78,12 @@ class Setting:
         catalogue: opens the registry that is searched.
         options: of the check of every order.
         engine_title: the engine, for a reader; the lab's is the name of its semantics.
-        save_below: the folder that files are saved in or below; None for anywhere.
     """
 
     runner: Callable[[Subject], Runner]
     catalogue: Callable[[], Catalogue]
     options: RunOptions
     engine_title: str = ""
-    save_below: str | None = None
 
 
 class ExplorerApp(App[None]):
@@ -356,14 +353,10 @@ class ExplorerApp(App[None]):
         """Save the sequence as a scenario.
 
         Raises:
-            SessionError: it is outside of the folder that a page saves in.
             OverwriteError: the file holds something else than a scenario that was written.
             WriteError: it cannot be written.
             UnwritableError: a registration cannot be written.
         """
-        below = self._setting.save_below
-        if below is not None and not Path(path).resolve().is_relative_to(Path(below).resolve()):
-            raise SessionError(f"a page saves in {below} and below it alone: name a file there")
         check_output(path, FileKind.SCENARIO, force=False)
         text, _ = saved_scenario(self.subject, self.session.sequence, path=path)
         write_file(path, marked(text, FileKind.SCENARIO, path))

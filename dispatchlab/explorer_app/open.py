@@ -39,7 +39,6 @@ class Asked:
         semantics: those of the lab engine.
         imports: modules that the live engine imports first.
         allow_import: import the functions that a scenario names.
-        is_page: whether it runs on a page, where it saves below the current folder alone.
     """
 
     what: str | None = None
@@ -49,7 +48,6 @@ class Asked:
     semantics: str | None = None
     imports: tuple[str, ...] = ()
     allow_import: bool = False
-    is_page: bool = False
 
 
 def make_app(asked: Asked, resources: ExitStack, *, report: Callable[[str], None] | None = None) -> ExplorerApp:
@@ -109,7 +107,6 @@ def make_app(asked: Asked, resources: ExitStack, *, report: Callable[[str], None
             catalogue=catalogue,
             options=RunOptions(engine=asked.engine, semantics=asked.semantics, imports=asked.imports if live else ()),
             engine_title=f"PyTorch, {engine.semantics}" if engine is not None else "",
-            save_below=os.getcwd() if asked.is_page else None,
         ),
         subject,
         query=query,

@@ -120,7 +120,7 @@ def recognised(content: bytes) -> FileContent | None:
     marked = generated or MARK in first
     if marked and text.partition("\n")[2].startswith("<!DOCTYPE html>"):
         return FileContent(FileKind.PAGE)
-    if marked and not generated and first.startswith(("//", "<!--")):
+    if marked and not generated and first.startswith(("//", "%%")):
         return FileContent(FileKind.STATE_GRAPH)
     if marked and not generated and text.partition("\n")[2].startswith(('"""', "import ", "from ")):
         return FileContent(FileKind.PROGRAM)
@@ -236,8 +236,8 @@ def marked(text: str, kind: FileKind, path: str = "") -> str:
             return f"# {MARK}\n{text}"
         case FileKind.PAGE:
             return f"<!-- {MARK} -->\n{text}"
-        case FileKind.STATE_GRAPH if path.endswith(".svg"):
-            return f"<!-- {MARK} -->\n{text}"
+        case FileKind.STATE_GRAPH if path.endswith(".mmd"):
+            return f"%% {MARK}\n{text}"
         case FileKind.STATE_GRAPH:
             return f"// {MARK}\n{text}"
         case _:

@@ -13,7 +13,6 @@ from dispatchlab.questions.order.page import counterexample_blocks, registration
 from dispatchlab.questions.order.report import Report
 from dispatchlab.questions.order.report_text import conflict_text, counts
 from dispatchlab.questions.order.state_graph import StateGraph
-from dispatchlab.questions.order.state_picture import svg
 from dispatchlab.views.blocks import (
     Block,
     Cell,
@@ -22,7 +21,6 @@ from dispatchlab.views.blocks import (
     Inline,
     Items,
     Line,
-    Picture,
     Row,
     Section,
     Stack,
@@ -53,7 +51,6 @@ _STYLE = """\
 .dispatchlab dl div { display: flex; flex-direction: row-reverse; justify-content: flex-end; gap: 0.6em }
 .dispatchlab .sides { display: flex; flex-wrap: wrap; gap: 0 2em }
 .dispatchlab dd { margin: 0; min-width: 3em }
-.dispatchlab svg { max-width: 100%; height: auto }
 """
 
 
@@ -77,8 +74,6 @@ def check_html(report: Report, names: Sequence[str], graph: StateGraph | None = 
         blocks += counterexample_blocks(found.counterexample, report, graph)
     blocks += (Line(conflict_text(conflict, found)) for conflict in found.conflicts)
     blocks += (Line(f"Note: {note}") for note in found.notes)
-    if graph is not None:
-        blocks.append(Picture(svg(graph), "Picture of the states"))
     return _fragment([html_of(blocks, most=_MOST_ROWS)])
 
 

@@ -364,21 +364,8 @@ class Sides:
     marked: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """A picture; formats without pictures leave it out.
-
-    Args:
-        svg: the drawing, made by dispatchlab.
-        label: what it shows, for readers who do not see it.
-    """
-
-    svg: str
-    label: str
-
-
 Block: TypeAlias = (
-    Line | Section | Frame | Verdict | Facts | Table | Matrix | Folded | Items | Code | Difference | Sides | Picture
+    Line | Section | Frame | Verdict | Facts | Table | Matrix | Folded | Items | Code | Difference | Sides
 )
 
 

@@ -92,8 +92,6 @@ def _block(block: b.Block, level: int) -> Iterator[str]:
                     for at, step in enumerate(side.steps)
                 )
                 yield "\n".join((f"**{_escaped(side.title)}**\n", *steps))
-        case b.Picture():
-            pass
         case _:
             assert_never(block)
 

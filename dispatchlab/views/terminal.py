@@ -88,8 +88,6 @@ def _draw(page: Page, block: b.Block, indent: int) -> None:
                 page.flow(page.words(row[1:], style), indent=indent + 6, first=Text(f"  {row[:1]} ", style))
         case b.Sides():
             _sides(page, block)
-        case b.Picture():
-            pass
         case _:
             assert_never(block)
 

@@ -78,8 +78,6 @@ def _rows(block: b.Block, *, whole: bool) -> Iterator[str]:
             for side in block.sides:
                 yield side.title
                 yield from (f"  {step.text}" for step in side.steps)
-        case b.Picture():
-            pass
         case _:
             assert_never(block)
 

@@ -13,7 +13,7 @@ from tests.test_state_graph import SCENARIOS, SOME
 
 @pytest.mark.parametrize("name", SOME)
 def test_a_picture_has_the_states_that_the_report_counts_or_says_why_not(name: str) -> None:
-    outcome = run_scenario(str(SCENARIOS / name), RunOptions(graph="states.svg"))
+    outcome = run_scenario(str(SCENARIOS / name), RunOptions(graph="states.dot"))
     found, graph = outcome.report.exploration, outcome.graph
     if graph is None:
         assert "too many to read" in str(outcome.not_drawn)

@@ -26,6 +26,7 @@ from dispatchlab.questions.order.report_text import (
 from dispatchlab.questions.order.snapshots import Snapshots
 from dispatchlab.questions.order.snapshots_blocks import snapshot_sections
 from dispatchlab.questions.order.state_graph import Node, RowDifference, StateGraph
+from dispatchlab.questions.order.state_graph_text import mermaid_text, set_text
 from dispatchlab.views import blocks as b
 from dispatchlab.views.blocks import (
     Block,
@@ -37,7 +38,6 @@ from dispatchlab.views.blocks import (
     Folded,
     Line,
     Mood,
-    Picture,
     Section,
     Side,
     Sides,
@@ -175,7 +175,7 @@ def _sections(one: Explored, anchor: str) -> Iterator[Section]:
         yield Section("Refused", tuple(_refused(report, found)), f"{anchor}-refused")
     yield Section("Registrations", (registration_table(report, one.names),), f"{anchor}-registrations")
     if one.graph is not None:
-        yield Section("States", tuple(_states(one.graph, anchor)), f"{anchor}-states")
+        yield Section("States", tuple(_states(one.graph)), f"{anchor}-states")
     if one.snapshots is not None:
         yield from snapshot_sections(one.snapshots, anchor)
     if one.operators:
@@ -264,37 +264,20 @@ def _run(one: Explored) -> Iterator[Block]:
 # -- states
 
 
-def _states(graph: StateGraph, anchor: str) -> Iterator[Block]:
-    """The picture, and what is seen in its states; whoever does not see the picture reads the table of states."""
-    # Drawing costs start-up, and a report as text has no picture.
-    from dispatchlab.questions.order.state_picture.layout import laid_out
-    from dispatchlab.questions.order.state_picture.picture import picture_of
-    from dispatchlab.questions.order.state_picture.svg import svg_in_page
-
-    with_tables = sum(map(len, graph.sights)) <= _MOST_TABLES
-    picture = svg_in_page(
-        laid_out(picture_of(graph)),
-        label=f"States and the steps between them: {len(graph.nodes):,} boxes",
-        href=f"#{anchor}-table-" if with_tables else "",
-    )
+def _states(graph: StateGraph) -> Iterator[Block]:
+    """What is seen in the states, with the graph as text."""
+    yield from map(Line, graph.notes)
+    yield Folded("The graph of states, as Mermaid text", (Code(mermaid_text(graph)),))
+    if sum(map(len, graph.sights)) > _MOST_TABLES:
+        yield Line("The tables of these states are left out: there are too many.", "quiet")
+        return
     nodes_of: dict[int, list[Node]] = {}
     for node in graph.nodes:
         nodes_of.setdefault(node.seen, []).append(node)
-    yield from map(Line, graph.notes)
-    yield Line(
-        "A line to the right is a registration, and back its release. The expected sequence of a counterexample is "
-        "green, the actual one red, what both take is yellow.",
-        "quiet",
-    )
-    yield Picture(picture, "Picture of the states")
-    if not with_tables:
-        yield Line("The tables of these states are left out: there are too many.", "quiet")
-        return
     tables = tuple(
         Folded(
             _sets_text(graph, nodes_of[number]),
             (*_of_groups(graph, nodes_of[number]), *(block for snapshot in seen for block in _operator(snapshot))),
-            anchor=f"{anchor}-table-{number}",
         )
         for number, seen in enumerate(graph.sights)
         if number in nodes_of
@@ -306,21 +289,17 @@ _SETS_SHOWN = 6
 
 
 def _sets_text(graph: StateGraph, nodes: Sequence[Node]) -> str:
-    from dispatchlab.questions.order.state_picture.picture import set_text
-
     sets = [each for node in nodes for each in (node.sets or (node.members,))]
-    shown = "; ".join(set_text(graph, each, ()) for each in sets[:_SETS_SHOWN])
+    shown = "; ".join(set_text(graph, each) for each in sets[:_SETS_SHOWN])
     more = f"; and {len(sets) - _SETS_SHOWN:,} more sets" if len(sets) > _SETS_SHOWN else ""
     return f"Registered: {shown}{more}"
 
 
 def _of_groups(graph: StateGraph, nodes: Sequence[Node]) -> Iterator[Line]:
     """Whose kernels are shown where sets with one table are together."""
-    from dispatchlab.questions.order.state_picture.picture import set_text
-
     for node in nodes:
         if node.sets:
-            first = set_text(graph, node.sets[0], ())
+            first = set_text(graph, node.sets[0])
             text = f"The kernels are those of the set {first}; the other sets have the same table."
             yield Line(text, "quiet")
 

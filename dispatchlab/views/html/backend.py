@@ -156,10 +156,6 @@ def _block(block: b.Block, most: int | None) -> Html:
         case b.Sides():
             sides = (_side(side, block.marked) for side in block.sides)
             return element("div", sides, class_="sides") if len(block.sides) > 1 else joined(sides)
-        case b.Picture():
-            return element(
-                "div", trusted(block.svg), class_="picture", tabindex=0, role="region", aria_label=block.label
-            )
         case _:
             assert_never(block)
 
