@@ -11,7 +11,7 @@ from dispatchlab.engine.fallbacks import Fallbacks
 from dispatchlab.engine.introspection import fallbacks_in
 from dispatchlab.engine.invariants import upstream_violations
 from dispatchlab.engine.kernel import RegisteredKernel
-from dispatchlab.engine.operator_entry import Earlier, HeldSignature, OperatorEntry
+from dispatchlab.engine.operator_entry import HeldSignature, OperatorEntry
 from dispatchlab.engine.precedence import computed_table
 from dispatchlab.engine.primitives import RegisterClaim, RegisterName
 from dispatchlab.engine.python_state import PythonState
@@ -110,11 +110,6 @@ BROKEN: dict[str, tuple[Callable[[OperatorEntry], OperatorEntry], str, str]] = {
         lambda entry: entry._replace(signatures=(HeldSignature("another", "x", "CPU"), None)),
         "signature that is held",
         "these semantics hold none",
-    ),
-    "an overload before it without a def": (
-        lambda entry: entry._replace(defs=(), stored=None, tags=frozenset(), earlier=frozenset({Earlier("x", "(1)")})),
-        "order of overloads",
-        "no call tries this one",
     ),
     "a schema of another operator": (
         lambda entry: entry._replace(

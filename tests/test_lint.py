@@ -489,32 +489,3 @@ def test_errors_come_before_warnings_and_information_last(tmp_path: Path) -> Non
         (Level.WARNING, "DL006"),
         (Level.INFORMATION, "DL010"),
     ]
-
-
-def overload(name: str, arguments: str, debug: str) -> str:
-    return f"  - def: scale.{name}({arguments}) -> Tensor\n    debug: {debug}\n"
-
-
-@pytest.mark.parametrize(
-    ("second", "level"),
-    [("other/ops.py:1", Level.WARNING), ("mine/more.py:1", Level.INFORMATION), ("mine/ops.py:9", None)],
-)
-def test_overloads_that_take_one_call_are_found_where_they_come_from_two_places(
-    tmp_path: Path, second: str, level: Level | None
-) -> None:
-    path = tmp_path / "overloads.yaml"
-    registrations = [
-        overload("a", "Tensor x, int n", "mine/ops.py:1"),
-        overload("b", "Tensor x, float n", second),
-        overload("c", "Tensor x, str n", "third/ops.py:1"),
-    ]
-    path.write_text(f"claim: x\nregistrations:\n{''.join(registrations)}", encoding="utf-8")
-    found = lint(path, select=("DL017",)).findings
-    assert [finding.level for finding in found] == ([] if level is None else [level])
-    for finding in found:
-        assert finding.message.startswith("test::scale(torch.ones(2), 1) fits it ")
-
-
-def test_overloads_of_pytorch_itself_are_not_reported() -> None:
-    report = lint("torch-2.13", select=("DL017",))
-    assert (report.findings, report.operators > 3_000) == ((), True)

@@ -9,7 +9,7 @@ from dispatchlab.engine.semantics import semantics_named
 from dispatchlab.model.profile import bundled_profile, bundled_profiles
 from tests.histories.file import file_of, unpacked
 from tests.histories.generate import OPERATORS
-from tests.histories.history import as_files_have_it, first_difference, take
+from tests.histories.history import first_difference, take, with_keys_as_text
 
 QUICK = 40
 """One history of so many is replayed here; `--whole` replays all."""
@@ -21,7 +21,7 @@ every_version = pytest.mark.parametrize("name", VERSIONS)
 @every_version
 def test_the_model_of_a_pytorch_equals_its_recorded_histories(name: str) -> None:
     recorded = unpacked(file_of(name).read_bytes(), every=QUICK)
-    lab = LabEngine(as_files_have_it(semantics_named(name)))
+    lab = LabEngine(with_keys_as_text(semantics_named(name)))
     steps = 0
     for history, seen in recorded.histories:
         assert first_difference(history, seen, take(lab, history, OPERATORS)) == ""

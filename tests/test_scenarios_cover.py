@@ -381,7 +381,6 @@ OURS = {
         "several/only_one_is_observed",
     ),
     "registrations that are equal": ("order/equal_fallthroughs", "order/equal_texts"),
-    "overloads of one name": ("order/overloads_that_take_one_call", "order/overloads_without_a_common_call"),
     "alias kinds": ("alias_kinds/special_case",),
     "fallbacks outside of libraries": ("fallbacks/without_a_key",),
 }

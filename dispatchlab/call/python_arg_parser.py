@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from dispatchlab.call.tensor import Generator, Tensor
 from dispatchlab.call.tensor_options import Device, DType, Layout, MemoryFormat
 from dispatchlab.errors import ParseError
-from dispatchlab.model.schema import Argument
+from dispatchlab.model.schema import Argument, FunctionSchema
 from dispatchlab.model.schema_parser import parse_schema
 from dispatchlab.model.schema_types import ListType, OptionalType, SimpleType, Type
 
@@ -160,8 +160,12 @@ class PythonSignature:
         schema = parse_schema(
             head.replace("] out=None", "]? out=None").replace("Tensor out=None", "Tensor? out=None") + " -> ()"
         )
-        parameters = tuple(map(_parameter, schema.arguments))
-        return cls(schema.name.name, parameters, "deprecated" in marks, bool(marks))
+        return replace(cls.of(schema.name.name, schema), deprecated="deprecated" in marks, hidden=bool(marks))
+
+    @classmethod
+    def of(cls, name: str, schema: FunctionSchema) -> PythonSignature:
+        """The signature that takes the arguments of a schema."""
+        return cls(name, tuple(map(_parameter, schema.arguments)))
 
     @property
     def positional(self) -> int:
@@ -308,8 +312,10 @@ class Parameter:
                 return isinstance(value, list | tuple) and all(_is_int(each) or is_anything(each) for each in value[:1])
             case ListType(element):
                 inner = replace(self, type=element.element if isinstance(element, OptionalType) else element)
+                may_be_none = isinstance(element, OptionalType)
                 return isinstance(value, list | tuple) and all(
-                    inner.accepts(each, numbers=False, is_anything=is_anything) for each in value
+                    (each is None and may_be_none) or inner.accepts(each, numbers=False, is_anything=is_anything)
+                    for each in value
                 )
             case _:
                 return False

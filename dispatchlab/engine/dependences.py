@@ -28,7 +28,6 @@ from dispatchlab.engine.torch_library import Note, TorchLibraryPrimitive
 from dispatchlab.model.dependence import Dependence
 from dispatchlab.model.dump_format import Provenance, key_text
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.schema_difference import schema_difference
 from dispatchlab.model.slot_set import CATCH_ALL_BIT, KEY_BIT, KEY_OF_BIT, set_bits
 
@@ -57,7 +56,7 @@ class Variable(NamedTuple):
     """
 
     kind: str
-    of: str | NamespaceVariable | KernelVariable | RegisterName | tuple[str, str] | None = None
+    of: str | NamespaceVariable | KernelVariable | RegisterName | None = None
     bit: int = 0
 
     def __str__(self) -> str:
@@ -70,8 +69,6 @@ class Variable(NamedTuple):
                 return f"the kernels of {self.of} at {key_text(KEY_OF_BIT[self.bit])}"
             case Variable("slot"):
                 return f"the {at} of {self.of}"
-            case Variable("overloads", (str(first), str(second))):
-                return f"which of {first} and {second} comes first"
             case Variable("name", RegisterName() as of):
                 return f"the name {of.variable}"
             case _:
@@ -144,7 +141,6 @@ def dependences(lowered: Sequence[LoweredRegistration], semantics: Semantics) ->
             is_list=variable.kind == "kernels",
             kind=(variable.kind, variable.bit & replaceable != 0, initial.get(variable.bit)),
         )
-    found |= _competing(lowered, traces)
     for text, primitives in operators.items():
         holders = created = 0
         for index, primitive in primitives:
@@ -164,29 +160,6 @@ def dependences(lowered: Sequence[LoweredRegistration], semantics: Semantics) ->
             )
         found |= _hidden(text, primitives, holders, semantics, traces)
     return found
-
-
-def _competing(lowered: Sequence[LoweredRegistration], traces: Callable[[int], int]) -> Mapping[Hashable, Dependence]:
-    """Which of two overloads comes first, for every two that compete."""
-    groups: dict[tuple[str, str], dict[tuple[str, FunctionSchema], int]] = {}
-    for index, one in enumerate(lowered):
-        for primitive in one.primitives:
-            if isinstance(primitive, RegisterDef) and primitive.rivals is not None:
-                mine = primitive.variable, primitive.definition.schema
-                for rival in primitive.rivals.calls:
-                    pair = min(rival, primitive.variable), max(rival, primitive.variable)
-                    masks = groups.setdefault(pair, {})
-                    masks[mine] = masks.get(mine, 0) | 1 << index
-    return {
-        Variable("overloads", pair): Dependence(
-            tuple(masks.values()),
-            {index: what for what, mask in masks.items() for index in set_bits(mask)},
-            kind="overloads",
-            traces=traces(sum(masks.values())),
-        )
-        for pair, masks in groups.items()
-        if len({variable for variable, _ in masks}) > 1
-    }
 
 
 def _hidden(
@@ -303,8 +276,6 @@ def values(state: State) -> dict[Hashable, Hashable]:
             elif variable is not FALLBACKS:
                 found["claim", variable, 0] = value
             continue
-        for first, _ in value.earlier:
-            found["overloads", (min(first, str(variable)), max(first, str(variable))), 0] = first
         if value.defs:
             found["def", variable, 0] = value.stored, value.defs, value.tags
         elif value.tags:

@@ -25,7 +25,7 @@ from dispatchlab.engine.kernel import call_site
 from dispatchlab.engine.listeners import Listener, Listeners, Named
 from dispatchlab.engine.lowering import LoweredRegistration, lower, register
 from dispatchlab.engine.operator_entry import OperatorEntry
-from dispatchlab.engine.primitives import RegisterDef, RegisterImpl, couple_overloads
+from dispatchlab.engine.primitives import RegisterImpl
 from dispatchlab.engine.refusals import is_refusal
 from dispatchlab.engine.semantics import SEMANTICS, Semantics, semantics_named
 from dispatchlab.engine.state import FALLBACKS, State, StateVariable, Transaction
@@ -182,7 +182,6 @@ class Dispatcher:
         self._lock = threading.RLock()
         self._changing = False
         self._held: dict[LoweredRegistration, _HandleReference] = {}
-        self._overloads: dict[str, dict[RegisterDef, None]] = {}
         self._postponed: deque[LoweredRegistration | _HandleReference] = deque()
         self._settling = False
         self._listeners = Listeners()
@@ -329,15 +328,12 @@ class Dispatcher:
         come: list[Named] = []
         self._changing = True
         try:
-            self._couple(made)
             lowering.register(self.semantics, transaction, made)
             overridden = self._overridden(made, transaction)
             come = self._schemas(transaction, come=True)
             self._commit(transaction)
         except RegistrationError as error:
-            if not self.semantics.refusal_leaves_traces or not is_refusal(error):
-                self._uncouple(made)
-            else:
+            if self.semantics.refusal_leaves_traces and is_refusal(error):
                 come = self._schemas(transaction, come=True)
                 self._commit(transaction)
                 self._changing = False
@@ -378,7 +374,6 @@ class Dispatcher:
             self._commit(transaction)
         finally:
             self._changing = False
-        self._uncouple(made)
         reference = self._held.pop(made, None)
         handle = None if reference is None else reference()
         if handle is not None:
@@ -401,23 +396,6 @@ class Dispatcher:
         if not self._lock._is_owned():  # type: ignore[attr-defined]  # else this thread goes on with what it was doing
             self._lock = threading.RLock()
             self._changing = self._settling = False
-
-    def _couple(self, made: LoweredRegistration) -> None:
-        """Let its defs know which others compete with them. See Note [The order of overloads]."""
-        for each in made.plain() if self.semantics.overloads_in_order else ():
-            if isinstance(each, RegisterDef):
-                overloads = self._overloads.setdefault(each.name.qualified, {})
-                if overloads:
-                    couple_overloads([each], overloads)
-                overloads[each] = None
-
-    def _uncouple(self, made: LoweredRegistration) -> None:
-        for each in made.plain():
-            if isinstance(each, RegisterDef):
-                overloads = self._overloads.get(each.name.qualified, {})
-                overloads.pop(each, None)
-                if not overloads:
-                    self._overloads.pop(each.name.qualified, None)
 
     def _schemas(self, transaction: Transaction, *, come: bool) -> list[Named]:
         """The operators that get a schema by a transaction, or those that lose theirs."""

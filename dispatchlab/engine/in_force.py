@@ -79,7 +79,6 @@ def state_violations(
         match value:
             case OperatorEntry() if isinstance(variable, str):
                 found += _entry(variable, value, wanted, may_be, in_order=in_order)
-                found += _earlier(value, state)
                 found += violations_in(state, parse_name(variable), semantics)
             case RegisterClaim() if value.variable == variable and value in plain:
                 pass
@@ -135,17 +134,6 @@ def _entry(
         if not is_whole or (allowed is not None and any(one not in allowed for one in there)):
             where = place if isinstance(place, str) else f"kernels at {KEY_OF_BIT.get(place)}"  # type: ignore[call-overload]
             yield Violation(entry.name, "what is in force", f"the {where} are not those that are registered")
-
-
-def _earlier(entry: OperatorEntry, state: State) -> Iterator[Violation]:
-    for operator, call in entry.earlier:
-        other = state.get(operator)
-        if not isinstance(other, OperatorEntry) or not other.defs or other.name.qualified != entry.name.qualified:
-            yield Violation(entry.name, "order of overloads", f"{operator} is none that is defined")
-        elif other.name == entry.name or any(before == str(entry.name) for before, _ in other.earlier):
-            yield Violation(entry.name, "order of overloads", f"{operator} is tried before it and after it")
-        elif not call:
-            yield Violation(entry.name, "order of overloads", f"there is no call for which {operator} is tried first")
 
 
 def _fallbacks(

@@ -22,7 +22,6 @@ from dispatchlab.engine.state import FALLBACKS, NamespaceVariable, PythonVariabl
 from dispatchlab.model.dump_format import KernelLine, OperatorDump, row_text
 from dispatchlab.model.keys import SLOT_KEYS
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.overloads import overloads_text
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.slot_set import KEY_OF_BIT, set_bits
 from dispatchlab.model.snapshot import Snapshot, Violation
@@ -146,7 +145,6 @@ def snapshot(state: State, name: OperatorName, semantics: Semantics) -> Snapshot
         _stored_text(entry, semantics),
         dangling=entry.stored is None,
         python=python,
-        overloads=overloads_text(entry.earlier) if entry.earlier else "",
     )
 
 

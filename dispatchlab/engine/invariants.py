@@ -57,8 +57,6 @@ def violations(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics)
     found += _tags(entry, semantics)
     if semantics.signature_life is not SignatureLife.OPERATOR and entry.signatures != (None, None):
         found.append(Violation(entry.name, "signature that is held", "these semantics hold none"))
-    if entry.earlier and not (entry.defs and semantics.overloads_in_order):
-        found.append(Violation(entry.name, "order of overloads", "no call tries this one"))
     if semantics.signature_life is SignatureLife.KERNEL:
         found += _signatures(entry)
     if semantics.signature_life is SignatureLife.OPERATOR:

@@ -14,7 +14,7 @@ from dispatchlab.engine.introspection import fallbacks_in, operator_in, snapshot
 from dispatchlab.engine.invariants import expected_slots, stale_keys
 from dispatchlab.engine.lowering import LoweredRegistration, lower
 from dispatchlab.engine.operator_entry import OperatorEntry
-from dispatchlab.engine.primitives import RegisterDef, RegisterFallback, couple_overloads
+from dispatchlab.engine.primitives import RegisterFallback
 from dispatchlab.engine.python_state import NOTHING_IN_PYTHON, PythonState
 from dispatchlab.engine.semantics import Semantics
 from dispatchlab.engine.state import FALLBACKS, PythonVariable, State, StateVariable, Transaction
@@ -50,8 +50,6 @@ class LabSpace:
         self._semantics = semantics
         self.lowered: tuple[LoweredRegistration, ...] = tuple(lower(each, semantics) for each in registrations)
         """What the dispatcher does for each registration."""
-        if semantics.overloads_in_order:
-            couple_overloads(each for one in self.lowered for each in one.plain() if isinstance(each, RegisterDef))
         self._empty = LabState(initial_state(semantics, semantics.fallbacks))
         self._touched: set[StateVariable] = set()
 
@@ -248,11 +246,6 @@ def _entries(name: str, left: OperatorEntry, right: OperatorEntry) -> Iterator[s
             yield f"the signature {held.signature} of kernel {held.debug} at {held.key} is still held against {name}"
     if left.stored != right.stored:
         yield f"the first def of {name} decides its schema and alias kind"
-    for first, call in sorted(left.earlier - right.earlier):
-        yield (
-            f"{left.name.qualified}{call} tries {first} first after the expected sequence, and {name} after the actual "
-            "one: overloads are tried in the order of their defs"
-        )
     if left.tags != right.tags:
         tags = ", ".join(sorted(left.tags ^ right.tags))
         yield f"tags of {name} outlive the def that brought them: {tags}"
@@ -263,7 +256,7 @@ def _entries(name: str, left: OperatorEntry, right: OperatorEntry) -> Iterator[s
 def _hash(value: object) -> int:
     if isinstance(value, OperatorEntry):
         kernels, slots = frozenset(value.kernels.items()), frozenset(value.slots.items())
-        facts = value.stored, value.defs, value.signatures, value.tags, value.names, value.earlier
+        facts = value.stored, value.defs, value.signatures, value.tags, value.names
         return hash((*facts, kernels, slots))
     return hash(value)
 

@@ -79,8 +79,6 @@ class LoweredRegistration:
                     variables.add(FALLBACKS)
                 case RegisterClaim() | RegisterDef() | RegisterImpl() | RegisterName() | RegisterPython() | Compound():
                     variables.add(primitive.variable)
-                    if isinstance(primitive, RegisterDef) and primitive.rivals is not None:
-                        variables.update(primitive.rivals.calls)
                 case _:
                     pass
         # A look at an operator sees what Python keeps for it, too.

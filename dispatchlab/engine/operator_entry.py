@@ -62,18 +62,6 @@ class HeldSignature(NamedTuple):
     key: str
 
 
-class Earlier(NamedTuple):
-    """An overload that is tried before another one, and competes with it.
-
-    Args:
-        operator: the overload that is tried first.
-        call: the arguments of a call for which that matters.
-    """
-
-    operator: str
-    call: str
-
-
 class OperatorEntry(NamedTuple):
     """An operator. Equal entries have the same future, so this is the complete key of its state.
 
@@ -87,7 +75,6 @@ class OperatorEntry(NamedTuple):
         signatures: the signatures (plain, symbolic-integer) that outlive their kernels, under semantics where they do.
         tags: the tags in force.
         names: live registrations of the name alone.
-        earlier: the overloads of its name that a call tries before it, of those that compete with it for calls.
     """
 
     name: OperatorName
@@ -99,7 +86,6 @@ class OperatorEntry(NamedTuple):
     signatures: tuple[HeldSignature | None, HeldSignature | None] = (None, None)
     tags: frozenset[str] = frozenset()
     names: tuple[object, ...] = ()
-    earlier: frozenset[Earlier] = frozenset()
 
     def __repr__(self) -> str:
         kernels = sum(map(len, self.kernels.values()))
@@ -136,7 +122,7 @@ class OperatorEntry(NamedTuple):
         self, bit: int, at_key: tuple[RegisteredKernel, ...], wanted: int, fill: Fill, fallbacks: Fallbacks
     ) -> OperatorEntry:
         """With other kernels at a key, by its bit, and the `wanted` slots computed anew."""
-        name, stored, defs, before, present, slots, signatures, tags, names, earlier = self
+        name, stored, defs, before, present, slots, signatures, tags, names = self
         kernels = dict(before)
         if at_key:
             kernels[bit] = at_key
@@ -145,7 +131,7 @@ class OperatorEntry(NamedTuple):
             kernels.pop(bit, None)
             present &= ~bit
         slots = _refilled(slots, wanted, fill(wanted, present, kernels, fallbacks))
-        return OperatorEntry(name, stored, defs, kernels, present, slots, signatures, tags, names, earlier)
+        return OperatorEntry(name, stored, defs, kernels, present, slots, signatures, tags, names)
 
     def refreshed(self, wanted: int, fill: Fill, fallbacks: Fallbacks) -> OperatorEntry:
         """With the `wanted` slots computed anew."""

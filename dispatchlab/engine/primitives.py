@@ -7,61 +7,21 @@ OperatorEntry.cpp).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from itertools import combinations
 from typing import Protocol
 
 from dispatchlab.engine import refusals
 from dispatchlab.engine.fallbacks import Fallbacks
 from dispatchlab.engine.kernel import RegisteredKernel
-from dispatchlab.engine.operator_entry import Definition, Earlier, HeldSignature, OperatorEntry, Stored
+from dispatchlab.engine.operator_entry import Definition, HeldSignature, OperatorEntry, Stored
 from dispatchlab.engine.semantics import Semantics, SignatureLife
 from dispatchlab.engine.state import FALLBACKS, KernelVariable, NamespaceVariable, Transaction
 from dispatchlab.errors import RegistrationError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.overloads import example_call
-from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.schema_difference import schema_difference
 from dispatchlab.model.slot_set import CATCH_ALL_BIT, KEY_BIT
-
-# Note [The order of overloads]
-# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# `torch.ops.ns.name(...)` tries the overloads of the name in the order in which they were defined; one that is released
-# and defined again comes last. Where two overloads have no call in common, no call shows which comes first. So an
-# operator's entry does not have the list, it has the overloads that come before it and compete with it for a call:
-# states are equal where all calls go to the same overloads. Nothing is lost by that, for what comes later comes after
-# all others, and what leaves takes nothing along but its own place.
-# Defs know their rivals beforehand, so that a def without any writes its own entry alone.
-
-
-class Rivals:
-    """The defs that compete with a def, by the variable of their operator."""
-
-    __slots__ = ("calls",)
-
-    def __init__(self) -> None:
-        self.calls: dict[str, list[tuple[FunctionSchema, str]]] = {}
-
-    def defined(self, state: Transaction) -> frozenset[Earlier]:
-        """Those that are defined in a state."""
-        found: set[Earlier] = set()
-        for variable, schemas in self.calls.items():
-            entry = state.operator(variable)
-            if entry is not None and entry.stored is not None:
-                stored = entry.stored.schema
-                found.update(Earlier(variable, call) for schema, call in schemas if schema == stored)
-        return frozenset(found)
-
-    def forget(self, state: Transaction, gone: str) -> None:
-        """Take an operator out of what comes before others."""
-        for variable in self.calls:
-            entry = state.operator(variable)
-            if entry is not None and any(each.operator == gone for each in entry.earlier):
-                left = frozenset(each for each in entry.earlier if each.operator != gone)
-                state.put(variable, entry._replace(earlier=left))
-
 
 # Note [Traces of a refusal]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -193,10 +153,9 @@ def mismatch(definition: Definition, kernel: RegisteredKernel) -> str | None:
 class RegisterDef:
     """A def."""
 
-    __slots__ = ("definition", "name", "rivals", "stored", "variable")
+    __slots__ = ("definition", "name", "stored", "variable")
 
     def __init__(self, definition: Definition) -> None:
-        self.rivals: Rivals | None = None  # see `couple_overloads`
         self.definition = definition
         self.stored = Stored(definition.schema, definition.alias, definition.debug)
         self.name = definition.schema.name
@@ -219,8 +178,6 @@ class RegisterDef:
             if count > refusals.MAX_ARGUMENTS:
                 raise refusals.too_many_arguments(self.name, count)
         tags = entry.tags | new.tags if entry.defs else new.tags
-        if self.rivals is not None and not entry.defs:
-            entry = entry._replace(earlier=self.rivals.defined(state))
         state.put(self.variable, entry._replace(stored=stored, defs=(*entry.defs, new), tags=tags))
 
     def _mismatched(self, entry: OperatorEntry, semantics: Semantics) -> RegistrationError:
@@ -248,41 +205,7 @@ class RegisterDef:
             kept = state.python(self.variable)
             if kept.entries and (left := kept.without_overload()) != kept:
                 state.put_python(self.variable, left)
-            if self.rivals is not None:
-                self.rivals.forget(state, self.variable)
-                entry = entry._replace(earlier=frozenset())
         _leave(state, self.variable, entry._replace(stored=stored, defs=defs, tags=tags))
-
-
-def couple_overloads(defs: Iterable[RegisterDef], others: Iterable[RegisterDef] = ()) -> None:
-    """Let defs know with which others they compete for calls.
-
-    Args:
-        defs: coupled with each other.
-        others: coupled with `defs` besides.
-    """
-    mine = list(defs)
-    by_name: dict[str, list[RegisterDef]] = {}
-    for each in (*mine, *others):
-        by_name.setdefault(each.name.qualified, []).append(each)
-    new = {*mine}
-    for overloads in by_name.values():
-        for one, other in combinations(overloads, 2):
-            if one.variable != other.variable and (one in new or other in new):
-                _couple(one, other)
-
-
-def _couple(one: RegisterDef, other: RegisterDef) -> None:
-    call = example_call(one.definition.schema, other.definition.schema)
-    if call is None:
-        return
-    for each, rival in ((one, other), (other, one)):
-        if each.rivals is None:
-            each.rivals = Rivals()
-        known = each.rivals.calls.setdefault(rival.variable, [])
-        item = rival.definition.schema, str(call)
-        if item not in known:
-            known.append(item)
 
 
 def _merged(name: OperatorName, stored: Stored, new: Definition) -> Stored:

@@ -97,7 +97,6 @@ class Semantics:
             else every fallback replaces the one before, and every release empties the key.
         kernels_in_wildcard_block: an IMPL library of the namespace `_` can hold kernels of qualified operators.
         several_defs: an operator can be defined again by an equal schema; the alias kinds are merged.
-        overloads_in_order: calls of a name try its overloads in the order of their defs; else the order does not show.
         torch_library: the rules of the functions of `torch.library`; None where they are not known.
         schema_2020: dumps print schemas as 2020 did, `-> (Tensor)`, and no `debug:` line.
         warn_each_override: warn of every override of a kernel, not only of the first in a process.
@@ -125,7 +124,6 @@ class Semantics:
     replaced_fallback_returns: bool = False
     kernels_in_wildcard_block: bool = True
     several_defs: bool = False
-    overloads_in_order: bool = True
     torch_library: TorchLibraryRules | None = None
     schema_2020: bool = False
     warn_each_override: bool = True
@@ -226,7 +224,6 @@ def strict_of(profile: Profile) -> Semantics:
         dump_order=_dump_order(keys),
         replaceable_fallbacks=frozenset(known_keys(profile.replaceable_fallbacks)),
         replaced_fallback_returns=True,
-        overloads_in_order=False,
         torch_library=torch_library_rules(profile),
         builtin_fallbacks=fallbacks_of(profile),
     )

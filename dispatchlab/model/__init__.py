@@ -10,8 +10,7 @@
 - `schema_types`: the types of arguments and returns;
 - `schema_parser`: `parse_schema` and `parse_name`;
 - `printed_schema`: schemas as PyTorch prints them, which its parser does not always read;
-- `overloads`: which overload a call of a name goes to, and a call that two of them compete for;
-- `packet`: the overloads that a call of a name tries, and what each does with it;
+- `packet`: the overloads that a call of a name tries;
 - `operator_runs`: what a run of an operator on inputs shows, and whether a Python function takes its calls;
 - `program_run`: what a run of a program on a device shows, and what serves its calls;
 - `schema_difference`: whether a kernel fits the schema of its operator;

@@ -48,7 +48,6 @@ class Snapshot:
         schema: what `find_schema` gives, None when there is none.
         dangling: the operator has kernels and no schema, so `find_dangling_impls` lists it.
         python: what Python keeps for the operator in registries of its own, a line for each entry.
-        overloads: the overloads of its name that a call tries before it, where that matters, a line for each.
     """
 
     operator: OperatorName
@@ -58,7 +57,6 @@ class Snapshot:
     schema: str | None = None
     dangling: bool = False
     python: str = ""
-    overloads: str = ""
 
     @classmethod
     def of_no_operator(cls, operator: OperatorName) -> Snapshot:
@@ -80,7 +78,6 @@ class Snapshot:
             (TABLES[1], "" if self.slots is None else self.slots),
             ("look-up", found),
             ("Python", self.python),
-            ("overloads", self.overloads),
         )
 
 

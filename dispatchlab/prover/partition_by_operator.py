@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import combinations
 
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.overloads import example_call, schemas_in
 from dispatchlab.model.registration import Block, Claim, Fallback, Registration, operators_of
-from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.sequence import renumbered
 from dispatchlab.prover.limits import count_orders
 from dispatchlab.prover.partition import groups_by
@@ -19,10 +16,9 @@ from dispatchlab.prover.result import Conflict, Counterexample, Exploration, Ver
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 # What a package registers are dozens of registrations of dozens of operators, and 2 to the 40 sets are not walked. An
 # operator has no memory of another one: kernels, defs and names write their own entry alone. Fallbacks are seen by all,
-# and claims by all of their namespace; overloads that compete for calls share which of them is tried first. So groups
-# that share no operator, no such overload, no namespace that is claimed, and no fallback, are walked one after the
-# other. That is knowledge of dispatchers and not something that was seen, so a report says it, and up to `TOGETHER`
-# registrations are walked together all the same.
+# and claims by all of their namespace. So groups that share no operator, no namespace that is claimed, and no fallback,
+# are walked one after the other. That is knowledge of dispatchers and not something that was seen, so a report says it,
+# and up to `TOGETHER` registrations are walked together all the same.
 
 TOGETHER = 8
 """Up to this many registrations are explored together in any case."""
@@ -41,11 +37,7 @@ def groups_of(registrations: Sequence[Registration]) -> list[tuple[int, ...]]:
     """The registrations by what they share, each group ascending; one group when there is a fallback."""
     if any(_is_seen_by_all(registration) for registration in registrations):
         return [tuple(range(len(registrations)))]
-    competing = _competing(registrations)
-    shared = [
-        frozenset([*_shared(registration), *competing.get(index, ())])
-        for index, registration in enumerate(registrations)
-    ]
+    shared = [frozenset(_shared(registration)) for registration in registrations]
     groups = [
         (frozenset().union(*(shared[index] for index in members)), members)
         for members in groups_by(range(len(registrations)), shared.__getitem__)
@@ -76,21 +68,6 @@ def _shared(registration: Registration) -> Iterable[object]:
         return [registration.namespace]
     claims = [registration.namespace] if isinstance(registration, Block) and registration.kind == "DEF" else []
     return [*claims, *operators_of(registration)]
-
-
-def _competing(registrations: Sequence[Registration]) -> dict[int, list[frozenset[OperatorName]]]:
-    """The pairs of overloads that compete for calls, by the registrations that define one of them."""
-    by_name: dict[str, list[tuple[int, FunctionSchema]]] = {}
-    for index, registration in enumerate(registrations):
-        for schema in schemas_in(registration):
-            by_name.setdefault(schema.name.qualified, []).append((index, schema))
-    found: dict[int, list[frozenset[OperatorName]]] = {}
-    for overloads in by_name.values():
-        for (one, first), (other, second) in combinations(overloads, 2):
-            if one != other and first.name != second.name and example_call(first, second) is not None:
-                for index in (one, other):
-                    found.setdefault(index, []).append(frozenset((first.name, second.name)))
-    return found
 
 
 def _is_seen_by_all(registration: Registration) -> bool:

@@ -20,14 +20,6 @@ def with_keys_as_text(model: Semantics) -> Semantics:
     return replace(model, keys=model.parsed)
 
 
-def as_files_have_it(model: Semantics) -> Semantics:
-    """The same for histories in files, which do not say in which order overloads are tried.
-
-    `tests/live/test_overloads_live.py` compares that with PyTorch.
-    """
-    return replace(with_keys_as_text(model), overloads_in_order=False)
-
-
 @dataclass(frozen=True, slots=True)
 class History:
     """What happens to one fresh dispatcher.

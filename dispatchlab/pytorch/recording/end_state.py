@@ -20,9 +20,6 @@ from types import ModuleType, NoneType, SimpleNamespace
 from typing import Any, Final
 
 from dispatchlab._gc_pause import collector_paused
-from dispatchlab.errors import DispatchLabError
-from dispatchlab.model.overloads import earlier_overloads, overloads_text
-from dispatchlab.model.printed_schema import parse_printed
 from dispatchlab.model.registration import Def, Fallback
 from dispatchlab.pytorch.bridge.reserved_namespaces import IMPORT_ORDERS
 from dispatchlab.pytorch.bridge.torch import bindings, torch
@@ -336,8 +333,6 @@ def _overloads(names: Sequence[str]) -> Iterator[tuple[str, str]]:
         tried, fresh = overload_order(base), fresh_overload_order(base)
         if set(tried) != set(fresh):
             yield f"{Kind.OVERLOADS}of {base}", f"{_listed(tried)}; registered are {_listed(fresh)}"
-        elif len(tried) > 1:
-            yield from _competing(base, tried)
         packet = kept_packet(base)
         for attribute, overload in list(vars(packet).items()) if packet is not None else ():
             if isinstance(overload, ops.OpOverload):
@@ -386,16 +381,6 @@ def _schema(base: str, overload: str) -> str:
         return str(bindings()._get_schema(base, overload))
     except RuntimeError:
         return ""
-
-
-def _competing(base: str, tried: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The overloads that are tried before another where a call may go to either; all of them where that is unknown."""
-    try:
-        schemas = [parse_printed(_schema(base, overload)) for overload in tried]
-        texts = {str(each.name): overloads_text(earlier_overloads(schemas, each.name)) for each in schemas}
-    except (DispatchLabError, ValueError):
-        texts = {base: _listed(tried)}
-    yield from ((f"{Kind.OVERLOADS}before {name}", text) for name, text in texts.items() if text)
 
 
 def _is_order_of_state(path: str) -> bool:

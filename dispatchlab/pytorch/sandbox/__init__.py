@@ -3,6 +3,5 @@
 - `kept_in_python`: what the running PyTorch keeps in Python for an operator.
 - `journal`: the sequence that a sandbox is at, readable after a crash.
 - `observation`: snapshots and stale slots of a sandbox's operators.
-- `overload_orders`: the order in which the overloads that it defines are tried.
 - `sandbox`: registers and releases; `LocalEngine`, the PyTorch of this process, hands sandboxes out.
 """

@@ -25,7 +25,6 @@ from dispatchlab.pytorch.introspection.kernel_identity import (
 from dispatchlab.pytorch.introspection.queries import UPSTREAM, schema_text, upstream_check
 from dispatchlab.pytorch.introspection.slot_memory import Fingerprints, SlotView, entry_address, memory_layout
 from dispatchlab.pytorch.sandbox.kept_in_python import kept_in_python
-from dispatchlab.pytorch.sandbox.overload_orders import OverloadOrders
 
 # Note [The observation cache]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -150,7 +149,6 @@ class Observer:
         self.every_table = every_table or self.objects is None
         self.active_set = self.version = 0
         self.reads_python = False
-        self.overloads = OverloadOrders(libraries.name_of, lambda name: self.schema_of(self.operator(name)))
         self._operators: dict[OperatorName, ObservedOperator] = {}
         self._by_id: dict[int, ObservedOperator] = {}
         self._remembered: list[OperatorName] = []
@@ -158,8 +156,6 @@ class Observer:
     def snapshot(self, name: OperatorName, /) -> Snapshot:
         """What PyTorch shows of the operator now, and what sits in its slots; where Python is read, that as well."""
         found = Snapshot.of_no_operator(name) if _is_of_python(name) else self._snapshot(name)
-        if self.overloads.several and found.schema is not None and name.qualified in self.overloads.several:
-            found = replace(found, overloads=self.overloads.text(name))
         if not self.reads_python:
             return found
         raw = kept_in_python(str(self._libraries.name_of(name)), self._names.mark, self._python.now(str(name)))

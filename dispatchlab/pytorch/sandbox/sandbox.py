@@ -54,11 +54,10 @@ class _Prepared:
         operators: the operators that they touch.
         bit: its bit in active sets.
         index: its number in the journal; None for none.
-        defs: the operators that it defines.
     """
 
     __slots__ = (
-        *("bit", "calls", "defs", "fallbacks", "fallthroughs", "handle", "index", "kernels", "make"),
+        *("bit", "calls", "fallbacks", "fallthroughs", "handle", "index", "kernels", "make"),
         *("operators", "source"),
     )
 
@@ -69,9 +68,8 @@ class _Prepared:
         operators: list[ObservedOperator],
         bit: int,
         index: int | None,
-        defs: tuple[OperatorName, ...],
     ) -> None:
-        self.source, self.defs = source, defs
+        self.source = source
         self.calls, self.operators, self.bit, self.index = calls, operators, bit, index
         self.handle: LiveHandle | None = None
         self.make = calls[0].make if len(calls) == 1 else None
@@ -149,8 +147,6 @@ class LiveSandbox:
         else:
             libraries = self._make(prepared)
         observer.active_set |= prepared.bit
-        for name in prepared.defs:
-            observer.overloads.define(name)
         for operator in prepared.operators:
             operator.active += 1
         if objects is not None:
@@ -208,8 +204,7 @@ class LiveSandbox:
         calls = self._names.calls_of(registration, copy, self._builder)
         operators = [self._observer.operator(call.operator) for call in calls if call.operator is not None]
         bit, index = 1 << len(self._all), self._indices.get(id(registration))
-        defs = self._observer.overloads.expect(registration)
-        prepared = _Prepared(registration, calls, operators, bit, index, defs)
+        prepared = _Prepared(registration, calls, operators, bit, index)
         self._latest[id(registration)] = prepared
         self._all.append(prepared)
         if any(call.is_torch_library_call for call in calls):
@@ -255,8 +250,6 @@ class LiveSandbox:
                     if before.number == call.leaves and before.operator is not None:
                         self._residue.append(library)
                         self._observer.operator(before.operator).active += 1
-                        if isinstance(before.origin.registration, Def):
-                            self._observer.overloads.define(before.operator)
                         self._latest.pop(id(prepared.source), None)  # whose library is not its own any more
                     else:
                         library.reset()
@@ -283,8 +276,6 @@ class LiveSandbox:
                     forget_operator(self._libraries.name_of(call.origin.registration.operator).qualified)
         prepared.handle = None
         observer.active_set ^= prepared.bit
-        for name in prepared.defs:
-            observer.overloads.release(name)
         objects = observer.objects
         if objects is not None:
             for kernel in prepared.kernels:

@@ -122,14 +122,7 @@ def _summary(found: Certification) -> Iterator[b.Line]:
 
 
 def _verdict_line(found: Certification, verdict: Certified) -> b.Line:
-    number = len(found.of(verdict))
-    apart = f", apart from {_APART}; `lint` names those that take one call"
-    return b.Line(
-        f"{verdict}: {number:,}{apart if verdict is Certified.ORDER_INDEPENDENT and number else ''}", indent=2
-    )
-
-
-_APART = "the order in which a call of a name tries its overloads"
+    return b.Line(f"{verdict}: {len(found.of(verdict)):,}", indent=2)
 
 
 def _worst(found: Certification) -> Certified:

@@ -267,8 +267,7 @@ def inspect_registry(
         assert found is not None
         return found
 
-    # They were defined in the order of their names here, which is not that of the record.
-    snapshots = tuple(replace(replayed.dispatcher.snapshot(name_of(name)), overloads="") for name in names)
+    snapshots = tuple(replayed.dispatcher.snapshot(name_of(name)) for name in names)
     packet = None
     if _is_packet(operator, names):
         packet = _packet(view, names, recorded.overload_order(qualified(names[0])), source)
@@ -395,11 +394,7 @@ def _over_registry(
 
     over, ground = ground_of(scenario, beneath, names, semantics)
     found = _after(scenario, LabEngine(over), names, sequence, source, ground=ground)
-    known = frozenset(beneath.names)  # nobody knows in which order these were defined
     return found._replace(
-        snapshots=tuple(
-            replace(each, overloads="") if str(each.operator) in known else each for each in found.snapshots
-        ),
         semantics=semantics,
         build=beneath.torch,
         imports=(*beneath.imports, *scenario.packages),

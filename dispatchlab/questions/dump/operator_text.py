@@ -16,14 +16,13 @@ NO_LINE = "(no line known)"
 
 
 def operator_text(snapshot: Snapshot, *, keys: Collection[str] = ()) -> str:
-    """The dump of an operator, an empty line, and its table; below, the overloads that are tried before it.
+    """The dump of an operator, an empty line, and its table.
 
     Args:
         snapshot: the operator.
         keys: the rows of the table that are shown; all of them when there are none.
     """
-    overloads = f"\n{snapshot.overloads}" if snapshot.overloads else ""
-    return f"{snapshot.dump}\n{only_rows(snapshot.table, keys)}{overloads}"
+    return f"{snapshot.dump}\n{only_rows(snapshot.table, keys)}"
 
 
 def only_rows(table: str, keys: Collection[str]) -> str:

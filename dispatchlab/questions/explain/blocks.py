@@ -9,9 +9,9 @@ from dispatchlab.model.key_set import DispatchKeySet, functionality_bit
 from dispatchlab.model.keys import AUTOCAST_KEYS, FUNCTIONALITY_KEYS
 from dispatchlab.model.measured import model_for, other_keys_of_calls
 from dispatchlab.model.operator_view import OUTRANKED
-from dispatchlab.model.packet import PacketCall
 from dispatchlab.model.profile import CALLS
 from dispatchlab.questions.explain.explain_operator import ExplainedOperator
+from dispatchlab.questions.explain.packet_calls import PacketCall
 from dispatchlab.questions.explain.result import (
     ArgumentKeys,
     CallExplanation,

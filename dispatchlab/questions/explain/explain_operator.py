@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from dispatchlab.model.dump_format import Provenance
-from dispatchlab.model.packet import NoOverloadError, Packet, PacketCall, PacketOverload, SeveralTakeItError
+from dispatchlab.model.packet import Packet, PacketOverload
 from dispatchlab.model.schema_types import OptionalType
 from dispatchlab.questions.dump.inspect_operators import Inspection, InspectOptions, inspect_operator
 from dispatchlab.questions.explain.argument_specs import ArgumentSpec, ArgumentSpecError, Described, describe_arguments
 from dispatchlab.questions.explain.hops import explain, schema_of, thread_keys
+from dispatchlab.questions.explain.packet_calls import (
+    Given,
+    NoOverloadError,
+    PacketCall,
+    SeveralTakeItError,
+    describe_call,
+    read_call,
+    resolve,
+)
 from dispatchlab.questions.explain.result import CallExplanation
 from dispatchlab.records.builds import backend_named, default_registry, has_kernels_for, no_answer
 from dispatchlab.sources.engines import EngineName
 from dispatchlab.sources.find_sources import AmbiguousOperatorError, named_key
-
-if TYPE_CHECKING:
-    from dispatchlab.questions.explain.packet_calls import Given
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +146,6 @@ def _given(inspection: Inspection, arguments: Sequence[ArgumentSpec], *, call: b
     has_default = packet is not None and any(overload.name == packet.name for overload in packet.overloads)
     if not call and (packet is None or has_default or not packet.overloads):
         return None
-    from dispatchlab.questions.explain.packet_calls import read_call  # costs start-up, and not every question is a call
-
     return read_call(arguments)
 
 
@@ -151,8 +154,6 @@ def _one_of(inspection: Inspection, given: Given | None) -> tuple[Inspection, Pa
     packet, found = inspection.packet, None
     name = str(inspection.snapshots[0].operator) if packet is None else packet.name
     if given is not None:
-        from dispatchlab.questions.explain.packet_calls import resolve
-
         if packet is None:
             view = inspection.only_view
             packet = Packet(name, (PacketOverload(name, str(schema_of(view))),))
@@ -166,8 +167,6 @@ def _described(inspection: Inspection, arguments: Sequence[ArgumentSpec], given:
     schema, privateuse1 = schema_of(inspection.only_view), inspection.privateuse1
     if given is None:
         return describe_arguments(schema, arguments, privateuse1=privateuse1)
-    from dispatchlab.questions.explain.packet_calls import describe_call
-
     return describe_call(schema, given, privateuse1=privateuse1)
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from dispatchlab.call.python_arg_parser import NUMBERS_AS_TENSORS, PythonSignature
 from dispatchlab.call.tensor import Generator, Tensor
-from dispatchlab.call.tensor_options import DType
+from dispatchlab.call.tensor_options import DType, Layout, MemoryFormat
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.model.overloads import Call, ObjectValue, TensorValue, Value
-from dispatchlab.model.packet import Packet, PacketCall, call_packet
+from dispatchlab.model.packet import Packet, PacketOverload
+from dispatchlab.model.printed_schema import parse_printed
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.questions.explain.argument_specs import (
     ArgumentSpec,
@@ -28,6 +31,64 @@ from dispatchlab.questions.explain.argument_specs import (
 # depend on its size, since a tensor of one element is a number as well: a description stands for one of two elements.
 
 
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """An overload that a call tried.
+
+    Args:
+        name: the operator.
+        takes: whether it took the call.
+        reason: why it did not.
+    """
+
+    name: str
+    takes: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PacketCall:
+    """A call of a name.
+
+    Args:
+        packet: the name.
+        call: its arguments, as they were given.
+        tried: the overloads that it tried, in their order; the last one took it.
+    """
+
+    packet: str
+    call: str
+    tried: tuple[Tried, ...]
+
+
+class NoOverloadError(DispatchLabError):
+    """No overload of a name takes a call.
+
+    Args:
+        reasons: why each overload did not take it.
+    """
+
+    reasons: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(self.reasons if len(self.reasons) == 1 else ("no overload takes this call:", *self.reasons))
+
+
+class SeveralTakeItError(DispatchLabError):
+    """Several overloads take a call, and it is not known which is tried first."""
+
+    name: str
+    call: str
+    taking: tuple[str, ...]
+    unknown: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name}{self.call} may go to {' or '.join(self.taking)}, and {self.unknown}: name one of them, or "
+            "ask the installed PyTorch with --from live"
+        )
+
+
 class TorchScriptCallError(DispatchLabError):
     """A call goes to an overload that only TorchScript has."""
 
@@ -42,13 +103,16 @@ class TorchScriptCallError(DispatchLabError):
 class Given:
     """The arguments of a call: as they were given, and as Python has them."""
 
-    args: tuple[tuple[ArgumentSpec, Value], ...]
-    kwargs: tuple[tuple[str, ArgumentSpec, Value], ...]
+    args: tuple[tuple[ArgumentSpec, object], ...]
+    kwargs: tuple[tuple[str, ArgumentSpec, object], ...]
 
-    @property
-    def call(self) -> Call:
-        """The call."""
-        return Call(tuple(value for _, value in self.args), tuple((name, value) for name, _, value in self.kwargs))
+    def __str__(self) -> str:
+        named = (f"{name}={_shown(spec)}" for name, spec, _ in self.kwargs)
+        return f"({', '.join([*(_shown(spec) for spec, _ in self.args), *named])})"
+
+
+def _shown(spec: ArgumentSpec) -> str:
+    return spec.strip() if isinstance(spec, str) else str(spec)
 
 
 def read_call(arguments: Sequence[ArgumentSpec]) -> Given:
@@ -57,8 +121,8 @@ def read_call(arguments: Sequence[ArgumentSpec]) -> Given:
     Raises:
         ArgumentSpecError: one cannot be read, or a positional one comes after one by name, or a name comes twice.
     """
-    args: list[tuple[ArgumentSpec, Value]] = []
-    kwargs: dict[str, tuple[ArgumentSpec, Value]] = {}
+    args: list[tuple[ArgumentSpec, object]] = []
+    kwargs: dict[str, tuple[ArgumentSpec, object]] = {}
     for spec in arguments:
         named = _NAMED.match(spec) if isinstance(spec, str) else None
         if named is None and kwargs:
@@ -77,37 +141,40 @@ def read_call(arguments: Sequence[ArgumentSpec]) -> Given:
 
 _NAMED = re.compile(r"\s*([A-Za-z_]\w*)\s*=")
 _LITERAL = re.compile(r"[-+.\d'\"\[({]|(?:True|False|None)$")
-_OBJECTS = {"dtype": "ScalarType", "layout": "Layout", "memory_format": "MemoryFormat"}
+_OBJECTS: Mapping[str, Mapping[str, object]] = {
+    "dtype": DType.__members__,
+    "layout": Layout.__members__,
+    "memory_format": MemoryFormat.__members__,
+}
+_TENSOR = Tensor(np.ones(2, np.float32))
+"""What a description stands for."""
 
 
-def _value(name: str, spec: ArgumentSpec) -> Value:
+def _value(name: str, spec: ArgumentSpec) -> object:
     """What Python has for an argument."""
     match spec:
-        case None:
-            return None
-        case Tensor():
-            return TensorValue((2,))
-        case Generator():
-            return ObjectValue("Generator", "torch.Generator()")
         case str():
             return _value_of_text(name, spec.strip())
+        case None | Tensor() | Generator():
+            return spec
         case _:
             return [_value("", each) for each in spec]
 
 
-def _value_of_text(name: str, text: str) -> Value:
+def _value_of_text(name: str, text: str) -> object:
     if text == "none":
         return None
-    if name in _OBJECTS or (not name and text in DType.__members__):
-        return ObjectValue(_OBJECTS.get(name, "ScalarType"), f"torch.{text.removeprefix('torch.')}")
+    known = _OBJECTS.get(name or "dtype", {}).get(text.removeprefix("torch."))
+    if known is not None:
+        return known
     if name == "device":
         return text.strip("'\"")
     if text.startswith("list:"):
         return [_value_of_text("", each.strip()) for each in text[5:].split(",") if each.strip()]
     if text.partition(" ")[0] == "generator":
-        return ObjectValue("Generator", "torch.Generator()")
+        return Generator()
     if not _LITERAL.match(text):
-        return TensorValue((2,))
+        return _TENSOR
     try:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
@@ -116,7 +183,7 @@ def _value_of_text(name: str, text: str) -> Value:
         raise ArgumentSpecError(
             f"{text} is no value: expected one that Python reads, such as 1, 2.5, '\"mean\"' or [1, 2]"
         )
-    return value  # type: ignore[no-any-return]  # checked
+    return value
 
 
 def _is_value(value: object) -> bool:
@@ -130,18 +197,34 @@ def _is_value(value: object) -> bool:
 
 
 def resolve(packet: Packet, given: Given) -> PacketCall:
-    """The overload that a call goes to.
+    """The first overload that takes a call.
 
     Raises:
-        NoOverloadError: no overload takes it.
-        SeveralTakeItError: several may, and the order in which they are tried is not known.
+        NoOverloadError: none does.
+        SeveralTakeItError: several do, and the order in which they are tried is not known.
         TorchScriptCallError: TorchScript alone has the one that does.
     """
-    found = call_packet(packet, given.call)
-    taken = found.tried[-1].name
-    if any(overload.torchscript for overload in packet.overloads if overload.name == taken):
-        raise TorchScriptCallError(packet.name, str(given.call), taken)
-    return found
+    args, kwargs = [value for _, value in given.args], {name: value for name, _, value in given.kwargs}
+    refusing: list[Tried] = []
+    taking: list[PacketOverload] = []
+    for overload in packet.overloads:
+        schema = parse_printed(overload.schema)
+        numbers = schema.name.name in NUMBERS_AS_TENSORS
+        signature = PythonSignature.of(packet.name, schema)
+        found = signature.bind(args, kwargs, numbers=numbers, is_anything=lambda _: False)
+        if isinstance(found, str):
+            refusing.append(Tried(overload.name, takes=False, reason=found))
+            continue
+        taking.append(overload)
+        if not packet.unknown:
+            break
+    if not taking:
+        raise NoOverloadError(tuple(each.reason for each in refusing))
+    if len(taking) > 1:
+        raise SeveralTakeItError(packet.name, str(given), tuple(each.name for each in taking), packet.unknown)
+    if taking[0].torchscript:
+        raise TorchScriptCallError(packet.name, str(given), taking[0].name)
+    return PacketCall(packet.name, str(given), (*refusing, Tried(taking[0].name, takes=True)))
 
 
 def describe_call(schema: FunctionSchema, given: Given, *, privateuse1: str = "") -> Described:
@@ -174,13 +257,13 @@ def describe_call(schema: FunctionSchema, given: Given, *, privateuse1: str = ""
 _QUOTES = "'\""
 
 
-def _by_name(schema: FunctionSchema, given: Given) -> Iterator[tuple[str, ArgumentSpec, Value]]:
+def _by_name(schema: FunctionSchema, given: Given) -> Iterator[tuple[str, ArgumentSpec, object]]:
     for argument, (spec, value) in zip(schema.arguments, given.args, strict=False):
         yield argument.name, spec, value
     yield from given.kwargs
 
 
-def _description(spec: str, value: Value) -> str:
+def _description(spec: str, value: object) -> str:
     """The description of what an argument takes that decides the dispatch."""
     if value is None:
         return "none"

@@ -1,20 +1,14 @@
-"""Rules about what the order of imports decides: DL002 for kernels that override others, DL009 for stale slots, and
-DL017 for overloads that take the same call.
-"""
+"""Rules about what the order of imports decides: DL002 for kernels that override others, DL009 for stale slots."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from dispatchlab.errors import ParseError
-from dispatchlab.model.names import qualified
-from dispatchlab.model.overloads import example_call
 from dispatchlab.questions.certify.certificate import Cause, OrderReason, is_of_custom_op, overrides_of
 from dispatchlab.questions.lint.rule import Found, Level, Subject, rule
 from dispatchlab.records.debug_text import Packages, file_in, owner
 from dispatchlab.records.model import RecordedOperator
-from dispatchlab.records.replay import schema_of
 from dispatchlab.views.formatting import first_of
 
 if TYPE_CHECKING:
@@ -102,50 +96,6 @@ def _stale(operator: RecordedOperator, reason: OrderReason, packages: Packages) 
         Level.INFORMATION if fixed else Level.WARNING,
         cause=" and ".join(str(kernel.key) for kernel in kernels),
         mend=f'lib.impl("{operator.name.without_namespace}", fn, "{reason.keys[0]}"), or drop one of the two',
-    )
-
-
-@rule("DL017")
-def _competing(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[Found]:
-    chosen = {str(operator.name): operator for operator in operators}
-    names = {operator.name.qualified for operator in chosen.values()}
-    overloads: dict[str, list[str]] = {}
-    for text in subject.recorded.names:
-        if qualified(text) in names:
-            overloads.setdefault(qualified(text), []).append(text)
-    packages = Packages(subject.recorded)
-    for operator in chosen.values():
-        for text in overloads[operator.name.qualified]:
-            if text == str(operator.name) or (text in chosen and text < str(operator.name)):
-                continue
-            other = chosen.get(text) or subject.recorded.operator(text)
-            if other is not None:
-                yield from _taken_by_both(operator, other, packages)
-
-
-def _taken_by_both(one: RecordedOperator, other: RecordedOperator, packages: Packages) -> Iterator[Found]:
-    debugs = one.debug, other.debug
-    if one.schema is None or other.schema is None or len(set(map(file_in, debugs))) == 1:
-        return
-    if all(packages.is_torch(each, None, each.debug) for each in (one, other)):
-        return
-    try:
-        call = example_call(schema_of(one.schema), schema_of(other.schema))
-    except ParseError:
-        return
-    if call is None:
-        return
-    fixed = packages.are_one(one, [(None, debug) for debug in debugs])
-    which = "which of the two is tried first is decided by" + (" its own code" if fixed else " the order of imports")
-    yield Found(
-        str(one.name),
-        None,
-        f"{one.name.qualified}{call} fits it ({owner(one.debug)}) and {other.name} ({owner(other.debug)}): {which}",
-        debugs,
-        Level.INFORMATION if fixed else Level.WARNING,
-        cause=" and ".join(dict.fromkeys(map(file_in, debugs))),
-        mend=f"call torch.ops.{str(one.name).replace('::', '.')} by its whole name, or give one of the two an argument "
-        "without a default that the other does not take",
     )
 
 

@@ -322,10 +322,9 @@ def _operator_rows(before: Snapshot, after: Snapshot, keys: Collection[str]) -> 
         slots = list(_table_rows(before.slots or "", after.slots or "", keys))
         yield from [Row(" ", ""), Row(" ", f"{TABLES[1]}:")] * bool(slots and slots != table)
         yield from slots if slots != table else ()
-    for title in ("python", "overloads"):
-        lines = [getattr(one, title).splitlines() for one in (before, after)]
-        yield from [Row(" ", "")] * any(lines)
-        yield from _line_rows(*lines)
+    lines = [one.python.splitlines() for one in (before, after)]
+    yield from [Row(" ", "")] * any(lines)
+    yield from _line_rows(*lines)
 
 
 def _dump_lines(snapshot: Snapshot) -> list[str]:
