@@ -256,7 +256,7 @@ def tried(*arguments: str) -> tuple[str, list[str]]:
     *before, last = found["packet_call"]["tried"]
     assert (last["takes"], last["name"]) == (True, found["operator"])
     assert not any(one["takes"] for one in before)
-    return last["name"], [one["reason"].partition("() ")[2].partition(" Declaration")[0] for one in before]
+    return last["name"], [one["reason"].partition("()")[2].lstrip(": ") for one in before]
 
 
 def test_a_call_of_a_name_goes_to_the_first_overload_that_takes_it() -> None:
@@ -264,7 +264,7 @@ def test_a_call_of_a_name_goes_to_the_first_overload_that_takes_it() -> None:
     assert tried("aten::add", "cpu", "1", *pytorch) == ("aten::add.Tensor", [])
     assert tried("aten::add", "cpu", "1", "1", *pytorch) == (
         "aten::add.Scalar",
-        ["takes 2 positional argument(s) but 3 was/were given. "],
+        ["takes 2 positional arguments but 3 were given"],
     )
     assert tried("aten::mean", "cpu", "dim=[0]", *pytorch)[0] == "aten::mean.dim"
     assert tried("aten::mean", "cpu", "dtype=float32", *pytorch) == ("aten::mean", [])
@@ -272,7 +272,7 @@ def test_a_call_of_a_name_goes_to_the_first_overload_that_takes_it() -> None:
     assert tried("aten::index", "cpu", "list:cuda, none", *pytorch)[0] == "aten::index.Tensor"
     code, stdout, _ = explain("aten::add", "cuda requires_grad", "1", *pytorch)
     assert code == 0
-    assert "aten::add(torch.ones(2), 1) tried\n  aten::add.Tensor: takes it\n\naten::add.Tensor(" in stdout
+    assert "aten::add(cuda requires_grad, 1) tried\n  aten::add.Tensor: takes it\n\naten::add.Tensor(" in stdout
     assert "other (Tensor), 1: AutocastCPU, AutogradCPU, ADInplaceOrView, CPU (a number becomes a tensor on" in stdout
 
 
@@ -285,7 +285,7 @@ def test_a_scenario_decides_which_overload_is_tried_first(tmp_path: Path) -> Non
     assert tried("t::foo", "cpu", "--from", str(path))[0] == "t::foo.a"
     assert tried("t::foo", "cpu", "2.5", "--from", str(path)) == (
         "t::foo.b",
-        ["Expected a value of type 'int' for argument 'n' but instead found type 'float'."],
+        ["argument 'n' (position 2) must be int, not float"],
     )
     assert tried("t::foo", "--arg", "cpu", "--arg", "s=1", "--from", str(path))[0] == "t::foo.b"
 
@@ -293,8 +293,11 @@ def test_a_scenario_decides_which_overload_is_tried_first(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["aten::add", "cpu", "[1]"], "failed to match any schema:\naten::add() Expected a value of type 'Tensor' for"),
-        (["aten::add.Scalar", "cpu", "cpu"], "Expected a value of type 'Scalar' for argument 'other' but instead fou"),
+        (
+            ["aten::add", "cpu", "[1]"],
+            "no overload takes this call:\naten::add(): argument 'other' (position 2) must be",
+        ),
+        (["aten::add.Scalar", "cpu", "cpu"], "argument 'other' (position 2) must be Number, not Tensor"),
         (["aten::add", "cpu", "1", "--from", "torch-2.15"], "may go to aten::add.Scalar or aten::add.Tensor, and"),
         (["aten::add", "cpu", "1x"], "1x is no value: expected one that Python reads, such as 1, 2.5, "),
         (["aten::add", "cpv", "1"], "'cpv' does not describe a tensor; did you mean cpu"),

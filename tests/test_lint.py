@@ -57,8 +57,8 @@ def against(code: str) -> Path | None:
     return scenario(code, "not_found") if code == "DL007" else None
 
 
-def test_codes_run_from_1_without_gaps() -> None:
-    assert [f"DL{number:03}" for number in range(1, len(RULES) + 1)] == CODES
+def test_codes_are_in_order_and_one_of_a_rule_that_is_gone_is_not_given_again() -> None:
+    assert [f"DL{number:03}" for number in range(1, len(RULES) + 2) if number != 17] == CODES
     assert len({rule.name for rule in RULES}) == len(RULES) >= 16
 
 

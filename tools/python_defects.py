@@ -160,8 +160,7 @@ PYTHON_DEFECTS = (
         "The entry stays: to ask for the name is an internal assert, and `torch.ops.ns.name` says that there is no "
         "such operator. A later def is listed twice, and its release may end the process.",
         "Tell overloads apart by an argument, or keep their libraries.",
-        "`lint` of a record names the two overloads, since both take one call ([DL017](lint/DL017.md)), and not what "
-        "their release leaves.",
+        "No command.",
     ),
     PythonDefect(
         "order_of_overloads",
@@ -169,7 +168,7 @@ PYTHON_DEFECTS = (
         "first that takes the arguments runs. Two packages that add overloads to one name differ by the order of "
         "their imports.",
         "Call `torch.ops.ns.name.overload`, or define the overloads of a name in one package.",
-        "`lint` of a record names two overloads that take one call ([DL017](lint/DL017.md)).",
+        "No command; `dump ns::name` lists the overloads in their order.",
     ),
     PythonDefect(
         "unchecked_name",

@@ -71,7 +71,7 @@ def test_calls_go_to_the_overload_that_pytorch_chooses() -> None:
         else:
             assert wanted == found, (name, texts)
             ends["taken"] += 1
-    assert ends["taken"] > share(400), ends
+    assert ends["taken"] > share(300), ends
     assert ends["refused by one"] < share(40), ends  # PyTorch takes a number for a bool, say
 
 

@@ -43,7 +43,6 @@ def _(value: Certification) -> dict[str, object]:
     }
     not_covered = [
         "C++ signatures",
-        _APART,
         *(f"the release of the fallback of {fallback.key}" for fallback in value.replaced),
         *(f"the fallback of {fallback.key}" for fallback in value.unknown),
     ]
