@@ -7,9 +7,7 @@ named on the command line, or with `--all-tiers`.
 from __future__ import annotations
 
 import gc
-import importlib
 import os
-import signal
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -22,12 +20,6 @@ ROOT = Path(__file__).parent
 SLOW_TIERS = ("tests/deep", "tests/process")
 
 _SKIPPED = pytest.StashKey[Counter[str]]()
-
-# A shell that starts pytest in the background has it ignore Ctrl-C, and so would the processes that tests start and
-# interrupt: an ignored signal is inherited, a handled one is not. The module below, which some tests import with all
-# others, has Ctrl-C end the process when it is first imported.
-importlib.import_module("dispatchlab._interrupts")
-signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # expecttest takes any text for yes, "0" as well.
 if not is_accepting():

@@ -38,11 +38,6 @@ The packages, from the bottom; each has a map of its own:
 
 from __future__ import annotations
 
-import sys
-
-if sys.argv[:1] == ["-m"] and sys.orig_argv[1:3] == ["-m", "dispatchlab"]:
-    import dispatchlab._interrupts  # noqa: F401  before what takes time to import
-
 from typing import TYPE_CHECKING
 
 from dispatchlab._lazy import lazy_names

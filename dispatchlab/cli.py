@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping
 from importlib import import_module
@@ -47,8 +46,6 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 
 _INTERRUPTED = 130
 _HELP = ["--help"]
-COMPLETE_VARIABLE = "_DISPATCHLAB_COMPLETE"
-"""The environment variable by which the script of a shell asks for values."""
 
 
 class _Group(click.Group):
@@ -61,17 +58,10 @@ class _Group(click.Group):
         return [name for names in GROUPS.values() for name in names if name in COMMANDS]
 
     def main(self, *arguments: Any, **more: Any) -> Any:
-        """Run the command line, also where standard streams are closed.
+        """Run the command line; an unexpected error is a defect of dispatchlab, exit 70, and never a verdict."""
+        from dispatchlab.commands.output import OutputClosed, OutputFailed, tolerate_encodings, warn
 
-        An unexpected error is exit 70, or 74 where the system refused something, and never the exit code of
-        a verdict.
-        """
-        from dispatchlab.commands.output import OutputClosed, OutputFailed, open_streams, tolerate_encodings, warn
-
-        open_streams()
         tolerate_encodings()
-        if COMPLETE_VARIABLE in os.environ:
-            import dispatchlab.commands.completion  # noqa: F401  click finds them then
         try:
             return super().main(*arguments, **more)
         except OutputClosed:  # by a help or a version, which is printed while the command line is read
@@ -82,9 +72,11 @@ class _Group(click.Group):
         except Exception as error:
             if not more.get("standalone_mode", True):
                 raise
-            from dispatchlab.commands.unexpected import report_unexpected
+            from traceback import print_exc
 
-            sys.exit(report_unexpected(error))
+            print_exc()
+            warn(f"dispatchlab: unexpected {type(error).__name__}: this is a defect of dispatchlab, not a verdict")
+            sys.exit(70)
 
     def make_context(self, *arguments: Any, **more: Any) -> click.Context:
         """The context of a command line, which is read here; its texts are spelled out in errors."""
@@ -143,18 +135,16 @@ class _Group(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
         try:
-            from dispatchlab.commands.interrupts import signals_interrupt
             from dispatchlab.commands.output import usage_error_texts
 
-            with signals_interrupt(), usage_error_texts():
+            with usage_error_texts():
                 return super().invoke(ctx)
-        except (Exception, KeyboardInterrupt) as error:
-            from dispatchlab.commands.interrupts import interrupt_code, is_interrupt
+        except KeyboardInterrupt:
+            ctx.exit(_INTERRUPTED)
+        except Exception as error:
             from dispatchlab.commands.output import OutputClosed, warn
             from dispatchlab.errors import DispatchLabError
 
-            if is_interrupt(error):
-                ctx.exit(interrupt_code())
             if isinstance(error, OutputClosed):
                 ctx.exit(141)
             if not isinstance(error, DispatchLabError):
@@ -182,7 +172,7 @@ def _print_help(ctx: click.Context, param: click.Parameter, value: bool) -> None
     context_settings={"help_option_names": _HELP},
     epilog="Exit codes: 0 as expected, 1 not as expected, 2 bad input, 3 incomplete, 4 nondeterministic, 5 crashed, "
     "70 a defect of dispatchlab, 74 the output could not be written, 124 a package took too long to be imported, "
-    "130 Ctrl-C, 141 the reader of the output has gone, 143 SIGTERM.",
+    "130 Ctrl-C, 141 the reader of the output has gone.",
 )
 @short_help_option
 @click.option(
@@ -202,8 +192,8 @@ def _print_help(ctx: click.Context, param: click.Parameter, value: bool) -> None
 @click.option(
     "--no-pager",
     is_flag=True,
-    help="Print long output without a pager. On a terminal, what is longer than the screen goes to DISPATCHLAB_PAGER, "
-    "PAGER or less. May stand before and after the command.",
+    help="Print long output without a pager. On a terminal, what is longer than the screen goes to PAGER "
+    "or less. May stand before and after the command.",
 )
 @click.option(
     "--no-measure",

@@ -13,7 +13,7 @@
 - `doctor`: what works with the installed PyTorch.
 - `dump`: operators with their tables, listings and counts.
 - `explain`: which kernel a call would run.
-- `explore`: the application, in a terminal and in a browser.
+- `explore`: the application in a terminal.
 - `imports`: what depends on the order of imports.
 - `init`: the first files for the checkout of a package.
 - `lint`: rules, with a baseline.
@@ -25,8 +25,5 @@
 - `options`: options that several commands share, and the values that a shell completes.
 - `help`: the short help and the whole one.
 - `every_command`: what all options of all commands have in common.
-- `interrupts`: Ctrl-C and SIGTERM, and their exit codes.
-- `unexpected`: the last resort, exit 70 with a file of details.
-- `pager`: long output on a terminal.
 - `output`: where results, notes and files go; formats, colour and progress.
 """

@@ -7,7 +7,6 @@ from typing import Literal
 
 import click
 
-from dispatchlab.commands.interrupts import interrupt_code, results_come_first
 from dispatchlab.commands.options import (
     JOBS,
     SOURCE,
@@ -99,7 +98,7 @@ def certify(
     PyTorch registers for itself when a part of it is first used, unless --all or --operator is given.
 
     Exit codes: 0 when every operator is order-independent, 1 when one is order-dependent, 3 when one is not decided;
-    130 after Ctrl-C and 143 after SIGTERM, with what was certified until then.
+    130 after Ctrl-C, with what was certified until then.
 
     \b
     Examples:
@@ -141,7 +140,6 @@ def certify(
             partial=True,
             walk=walk,
         )
-        context.with_resource(results_come_first())  # which may be what was certified until an interrupt came
         display.finish(registry)
     differs = False
     if is_scenario_source(registry):
@@ -161,4 +159,4 @@ def certify(
     if page is not None:
         save_page(page, view.html(), force=force)
     code = found.exit_code or int(differs)
-    exit_with(interrupt_code() if found.interrupted else code)
+    exit_with(130 if found.interrupted else code)

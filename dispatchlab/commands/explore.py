@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from dispatchlab.commands.interrupts import INTERRUPTED, TERMINATED
 from dispatchlab.commands.options import (
     SOURCE,
     OneOf,
@@ -94,4 +93,4 @@ def explore(**options: Any) -> None:
     if app.failure is not None:
         raise app.failure
     if app.ended_by is not None:
-        exit_with(INTERRUPTED if app.ended_by is signal.SIGINT else TERMINATED)
+        exit_with(130 if app.ended_by is signal.SIGINT else 143)

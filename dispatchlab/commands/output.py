@@ -6,17 +6,17 @@ Whatever is printed leaves through here. See Note [One door out].
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from io import StringIO, TextIOWrapper
+from contextlib import contextmanager, suppress
+from io import TextIOWrapper
 from threading import Event, Thread
 from time import monotonic
-from typing import IO, TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias, get_args
 
 import click
 
-from dispatchlab.commands.interrupts import results_come_first
 from dispatchlab.escape import printable
 
 if TYPE_CHECKING:
@@ -63,7 +63,6 @@ class OutputFailed(Exception):
     """Standard output cannot be written, as on a full disk."""
 
 
-@results_come_first()
 def show(
     asked: Format | None,
     *,
@@ -88,7 +87,6 @@ def show(
             out_paged(text())
 
 
-@results_come_first()
 def show_view(asked: Format | None, view: View[Any]) -> None:
     """Print a result in the requested format.
 
@@ -208,7 +206,6 @@ def exit_with(code: int) -> NoReturn:
     click.get_current_context().exit(code)
 
 
-@results_come_first()
 def out(text: str) -> None:
     """Write to standard output, at once; control characters are spelled out, but for those of a drawing.
 
@@ -229,7 +226,6 @@ def out(text: str) -> None:
         raise OutputFailed(f"the output could not be written: {error.strerror or error}") from None
 
 
-@results_come_first()
 def out_paged(text: str) -> None:
     """Write to standard output as `out` does; through a pager on a terminal, where the text is longer than the screen.
 
@@ -239,21 +235,14 @@ def out_paged(text: str) -> None:
     """
     context = click.get_current_context(silent=True)
     refused = context is not None and bool(context.meta.get(NO_PAGER))
-    if sys.stdout.isatty() and not refused:
-        from dispatchlab.commands.pager import page, pager_for
-
-        shown = text if isinstance(text, Drawn) else printable(text)
-        pager = pager_for(shown)
-        if pager is not None:
-            if _display is not None:
-                _display.clear()
-            sys.stdout.flush()
-            if page(shown, pager):
-                return
+    shown = text if isinstance(text, Drawn) else printable(text)
+    if sys.stdout.isatty() and not refused and shown.count("\n") >= shutil.get_terminal_size().lines:
+        os.environ.setdefault("LESS", "FRX")
+        click.echo_via_pager(shown, color=use_color())
+        return
     out(text)
 
 
-@results_come_first()
 def save(path: str, content: str | bytes, kind: FileKind, *, force: bool) -> None:
     """Write a file that a user asked for, and say so on standard error.
 
@@ -334,24 +323,6 @@ def warn(text: str) -> None:
         pass
 
 
-class _PrintableError(click.ClickException):
-    """An error of click's that prints no control characters, and nothing where standard error is closed."""
-
-    def __init__(self, error: click.ClickException) -> None:
-        super().__init__(error.message)
-        self._error = error
-
-    def show(self, file: IO[Any] | None = None) -> None:
-        """Print the error."""
-        text = StringIO()
-        self._error.show(text)
-        warn(text.getvalue().removesuffix("\n"))
-
-
-class _PrintableUsageError(_PrintableError):
-    exit_code = click.UsageError.exit_code
-
-
 @contextmanager
 def usage_error_texts() -> Iterator[None]:
     """Spell out control characters in the errors that click prints: they quote the command line."""
@@ -360,8 +331,9 @@ def usage_error_texts() -> Iterator[None]:
     except click.ClickException as error:
         if isinstance(error, click.NoSuchOption) and (meant := _format_meant(error)):
             error = click.NoSuchOption(error.option_name, possibilities=meant, ctx=error.ctx)
-        kind = _PrintableUsageError if isinstance(error, click.UsageError) else _PrintableError
-        raise kind(error) from None
+        with suppress(AttributeError):
+            object.__setattr__(error, "message", printable(error.message))
+        raise error from None
 
 
 def _format_meant(error: click.NoSuchOption) -> list[str]:
@@ -370,30 +342,6 @@ def _format_meant(error: click.NoSuchOption) -> list[str]:
     options = () if error.ctx is None else error.ctx.command.params
     formats = [option.type for option in options if option.name == "format"]
     return [f"--format {name}" for each in formats if isinstance(each, click.Choice) and name in each.choices]
-
-
-# Note [Closed streams]
-# ~~~~~~~~~~~~~~~~~~~~~
-# A command may be started without a standard stream (`>&-`). Python has None in its place then, and the next file that
-# is opened takes the stream's descriptor: what a child process prints would go into it. So the descriptor leads to
-# /dev/null before anything else is opened, for reading: what is written there fails. A result that nobody can get is
-# an error, as on a full disk, and a note that nobody can get is not.
-
-
-def open_streams() -> None:
-    """Give every closed standard stream a descriptor again. See Note [Closed streams]."""
-    for descriptor in range(3):
-        try:
-            os.fstat(descriptor)
-        except OSError:
-            os.open(os.devnull, os.O_RDONLY)  # takes the lowest that is free, which is this one
-    sys.stdin = sys.stdin or _reopened(0, "r")
-    sys.stdout = sys.stdout or _reopened(1, "w")
-    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  lives as long as the process
-
-
-def _reopened(descriptor: int, mode: Literal["r", "w"]) -> TextIOWrapper:
-    return open(descriptor, mode, encoding="utf-8", closefd=False)
 
 
 def tolerate_encodings() -> None:

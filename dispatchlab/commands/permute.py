@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dispatchlab.commands.interrupts import interrupt_code, results_come_first
 from dispatchlab.commands.options import (
     JOBS,
     MOST_GIB,
@@ -202,7 +201,7 @@ def permute(
 
     A folder stands for all scenarios below it. The exit code is the highest of theirs: 0 as the scenario expects, 1 not
     as expected, 2 bad input, 3 a bound was hit (or there is no proof and --require-proof), 4 nondeterministic, 5 the
-    engine crashed; 130 after Ctrl-C and 143 after SIGTERM, with what was covered until then.
+    engine crashed; 130 after Ctrl-C, with what was covered until then.
 
     \b
     Examples:
@@ -263,7 +262,7 @@ def permute(
     if len(files) > 1 and not closed:
         closed = printer.print_summary()
     printer.save_page(interrupted=interrupted)
-    exit_with(interrupt_code() if interrupted else _CLOSED_PIPE if closed else printer.code)
+    exit_with(130 if interrupted else _CLOSED_PIPE if closed else printer.code)
 
 
 def _refuse_without_effect(context: click.Context, asked: RunOptions) -> None:
@@ -318,7 +317,6 @@ class _Printer:
     as_expected: int = 0
     unreadable: int = 0
 
-    @results_come_first()
     def print(self, outcome: Outcome | DispatchLabError) -> bool:
         """Print the outcome of one scenario; whether it was interrupted."""
         if self.page is not None:

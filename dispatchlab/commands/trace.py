@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from dispatchlab.commands.interrupts import INTERRUPTED, interrupt_code, results_come_first
 from dispatchlab.commands.options import OPERATOR, ROW, engine_option, refuse, view_format_option
 from dispatchlab.commands.output import (
     Format,
@@ -148,7 +147,7 @@ def trace(
         raise OutputClosed
     for text in notes:
         warn(f"note: {text}")
-    exit_with(interrupt_code() if code == INTERRUPTED else code)
+    exit_with(code)
 
 
 def _trace_lab(
@@ -216,7 +215,6 @@ class _Lines:
         self.closed = False
         self._stream = stream
 
-    @results_come_first()
     def __call__(self, line: str) -> None:
         if self.closed:
             return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from contextlib import suppress
 
 
@@ -14,16 +13,3 @@ def kill_group(pid: int) -> None:
         return
     with suppress(OSError):
         os.killpg(pid, signal.SIGKILL)
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process with this id may be running; true where that cannot be found out."""
-    if sys.platform == "win32":
-        return True
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):
-        return True
-    return True
