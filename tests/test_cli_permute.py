@@ -6,7 +6,6 @@ import json
 import os
 import re
 import runpy
-import signal
 import warnings
 from pathlib import Path
 
@@ -15,13 +14,11 @@ from click.testing import CliRunner, Result
 from expecttest import assert_expected_inline
 
 from dispatchlab.cli import main
-from dispatchlab.commands.permute import _Printer
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.model.sequence import format_sequence
 from dispatchlab.prover.protocol import EngineCrashed
 from dispatchlab.prover.walk_options import WalkOptions
 from dispatchlab.questions.order.conformance import conform, sentence
-from dispatchlab.questions.order.report import Report
 from dispatchlab.scenario import Scenario, UnwritableError, parse_scenario
 from tests.scenario_texts import COMPOSITES, FIVE, MODULES, TWICE, TWO_DEFS, many
 
@@ -532,17 +529,3 @@ def test_what_was_found_is_printed_when_ctrl_c_comes_after_the_exploration(
     assert result.exit_code == 130
     assert "verdict: order-independent" in result.stdout
     assert "note: interrupted after the exploration\n" in result.stdout
-
-
-@pytest.mark.usefixtures("folder")
-def test_what_was_found_is_printed_when_ctrl_c_comes_while_it_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = _Printer._shown
-
-    def interrupted(self: _Printer, report: Report) -> str:
-        signal.raise_signal(signal.SIGINT)
-        return shown(self, report)
-
-    monkeypatch.setattr(_Printer, "_shown", interrupted)
-    result = permute("five.yaml")
-    assert (result.exit_code, result.stderr) == (130, "interrupted\n")
-    assert "verdict: order-independent" in result.stdout

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -192,22 +191,6 @@ def ends(work: Callable[[], object]) -> bool:
         finally:
             os._exit(1)
     return os.waitpid(child, 0)[1] == 0
-
-
-def test_a_process_that_is_killed_in_the_middle_of_the_write_leaves_half_a_file_to_nobody(
-    measures: Measures, tmp_path: Path
-) -> None:
-    def write() -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        resource.setrlimit(resource.RLIMIT_FSIZE, (len(TEXT) // 2, resource.RLIM_INFINITY))
-        measured_profile(UNKNOWN)
-
-    assert not ends(write)
-    (half,) = [path for path in (tmp_path / "cache").iterdir() if path.suffix != ".lock"]
-    assert half.read_bytes() == TEXT[: len(TEXT) // 2]
-    assert measured_profile(UNKNOWN) == PROFILE
-    assert [path.suffix for path in half.parent.iterdir() if path.suffix != ".lock"] == [".json"]
 
 
 def test_what_a_process_printed_that_was_killed_while_it_measured_is_not_kept(
