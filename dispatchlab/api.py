@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from dispatchlab.questions.upgrade.compare_sources import UpgradeReport
     from dispatchlab.records.stored import StoredRegistry
 
-_DRAWN = 6  # registrations whose states a notebook draws
 _KINDS = (Def, Impl, Fallback, NameOnly, Claim, Block, PythonImpl)
 
 
@@ -142,14 +141,10 @@ class OrderCheck:
         return report_view(self.report).text()
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the verdict, the counterexample, and a picture of the states when there are few."""
-        from dispatchlab.model.short_names import short_names
-        from dispatchlab.questions.notebook import check_html
-        from dispatchlab.questions.order.run_scenario import states_of
+        """What a notebook shows: the verdict, the counterexample, and what was explored."""
+        from dispatchlab.questions.order.blocks import report_view
 
-        few = len(self.scenario.registrations) <= _DRAWN
-        graph = states_of(self.scenario, self.report) if few else None
-        return check_html(self.report, short_names(self.scenario.registrations), graph)
+        return report_view(self.report).notebook()
 
 
 def check_order(
@@ -325,9 +320,10 @@ class ExplainedCall:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the arguments and each hop with its kernel."""
-        from dispatchlab.questions.notebook import explanation_html
+        from dispatchlab.questions.explain.blocks import call_blocks
+        from dispatchlab.views.html.notebook import notebook_html
 
-        return explanation_html(self.explanation, no_answer=self.no_answer)
+        return notebook_html("", call_blocks(self.explanation, no_answer=self.no_answer))
 
 
 def explain(
@@ -415,9 +411,10 @@ class OperatorDump:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the kernels with the keys that run them."""
-        from dispatchlab.questions.notebook import operator_html
+        from dispatchlab.questions.dump.operator_blocks import operator_blocks
+        from dispatchlab.views.html.notebook import notebook_html
 
-        return operator_html(self.view)
+        return notebook_html(self.view.name, operator_blocks(self.view))
 
 
 def dump(operator: str, *, of: Dispatcher | str | None = None, after: str | None = None) -> OperatorDump:
@@ -491,10 +488,9 @@ class SourceDiff:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the summary, and the details by operator."""
-        from dispatchlab.questions.notebook import view_html
         from dispatchlab.questions.upgrade.blocks import upgrade_view
 
-        return view_html(upgrade_view(self.report))
+        return upgrade_view(self.report).notebook()
 
 
 def diff(

@@ -48,9 +48,7 @@ class Result(Generic[_Report]):
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the summary, and the first details of each part."""
-        from dispatchlab.questions.notebook import view_html
-
-        return view_html(self._view())
+        return self._view().notebook()
 
 
 def check(

@@ -245,7 +245,7 @@ def test_the_first_of_many_are_shown_and_all_of_them_where_that_is_asked_for() -
     pairs += [(operator(f"aten::b{at}() -> ()", K.CPU), operator(f"aten::b{at}() -> ()")) for at in range(20)]
     found = report(*pairs)
     text, whole = upgrade_view(found).text(), upgrade_view(found, everything=True).text()
-    assert text.startswith("torch-2.12 -> torch-2.15\ncallers break, 40 operators compared\n")
+    assert text.startswith("torch-2.12 -> torch-2.15: callers break, 40 operators compared\n")
     assert "\nremoved: aten 20\n" in text
     assert "\nRemoved operators (20)\n  operator" in text
     assert "  ... and 10 more: see --all\n" in text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from math import factorial
 from typing import Any
@@ -18,13 +18,12 @@ from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.operator_view import view_of
+from dispatchlab.model.operator_view import OperatorView, view_of
 from dispatchlab.model.registration import Block, BlockKind, Impl, Kernel, KernelForm
 from dispatchlab.prover.limits import Progress
 from dispatchlab.prover.result import Counterexample, Flaw, Verdict
-from dispatchlab.questions.dump.operator_blocks import operator_screen
+from dispatchlab.questions.dump.operator_blocks import operator_blocks, operator_json
 from dispatchlab.questions.order.blocks import report_view
-from dispatchlab.questions.order.json_view import dump_json
 from dispatchlab.questions.order.state_graph import (
     Mark,
     NotDrawnError,
@@ -34,6 +33,7 @@ from dispatchlab.questions.order.state_graph import (
 )
 from dispatchlab.questions.order.state_graph_text import dot_text, mermaid_text
 from dispatchlab.scenario import parse_scenario
+from dispatchlab.views.as_json import json_text
 from dispatchlab.views.console import console
 from dispatchlab.views.progress import BarDisplay, LineDisplay, progress_text
 from dispatchlab.views.terminal import draw as draw_blocks
@@ -76,12 +76,12 @@ def test_a_report_fits_the_terminal_and_begins_with_its_verdict(width: int, monk
     monkeypatch.delenv("NO_COLOR", raising=False)
     text = shown(stream=Terminal(), width=width, color=True, draw=lambda target: report_view(DEPENDENT).draw(target))
     lines = re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
-    assert max(map(cell_len, lines)) == width
-    assert lines[0].startswith("╭")
-    assert lines[1].startswith("│ order-dependent (strict, an idealised dispatcher), NOT")
+    assert max(map(cell_len, lines)) <= width
+    assert ": order-dependent (strict, an idealised dispatcher), NOT as expected" in " ".join(
+        " ".join(lines[:3]).split()
+    )
     assert ESCAPE in text
-    printed = " ".join(line.strip("│ ") for line in lines)
-    assert "order-dependent (strict, an idealised dispatcher), NOT as expected (order-independent" in printed
+    printed = " ".join(lines)
     assert "why: the newest wins" in printed
     (parted,) = [line for line in lines if line.startswith("> ")]
     assert "+1 impl" in parted
@@ -98,7 +98,6 @@ def test_colours_can_be_refused_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("TERM", "xterm-256color")
     text = shown(stream=Terminal(), width=80, color=False, draw=lambda target: report_view(DEPENDENT).draw(target))
     assert not re.search(r"\x1b\[[0-9;]*3[0-9]", text)
-    assert BOXES.search(text)
 
 
 def test_a_claim_cannot_colour_the_terminal() -> None:
@@ -109,28 +108,26 @@ def test_a_claim_cannot_colour_the_terminal() -> None:
     assert "\\x1b[31mred\\x07 [bold]x[/bold]" in text
 
 
+def operator_text(view: OperatorView, *, everything: bool = False, keys: Collection[str] = ()) -> str:
+    """What a terminal shows of an operator, its white space as blanks."""
+    blocks = tuple(operator_blocks(view, everything=everything, keys=keys))
+    draw: Callable[[Console], None] = lambda target: draw_blocks(target, blocks, whole=everything)  # noqa: E731
+    return " ".join(shown(stream=io.StringIO(), width=200, color=False, draw=draw).split())
+
+
 def test_an_operator_shows_reasons_losers_and_stale_slots() -> None:
     made, held = dispatcher(COMPOSITES)
     view = made.explain(FOO)
     assert view is not None
-    text = shown(
-        stream=io.StringIO(), width=200, color=False, draw=lambda target: draw_blocks(target, operator_screen(view))
-    )
-    assert "34 stale slots: calls use another kernel than the table says" in text
-    assert "calls use fn_implicit [math kernel]" in text
-    assert "should be nothing at every NestedTensor backend" in text
-    assert "beaten, since CompositeExplicitAutograd has a kernel, at" in text
-    assert "the table has it for no key, and stale slots use it" in text
+    text = operator_text(view)
+    assert "Stale slots (" in text
+    assert "every NestedTensor backend, AutogradHIP, AutogradIPU" in text
+    assert "since CompositeExplicitAutograd has a kernel, at" in text
+    assert "runs for no key" in text
     assert "default backend kernel of Undefined, every backend" in text
     assert "invariant broken" not in text, "stale slots are said once"
-    rows = shown(
-        stream=io.StringIO(),
-        width=200,
-        color=False,
-        draw=lambda it: draw_blocks(it, operator_screen(view, everything=True), whole=True),
-    )
-    assert "default backend kernel of CompositeExplicitAutograd" in rows
-    assert "instead of the math kernel of CompositeImplicitAutograd (CompositeExplicitAutograd has a kernel)" in rows
+    rows = operator_text(view, everything=True)
+    assert "math kernel of CompositeImplicitAutograd fn_implicit (CompositeExplicitAutograd has a kernel)" in rows
     assert "STALE, calls use fn_implicit [math kernel]" in rows
     assert len(held) == 2
 
@@ -139,11 +136,9 @@ def test_rows_can_be_limited_to_keys() -> None:
     made, held = dispatcher(FIVE)
     view = made.explain(FOO)
     assert view is not None
-    draw: Callable[[Console], None] = lambda target: draw_blocks(target, operator_screen(view, keys=["CPU"]))  # noqa: E731
-    text = shown(stream=io.StringIO(), width=120, color=False, draw=draw)
-    assert re.findall("^  CPU .*", text, re.MULTILINE) == ["  CPU  fn_cpu", "  CPU  kernel: fn_cpu"]
-    assert "instead of the math kernel of CompositeImplicitAutograd" in text
-    assert "2 of 4 kernels" in text
+    text = operator_text(view, keys=["CPU"])
+    assert "Kernels of test::foo (2)" in text
+    assert "CPU kernel fn_cpu math kernel of CompositeImplicitAutograd" in text
     assert ("CUDA" in text, len(held)) == (False, 5)
 
 
@@ -197,7 +192,7 @@ def test_a_report_as_json_has_all_documented_fields() -> None:
     ]
     assert [name for name in wanted if name not in value] == []
     assert value["counterexample"] == {
-        "kind": "non-commuting",
+        "flaw": "non-commuting",
         "expected_sequence": "+1 +2",
         "actual_sequence": "+2 +1",
         "diff": "--- one\n+++ other\n \n-a\n+b\n",
@@ -220,22 +215,7 @@ def test_an_operator_as_json_says_what_lost_and_what_is_stale() -> None:
     made, held = dispatcher(COMPOSITES)
     view = made.explain(FOO)
     assert view is not None
-    text = dump_json(
-        [(made.snapshot(FOO), view)],
-        scenario="x.yaml",
-        engine="lab",
-        semantics="torch-2.13",
-        sequence=(0, 1),
-        refused=[(1, "no")],
-        keys=["AutogradHIP", "CPU"],
-    )
-    value: dict[str, Any] = json.loads(text)
-    assert (value["version"], value["sequence"], value["refused"]) == (
-        4,
-        "+0 +1",
-        [{"registration": 1, "message": "no"}],
-    )
-    (operator,) = value["operators"]
+    operator: dict[str, Any] = json.loads(json_text(operator_json(made.snapshot(FOO), view, ["AutogradHIP", "CPU"])))
     rows = {row["key"]: row for row in operator["table"]}
     assert set(rows) == {"AutogradHIP", "CPU"}
     assert (rows["AutogradHIP"]["text"], rows["AutogradHIP"]["stale"]) == ("", "fn_implicit [math kernel]")

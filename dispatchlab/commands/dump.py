@@ -419,27 +419,38 @@ def _packet_texts(inspection: Inspection) -> list[str]:
 
 
 def _json(inspection: Inspection, options: DumpOptions) -> str:
-    from dispatchlab.questions.order.json_view import dump_json
+    from dispatchlab.model.sequence import format_sequence
+    from dispatchlab.questions.dump import python_layer_blocks  # registers how its values become JSON
+    from dispatchlab.questions.dump.operator_blocks import operator_json
+    from dispatchlab.views.as_json import json_text
 
-    if inspection.python is not None:
-        from dispatchlab.questions.dump import python_layer_blocks  # registers how its values become JSON
-
-        del python_layer_blocks
-    return dump_json(
-        [(snapshot, inspection.view(snapshot.operator)) for snapshot in inspection.snapshots],
-        scenario=options.source if options.engine == "torch" else inspection.source,
-        engine=options.engine,
-        semantics=inspection.semantics,
-        sequence=inspection.sequence,
-        refused=[(max(step, ~step), refusal.message) for step, _, refusal in inspection.refused],
-        keys=options.keys,
-        python=None if inspection.python is None else inspection.python_rows,
-        packet=inspection.packet,
+    del python_layer_blocks
+    has_python = inspection.python is not None
+    operators = [
+        {
+            **operator_json(snapshot, inspection.view(snapshot.operator), options.keys),
+            "python": inspection.python_rows(snapshot) if has_python else None,
+        }
+        for snapshot in inspection.snapshots
+    ]
+    return json_text(
+        {
+            "scenario": options.source if options.engine == "torch" else inspection.source,
+            "engine": options.engine,
+            "semantics": inspection.semantics,
+            "sequence": format_sequence(inspection.sequence),
+            "refused": [
+                {"registration": max(step, ~step), "message": refusal.message}
+                for step, _, refusal in inspection.refused
+            ],
+            "operators": operators,
+            "packet": inspection.packet,
+        }
     )
 
 
 def _print(console: Console, inspection: Inspection, parts: Sequence[_Part], options: DumpOptions) -> None:
-    from dispatchlab.questions.dump.operator_blocks import operator_screen, packet_lines
+    from dispatchlab.questions.dump.operator_blocks import operator_blocks, packet_lines
     from dispatchlab.questions.dump.python_layer_blocks import python_screen
     from dispatchlab.views.blocks import Block, Line
     from dispatchlab.views.terminal import draw
@@ -451,7 +462,7 @@ def _print(console: Console, inspection: Inspection, parts: Sequence[_Part], opt
                 yield Line()
             if with_table:
                 view = inspection.view(snapshot.operator)
-                yield from operator_screen(view, keys=options.keys, everything=options.everything)
+                yield from operator_blocks(view, keys=options.keys, everything=options.everything)
             if python:
                 yield from python_screen(python, name=None if with_table else str(snapshot.operator))
         if inspection.packet is not None and inspection.packet.overloads:

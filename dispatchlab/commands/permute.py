@@ -51,6 +51,7 @@ from dispatchlab.escape import printable
 
 if TYPE_CHECKING:
     from dispatchlab.files.file_kinds import FileKind
+    from dispatchlab.model.operator_view import OperatorView
     from dispatchlab.questions.dump.inspect_operators import Inspection
     from dispatchlab.questions.order.report import Report
     from dispatchlab.questions.order.run_scenario import Outcome, RunOptions
@@ -237,10 +238,6 @@ def permute(
     if snapshots and not moments:
         _check_all_snapshots(files[0], asked)
     check_page(context, page, force=force, others=True)
-    if page is not None:
-        from dataclasses import replace
-
-        asked = replace(asked, pictures="all" if len(files) == 1 else "violations")
     printer = _Printer(files, asked, chosen, force, verbose or len(files) == 1, moments, page, snapshots)
     interrupted = closed = False
     try:
@@ -316,6 +313,7 @@ class _Printer:
     reports: int = 0
     as_expected: int = 0
     unreadable: int = 0
+    build: str = ""  # the PyTorch of the operators that are shown
 
     def print(self, outcome: Outcome | DispatchLabError) -> bool:
         """Print the outcome of one scenario; whether it was interrupted."""
@@ -365,23 +363,13 @@ class _Printer:
         if self.page is None:
             return
         from dispatchlab.files.file_kinds import FileKind
-        from dispatchlab.questions.order.page import Explored, permute_page
+        from dispatchlab.questions.order.blocks import Explored, permute_document
         from dispatchlab.views.html.backend import html_page
 
         outcomes = [outcome for outcome in self.outcomes if not isinstance(outcome, DispatchLabError)]
-        page = permute_page(
-            [
-                Explored(
-                    each.report,
-                    each.graph,
-                    each.not_drawn or "",
-                    each.operators,
-                    each.names,
-                    each.notes,
-                    self.snapshots,
-                )
-                for each in outcomes
-            ],
+        seen = self._operators() if len(self.files) == 1 else []
+        page = permute_document(
+            [Explored(each.report, seen, each.notes, self.snapshots) for each in outcomes],
             failed=[str(each) for each in self.outcomes if isinstance(each, DispatchLabError)],
             summary=self._summary(),
             interrupted=interrupted,
@@ -415,16 +403,11 @@ class _Printer:
 
         self.wrote_report = True
         gap = "\n" if self.reports and self.format != "json" else ""
-        steps = self.snapshots
         if self.format == "rich":
-            seen = [*self._seen(full=True)] if len(self.files) == 1 and not self.steps else []
-            snapshots = [
-                (title, [found.view(snapshot.operator) for snapshot in found.snapshots if snapshot.exists])
-                for title, found in seen
-            ]
-            torch = seen[0][1].build if seen else ""
-            return Drawn(gap + rich_text(report_view(report, snapshots=snapshots, torch=torch, steps=steps).draw))
-        text = gap + shown(self.format, report_view(report, steps=steps))
+            seen = self._operators() if len(self.files) == 1 and not self.steps else []
+            view = report_view(report, seen=seen, snapshots=self.snapshots, torch=self.build)
+            return Drawn(gap + rich_text(view.draw))
+        text = gap + shown(self.format, report_view(report, snapshots=self.snapshots))
         return text + "".join(map(_moment_text, self._seen() if self.format == "text" and not self.steps else ()))
 
     def _at_every_step(self) -> Snapshots | None:
@@ -443,6 +426,14 @@ class _Printer:
         except DispatchLabError as error:
             self._fail(str(error))
             return None
+
+    def _operators(self) -> list[tuple[str, list[OperatorView]]]:
+        """The same with their reasons."""
+        made = []
+        for title, found in self._seen(full=True):
+            self.build = found.build
+            made.append((title, [found.view(one.operator) for one in found.snapshots if one.exists]))
+        return made
 
     def _seen(self, *, full: bool = False) -> Iterator[tuple[str, Inspection]]:
         """The operators at the moments that were asked for; before them with everything registered, if `full`."""

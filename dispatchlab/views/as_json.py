@@ -1,7 +1,8 @@
 """JSON for programs: values become objects field by field, here and nowhere else.
 
-A dataclass is an object with its fields, a tuple a list, a dispatch key or a name its text. A value that is shown in
-another way is registered by the module that shows it, with `as_json.register`; `fields_of` helps with the rest of it.
+A dataclass or a named tuple is an object with its fields, a tuple a list, a dispatch key or a name its text. A value
+that is shown in another way is registered by the module that shows it, with `as_json.register`; `fields_of` helps with
+the rest of it.
 """
 
 from __future__ import annotations
@@ -62,6 +63,8 @@ def as_json(value: object) -> object:
         return value
     if isinstance(value, Mapping):
         return {str(key): as_json(each) for key, each in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return as_json(value._asdict())
     if isinstance(value, tuple | list):
         return [as_json(each) for each in value]
     return fields_of(value)

@@ -283,7 +283,7 @@ class Matrix:
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """A part that a page shows on request.
+    """A part that a page shows on request; text and a terminal show its title, and all of it where it is open.
 
     Args:
         title: its title.

@@ -18,6 +18,7 @@ from dispatchlab.views.styles import BAD, DIFF_STYLES, FIRST_STYLES, MOOD_STYLES
 from dispatchlab.views.text import matrix_lines, plain, table_lines
 
 _BAR = 30
+_OF_A_STEP = str.maketrans("+-", "-+")  # what a step adds is no defect
 
 
 def draw(console: Console, blocks: Iterable[b.Block], *, torch: str = "", whole: bool = False) -> None:
@@ -75,7 +76,8 @@ def _draw(page: Page, block: b.Block, indent: int) -> None:
             draw_on(page, lines if fits else _by_answer(block), indent=indent)
         case b.Folded():
             _line(page, b.Line(block.title, "strong"), indent)
-            draw_on(page, block.blocks, indent=indent + 2)
+            if page.whole or block.is_open:
+                draw_on(page, block.blocks, indent=indent + 2)
         case b.Items():
             for number, item in enumerate(block.items, 1):
                 _line(page, b.Line((f"{number}. " if block.ordered else "", item), indent=2), indent)
@@ -84,7 +86,8 @@ def _draw(page: Page, block: b.Block, indent: int) -> None:
                 _line(page, b.Line(row, indent=block.indent), indent)
         case b.Difference():
             for row in block.diff.splitlines():
-                style = DIFF_STYLES.get(row[:3], FIRST_STYLES.get(row[:1], QUIET))
+                first = row[:1].translate(_OF_A_STEP) if block.is_step else row[:1]
+                style = DIFF_STYLES.get(row[:3], FIRST_STYLES.get(first, QUIET))
                 page.flow(page.words(row[1:], style), indent=indent + 6, first=Text(f"  {row[:1]} ", style))
         case b.Sides():
             _sides(page, block)

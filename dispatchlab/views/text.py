@@ -7,6 +7,7 @@ from typing import assert_never
 
 from dispatchlab.escape import printable
 from dispatchlab.views import blocks as b
+from dispatchlab.views.source_locations import short_debug
 
 
 def text_of(blocks: Iterable[b.Block], *, whole: bool = False) -> str:
@@ -66,7 +67,8 @@ def _rows(block: b.Block, *, whole: bool) -> Iterator[str]:
             yield from rows_of(matrix_lines(block), whole=whole)
         case b.Folded():
             yield plain(block.title)
-            yield from (f"  {row}".rstrip() for row in rows_of(block.blocks, whole=whole))
+            if whole or block.is_open:
+                yield from (f"  {row}".rstrip() for row in rows_of(block.blocks, whole=whole))
         case b.Items():
             for number, item in enumerate(block.items, 1):
                 yield f"  {f'{number}. ' if block.ordered else ''}{plain(item)}"
@@ -83,6 +85,7 @@ def _rows(block: b.Block, *, whole: bool) -> Iterator[str]:
 
 
 _WIDEST = 48  # a column with a longer text stands below its row
+_USUAL = 32  # a longer text takes more than its column
 
 
 def table_lines(table: b.Table, *, whole: bool = True) -> Iterator[b.Line]:
@@ -95,13 +98,14 @@ def table_lines(table: b.Table, *, whole: bool = True) -> Iterator[b.Line]:
     rows = table.rows if whole or table.most is None else table.rows[: table.most]
     cells = [[_cell_lines(cell, whole=whole) for cell in row] for row in rows]
     columns = range(len(table.heads))
-    longest = [max((len(plain(line)) for row in cells for line in row[at]), default=0) for at in columns]
+    longest = [max((_length(line) for row in cells for line in row[at]), default=0) for at in columns]
     below = [at for at in columns[1:] if longest[at] > _WIDEST or any(len(row[at]) > 1 for row in cells)]
     if below == [columns[-1]] and all(len(row[-1]) < 2 for row in cells):
         below = []  # what comes last on a line is as long as it is
     below = [*columns[below[0] :]] if below else []
     shown = [at for at in columns if at not in below and any(row[at] and plain(row[at][0]) for row in cells)]
-    widths = [min(_WIDEST, max(longest[at], len(table.heads[at]))) for at in shown]
+    lengths = {at: [_length(row[at][0]) for row in cells if row[at]] for at in shown}
+    widths = [max([len(table.heads[at]), *(one for one in lengths[at] if one <= _USUAL)]) for at in shown]
     if any(table.heads) and len(shown) > 1:
         yield _columns([b.quiet(table.heads[at]) for at in shown], widths)
     for number, row in enumerate(cells):
@@ -111,6 +115,17 @@ def table_lines(table: b.Table, *, whole: bool = True) -> Iterator[b.Line]:
             yield from (b.Line(line, "quiet", indent=6) for line in row[at] if plain(line))
     if len(rows) < len(table.rows):
         yield b.Line(f"... and {len(table.rows) - len(rows):,} more: see --all", "quiet", indent=2)
+
+
+def _length(content: b.Inline) -> int:
+    """How long a text is on a terminal, which shortens sources."""
+    match content:
+        case b.Span(kind="source"):
+            return min(len(short_debug(content.text)), _WIDEST)
+        case tuple():
+            return sum(map(_length, content))
+        case _:
+            return len(plain(content))
 
 
 def _columns(texts: list[b.Inline], widths: list[int], mood: b.Mood = "") -> b.Line:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from dispatchlab.views.as_json import json_text
-from dispatchlab.views.blocks import Block, Document, Line
+from dispatchlab.views.blocks import Block, Document, Line, Span, Verdict, strong
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -66,12 +66,25 @@ class View(Generic[_Result]):
         assert self.document is not None
         return html_page(self.document(self.value))
 
+    def notebook(self) -> str:
+        """Write the result as a fragment that a notebook shows."""
+        from dispatchlab.views.html.notebook import notebook_html
+
+        if self.document is None:
+            return notebook_html("", self._screen())
+        document = self.document(self.value)
+        return notebook_html(document.title, document.blocks)
+
     def _screen(self) -> Iterable[Block]:
         shown = self.screen or (self.lines if self.document is None else None)
         return self._blocks() if shown is None else shown(self.value)
 
     def _blocks(self) -> tuple[Block, ...]:
-        """The document with its title."""
+        """The document with its title, which a verdict follows on the same line."""
         assert self.document is not None
         document = self.document(self.value)
-        return (Line(document.title, "strong"), *document.blocks)
+        match document.blocks:
+            case (Verdict(text, mood, beside), *others):
+                return (Line((strong(document.title), ": ", Span(text, mood), beside)), *others)
+            case blocks:
+                return (Line(document.title, "strong"), *blocks)

@@ -1,17 +1,18 @@
-"""The report on a scenario as blocks: on a terminal the verdict, what it stands for, what differs and why."""
+"""The report on scenarios as one document: the verdict, what it stands for, what differs and why, and what was seen."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
+from dataclasses import dataclass
+from itertools import zip_longest
 from typing import TypeAlias
 
 from dispatchlab.model.operator_view import NO_KERNEL, OperatorView
+from dispatchlab.model.sequence import StepSequence, format_sequence
 from dispatchlab.model.snapshot import TABLES
 from dispatchlab.prover.result import Counterexample, Exploration, Verdict
-from dispatchlab.questions.dump.operator_blocks import operator_screen
-from dispatchlab.questions.order.json_view import ReportWithSnapshots
-from dispatchlab.questions.order.page import VERDICT_MOODS, Explored, permute_page, sides_of
+from dispatchlab.questions.dump.operator_blocks import operator_blocks
+from dispatchlab.questions.order.properties import PropertyResult
 from dispatchlab.questions.order.report import Report
 from dispatchlab.questions.order.report_text import (
     FLAWS,
@@ -19,135 +20,216 @@ from dispatchlab.questions.order.report_text import (
     counts,
     import_lines,
     never_accepted_text,
+    property_text,
     reasons,
     reductions_text,
     report_lines,
+    step_text,
 )
-from dispatchlab.questions.order.snapshots import Snapshots
-from dispatchlab.questions.order.snapshots_blocks import snapshot_lines, snapshot_screen
+from dispatchlab.questions.order.snapshots import Passed, Snapshots, Way
+from dispatchlab.questions.order.snapshots_blocks import snapshot_blocks, snapshot_lines
 from dispatchlab.views import blocks as b
-from dispatchlab.views.blocks import (
-    Block,
-    Difference,
-    Frame,
-    Line,
-    Mood,
-    Section,
-    bad,
-    good,
-    quiet,
-    source,
-    strong,
-)
-from dispatchlab.views.formatting import counted, key_names, seconds
+from dispatchlab.views.as_json import as_json, fields_of
+from dispatchlab.views.formatting import counted, digits, key_names, readable, seconds
 from dispatchlab.views.source_locations import fallback_of_file
 from dispatchlab.views.view import View
 
-_FIELD = 16
+VERDICT_MOODS: dict[Verdict, b.Mood] = {
+    Verdict.ORDER_INDEPENDENT: "good",
+    Verdict.NO_VIOLATION_FOUND: "warn",
+    Verdict.ORDER_DEPENDENT: "bad",
+    Verdict.INCOMPLETE: "warn",
+    Verdict.NONDETERMINISTIC: "bad",
+    Verdict.CRASHED: "bad",
+}
+"""What a verdict is for its reader."""
 
-Views: TypeAlias = Sequence[tuple[str, Sequence[OperatorView]]]
+
+Seen: TypeAlias = Sequence[tuple[str, Sequence[OperatorView]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Explored:
+    """One scenario of a document.
+
+    Args:
+        report: what was found.
+        seen: operators after some sequence, each with a title that names it.
+        notes: what else a reader should know.
+        snapshots: what each step leads to, where that was asked for.
+    """
+
+    report: Report
+    seen: Seen = ()
+    notes: tuple[str, ...] = ()
+    snapshots: Snapshots | None = None
 
 
 def report_view(
-    report: Report, *, snapshots: Views = (), torch: str = "", steps: Snapshots | None = None
-) -> View[ReportWithSnapshots] | View[Report]:
+    report: Report, *, seen: Seen = (), snapshots: Snapshots | None = None, torch: str = ""
+) -> View[object]:
     """How a report is shown.
 
     Args:
         report: what was found.
-        snapshots: operators after some sequence, each with a title that names it, for a terminal.
+        seen: operators after some sequence, each with a title that names it.
+        snapshots: the snapshots after each step, where they are shown.
         torch: the version of the PyTorch that source locations are of; empty when that is not known.
-        steps: the snapshots after each step, where they are shown.
     """
-    if steps is None:
-        return View(
-            report, lines=report_lines, screen=partial(_screen, snapshots=snapshots), document=_page, torch=torch
-        )
+    explored = Explored(report, seen, snapshots=snapshots)
+    steps = () if snapshots is None else (b.Line(), *snapshot_lines(snapshots))
+    value: object = report
+    if snapshots is not None:
+        found = as_json(report)
+        assert isinstance(found, dict)
+        value = {**found, "snapshots": snapshots}
     return View(
-        ReportWithSnapshots(report, steps),
-        lines=lambda both: (*report_lines(both.report), Line(), *snapshot_lines(both.snapshots)),
-        screen=lambda both: (*_screen(both.report, snapshots=()), *snapshot_screen(both.snapshots)),
-        document=lambda both: permute_page((Explored(both.report, snapshots=both.snapshots),)),
+        value,
+        lines=lambda _: (*report_lines(report), *steps),
+        document=lambda _: permute_document([explored]),
         torch=torch,
     )
 
 
-def _page(report: Report) -> b.Document:
-    return permute_page((Explored(report),))
+@as_json.register
+def _(report: Report) -> dict[str, object]:
+    found = report.exploration
+    own = fields_of(report, without=("exploration", "registrations"), registration_texts=report.registrations)
+    return own | fields_of(found, orders=digits(found.orders)) | {"layers": as_json(report.layers)}
 
 
-def _screen(report: Report, *, snapshots: Views) -> Iterator[Block]:
-    """The verdict, the counterexample and its reason; then what differs, what was explored, and the operators."""
-    found, verdict, facts = report.exploration, tuple(_verdict(report)), tuple(_facts(report))
-    counterexample = found.counterexample
-    imports = [] if report.imports is None or not report.imports.findings else [*import_lines(report.imports)]
-    if counterexample is None:
-        yield Frame((*verdict, Line(), *facts), VERDICT_MOODS[found.verdict])
-    else:
-        yield Frame(verdict, VERDICT_MOODS[found.verdict])
-        yield from _counterexample(counterexample, report.registrations)
-    if imports:
-        yield Section("Orders of imports", tuple(imports))
-    if counterexample is not None:
-        yield from _differences(counterexample.diff)
-        yield Section("what was explored", facts)
-    for title, views in snapshots:
-        operators = (block for view in views for block in (Line(), *operator_screen(view, hint="")))
-        yield Section(title, tuple(operators))
+@as_json.register
+def _(value: Counterexample) -> dict[str, object]:
+    expected, actual = map(format_sequence, (value.expected_sequence, value.actual_sequence))
+    return fields_of(value, expected_sequence=expected, actual_sequence=actual)
 
 
-# -- the verdict and what it stands for
+@as_json.register
+def _(value: PropertyResult) -> dict[str, object]:
+    return fields_of(value, sequence=None if value.sequence is None else format_sequence(value.sequence))
 
 
-def _verdict(report: Report) -> Iterator[Block]:
-    as_expected = good("as expected") if report.as_expected else bad("NOT as expected")
-    expected = f" ({report.not_expected})" if report.not_expected else ""
-    yield b.Verdict(report.verdict_text, VERDICT_MOODS[report.exploration.verdict], (", ", as_expected, expected))
-    if report.claim:
-        yield Line(report.claim, "emphasis")
+@as_json.register
+def _(value: Way) -> dict[str, object]:
+    return {**value._asdict(), "step": format_sequence((value.step,))}
 
 
-def _facts(report: Report) -> Iterator[Block]:
-    for title, content, mood in _fields(report, report.exploration):
-        yield Line(content, mood, label=quiet(title), width=_FIELD)
+@as_json.register
+def _(value: Passed) -> dict[str, object]:
+    return {"sequence": format_sequence(value.sequence), "numbers": list(value.numbers)}
 
 
-def _fields(report: Report, found: Exploration) -> Iterator[tuple[str, str, Mood]]:
-    numbers = dict(counts(found))
-    yield (
-        "stands for" if found.verdict is Verdict.ORDER_INDEPENDENT else "orders",
-        f"{numbers.pop('orders')} orders of {counted(found.registrations, 'registration')}",
-        "",
+def permute_document(
+    explored: Sequence[Explored], *, failed: Sequence[str] = (), summary: str = "", interrupted: bool = False
+) -> b.Document:
+    """The report on one scenario or several.
+
+    Args:
+        explored: the scenarios that were explored.
+        failed: why others could not be, a sentence each.
+        summary: the line that ends the reports of several scenarios.
+        interrupted: it was interrupted, and there is no more than this.
+    """
+    blocks: list[b.Block] = [b.Line("Interrupted: this is what was covered until then.", "bad")] * interrupted
+    if len(explored) == 1 and not failed:
+        (only,) = explored
+        return b.Document("permute", only.report.scenario or only.report.claim, (*blocks, *_blocks(only)))
+    blocks += [b.Line(summary), *([b.Section("Not explored", tuple(map(b.Line, failed)))] if failed else [])]
+    rows = (_row(f"#s{at}", one.report) for at, one in enumerate(explored))
+    heads = ("scenario", "claim", "verdict", "as expected", "registrations", "sets", "orders", "elapsed")
+    blocks += b.part(
+        "Overview", heads, rows, marked=(at for at, one in enumerate(explored) if not one.report.as_expected)
     )
-    yield "explored", ", ".join(f"{number} {title}" for title, number in numbers.items()), ""
-    if found.counterexample is None or found.conflicts:
-        for number, conflict in enumerate(found.conflicts):
-            yield "" if number else "conflicts", conflict_text(conflict, found), "warn"
-    if found.verdict in (Verdict.ORDER_INDEPENDENT, Verdict.NO_VIOLATION_FOUND):
-        for number, never in enumerate(never_accepted_text(found, report.registrations)):
-            yield "" if number else "never accepted", never, "warn"
-    for note in found.notes:
-        yield "note", note, ""
-    if report.scenario:
-        yield "scenario", report.scenario, ""
-    yield "engine", f"{report.engine}, {report.semantics}", ""
+    parts = tuple(
+        b.Folded(one.report.scenario, tuple(_blocks(one)), is_open=not one.report.as_expected, anchor=f"s{at}")
+        for at, one in sorted(enumerate(explored), key=lambda item: item[1].report.as_expected)
+    )
+    return b.Document("permute", counted(len(explored), "scenario"), (*blocks, b.Section("Scenarios", parts)))
+
+
+def _row(href: str, report: Report) -> b.Row:
+    found = report.exploration
+    return (
+        b.Cell(b.Span(report.scenario or report.claim, href=href), "code"),
+        report.claim,
+        b.Cell(report.verdict_text, "name"),
+        b.mark("yes", "good") if report.as_expected else b.mark("no", "bad"),
+        found.registrations,
+        found.sets,
+        b.Cell(readable(found.orders), "number", str(found.orders)[:4000]),
+        b.Cell(seconds(found.elapsed_s), "number", f"{found.elapsed_s * 1e6:.0f}"),
+    )
+
+
+def _blocks(one: Explored) -> Iterator[b.Block]:
+    """One scenario: the verdict, the counterexample and its reason; then what was explored, and the operators."""
+    report, found = one.report, one.report.exploration
+    as_expected = b.good("as expected") if report.as_expected else b.bad("NOT as expected")
+    expected = f" ({report.not_expected})" if report.not_expected else ""
+    yield b.Verdict(report.verdict_text, VERDICT_MOODS[found.verdict], (", ", as_expected, expected))
+    yield b.Line(report.claim, "emphasis", hang=0)
+    example = found.counterexample
+    if example is not None:
+        why = tuple(b.Line(reason, indent=2, label=b.strong("why: "), hang=5) for reason in reasons(example))
+        sides = sides_of(example, report.registrations)
+        yield b.Section(f"{example.flaw}: {FLAWS[example.flaw]}", (sides, *why), mood="bad")
+        yield from _differences(example.diff)
+    if report.properties:
+        yield b.Section("Properties", tuple(_properties(report)))
+    if report.imports is not None and report.imports.findings:
+        yield b.Section("Orders of imports", tuple(import_lines(report.imports)))
+    texts = [conflict_text(conflict, found) for conflict in found.conflicts]
+    texts += [f"never accepted: {text}" for text in never_accepted_text(found, report.registrations)]
+    if texts:
+        yield b.Section("Refused", tuple(b.Line(text, "warn", indent=2) for text in texts))
+    if one.snapshots is not None:
+        yield b.Section("Snapshots at every step", tuple(snapshot_blocks(one.snapshots)))
+    for title, views in one.seen:
+        blocks = tuple(block for view in views for block in operator_blocks(view))
+        yield b.Section(f"{title[:1].upper()}{title[1:]}", blocks)
+    registrations = b.Items(tuple(b.code(f"{at} {text}") for at, text in enumerate(report.registrations)))
+    listed = b.Folded(f"Registrations ({len(report.registrations):,})", (registrations,))
+    notes = (b.Line(note, label=b.quiet("note: ")) for note in (*found.notes, *one.notes))
+    yield b.Section("What was explored", (b.Facts(tuple(_facts(report, found))), *notes, listed))
+
+
+def _facts(report: Report, found: Exploration) -> Iterator[tuple[str, str]]:
+    numbers = dict(counts(found))
+    title = "stands for" if found.verdict is Verdict.ORDER_INDEPENDENT else "orders"
+    yield title, f"{numbers.pop('orders')} orders of {counted(found.registrations, 'registration')}"
+    yield "explored", ", ".join(f"{number} {title}" for title, number in numbers.items())
+    yield "engine", f"{report.engine}, {report.semantics}"
     reductions = f", reductions: {reductions_text(found)}" if found.walk == "graph" else ""
-    yield "walk", f"{found.walk}{reductions}, {seconds(found.elapsed_s)}", ""
+    yield "walk", f"{found.walk}{reductions}, {seconds(found.elapsed_s)}"
 
 
-# -- the counterexample
+def _properties(report: Report) -> Iterator[b.Block]:
+    for one in report.properties:
+        standing = (b.good if one.holds else b.bad)(str(one.standing))
+        yield b.Line((standing, f" {one.text}", b.quiet(f" ({property_text(one)})")), indent=2)
+        if one.sequence is not None:
+            yield b.Sides((_side("violated by", one.sequence, report.registrations, "bad"),))
 
 
-def _counterexample(counterexample: Counterexample, registrations: Sequence[str]) -> Iterator[Block]:
-    why: list[Block] = [Line(reason, indent=2, label=strong("why: "), hang=5) for reason in reasons(counterexample)]
-    lines: list[Block] = [Line(), sides_of(counterexample, registrations), *([Line(), *why] if why else [])]
-    yield Section(f"{counterexample.flaw}: {FLAWS[counterexample.flaw]}", tuple(lines), mood="bad")
+def sides_of(found: Counterexample, registrations: Sequence[str]) -> b.Sides:
+    """The two sequences of a counterexample beside one another; one alone where the same gave two results."""
+    expected, actual = found.expected_sequence, found.actual_sequence
+    if expected == actual:
+        return b.Sides((_side("sequence:", actual, registrations),))
+    parted = next((at for at, (one, other) in enumerate(zip_longest(expected, actual)) if one != other), 0)
+    sides = _side("expected:", expected, registrations, "good"), _side("actual:", actual, registrations, "bad")
+    return b.Sides(sides, parted)
+
+
+def _side(title: str, sequence: StepSequence, registrations: Sequence[str], mood: b.Mood = "") -> b.Side:
+    steps = (b.Span(step_text(step, registrations), "warn" if step < 0 else "") for step in sequence)
+    return b.Side(f"{title} {format_sequence(sequence)}", mood, tuple(steps))
 
 
 # -- what differs
 
 
-def _differences(diff: str) -> Iterator[Section]:
+def _differences(diff: str) -> Iterator[b.Section]:
     """The rows of tables that differ by what differs, the rest of the diff line by line."""
     sections: list[tuple[str, list[str], bool]] = []
     for title, rows in _sections(diff):
@@ -157,7 +239,10 @@ def _differences(diff: str) -> Iterator[Section]:
         else:
             sections.append((title, rows, of_table))
     for title, rows, of_table in sections:
-        yield Section(title, tuple(_rows(rows)) if of_table else (Difference("\n".join(rows)),))
+        if of_table:
+            yield b.Section(title, (b.Table("", ("keys", "expected and actual"), tuple(_rows(rows))),))
+        else:
+            yield b.Section(title, (b.Difference("\n".join(rows)),))
 
 
 def _sections(diff: str) -> Iterator[tuple[str, list[str]]]:
@@ -174,7 +259,7 @@ def _sections(diff: str) -> Iterator[tuple[str, list[str]]]:
         yield title, rows
 
 
-def _rows(rows: Sequence[str]) -> Iterator[Line]:
+def _rows(rows: Sequence[str]) -> Iterator[b.Row]:
     sides: dict[str, dict[str, str]] = {"-": {}, "+": {}}
     for row in rows:
         if row[:1] in sides:
@@ -185,6 +270,5 @@ def _rows(rows: Sequence[str]) -> Iterator[Line]:
         change = (sides["-"].get(key, NO_KERNEL), sides["+"].get(key, NO_KERNEL))
         groups.setdefault(change, []).append(key)
     for (expected, actual), keys in groups.items():
-        yield Line(", ".join(key_names(keys)), "strong", indent=2)
-        yield Line(source(expected), indent=4, label=good("expected"), width=9)
-        yield Line(source(actual), indent=4, label=bad("actual"), width=9)
+        lines = ((b.good("expected "), b.source(expected)), (b.bad("actual   "), b.source(actual)))
+        yield (", ".join(key_names(keys)), b.Cell(b.Stack(lines), "code"))

@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, runtime_checkable
 
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.engine.semantics import SEMANTICS, semantics_named, unknown_keys
-from dispatchlab.errors import DispatchLabError, RegistrationError
+from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.measured import measured_profile, not_measured
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.operator_view import OperatorView
 from dispatchlab.model.profile import bundled_profiles, read_profile
 from dispatchlab.model.registration import Block, Fallback, PythonImpl, Registration
 from dispatchlab.model.short_names import short_names
@@ -56,7 +55,6 @@ class RunOptions(WalkOptions):
     imports: tuple[str, ...] = ()
     save: str | None = None
     graph: str | None = None
-    pictures: Literal["all", "violations"] | None = None
 
     @property
     def walk_options(self) -> WalkOptions:
@@ -186,8 +184,6 @@ class Outcome:
         program: a program that shows a violation of the live engine, when nothing was to be saved and there can be one.
         graph: the states, when a picture of them was asked for.
         not_drawn: why there is no picture, when one was asked for.
-        names: a short name for each registration.
-        operators: the operators with everything registered in the order of the file, when a picture was asked for.
         notes: what else a reader should know, a line each.
         interrupted: somebody pressed Ctrl-C, and the report is what was covered until then.
     """
@@ -198,8 +194,6 @@ class Outcome:
     program: str | None = None
     graph: StateGraph | None = None
     not_drawn: str | None = None
-    names: tuple[str, ...] = ()
-    operators: tuple[OperatorView, ...] = ()
     notes: tuple[str, ...] = field(default=())
     interrupted: bool = False
 
@@ -276,11 +270,10 @@ def run_scenario(
                 report, interrupted = _conforming(report, engine, run, bounded, progress)
         except KeyboardInterrupt:  # what was found by then stands
             report, interrupted = _noted(report, _LATE), True
-        names = short_names(subject.scenario.registrations)
-        outcome = Outcome(report, names=names, notes=_subject_notes(subject, engine), interrupted=interrupted)
+        outcome = Outcome(report, notes=_subject_notes(subject, engine), interrupted=interrupted)
         try:
             outcome = _with_counterexample(outcome, subject, run, options)
-            return outcome if interrupted else _with_pictures(outcome, subject.scenario, engine, options)
+            return outcome if interrupted else _with_graph(outcome, subject.scenario, engine, options)
         except KeyboardInterrupt:
             return replace(outcome, report=_noted(report, _LATE), interrupted=True)
 
@@ -353,15 +346,6 @@ def _with_counterexample(outcome: Outcome, subject: _Subject, run: Scenario, opt
         with suppress(DispatchLabError):
             return replace(outcome, program=program_of(run, outcome.report))
     return outcome
-
-
-def _with_pictures(outcome: Outcome, scenario: Scenario, engine: Engine, options: RunOptions) -> Outcome:
-    """The outcome with the picture of its states, where one is wanted."""
-    if not _is_drawn(options, outcome.report):
-        return outcome
-    if scenario.modules and not options.free:
-        return replace(outcome, not_drawn=str(FreeOptionError("--graph")))
-    return _with_graph(outcome, scenario, engine)
 
 
 def _torch_model(found: Exploration, scenario: Scenario, options: RunOptions) -> str:
@@ -494,57 +478,26 @@ def _stoppable(
     return stop_or_report
 
 
-def states_of(scenario: Scenario, report: Report) -> StateGraph | None:
-    """The states of a scenario that was explored on the lab engine; None where they are not drawn.
-
-    Args:
-        scenario: what was explored.
-        report: what was found about it.
-    """
-    scenario = explored(scenario)
-    if report.engine != "lab" or (scenario.modules and report.exploration.walk == "program"):
-        return None
-    with warnings.catch_warnings(), engine_for("lab", asked=report.semantics, in_file=None) as engine:
-        warnings.simplefilter("ignore")
-        outcome = Outcome(report, names=short_names(scenario.registrations))
-        return _with_graph(outcome, scenario, engine).graph
-
-
-def _is_drawn(options: RunOptions, report: Report) -> bool:
-    """Whether a picture is wanted, by itself or in a report."""
-    if options.graph is not None or options.pictures == "all":
-        return True
-    return options.pictures == "violations" and report.exploration.counterexample is not None
-
-
-def _with_graph(outcome: Outcome, scenario: Scenario, engine: Engine) -> Outcome:
+def _with_graph(outcome: Outcome, scenario: Scenario, engine: Engine, options: RunOptions) -> Outcome:
+    """The outcome with the graph of its states, where one is wanted."""
+    if options.graph is None:
+        return outcome
+    if scenario.modules and not options.free:
+        return replace(outcome, not_drawn=str(FreeOptionError("--graph")))
     if not isinstance(engine, Forkable):
         return replace(outcome, not_drawn=str(NotDrawnError(f"the states of the engine {engine.name} cannot be read")))
     report = outcome.report
-    outcome = replace(outcome, operators=_all_registered(engine, scenario))
     try:
         graph = state_graph(
             _parts_to_draw(engine, scenario, report.exploration),
             report.registrations,
             title=f"{scenario.claim} ({report.semantics}: {report.exploration.verdict})",
-            names=outcome.names,
+            names=short_names(scenario.registrations),
             counterexample=report.exploration.counterexample,
         )
     except NotDrawnError as error:
         return replace(outcome, not_drawn=str(error))
     return replace(outcome, graph=_counted(graph, report.exploration))
-
-
-def _all_registered(engine: Engine, scenario: Scenario) -> tuple[OperatorView, ...]:
-    """The operators after the registrations in the order of the file, without those that are refused."""
-    from dispatchlab.questions.dump.inspect_operators import view_in
-
-    with engine.sandbox() as sandbox:
-        held = []  # what nobody holds is released
-        for registration in scenario.registrations:
-            with suppress(RegistrationError):
-                held.append(sandbox.register(registration))
-        return tuple(view_in(sandbox, sandbox.snapshot(operator)) for operator in scenario.operators)
 
 
 def _parts_to_draw(engine: Forkable, scenario: Scenario, found: Exploration) -> tuple[PartOfGraph, ...]:

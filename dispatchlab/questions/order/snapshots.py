@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from itertools import islice
 from typing import Final, NamedTuple
 
 from dispatchlab.errors import DispatchLabError
@@ -29,9 +28,6 @@ from dispatchlab.sources.engines import EngineName, engine_for
 
 MOST_STATES: Final = 1024
 """More states are not shown: nobody reads so many."""
-
-MOST_ORDERS: Final = 720
-"""How many orders are listed one by one; all those of six registrations."""
 
 
 class TooManySnapshotsError(DispatchLabError):
@@ -101,9 +97,6 @@ class Snapshots:
         moments: the snapshots, nothing registered first.
         sequences: how many sequences they stand for: orders of registration times orders of release.
         chosen: the sequences that were chosen; none when it is about all.
-        registering: orders of registration with what they pass, as many as are listed.
-        releasing: orders of release, from each snapshot that these end in, as many as are listed.
-        is_cut: there are more orders than are listed.
     """
 
     registrations: tuple[str, ...]
@@ -112,9 +105,6 @@ class Snapshots:
     moments: tuple[Moment, ...]
     sequences: int
     chosen: tuple[Passed, ...] = ()
-    registering: tuple[Passed, ...] = ()
-    releasing: tuple[Passed, ...] = ()
-    is_cut: bool = False
 
 
 def snapshots_of(engine: Engine, scenario: Scenario, sequences: Sequence[StepSequence] = ()) -> Snapshots:
@@ -241,18 +231,8 @@ def _all(engine: Forkable, scenario: Scenario) -> Snapshots:
             collected.take(way, of_node[target])
     for node, orders in enumerate(_orders(found, count, steps)):
         collected.orders[of_node[node]] += orders
-    whole = (each for each in _passes(steps, range(count), [0], of_node) if len(each[0].sequence) == count)
-    registering = list(islice(whole, MOST_ORDERS + 1))
-    ends = list(dict.fromkeys(node for _, node in registering))
-    releasing = list(islice(_passes(steps, [~index for index in range(count)], ends, of_node), MOST_ORDERS + 1))
-    return Snapshots(
-        *_about(scenario),
-        collected.snapshots(scenario, counted=True),
-        count_orders(count, scenario.order),
-        registering=tuple(passed for passed, _ in registering[:MOST_ORDERS]),
-        releasing=tuple(passed for passed, _ in releasing[:MOST_ORDERS]),
-        is_cut=max(len(registering), len(releasing)) > MOST_ORDERS,
-    )
+    moments = collected.snapshots(scenario, counted=True)
+    return Snapshots(*_about(scenario), moments, count_orders(count, scenario.order))
 
 
 def _orders(found: ReachableStates, count: int, steps: Mapping[tuple[int, Step], int]) -> list[int]:
@@ -265,25 +245,6 @@ def _orders(found: ReachableStates, count: int, steps: Mapping[tuple[int, Step],
             if target is not None and found.masks[target] != found.masks[node]:
                 orders[target] += orders[node]
     return orders
-
-
-def _passes(
-    steps: Mapping[tuple[int, Step], int],
-    taken: Sequence[Step],
-    starts: Sequence[int],
-    of_node: Sequence[int],
-) -> Iterator[tuple[Passed, int]]:
-    """Each order in which steps can be taken from some states, each step once, with the state that it ends in."""
-    for start in starts:
-        stack: list[tuple[int, StepSequence, tuple[int, ...]]] = [(start, (), (of_node[start],))]
-        while stack:
-            node, done, numbers = stack.pop()
-            left = [step for step in taken if step not in done and (node, step) in steps]
-            if not left:
-                yield Passed(done, numbers), node
-            for step in reversed(left):
-                target = steps[node, step]
-                stack.append((target, (*done, step), (*numbers, of_node[target])))
 
 
 # -- what a step changes
