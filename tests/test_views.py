@@ -250,13 +250,9 @@ def test_a_picture_marks_the_sequences_to_both_states_of_a_set() -> None:
     found = picture.violation
     assert found is not None
     assert {picture.nodes[found.expected].mark, picture.nodes[found.actual].mark} == {Mark.EXPECTED, Mark.ACTUAL}
-    assert len(found.rows) == 34
-    assert all(row.expected != row.actual for row in found.rows)
     for text in (dot_text(picture), mermaid_text(picture)):
         assert "Violated: two orders of the same registrations lead to different states." in text
         assert "green, expected: +1 +0" in text or "green, expected: +registration" in text
-        assert "test::foo NestedTensorCPU: " in text
-        assert "and 31 more rows" in text
 
 
 def test_a_refusal_of_a_counterexample_is_drawn_as_a_loop() -> None:

@@ -4,8 +4,6 @@ Commands, the pytest plugin and `api` ask.
 
 - `leaks`: registrations that something leaves behind: two moments compared, on lab dispatchers and on the running
   PyTorch.
-- `notebook`: what notebooks show of a value: a fragment with looks of its own, for light and dark pages, without
-  scripts.
 - `check`: what is wrong with a package: all questions about its registrations, asked of one import.
 - `certify`: what is certified: for every operator of a registry, whether the order of its registrations can matter.
 - `coverage`: what covers a backend: how its operators find a kernel, and what one more registration would change.

@@ -97,22 +97,7 @@ class Meter:
     mood: Mood = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
-    """Names of which a terminal shows as many as a line has room for; all of them elsewhere.
-
-    Args:
-        names: the names.
-        hint: stands behind the number of those that are left out.
-        mood: what they are for the reader.
-    """
-
-    names: tuple[str, ...]
-    hint: str = ""
-    mood: Mood = ""
-
-
-Inline: TypeAlias = "str | Span | Meter | Names | tuple[Inline, ...]"
+Inline: TypeAlias = "str | Span | Meter | tuple[Inline, ...]"
 
 
 strong = partial(Span, mood="strong")
@@ -261,27 +246,6 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Matrix:
-    """A table of answers; a terminal that is too narrow for it lists the columns of each row by their answer.
-
-    Args:
-        caption: what its rows are.
-        head: the title of the first column.
-        columns: a short and a whole title for each other column.
-        rows: the name of each row and its answers.
-        order: the answers, the most harmful first.
-        marked: the numbers of the rows that ask for attention.
-    """
-
-    caption: str
-    head: str
-    columns: tuple[tuple[str, str], ...]
-    rows: tuple[tuple[str, tuple[Span, ...]], ...]
-    order: tuple[Span, ...]
-    marked: frozenset[int] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
 class Folded:
     """A part that a page shows on request; text and a terminal show its title, and all of it where it is open.
 
@@ -364,9 +328,7 @@ class Sides:
     marked: int | None = None
 
 
-Block: TypeAlias = (
-    Line | Section | Frame | Verdict | Facts | Table | Matrix | Folded | Items | Code | Difference | Sides
-)
+Block: TypeAlias = Line | Section | Frame | Verdict | Facts | Table | Folded | Items | Code | Difference | Sides
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import assert_never
 from dispatchlab.escape import printable
 from dispatchlab.views import blocks as b
 from dispatchlab.views.source_locations import short_debug
-from dispatchlab.views.text import plain, rows_of, table_of
+from dispatchlab.views.text import rows_of
 
 _MOST_ROWS = 50
 """How many rows of a table are shown: a pull request takes 65,536 characters."""
@@ -69,8 +69,6 @@ def _block(block: b.Block, level: int) -> Iterator[str]:
             yield "\n".join(f"- {_escaped(title)}: {_cell(value)}" for title, value in block.pairs)
         case b.Table():
             yield from _table(block)
-        case b.Matrix():
-            yield from _table(table_of(block))
         case b.Folded():
             yield f"<details{' open' if block.is_open else ''}><summary>{_inline(block.title, tags=True)}</summary>"
             yield from _blocks(block.blocks, level)
@@ -144,8 +142,6 @@ def _inline(content: b.Inline, *, bold: str = "", tags: bool = False) -> str:
             pass
         case b.Meter():
             return ""
-        case b.Names():
-            content = b.Span(plain(content))
         case _:
             return "".join(_inline(piece, bold=bold, tags=tags) for piece in content)
     stands_out = content.mood in _BOLD and content.kind in ("words", "mark") and content.text.strip()

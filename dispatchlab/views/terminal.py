@@ -15,7 +15,7 @@ from dispatchlab.escape import printable
 from dispatchlab.views import blocks as b
 from dispatchlab.views.lines import Page
 from dispatchlab.views.styles import BAD, DIFF_STYLES, FIRST_STYLES, MOOD_STYLES, QUIET
-from dispatchlab.views.text import matrix_lines, plain, table_lines
+from dispatchlab.views.text import plain, table_lines
 
 _BAR = 30
 _OF_A_STEP = str.maketrans("+-", "-+")  # what a step adds is no defect
@@ -70,10 +70,6 @@ def _draw(page: Page, block: b.Block, indent: int) -> None:
                 _line(page, b.Line(content, label=b.Span(title, "quiet"), width=width), indent)
         case b.Table():
             draw_on(page, table_lines(block, whole=page.whole), indent=indent)
-        case b.Matrix():
-            lines = tuple(matrix_lines(block))
-            fits = max(cell_len(plain(line.label)) for line in lines) <= page.width
-            draw_on(page, lines if fits else _by_answer(block), indent=indent)
         case b.Folded():
             _line(page, b.Line(block.title, "strong"), indent)
             if page.whole or block.is_open:
@@ -118,15 +114,6 @@ def _sides(page: Page, sides: b.Sides) -> None:
             page.flow([Text.assemble(gutter, one, gap, gutter, other)], first=Text())
 
 
-def _by_answer(matrix: b.Matrix) -> Iterator[b.Line]:
-    for name, spans in matrix.rows:
-        yield b.Line(name, "strong")
-        for answer in reversed(matrix.order):
-            titles = [title for (_, title), span in zip(matrix.columns, spans, strict=True) if span == answer]
-            if titles:
-                yield b.Line(", ".join(titles), label=answer, width=5, indent=2)
-
-
 def _line(page: Page, line: b.Line, indent: int) -> None:
     if not line.content and not line.label:
         page.blank()
@@ -140,18 +127,9 @@ def _line(page: Page, line: b.Line, indent: int) -> None:
         start = begin + line.hang  # this label is too long for the column
         first.append("" if first.plain.endswith(" ") else " ")
     first.append(" " * (start - cell_len(first.plain)))
-    content = _as_fits(page, line.content, page.width - start) if isinstance(line.content, b.Names) else line.content
-    page.flow(inline_words(page, content, line.mood), indent=start if line.width else begin + line.hang, first=first)
-
-
-def _as_fits(page: Page, names: b.Names, room: int) -> b.Span:
-    """As many names as a line has room for, and how many there are besides; all of them where nothing is left out."""
-    for count in range(len(names.names), 0, -1):
-        more = f" and {len(names.names) - count} more {names.hint}".rstrip() if count < len(names.names) else ""
-        text = f"{', '.join(names.names[:count])}{more}"
-        if page.whole or count == 1 or len(text) <= room:
-            return b.Span(text, names.mood)
-    return b.Span("")
+    page.flow(
+        inline_words(page, line.content, line.mood), indent=start if line.width else begin + line.hang, first=first
+    )
 
 
 def inline_words(page: Page, content: b.Inline, mood: b.Mood = "") -> list[Text]:
@@ -193,8 +171,6 @@ def _spans(content: b.Inline, mood: b.Mood) -> Iterator[b.Span | b.Meter]:
             yield b.Span(content, mood)
         case b.Span(text, mood=""):
             yield b.Span(text, mood, content.kind, content.href)
-        case b.Names():
-            yield b.Span(plain(content), content.mood or mood)
         case b.Span() | b.Meter():
             yield content
         case _:

@@ -34,8 +34,6 @@ def plain(content: b.Inline) -> str:
             return content.text
         case b.Meter():
             return ""
-        case b.Names():
-            return ", ".join(content.names)
         case _:
             return "".join(map(plain, content))
 
@@ -63,8 +61,6 @@ def _rows(block: b.Block, *, whole: bool) -> Iterator[str]:
             yield from (f"{title}: {value_text(value)}" for title, value in block.pairs)
         case b.Table():
             yield from rows_of(table_lines(block, whole=whole), whole=whole)
-        case b.Matrix():
-            yield from rows_of(matrix_lines(block), whole=whole)
         case b.Folded():
             yield plain(block.title)
             if whole or block.is_open:
@@ -132,33 +128,6 @@ def _columns(texts: list[b.Inline], widths: list[int], mood: b.Mood = "") -> b.L
     """Texts beside one another, the last one as long as it is."""
     padded = [(text, " " * max(2, width + 2 - len(plain(text)))) for text, width in zip(texts, widths, strict=True)]
     return b.Line(texts[-1], mood, indent=2, label=tuple(padded[:-1]), width=sum(widths[:-1]) + 2 * len(widths[:-1]))
-
-
-_LONGEST_NAME = 40
-
-
-def matrix_lines(matrix: b.Matrix) -> Iterator[b.Line]:
-    """A matrix as lines: its answers below one another; a long name stands on a line of its own."""
-    heads = tuple(b.quiet(short) for short, _ in matrix.columns)
-    width = min(_LONGEST_NAME, max((len(name) for name, _ in matrix.rows), default=0))
-    column = max((len(span.text) for span in (*heads, *matrix.order)), default=0) + 1
-    for name, spans in (("", heads), *matrix.rows):
-        if len(name) > width:
-            yield b.Line(name)
-        first = f"{name if len(name) <= width else '':<{width}}  "
-        *front, last = spans
-        padded = ((span, " " * (column - len(span.text))) for span in front)
-        yield b.Line(label=(first, *padded, last))
-
-
-def table_of(matrix: b.Matrix) -> b.Table:
-    """A matrix as a table that can be sorted by its answers."""
-    heads = (matrix.head, *(title for _, title in matrix.columns))
-    ranks = {span.text: rank for rank, span in enumerate(matrix.order)}
-    rows = (
-        (b.Cell(name, "name"), *(b.Cell(span, "", ranks[span.text]) for span in spans)) for name, spans in matrix.rows
-    )
-    return b.Table(matrix.caption, heads, tuple(rows), matrix.marked)
 
 
 def _cell_lines(cell: b.Inline | int | b.Cell, *, whole: bool) -> tuple[b.Inline, ...]:

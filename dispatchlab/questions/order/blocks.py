@@ -12,7 +12,6 @@ from dispatchlab.model.sequence import StepSequence, format_sequence
 from dispatchlab.model.snapshot import TABLES
 from dispatchlab.prover.result import Counterexample, Exploration, Verdict
 from dispatchlab.questions.dump.operator_blocks import operator_blocks
-from dispatchlab.questions.order.properties import PropertyResult
 from dispatchlab.questions.order.report import Report
 from dispatchlab.questions.order.report_text import (
     FLAWS,
@@ -20,7 +19,6 @@ from dispatchlab.questions.order.report_text import (
     counts,
     import_lines,
     never_accepted_text,
-    property_text,
     reasons,
     reductions_text,
     report_lines,
@@ -95,18 +93,14 @@ def report_view(
 def _(report: Report) -> dict[str, object]:
     found = report.exploration
     own = fields_of(report, without=("exploration", "registrations"), registration_texts=report.registrations)
-    return own | fields_of(found, orders=digits(found.orders)) | {"layers": as_json(report.layers)}
+    about = {"layers": as_json(report.layers), "standing": as_json(report.standing)}
+    return own | fields_of(found, orders=digits(found.orders)) | about
 
 
 @as_json.register
 def _(value: Counterexample) -> dict[str, object]:
     expected, actual = map(format_sequence, (value.expected_sequence, value.actual_sequence))
     return fields_of(value, expected_sequence=expected, actual_sequence=actual)
-
-
-@as_json.register
-def _(value: PropertyResult) -> dict[str, object]:
-    return fields_of(value, sequence=None if value.sequence is None else format_sequence(value.sequence))
 
 
 @as_json.register
@@ -174,8 +168,6 @@ def _blocks(one: Explored) -> Iterator[b.Block]:
         sides = sides_of(example, report.registrations)
         yield b.Section(f"{example.flaw}: {FLAWS[example.flaw]}", (sides, *why), mood="bad")
         yield from _differences(example.diff)
-    if report.properties:
-        yield b.Section("Properties", tuple(_properties(report)))
     if report.imports is not None and report.imports.findings:
         yield b.Section("Orders of imports", tuple(import_lines(report.imports)))
     texts = [conflict_text(conflict, found) for conflict in found.conflicts]
@@ -201,14 +193,6 @@ def _facts(report: Report, found: Exploration) -> Iterator[tuple[str, str]]:
     yield "engine", f"{report.engine}, {report.semantics}"
     reductions = f", reductions: {reductions_text(found)}" if found.walk == "graph" else ""
     yield "walk", f"{found.walk}{reductions}, {seconds(found.elapsed_s)}"
-
-
-def _properties(report: Report) -> Iterator[b.Block]:
-    for one in report.properties:
-        standing = (b.good if one.holds else b.bad)(str(one.standing))
-        yield b.Line((standing, f" {one.text}", b.quiet(f" ({property_text(one)})")), indent=2)
-        if one.sequence is not None:
-            yield b.Sides((_side("violated by", one.sequence, report.registrations, "bad"),))
 
 
 def sides_of(found: Counterexample, registrations: Sequence[str]) -> b.Sides:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 from dispatchlab._short_repr import member_repr
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.model.dump_format import DumpError, parse_table
-from dispatchlab.model.keys import SLOT_OF_KEY
 from dispatchlab.model.sequence import Step, StepSequence
 from dispatchlab.model.snapshot import Snapshot
 from dispatchlab.prover.protocol import StateSpace
@@ -82,16 +80,6 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True)
-class RowDifference:
-    """A row that holds one thing after the expected sequence and another after the actual one; empty is no kernel."""
-
-    operator: str
-    key: str
-    expected: str
-    actual: str
-
-
-@dataclass(frozen=True, slots=True)
 class Violation:
     """What a counterexample is in the picture.
 
@@ -99,13 +87,11 @@ class Violation:
         counterexample: the sequences and why they disagree.
         expected: the node in which the expected sequence ends.
         actual: the node in which the actual sequence ends.
-        rows: the rows in which these differ.
     """
 
     counterexample: Counterexample
     expected: int
     actual: int
-    rows: tuple[RowDifference, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,26 +215,7 @@ def _together(drawn: Sequence[_Drawing], about: StateGraph, counterexample: Coun
             nodes.append(replace(node, seen=number))
         edges += [replace(edge, source=first + edge.source, target=first + edge.target) for edge in each.edges.values()]
     sights = tuple(seen)
-    if violation is not None:
-        ends = (nodes[violation.expected].seen, nodes[violation.actual].seen)
-        violation = replace(violation, rows=tuple(_rows(*(sights[end] for end in ends))))
     return replace(about, nodes=tuple(nodes), edges=tuple(edges), sights=sights, violation=violation, states=len(nodes))
-
-
-def _rows(expected: Sequence[Snapshot], actual: Sequence[Snapshot]) -> Iterator[RowDifference]:
-    """The rows in which what calls use differs, or else the tables."""
-    for one, other in zip(expected, actual, strict=True):
-        for texts in ((one.slots or "", other.slots or ""), (one.table, other.table)):
-            try:
-                before, after = map(parse_table, texts)
-            except DumpError:  # an engine of its own prints what it likes
-                continue
-            keys = sorted({*before, *after}, key=SLOT_OF_KEY.__getitem__)
-            differing = [key for key in keys if before.get(key) != after.get(key)]
-            for key in differing:
-                yield RowDifference(str(one.operator), key.name, str(before.get(key, "")), str(after.get(key, "")))
-            if differing:
-                break
 
 
 def grouped(graph: StateGraph) -> StateGraph:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
 from dispatchlab.escape import one_line, printable
-from dispatchlab.model.operator_view import NO_KERNEL
 from dispatchlab.model.sequence import Step, StepSequence
 from dispatchlab.questions.order.report_text import FLAWS, reasons
 from dispatchlab.questions.order.state_graph import Edge, Mark, Node, StateGraph
@@ -14,7 +13,6 @@ from dispatchlab.questions.order.state_graph import Edge, Mark, Node, StateGraph
 _COLORS = {Mark.NONE: "#6e7781", Mark.EXPECTED: "#1a7f37", Mark.ACTUAL: "#cf222e", Mark.BOTH: "#9a6700"}
 _WRAP = 30  # characters in a line of a box
 _SETS_SHOWN = 3
-_ROWS_SHOWN = 3
 _LABELLED = 12  # with more boxes, what an edge registers is seen from its ends
 
 
@@ -64,11 +62,6 @@ def explanation(graph: StateGraph) -> tuple[str, ...]:
     if expected != actual:
         lines.append(f"green, expected: {printable(sequence_text(graph, expected))}")
     lines.append(f"red, actual: {printable(sequence_text(graph, actual))}")
-    for row in found.rows[:_ROWS_SHOWN]:
-        one, other = (printable(text) or NO_KERNEL for text in (row.expected, row.actual))
-        lines.append(f"{row.operator} {row.key}: {one} (expected), {other} (actual)")
-    if len(found.rows) > _ROWS_SHOWN:
-        lines.append(f"and {len(found.rows) - _ROWS_SHOWN:,} more rows")
     lines += [f"why: {printable(reason)}" for reason in reasons(found.counterexample)]
     return tuple(lines)
 

@@ -14,7 +14,7 @@ from dispatchlab._version import __version__
 from dispatchlab.views import blocks as b
 from dispatchlab.views.html.elements import Child, Html, breakable, element, joined, trusted
 from dispatchlab.views.source_locations import short_debug
-from dispatchlab.views.text import plain, rows_of, table_of, value_text
+from dispatchlab.views.text import rows_of, value_text
 
 _HERE = Path(__file__).parent
 
@@ -137,8 +137,6 @@ def _block(block: b.Block, most: int | None) -> Html:
             return element("dl", pairs, class_="summary" if is_long else "facts")
         case b.Table():
             return _table(block, most)
-        case b.Matrix():
-            return _block(table_of(block), most)
         case b.Folded():
             return _folded(block, most)
         case b.Items():
@@ -251,8 +249,6 @@ def inline(content: b.Inline, *, cell: b.CellKind | None = None) -> Html:
                 aria_label=content.label,
                 class_=content.mood if content.mood in ("bad", "warn") else None,
             )
-        case b.Names():
-            return inline(plain(content), cell=cell)
         case b.Span(kind="mark"):
             return _mark(content.text, content.mood)
         case b.Span():

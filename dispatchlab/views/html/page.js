@@ -1,4 +1,4 @@
-// What a report does beyond being read: another colour scheme, sorted and filtered tables, a picture that answers.
+// What a report does beyond being read: another colour scheme, sorted and filtered tables.
 "use strict";
 {
   const root = document.documentElement;
@@ -56,45 +56,7 @@
     tools.append(search, count);
     table.parentElement.before(tools);
   };
-  const pristine = new Map([...document.querySelectorAll("[id*='-table-']")].map((each) => [each.id, each.cloneNode(true)]));
   document.querySelectorAll("table.data").forEach(sortable);
-
-  // -- pictures
-  for (const picture of document.querySelectorAll("svg.states")) {
-    const boxes = [...picture.querySelectorAll("a.box")], lines = [...picture.querySelectorAll("g.line[data-from]")];
-    const near = (box) => {
-      picture.classList.toggle("pointed", box !== null);
-      for (const each of [...boxes, ...lines]) each.classList.remove("near");
-      if (box === null) return;
-      const own = box.dataset.box, beside = new Set([own]);
-      for (const line of lines) {
-        const { from, to } = line.dataset;
-        if (from !== own && to !== own) continue;
-        line.classList.add("near");
-        beside.add(from).add(to);
-      }
-      for (const each of boxes) if (beside.has(each.dataset.box)) each.classList.add("near");
-    };
-    const panel = make("div", "", { class: "panel", role: "region", "aria-label": "The state that was clicked" });
-    const hint = "Point at a state to see its steps; click it to see its dispatch table here.";
-    panel.append(make("p", hint, { class: "quiet" }));
-    picture.closest(".picture").after(panel);
-    for (const box of boxes) {
-      box.addEventListener("mouseenter", () => near(box));
-      box.addEventListener("mouseleave", () => near(null));
-      box.addEventListener("focus", () => near(box));
-      box.addEventListener("blur", () => near(null));
-      box.addEventListener("click", (event) => {
-        event.preventDefault();
-        for (const other of boxes) other.removeAttribute("aria-current");
-        box.setAttribute("aria-current", "true");
-        const shown = pristine.get(box.getAttribute("href").slice(1)).cloneNode(true);
-        const about = box.querySelector("title").textContent;
-        panel.replaceChildren(make("p", "Registered here:"), make("pre", about), ...shown.childNodes);
-        panel.querySelectorAll("table.data").forEach(sortable);
-      });
-    }
-  }
 
   // -- paper
   addEventListener("beforeprint", () => {
