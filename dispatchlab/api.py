@@ -45,17 +45,6 @@ class CheckSubjectError(DispatchLabError):
     )
 
 
-class TraceOptionError(DispatchLabError):
-    """`trace` was given what is for the other engine."""
-
-    option: str
-    engine: str
-
-    def __str__(self) -> str:
-        other = "torch" if self.engine == "lab" else "lab"
-        return f"{self.option} is for trace(engine={other!r}), and engine={self.engine!r} was asked for: leave it out"
-
-
 class NothingRegisteredError(DispatchLabError):
     """Importing a package registers nothing.
 
@@ -582,12 +571,10 @@ def trace(line: Callable[[str], object] | None = None, *, engine: Literal["lab"]
 
 
 @overload
-def trace(*, engine: Literal["torch"], limit: int | None = None) -> TorchTrace: ...
+def trace(*, engine: Literal["torch"]) -> TorchTrace: ...
 
 
-def trace(
-    line: Callable[[str], object] | None = None, *, engine: EngineName = "lab", limit: int | None = None
-) -> Trace | TorchTrace:
+def trace(line: Callable[[str], object] | None = None, *, engine: EngineName = "lab") -> Trace | TorchTrace:
     """Record what the operators do inside of a `with` block.
 
     >>> from dispatchlab import Lab, tensor, trace
@@ -602,24 +589,18 @@ def trace(
     Args:
         line: is given a line for each call of the lab as it begins, in upstream's format.
         engine: `lab`, or `torch` for the operators of the PyTorch of this process, whose trace is read after the block.
-        limit: how many hops a trace of PyTorch keeps; later ones are counted alone.
 
     Returns:
         What is recorded, to be entered: `threads` and `calls`.
 
     Raises:
-        TraceOptionError: `line` was given for PyTorch, or `limit` for the lab.
         TorchMissingError: there is no PyTorch here.
-        TorchTraceError: its calls cannot be traced here.
+        TorchTraceError: another trace of PyTorch is on.
     """
     if engine == "torch":
-        from dispatchlab.questions.trace.torch_trace import LIMIT, TorchTrace
+        from dispatchlab.questions.trace.torch_trace import TorchTrace
 
-        if line is not None:
-            raise TraceOptionError("line", "torch")
-        return TorchTrace(limit=LIMIT if limit is None else limit)
+        return TorchTrace()
     from dispatchlab.call.trace import Trace
 
-    if limit is not None:
-        raise TraceOptionError("limit", "lab")
     return Trace(line)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -28,6 +29,7 @@ class ObservedCall:
         kind: which way it came in.
         operator: the operator.
         arguments: the keys of the arguments; those that were handed over, in a redispatch.
+        each: the keys of each argument that has any, by its name; nothing, in a redispatch.
         included: what the thread includes; nothing, in a redispatch.
         excluded: what the thread excludes; nothing, in a redispatch.
         base: the set before the operator's fallthroughs were masked.
@@ -38,6 +40,7 @@ class ObservedCall:
     kind: CallKind
     operator: OperatorName
     arguments: DispatchKeySet
+    each: Mapping[str, DispatchKeySet]
     included: DispatchKeySet
     excluded: DispatchKeySet
     base: DispatchKeySet

@@ -16,6 +16,7 @@ from dispatchlab.call.tensor import NUMBERS, Generator, Tensor, takes_numbers, w
 from dispatchlab.call.tensor_keys import UNDEFINED_TENSOR_KEYS
 from dispatchlab.call.tensor_options import Device, DType, Layout, MemoryFormat
 from dispatchlab.errors import CallError, ErrorKind, did_you_mean
+from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.schema import Argument, FunctionSchema
 from dispatchlab.model.schema_types import (
     TENSOR,
@@ -201,21 +202,31 @@ class CallSignature:
         """The keys of all arguments that decide the dispatch; generators count in calls that are not boxed."""
         bits = 0
         for at in self.dispatched:
-            value = values[at]
-            if isinstance(value, Tensor):
-                bits |= value.key_bits
-            elif isinstance(value, list):
-                for element in value:
-                    if element is not None:
-                        bits |= element.key_bits
-            elif self.arguments[at].type == TENSOR:
-                bits |= UNDEFINED_TENSOR_KEYS.bits  # See Note [Undefined tensors have keys]
+            bits |= self._bits_of(at, values[at])
         if generators:
             for at in self.generators:
-                value = values[at]
-                if isinstance(value, Generator):
-                    bits |= value.generator_bits
+                bits |= self._bits_of(at, values[at])
         return bits
+
+    def each_key_set(self, values: Sequence[object], *, generators: bool) -> dict[str, DispatchKeySet]:
+        """The keys of each argument that has any, by its name."""
+        places = (*self.dispatched, *self.generators) if generators else self.dispatched
+        bits = {self.arguments[at].name: self._bits_of(at, values[at]) for at in sorted(places)}
+        return {name: DispatchKeySet(some) for name, some in bits.items() if some}
+
+    def _bits_of(self, at: int, value: object) -> int:
+        if isinstance(value, Tensor):
+            return value.key_bits
+        if isinstance(value, list):
+            bits = 0
+            for element in value:
+                if element is not None:
+                    bits |= element.key_bits
+            return bits
+        if isinstance(value, Generator):
+            return value.generator_bits
+        # See Note [Undefined tensors have keys]
+        return UNDEFINED_TENSOR_KEYS.bits if self.arguments[at].type == TENSOR else 0
 
     def as_given(self, values: Sequence[object]) -> tuple[list[object], dict[str, object]]:
         """The values that a call gave, as it may have given them: by position as far as there are no gaps."""

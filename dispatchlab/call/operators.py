@@ -168,12 +168,15 @@ class Operator:
         if handed is not None:
             keys = base = arguments = handed
             include = exclude = _NO_KEYS
+            each: dict[str, DispatchKeySet] = {}
         else:
-            arguments = DispatchKeySet(table.signature.key_bits(values, generators=kind is CallKind.CALL))
+            with_generators = kind is CallKind.CALL
+            arguments = DispatchKeySet(table.signature.key_bits(values, generators=with_generators))
+            each = table.signature.each_key_set(values, generators=with_generators)
             include, exclude = thread.included, thread.excluded
             base = DispatchKeySet((arguments.bits | thread.masks.included) & thread.masks.kept)
             keys = table.masked(base.bits)
-        return ObservedCall(kind, self.name, arguments, include, exclude, base, keys, table.entry_at(keys))
+        return ObservedCall(kind, self.name, arguments, each, include, exclude, base, keys, table.entry_at(keys))
 
     # -- boxed
 

@@ -6,7 +6,7 @@ While a trace is on, calls take their general way, which is slower and does the 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic_ns
 from typing import Self, TypeAlias
@@ -15,27 +15,6 @@ from dispatchlab.call.call_observer import CallKind, ObservedCall, observers
 from dispatchlab.call.local_key_set import DEFAULT_EXCLUDED, DEFAULT_INCLUDED, excluded, included
 from dispatchlab.model.dump_format import Provenance, key_text
 from dispatchlab.model.key_set import DispatchKeySet
-
-
-def trace(line: Callable[[str], object] | None = None) -> Trace:
-    """Record what the operators do inside of a `with` block.
-
-    >>> from dispatchlab import Lab, tensor, trace
-    >>> lab = Lab()
-    >>> with trace(print) as record:
-    ...     _ = lab.sin(tensor([0.0]))
-     [call] op=[aten::sin], key=[AutogradCPU]
-      [redispatchBoxed] op=[aten::sin], key=[CPU]
-    >>> len(record.calls)
-    2
-
-    Args:
-        line: is given a line for each call as it begins, in upstream's format (see `trace_line`).
-
-    Returns:
-        What is recorded, to be entered; `threads` and `calls` can be read at any time.
-    """
-    return Trace(line)
 
 
 class Trace:
@@ -55,6 +34,11 @@ class Trace:
         """What each thread did, in the order in which they began; what is not over yet has what it has so far."""
         known = [*self._threads.values()]
         return tuple(TracedThread(thread.name, _frozen(thread.steps)) for thread in known if thread.steps)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the trace does not show: nothing."""
+        return ()
 
     @property
     def steps(self) -> tuple[TracedEvent, ...]:
@@ -185,6 +169,7 @@ class TracedCall:
         operator: its name.
         depth: how deeply it is nested in other calls, 1 for none.
         arguments: the keys of the arguments; the set that was handed over, in a redispatch.
+        each: the keys of each argument that has any, by its name; nothing, in a redispatch.
         included, excluded: what the thread included and excluded; nothing, in a redispatch.
         local_included, local_excluded: what of these goes beyond what every thread starts from.
         base: the set before fallthroughs were masked.
@@ -201,6 +186,7 @@ class TracedCall:
     operator: str
     depth: int
     arguments: DispatchKeySet
+    each: Mapping[str, DispatchKeySet]
     included: DispatchKeySet
     excluded: DispatchKeySet
     local_included: DispatchKeySet
@@ -262,6 +248,7 @@ class _Call:
             str(call.operator),
             self.depth,
             call.arguments,
+            call.each,
             call.included,
             call.excluded,
             call.included - DEFAULT_INCLUDED,

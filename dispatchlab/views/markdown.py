@@ -48,9 +48,12 @@ def _blocks(blocks: Iterable[b.Block], level: int) -> Iterator[str]:
 def _lines(lines: list[b.Line]) -> str:
     """Lines as a list, nested as they are indented; lines without an indent are paragraphs."""
     parts = []
+    around: list[int] = []  # the indents of the items that the next one is in
     for line in lines:
         text = _inline((*((line.label, " ") if line.label else ()), line.content), bold=line.mood)
-        parts.append(f"{' ' * (line.indent - 2)}- {text}" if line.indent else f"\n{text}\n")
+        around = [indent for indent in around if indent < line.indent]
+        parts.append(f"{'  ' * len(around)}- {text}" if line.indent else f"\n{text}\n")
+        around += [line.indent] if line.indent else []
     return re.sub(r"\n{3,}", "\n\n", "\n".join(parts)).strip("\n")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import platform
@@ -25,6 +26,7 @@ from dispatchlab.call.trace import TracedCall
 from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.operator_view import OperatorView, view_of
+from dispatchlab.pytorch.bridge.running_keys import raw_bits
 from dispatchlab.pytorch.introspection.queries import keys_by_rule, look_at
 from dispatchlab.pytorch.introspection.slot_memory import SlotView, entry_address, entry_addresses, memory_layout
 from dispatchlab.pytorch.tracing.recorder import TorchTraceError, model_set
@@ -444,7 +446,7 @@ def test_beyond_the_limit_hops_are_counted_alone_and_the_trace_says_so() -> None
         for _ in range(100):
             torch.ones(2)
     assert len(found.calls) <= 100
-    assert found.notes == ("the first 50 hops were kept, and later ones are not shown: raise the limit",)
+    assert found.notes == ("the first 50 hops were kept, and later ones are not shown",)
 
 
 def test_a_trace_inside_of_another_is_refused() -> None:
@@ -474,7 +476,41 @@ def test_a_library_that_the_collector_releases_while_probes_are_put_in_does_no_h
         assert found.calls
 
 
-def test_where_hops_cannot_be_recorded_a_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_keys_of_each_argument_are_in_the_trace() -> None:
+    x, y = torch.ones(2, requires_grad=True), torch.ones(2, device="meta")
+    with TorchTrace() as found, contextlib.suppress(RuntimeError, NotImplementedError):
+        torch.cat([x, x])
+        torch.where(torch.ones(2, dtype=torch.bool), x, x)
+        torch.add(x, y)
+    where = next(call for call in found.calls if call.operator == "aten::where.self")
+    assert {name: keys.highest() for name, keys in where.each.items()} == dict.fromkeys(
+        ("condition", "self", "other"), DispatchKey.AutocastCPU
+    )
+    add = next(call for call in found.calls if call.operator == "aten::add.Tensor")
+    assert add.arguments == model_set(raw_bits(C._dispatch_keys(x))) | model_set(raw_bits(C._dispatch_keys(y)))
+    assert add.each == {
+        "self": model_set(raw_bits(C._dispatch_keys(x))),
+        "other": model_set(raw_bits(C._dispatch_keys(y))),
+    }
+    assert not [call.each for call in found.calls if call.kind == "[redispatch]" and call.each]
+
+
+def test_where_hops_cannot_be_recorded_a_mode_notes_the_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
-    with pytest.raises(TorchTraceError, match=r"on Linux on x86-64 alone$"):
-        TorchTrace()
+    x = torch.ones(2, requires_grad=True)
+    with TorchTrace() as found:
+        y = torch.add(x, other=torch.ones(2)).sum()
+        with pytest.raises(RuntimeError):
+            torch.ones(2, 3) @ torch.ones(2, 3)
+    assert y.requires_grad
+    add = next(call for call in found.calls if call.operator == "aten::add.Tensor")
+    assert (add.kind, add.keys.highest(), add.kernel, [*add.each]) == (
+        "[call]",
+        DispatchKey.CPU,
+        None,
+        ["self", "other"],
+    )
+    assert {"aten::ones", "aten::sum", "aten::mm"} <= {call.operator for call in found.calls}
+    assert [call.operator for call in found.calls if call.error == RAISED] == ["aten::mm"]
+    (note,) = found.notes
+    assert note.startswith("the hops of calls can be recorded on Linux on x86-64 alone, so these are the calls that")

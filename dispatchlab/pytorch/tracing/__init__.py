@@ -5,4 +5,5 @@
 - `slot_probes`: probes in the slots of the dispatch tables.
 - `registration_watch`: who registers meanwhile, so that new slots get their probes.
 - `recorder`: `HopRecorder`, what was recorded, read.
+- `mode_recorder`: `ModeRecorder`, the calls that a `TorchDispatchMode` sees, where there can be no probes.
 """

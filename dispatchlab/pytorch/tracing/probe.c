@@ -17,6 +17,7 @@ struct probe {
 struct record {
     u64 probe; /* plus one; written last */
     u64 thread, keys, stack, included, excluded, of_arguments, time, caller, unknown;
+    u64 each[4]; /* the keys of the first arguments of the plan */
 };
 
 struct control {
@@ -46,7 +47,7 @@ enum { BY_A_JUMP = 2 };
 
 enum { TENSOR = 1, OPTIONAL_TENSOR, TENSORS, BOXED, OPTIONAL_OTHER, BOXED_OTHER, UNKNOWN };
 enum { IVALUE_NONE = 0, IVALUE_TENSOR = 1, IVALUE_BYTES = 16 };
-enum { REGISTERS = 6, RETURN_ADDRESS = 7 };
+enum { REGISTERS = 6, RETURN_ADDRESS = 7, MOST_EACH = 4 };
 
 _Static_assert(__builtin_offsetof(struct control, check) == 120, "probe_check has it");
 
@@ -55,10 +56,10 @@ static inline u64 keys_of(const struct control *control, u64 tensor) {
 }
 
 /* The keys of the tensors; sets `unknown` where an argument that may have keys cannot be read. */
-static u64 of_arguments(const struct control *control, const u32 *plan, const u64 *words, u64 *unknown) {
-    u64 found = 0;
-    for (; *plan; plan++) {
-        u64 at = *plan & 0xffffff, kind = *plan >> 24;
+static u64 of_arguments(const struct control *control, const u32 *plan, const u64 *words, u64 *unknown, u64 *each) {
+    u64 all = 0;
+    for (u64 number = 0; *plan; plan++, number++) {
+        u64 at = *plan & 0xffffff, kind = *plan >> 24, found = 0;
         if (kind == UNKNOWN) {
             *unknown |= 1;
         } else if (kind == BOXED || kind == BOXED_OTHER) { /* counted from the end of the stack, which rcx points to */
@@ -78,8 +79,10 @@ static u64 of_arguments(const struct control *control, const u32 *plan, const u6
                     found |= keys_of(control, *(const u64 *)place[0]);
             }
         }
+        if (number < MOST_EACH) each[number] = found;
+        all |= found;
     }
-    return found;
+    return all;
 }
 
 /* Record a hop; returns where to go on. `words` are the six registers of arguments, rax, the return address, and the
@@ -108,7 +111,7 @@ __attribute__((used, noinline)) u64 probe_hop(struct control *control, u64 numbe
         const u64 *local = (const u64 *)(*(const u64 *)(vector + 16 * control->module) + control->offset);
         record->included = local[0];
         record->excluded = local[1];
-        record->of_arguments = of_arguments(control, probe->arguments[in_memory], words, &unknown);
+        record->of_arguments = of_arguments(control, probe->arguments[in_memory], words, &unknown, record->each);
         record->unknown = unknown;
         record->time = __builtin_ia32_rdtsc();
         __atomic_store_n(&record->probe, number + 1, __ATOMIC_RELEASE);

@@ -49,6 +49,7 @@ class RecordedHop:
         keys: the key set that the kernel was given.
         included, excluded: what the thread included and excluded.
         arguments: the keys of the arguments; without those that could not be read.
+        each: those of the first arguments, by name.
         is_complete: all of them could be.
         caller: the symbol of the function that made it; empty where no library exports that.
         began_ns, ended_ns: since the recording began; no end was seen of a kernel that was still running.
@@ -62,6 +63,7 @@ class RecordedHop:
     included: DispatchKeySet
     excluded: DispatchKeySet
     arguments: DispatchKeySet
+    each: Mapping[str, DispatchKeySet]
     is_complete: bool
     caller: str
     began_ns: int
@@ -153,18 +155,20 @@ class HopRecorder:
         running: dict[int, list[RecordedHop]] = {}
         top: dict[int, list[RecordedHop]] = {}
         for record in self._records.records.tolist():
-            number, thread, keys, place, included, excluded, arguments, time, caller, unknown = record
+            number, thread, keys, place, included, excluded, arguments, time, caller, unknown, *each = record
             above = running.setdefault(thread, [])
             ns = max(int((time - self._started[0]) * ns_per_tick), 0)
             if number >= RETURNED:
                 _end(above, place, ns, raised=number == RAISED)
                 continue
+            probe = self._probes.probe(number - 1)
             hop = RecordedHop(
-                self._probes.probe(number - 1),
+                probe,
                 model_set(keys),
                 model_set(included ^ self._default_included),
                 model_set(excluded ^ self._default_excluded),
                 model_set(arguments),
+                {name: model_set(one) for name, one in zip(probe.arguments, each, strict=False) if one},
                 not unknown & ~BY_A_JUMP,
                 "" if unknown & BY_A_JUMP else function_at(caller),
                 ns,

@@ -81,12 +81,16 @@ class _Control(ctypes.Structure):
     ]
 
 
+EACH: Final = ("each0", "each1", "each2", "each3")
+"""The keys of the first arguments that have any."""
+
 RECORD: Final = np.dtype(
     [
         (name, np.uint64)
         for name in (
             *("probe", "thread", "keys", "stack", "included", "excluded"),
             *("of_arguments", "time", "caller", "unknown"),
+            *EACH,
         )
     ]
 )
@@ -110,12 +114,14 @@ class Probe:
         target: the function of the kernel that it leads to.
         boxed: whether that takes a stack.
         is_boxed_kernel: the kernel has no function that takes its arguments as C++ passes them.
+        arguments: the names of the arguments that can have keys, as far as their places are known.
     """
 
     operator: str
     target: int
     boxed: bool
     is_boxed_kernel: bool
+    arguments: tuple[str, ...]
 
 
 def unavailable() -> str:
@@ -341,7 +347,7 @@ class Probes:
         stub = b"\x41\xbb" + number.to_bytes(4, "little") + b"\xe9" + jump.to_bytes(4, "little", signed=True)
         start = number * _PROBE_BYTES
         self._stubs[start : start + _JUMP_END] = stub
-        self._probes.append(Probe(name, target, boxed, only_boxed))
+        self._probes.append(Probe(name, target, boxed, only_boxed, names_with_keys(schema)))
         self._known[name, column, target, functor] = number
         return number
 
@@ -544,9 +550,20 @@ _LIST = re.compile(r"(int|SymInt|float|bool|Scalar|Dimname|Tensor)\[(\d*)\](\?)?
 _ALIASES = re.compile(r"\([^()]*\)")
 
 
-@cache
 def argument_types(schema: str) -> tuple[str, ...]:
     """The types of a schema's arguments, without what they alias."""
+    return tuple(text.partition(" ")[0] for text in _arguments(schema))
+
+
+@cache
+def names_with_keys(schema: str) -> tuple[str, ...]:
+    """The names of a schema's arguments that can have keys: tensors, lists of tensors, generators."""
+    some = (text.partition("=")[0] for text in _arguments(schema))
+    return tuple(text.rpartition(" ")[2] for text in some if text.startswith(("Tensor", "Generator")))
+
+
+@cache
+def _arguments(schema: str) -> tuple[str, ...]:
     inside = schema.partition("(")[2]
     depth, texts = 0, [""]
     for character in inside:
@@ -557,8 +574,8 @@ def argument_types(schema: str) -> tuple[str, ...]:
             texts.append("")
         else:
             texts[-1] += character
-    types = (_ALIASES.sub("", text).strip().partition(" ")[0] for text in texts)
-    return tuple(text for text in types if text not in ("", "*"))
+    found = (_ALIASES.sub("", text).strip() for text in texts)
+    return tuple(text for text in found if text not in ("", "*"))
 
 
 def places_of_tensors(

@@ -19,33 +19,37 @@ from dispatchlab.views.view import View
 
 
 def trace_view(trace: Trace, *, sets: bool = False) -> View[Trace]:
-    """How a trace is shown.
+    """How a trace is shown: a line for each call as PyTorch's own trace has it, with the keys of each argument.
 
     Args:
         trace: what was recorded.
         sets: show guards, key sets and kernels, too.
     """
-    return View(trace, lines=partial(_lines, sets=sets), screen=partial(_screen, sets=sets))
+    return View(trace, lines=partial(_lines, sets=sets))
 
 
 def _lines(trace: Trace, *, sets: bool) -> Iterator[Block]:
     for thread in trace.threads:
         if len(trace.threads) > 1:
-            yield Line(f"thread {thread.name}")
+            yield Line(f"thread {thread.name}", "strong")
         yield from _tree(thread.steps, 1, sets=sets)
 
 
 def _tree(steps: Sequence[TracedEvent], depth: int, *, sets: bool) -> Iterator[Line]:
     for step in steps:
         if isinstance(step, TracedCall):
-            # As PyTorch's own trace has it.
-            yield Line(f"{step.kind} op=[{step.operator}], key=[{step.keys.highest()}]", indent=step.depth)
+            mood: Mood = "autograd" if step.kernel is None else REASON_MOODS.get(step.kernel.reason, "kernel")
+            key = Span(str(step.keys.highest()), "bad" if step.error else mood, "name")
+            each = () if sets else step.each.items()
+            arguments = "".join(f", {name}=[{set_text(keys)}]" for name, keys in each)
+            yield Line((f"{step.kind} op=[{step.operator}], key=[", key, "]", quiet(arguments)), indent=step.depth)
             if sets:
-                yield from (Line(text, indent=depth + 2) for text in _detail_texts(step))
+                for text in _detail_texts(step):
+                    yield Line(text, "bad" if text.startswith("raised") else "quiet", indent=depth + 2)
             yield from _tree(step.steps, depth + 1, sets=sets)
         else:
             if sets:
-                yield Line(_guard_text(step), indent=depth)
+                yield Line(_guard_text(step), "warn", indent=depth)
             yield from _tree(step.steps, depth, sets=sets)
 
 
@@ -79,43 +83,10 @@ def _detail_texts(call: TracedCall) -> Iterator[str]:
         yield f"note: {call.note}"
 
 
-def _short_texts(call: TracedCall) -> Iterator[str]:
-    yield "no kernel" if call.kernel is None else _kernel_text(call.kernel)
-    if call.error is not None:
-        yield f"raised {call.error}"
-    if call.note:
-        yield f"note: {call.note}"
-
-
 def _kernel_text(kernel: TracedKernel) -> str:
     """`fn_cpu [kernel], at CPU, boxed`."""
     conversion = f", arguments {kernel.conversion} for it" if kernel.conversion else ""
     return f"{kernel.debug} [{kernel.reason}], at {kernel.source}{conversion}"
-
-
-_STEP = 2
-
-
-def _screen(trace: Trace, *, sets: bool) -> Iterator[Block]:
-    for number, thread in enumerate(trace.threads):
-        if number:
-            yield Line()
-        yield Line(f"thread {thread.name}", "strong")
-        yield from _steps(thread.steps, _STEP, sets=sets)
-
-
-def _steps(steps: Sequence[TracedEvent], indent: int, *, sets: bool) -> Iterator[Line]:
-    for step in steps:
-        if isinstance(step, TracedCall):
-            mood: Mood = "autograd" if step.kernel is None else REASON_MOODS.get(step.kernel.reason, "kernel")
-            key = Span(str(step.keys.highest()), "bad" if step.error else mood, "name")
-            title = (f"{step.kind} {step.operator} ", key, quiet(f" of {set_text(step.keys)}"))
-            yield Line(title, indent=indent, hang=2 * _STEP)
-            for text in _detail_texts(step) if sets else _short_texts(step):
-                yield Line(text, "bad" if text.startswith("raised") else "quiet", indent=indent + _STEP)
-        else:
-            yield Line(_guard_text(step), "warn", indent=indent)
-        yield from _steps(step.steps, indent + _STEP, sets=sets)
 
 
 @as_json.register
@@ -133,7 +104,7 @@ def _(value: TracedCall) -> dict[str, object]:
 
 def summary_view(summary: TraceSummary) -> View[TraceSummary]:
     """How a summary is shown: a line for each kernel, and how much ran through what is not the operator's own."""
-    return View(summary, lines=_summary_lines, screen=_summary_screen)
+    return View(summary, lines=_summary)
 
 
 _THROUGH = (
@@ -144,34 +115,18 @@ _THROUGH = (
 )
 
 
-def _summary_head(summary: TraceSummary) -> Iterator[Line]:
+def _summary(summary: TraceSummary) -> Iterator[Block]:
     unclear = f" and {summary.unclear:,} of either" if summary.unclear else ""
     yield Line(
         f"{counted(summary.calls, 'call')} and {counted(summary.redispatches, 'redispatch', 'redispatches')}{unclear}, "
         f"of {counted(summary.operators, 'operator')} in {counted(summary.threads, 'thread')}"
     )
     for reason, what in _THROUGH:
-        uses = summary.of(reason)
+        uses = [use for use in summary.kernels if use.reason is reason]
         if uses:
             names = sorted({use.operator for use in uses})
-            yield Line(
-                f"{sum(use.count for use in uses):,} through {what}: {first_of(names, _MOST_NAMES, ' operators')}"
-            )
-
-
-def _summary_lines(summary: TraceSummary) -> Iterator[Block]:
-    yield from _summary_head(summary)
-    if summary.kernels:
-        yield Line()
-        width = max(len(use.operator) for use in summary.kernels)
-        keys = max(len(use.key) for use in summary.kernels)
-        for times, us, operator, key, kernel in (_HEADS, *map(_use_row, summary.kernels)):
-            label = f"{times:>9}  {us:>10}  {operator:{width}}  {key:{keys}}  "
-            yield Line(kernel, label=label, width=len(label))
-
-
-def _summary_screen(summary: TraceSummary) -> Iterator[Block]:
-    yield from _summary_head(summary)
+            count = sum(use.count for use in uses)
+            yield Line(f"{count:,} through {what}: {first_of(names, _MOST_NAMES, ' operators')}")
     if summary.kernels:
         yield from (Line(), Table("Kernels that ran", _HEADS, tuple(map(_use_row, summary.kernels))))
 

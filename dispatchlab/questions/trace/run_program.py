@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from traceback import StackSummary, TracebackException
 from types import ModuleType
-from typing import NoReturn
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.files.bounded_read import ReadError, read_file
@@ -20,7 +20,6 @@ from dispatchlab.files.file_kinds import FileKind, OtherFileError, content_of
 MAX_BYTES = 16 * 2**20
 """Larger programs are refused unread."""
 
-_ENDED_IT = 5
 _GENERATED = "<call of "
 _OURS = str(Path(__file__).parents[2] / "_")[:-1]
 
@@ -40,6 +39,17 @@ class Program:
 
     path: str
     source: bytes
+
+    @property
+    def imports_torch(self) -> bool:
+        """Whether a line of it imports PyTorch."""
+        try:
+            nodes = [*ast.walk(ast.parse(self.source))]
+        except (SyntaxError, ValueError):
+            return False
+        names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+        names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
+        return "torch" in {name.partition(".")[0] for name in names}
 
 
 def program_at(path: str) -> Program:
@@ -70,9 +80,9 @@ def run_program(program: Program, arguments: Sequence[str] = (), *, report: Call
 
     Returns:
         0, the code that it exits with, 1 when it raised something, or 130 when it was interrupted.
-        It does not return when the program ends the process: `os._exit(0)` ends it with 5, since no trace is shown.
     """
-    with _as_main(program, arguments) as main, _sudden_ends(program, report):
+    process = os.getpid()
+    with _stdout_on_stderr(), _as_main(program, arguments) as main:
         try:
             exec(compile(program.source, program.path, "exec"), main.__dict__)
             _wait_for_threads()
@@ -83,6 +93,10 @@ def run_program(program: Program, arguments: Sequence[str] = (), *, report: Call
         except BaseException as error:
             report(error_text(error).rstrip("\n"))
             return 1
+        finally:
+            if os.getpid() != process:  # a fork of the program has come to the program's end
+                sys.stderr.flush()
+                os._exit(0)
     return 0
 
 
@@ -100,22 +114,23 @@ def _as_main(program: Program, arguments: Sequence[str]) -> Iterator[ModuleType]
 
 
 @contextmanager
-def _sudden_ends(program: Program, report: Callable[[str], None]) -> Iterator[None]:
-    exit_now, process = os._exit, os.getpid()
-
-    def end(status: int) -> NoReturn:
-        if status == 0 and os.getpid() == process:  # and not in a fork, which ends so
-            report(
-                f"{program.path} ended its process with os._exit(0), before its trace was whole: leave that call out"
-            )
-            status = _ENDED_IT
-        exit_now(status)
-
-    os._exit = end
+def _stdout_on_stderr() -> Iterator[None]:
+    """Have what the program, its libraries and its child processes print go to standard error."""
     try:
-        yield
+        out, error = sys.stdout.fileno(), sys.stderr.fileno()
+    except (OSError, ValueError):  # there are no descriptors behind them
+        with redirect_stdout(sys.stderr):
+            yield
+        return
+    sys.stdout.flush()
+    kept = os.dup(out)
+    try:
+        os.dup2(error, out)
+        with redirect_stdout(sys.stderr):
+            yield
     finally:
-        os._exit = exit_now
+        os.dup2(kept, out)
+        os.close(kept)
 
 
 def _wait_for_threads() -> None:

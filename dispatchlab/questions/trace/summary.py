@@ -101,10 +101,6 @@ class TraceSummary:
     kernels: tuple[KernelUse, ...]
     notes: tuple[str, ...] = ()
 
-    def of(self, reason: Provenance) -> tuple[KernelUse, ...]:
-        """The kernels of a provenance."""
-        return tuple(use for use in self.kernels if use.reason is reason)
-
 
 def summary(trace: Trace) -> TraceSummary:
     """Which kernels ran in a trace, and how often."""

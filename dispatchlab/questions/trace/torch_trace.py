@@ -12,10 +12,11 @@ from dispatchlab.call.dispatch_table import masks
 from dispatchlab.call.local_key_set import DEFAULT_EXCLUDED, DEFAULT_INCLUDED, masks_of
 from dispatchlab.call.trace import TracedCall, TracedKernel, TracedThread, calls_in
 from dispatchlab.model.dump_format import aliases_of, key_text, parse_dump, parse_table
-from dispatchlab.model.key_set import DispatchKeySet
+from dispatchlab.model.key_set import BACKEND_BITS, DispatchKeySet
 from dispatchlab.model.keys import RUNTIME_KEYS, DispatchKey
 from dispatchlab.model.slot_set import slots_of
-from dispatchlab.pytorch.tracing.recorder import CalledOperator, HopRecorder, RecordedHop
+from dispatchlab.pytorch.tracing.mode_recorder import ModeRecorder, SeenCall
+from dispatchlab.pytorch.tracing.recorder import CalledOperator, HopRecorder, RecordedHop, TorchTraceError
 from dispatchlab.questions.explain.kernel_rules import rule_of
 from dispatchlab.questions.explain.result import Chosen
 from dispatchlab.views.as_json import deep_nesting
@@ -39,19 +40,26 @@ RAISED: Final = "an exception; what it says is not seen here"
 class TorchTrace:
     """What PyTorch's operators do inside of a `with` block, in every thread of this process.
 
-    It is read after the block. One trace can be on at a time.
+    It is read after the block. One trace can be on at a time. Where hops cannot be recorded, it has the calls that a
+    `TorchDispatchMode` sees, and a note says what is missing.
 
     Args:
         limit: how many hops are kept; later ones are counted alone.
 
     Raises:
         TorchMissingError: PyTorch is not installed.
-        TorchTraceError: its calls cannot be traced here; the text says why.
+        TorchTraceError: another trace is on.
     """
 
     def __init__(self, *, limit: int = LIMIT) -> None:
         self._limit = limit
-        self._recorder = HopRecorder(2 * limit)
+        self._unavailable = ""
+        self._recorder: HopRecorder | ModeRecorder
+        try:
+            self._recorder = HopRecorder(2 * limit)
+        except TorchTraceError as error:
+            self._unavailable = error.reason
+            self._recorder = ModeRecorder(limit)
         self._is_over = False
 
     def __enter__(self) -> Self:
@@ -70,22 +78,22 @@ class TorchTrace:
         return self._threads if self._is_over else ()
 
     @property
-    def steps(self) -> tuple[TracedCall, ...]:
-        """What all threads did, one after the other."""
-        return tuple(step for thread in self.threads for step in thread.steps if isinstance(step, TracedCall))
-
-    @property
     def calls(self) -> tuple[TracedCall, ...]:
         """Every call at every depth, in the order in which they began within their thread."""
-        return tuple(calls_in(self.steps))
+        return tuple(call for thread in self.threads for call in calls_in(thread.steps))
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What the trace does not show, a sentence each."""
         notes = []
+        if self._unavailable:
+            notes.append(
+                f"{self._unavailable}, so these are the calls that a TorchDispatchMode sees: below autograd, in this "
+                "thread, without redispatches, kernels and what a kernel calls"
+            )
         if self._recorder.dropped:
-            notes.append(f"the first {self._limit:,} hops were kept, and later ones are not shown: raise the limit")
-        if not self._recorder.has_all_probes:
+            notes.append(f"the first {self._limit:,} hops were kept, and later ones are not shown")
+        if isinstance(self._recorder, HopRecorder) and not self._recorder.has_all_probes:
             notes.append("there are more kernels than can be watched, so that hops to some of them are missing")
         return tuple(notes)
 
@@ -95,12 +103,32 @@ class TorchTrace:
 
     @cached_property
     def _threads(self) -> tuple[TracedThread, ...]:
-        operators = {name: _Operator(called) for name, called in self._recorder.operators().items()}
+        recorder = self._recorder
+        if isinstance(recorder, ModeRecorder):
+            return (TracedThread(recorder.thread, tuple(map(_seen, recorder.calls))),) if recorder.calls else ()
+        operators = {name: _Operator(called) for name, called in recorder.operators().items()}
         with deep_nesting():
             return tuple(
                 TracedThread(thread.name, tuple(_traced(hop, None, 1, operators) for hop in thread.hops))
-                for thread in self._recorder.threads()
+                for thread in recorder.threads()
             )
+
+
+def _seen(call: SeenCall) -> TracedCall:
+    """A call that a mode saw: its set has nothing of autograd, which is above the mode."""
+    bits = 0
+    for keys in call.each.values():
+        bits |= keys.bits
+    arguments, nothing = DispatchKeySet(bits), DispatchKeySet()
+    keys = DispatchKeySet((arguments & _BELOW_AUTOGRAD).bits | bits & BACKEND_BITS)
+    error = RAISED if call.raised else None
+    return TracedCall(
+        *("[call]", call.operator, 1, arguments, call.each, nothing, nothing, nothing, nothing, keys, keys, None),
+        *(error, (), call.began_ns, call.ended_ns),
+    )
+
+
+_BELOW_AUTOGRAD = DispatchKeySet.full_after(DispatchKey.ADInplaceOrView)
 
 
 class _Operator:
@@ -152,8 +180,9 @@ def _traced(hop: RecordedHop, above: RecordedHop | None, depth: int, operators: 
     if kind != EITHER and "redispatch" in kind:
         arguments = base = hop.keys
         included = excluded = DispatchKeySet()
+        each: Mapping[str, DispatchKeySet] = {}
     else:
-        included, excluded, arguments, base = hop.included, hop.excluded, hop.arguments, _base(hop)
+        included, excluded, arguments, base, each = hop.included, hop.excluded, hop.arguments, _base(hop), hop.each
         if not hop.is_complete:
             notes.append(ARGUMENTS_UNKNOWN)
             base = base | hop.keys
@@ -165,6 +194,7 @@ def _traced(hop: RecordedHop, above: RecordedHop | None, depth: int, operators: 
         hop.probe.operator,
         depth,
         arguments,
+        each,
         included,
         excluded,
         included - DEFAULT_INCLUDED,
