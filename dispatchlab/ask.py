@@ -55,7 +55,6 @@ def check(
     *packages: str,
     records: Iterable[str | os.PathLike[str]] = (),
     baseline: str | os.PathLike[str] | None = None,
-    orders: int = 1,
 ) -> Result[CheckReport]:
     """Ask every question about packages: order, lint, upgrade, drift from a record.
 
@@ -69,7 +68,6 @@ def check(
         packages: the modules, imported in this order.
         records: the files of their records.
         baseline: the file of the findings that are accepted.
-        orders: in how many orders to import them, as `dispatchlab record` does.
 
     Raises:
         ImportFailedError: a package cannot be imported.
@@ -81,7 +79,7 @@ def check(
 
     accepted = () if baseline is None else load_baseline(os.fspath(baseline))
     _named("check", packages)
-    found = check_packages(packages, records=[os.fspath(one) for one in records], accepted=accepted, orders=orders)
+    found = check_packages(packages, records=[os.fspath(one) for one in records], accepted=accepted)
     return Result(found, summary(found), lambda: check_view(found))
 
 
@@ -202,7 +200,7 @@ def certify(
     return Result(found, summary, lambda: certification_view(found, torch=recorded.torch))
 
 
-def record(*packages: str, once: bool = False) -> Result[PackageRecord]:
+def record(*packages: str) -> Result[PackageRecord]:
     """Record what importing packages registers; `str` is the scenario, as `dispatchlab record` writes it.
 
     >>> from dispatchlab import record
@@ -210,8 +208,7 @@ def record(*packages: str, once: bool = False) -> Result[PackageRecord]:
     <Result: my_package: 7 registrations>
 
     Args:
-        packages: the modules, imported in this order, and in others, each in a process of its own.
-        once: import them in this order alone; then no verdict on the record is a proof.
+        packages: the modules, imported in this order.
 
     Raises:
         DispatchLabError: PyTorch or a package cannot be imported.
@@ -221,7 +218,7 @@ def record(*packages: str, once: bool = False) -> Result[PackageRecord]:
     from dispatchlab.views.formatting import counted
 
     _named("record", packages)
-    found = recorded_packages(packages, once=once)
+    found = recorded_packages(packages)
     summary = f"{' and '.join(packages)}: {counted(found.registrations, 'registration')}"
     return Result(found, summary, lambda: View(found, lines=lambda one: (Code(one.text),)))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -19,8 +18,6 @@ from dispatchlab.model.operator_view import OperatorView
 from dispatchlab.questions.dump.inspect_operators import Inspection, inspect_registry
 from dispatchlab.questions.dump.operator_blocks import operator_blocks
 from dispatchlab.questions.dump.operator_text import operator_text
-from dispatchlab.questions.imports.blocks import import_orders_view
-from dispatchlab.questions.imports.import_orders import Difference, ImportComparison
 from dispatchlab.sources.find_sources import recorded_from
 from dispatchlab.views.console import console
 from dispatchlab.views.formatting import key_names
@@ -244,25 +241,6 @@ def check_command(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
         for word in shown.split():
             assert len(word) <= 12 or is_whole(word, known), word
         assert len(shown.split()) > 20
-
-
-def test_the_orders_of_imports_have_their_verdict_first() -> None:
-    diff = f"--- expected: test::foo, table\n+++ actual: test::foo, table\n-CPU: {'a' * 30}\n+CPU: {'b' * 30}\n"
-    owners = ("one_package/kernels.py:3", "another_package_with_a_long_name/kernels/of/many/kinds.py:1234")
-    difference = Difference("one, two", "two, one", "the CPU kernel of test::foo", owners, diff)
-    orders = (("one", "two"), ("two", "one"))
-    found = ImportComparison(
-        ("one", "two"), orders, ("test::foo",), {"one": "no"}, {}, (difference,), again=False, imported_again=()
-    )
-    for width in (60, 80, 200):
-        text = drawn(lambda target: import_orders_view(found).draw(target), width)
-        assert text.startswith("1 difference between orders of imports\n")
-        assert max(map(cell_len, text.splitlines())) <= width
-        assert "/kinds.py:1234" in text
-        assert "one_package/kernels.py:3" in text
-        assert f"  - CPU: {'a' * 30}\n  + CPU: {'b' * 30}\n" in text
-    same = replace(found, failed={}, between_orders=())
-    assert drawn(lambda target: import_orders_view(same).draw(target), 80).startswith("no differences between orders")
 
 
 def test_where_only_ascii_can_be_shown_nothing_else_is() -> None:

@@ -24,6 +24,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+
 from dispatchlab.model.profile import (  # noqa: E402  # of this checkout
     Profile,
     bundled_profile,
@@ -33,7 +34,6 @@ from dispatchlab.model.profile import (  # noqa: E402  # of this checkout
     version_of,
 )
 from dispatchlab.records.file import by_version  # noqa: E402  # likewise
-from tests.live.package_truth import Comparison  # noqa: E402  # likewise
 
 NEEDED = "numpy", "click", "rich", "pyyaml", "typing_extensions", "expecttest", "pytest"
 DATA = ROOT / "tests" / "data"
@@ -100,14 +100,12 @@ class Work:
         environment: the folder of its virtual environment.
         out: the folder of what is not committed: the recording, and what the commands print.
         count: how many histories are compared.
-        groups: how many groups of packages.
     """
 
     version: str
     environment: Path
     out: Path
     count: int
-    groups: int = 100
 
     @property
     def name(self) -> str:
@@ -288,22 +286,6 @@ def commands(work: Work) -> dict[str, Any]:
     return {"commands": {"tried": len(COMMANDS), "failed": ended}}
 
 
-def verdicts(work: Work) -> dict[str, Any]:
-    """Compare the verdicts on generated groups of packages with what their orders lead to."""
-    log = work.out / f"{work.name}.verdicts"
-    call = ("tests.live.package_truth", str(work.groups), "--seed", "2030", "--only", "generated/", "--log", str(log))
-    _show(work.run(*call).expect(0, 1).out)
-    rows = [Comparison(**json.loads(line)) for line in log.read_text().splitlines()]
-    log.unlink()  # where the step was ended before, it goes on with it
-    counts = {
-        "groups": len(rows),
-        "not recorded": sum(row.verdict == "not recorded" for row in rows),
-        "differ": sum(bool(row.differences) for row in rows),
-        "found": sum(bool(row.differences) and row.verdict == "order-dependent" for row in rows),
-        "proved": sum(row.is_proved for row in rows),
-        "false proofs": sum(row.is_false_proof for row in rows),
-    }
-    return {"verdicts": counts}
 
 
 def programs(work: Work) -> dict[str, Any]:
@@ -329,7 +311,7 @@ def page_text() -> str:
     return f"{before}{_RULE}\n{table}\n{rest.partition(chr(10) * 2)[2]}"
 
 
-_RULE = "|---" * 17 + "|"  # under the head of the table
+_RULE = "|---" * 15 + "|"  # under the head of the table
 
 
 def _row(figures: Mapping[str, Any]) -> Iterator[object]:
@@ -344,9 +326,6 @@ def _row(figures: Mapping[str, Any]) -> Iterator[object]:
     for name in ("as predicted", "differ", "crashed"):
         yield scenarios.get(name, 0) if scenarios else ""
     yield f"{commands['tried'] - len(commands['failed'])} of {commands['tried']}" if commands else ""
-    verdicts = figures.get("verdicts", {})
-    for name in ("groups", "false proofs"):
-        yield verdicts.get(name, "")
 
 
 def _number(value: object) -> str:
@@ -362,7 +341,7 @@ def remove(work: Work) -> dict[str, Any]:
 STEPS: Mapping[str, Callable[[Work], dict[str, Any]]] = {
     step.__name__: step
     for step in (
-        *(install, profile, registry, prints, python_layer, histories, scenarios, commands, verdicts),
+        *(install, profile, registry, prints, python_layer, histories, scenarios, commands),
         *(programs, pages, remove),
     )
 }
@@ -389,7 +368,6 @@ def _main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--environment", type=Path, help="The virtual environment. Default: build/torch-X.Y.")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "versions", help="Default: build/versions.")
     parser.add_argument("--count", type=int, default=2000, help="Number of histories to compare. Default: 2000.")
-    parser.add_argument("--groups", type=int, default=100, help="Number of groups of packages. Default: 100.")
     options = parser.parse_args(arguments)
     chosen = options.steps.split(",") if options.steps else [*STEPS]
     for step in chosen:
@@ -397,13 +375,13 @@ def _main(arguments: Sequence[str] | None = None) -> int:
             parser.error(f"unknown step {step}: expected {', '.join(STEPS)}")
     minor = ".".join(options.version.split(".")[:2])
     environment = options.environment or ROOT / "build" / f"torch-{minor}"
-    work = Work(options.version, environment.absolute(), options.out.absolute(), options.count, options.groups)
+    work = Work(options.version, environment.absolute(), options.out.absolute(), options.count)
     work.out.mkdir(parents=True, exist_ok=True)
     for step in chosen:
         _show(f"{options.version}: {step}")
         work.keep(STEPS[step](work))
     figures = work.figures
-    wrong = ("histories", "differences"), ("scenarios", "differ"), ("commands", "failed"), ("verdicts", "false proofs")
+    wrong = ("histories", "differences"), ("scenarios", "differ"), ("commands", "failed")
     return int(any(figures.get(step, {}).get(what) for step, what in wrong))
 
 

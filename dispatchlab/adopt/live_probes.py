@@ -101,16 +101,16 @@ def record() -> str:
 
 def imports() -> str:
     """A run of imports can be observed, which is what `imports` compares."""
-    from dispatchlab.pytorch.recording.import_run import run_orders
+    from dispatchlab.pytorch.recording.order_runs import run_orders
 
     with _package("imports") as package:
-        found = run_orders(((package,),), False, 300, 1)  # noqa: FBT003  as it is called from the other process
-    if found.failed or found.ended:
-        raise ProbeFailed("; ".join((*found.failed.values(), *found.ended.values())))
-    missing = [name for name in (f"{package}::custom", f"{package}::plain") if name not in found.operators]
+        (run,) = run_orders(((package,),), 300, 1)
+    if run.failed or run.ended:
+        raise ProbeFailed("; ".join((*run.failed.values(), run.ended)))
+    missing = [name for name in (f"{package}::custom", f"{package}::plain") if f"dump of {name}" not in run.found]
     if missing:
         raise ProbeFailed(f"registered and not seen: {' and '.join(missing)}")
-    return f"{len(found.operators)} operators seen after an import"
+    return f"{sum(what.startswith('dump of ') for what in run.found)} operators seen after an import"
 
 
 def leaks() -> str:

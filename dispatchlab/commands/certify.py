@@ -141,16 +141,11 @@ def certify(
             walk=walk,
         )
         display.finish(registry)
-    differs = False
     if is_scenario_source(registry):
         from dispatchlab.scenario.load import load_scenario
 
         scenario = load_scenario(registry)
         unexplored = len(scenario.python)
-        differs = scenario.imports is not None and any(finding.certain for finding in scenario.imports.findings)
-        if scenario.imports is not None and scenario.imports.findings:
-            what = scenario.imports.findings[0].what
-            note(f"note: {what} differs by the order of imports: see `dispatchlab permute {registry}`")
         if unexplored:
             number = f"{unexplored:,} registration{'' if unexplored == 1 else 's'}"
             note(f"note: this is about the C++ layer; {number} of Python in {registry} not explored")
@@ -158,5 +153,4 @@ def certify(
     show_view(format, view)
     if page is not None:
         save_page(page, view.html(), force=force)
-    code = found.exit_code or int(differs)
-    exit_with(130 if found.interrupted else code)
+    exit_with(130 if found.interrupted else found.exit_code)

@@ -58,15 +58,6 @@ _QUESTIONS = ("order", "lint", "upgrade", "drift")
 )
 @baseline_option
 @write_baseline_option
-@click.option(
-    "--orders",
-    metavar="N",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    help="Import in every order when there are at most N, else in N that are chosen, as `dispatchlab record` does. One "
-    "order is a proof where there is no other.",
-)
 @report_option(" of all findings")
 @force_option
 @click.option(
@@ -86,7 +77,6 @@ def check(
     records: tuple[str, ...],
     baseline: str | None,
     write_baseline: str | None,
-    orders: int,
     page: str | None,
     force: bool,
     show_all: bool,
@@ -151,7 +141,6 @@ def check(
             records=files,
             fails=tuple(Question) if fails is None else fails,
             accepted=accepted,
-            orders=orders,
             stage=lambda text: display.stage("check", text),
         )
     view = check_view(report, complete=show_all)

@@ -6,7 +6,6 @@
 - registrations: a table of fields for each kind of registration, and what can stand in them
 - named_functions: look up the functions that kernels name, in a process of its own
 - modules: the field `modules`: what each module body registers and imports
-- import_orders: the field `imports` of a record: the orders of imports that ran, and what differed
 - python_registrations: what packages register in Python, as a kind of registration and as the field `python`
 - explored: what is explored of a scenario, what Python registers included
 - load: files -> scenarios, and the JSON Schema for editors

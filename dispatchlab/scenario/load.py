@@ -21,7 +21,6 @@ from dispatchlab.files.yaml_tree import Listing, Node, Problem, Scalar, YamlErro
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.measured import is_known
 from dispatchlab.prover.result import Expectation
-from dispatchlab.scenario.import_orders import IMPORTS
 from dispatchlab.scenario.modules import MODULE_BODIES, check_modules
 from dispatchlab.scenario.python_registrations import PYTHON
 from dispatchlab.scenario.registrations import (
@@ -115,7 +114,7 @@ SCENARIO_TABLE = Table(
     "a scenario",
     (
         *(CLAIM, NAMESPACE_FIELD, SEMANTICS_FIELD, REGISTRY, PACKAGES, CLASSES, OPERATORS, KEYS, ORDER),
-        *(MODULES, PYTHON, IMPORTS, EXPECT, SNAPSHOTS, REGISTRATIONS),
+        *(MODULES, PYTHON, EXPECT, SNAPSHOTS, REGISTRATIONS),
     ),
 )
 
@@ -271,7 +270,6 @@ def _read(root: Node, context: Context) -> Scenario | None:
         order=entry.get(ORDER, ()),
         modules=entry.get(MODULES, ()),
         python=entry.get(PYTHON, ()),
-        imports=entry.get(IMPORTS),
         expect=entry.get(EXPECT, Expectation.ORDER_INDEPENDENT),
         snapshots=entry.get(SNAPSHOTS, False),
         file=context.file,

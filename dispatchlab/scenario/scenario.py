@@ -27,7 +27,6 @@ from dispatchlab.model.registration import (
 )
 from dispatchlab.prover.program import Module, Program
 from dispatchlab.prover.result import Expectation
-from dispatchlab.scenario.import_orders import ImportOrders
 
 if TYPE_CHECKING:
     from dispatchlab.model.python_layer import PythonRegistration
@@ -70,7 +69,6 @@ class Scenario:
         modules: the modules that make the registrations; then their imports are ordered, and nothing is released.
         python: what the packages register in Python beside the dispatch tables; `explored` puts what can be explored of
             it among the registrations.
-        imports: the orders in which the packages were imported; None where that is not known.
         expect: what will be found.
         snapshots: whether the golden file has what is seen after each step.
         file: the path it was read from, as it was given; not compared.
@@ -87,7 +85,6 @@ class Scenario:
     order: tuple[int, ...] = ()
     modules: tuple[Module, ...] = ()
     python: tuple[PythonRegistration, ...] = ()
-    imports: ImportOrders | None = None
     expect: Expectation = Expectation.ORDER_INDEPENDENT
     snapshots: bool = False
     file: str = field(default="", compare=False)

@@ -31,7 +31,6 @@ from dispatchlab.model.schema import FunctionSchema, clone_with_name, source_tex
 from dispatchlab.model.schema_parser import KNOWN_CLASSES
 from dispatchlab.model.schema_types import classes_in
 from dispatchlab.prover.result import Expectation
-from dispatchlab.scenario.import_orders import import_fields
 from dispatchlab.scenario.load import ScenarioError, read_scenario
 from dispatchlab.scenario.modules import module_texts
 from dispatchlab.scenario.python_registrations import python_fields
@@ -105,10 +104,6 @@ def _head(scenario: Scenario) -> Lines:
             for name, text in python_fields(one):
                 yield f"{start}{name}: {scalar_text(text)}"
                 start = "    "
-    if scenario.imports is not None:
-        yield "imports:"
-        for name, value in import_fields(scenario.imports):
-            yield f"{name}: {_value_text(value)}".rstrip()
     if scenario.expect is not Expectation.ORDER_INDEPENDENT:
         yield f"expect: {scenario.expect}"
     if scenario.snapshots:
@@ -116,10 +111,6 @@ def _head(scenario: Scenario) -> Lines:
     yield "registrations:" if scenario.registrations else "registrations: []"
 
 
-def _value_text(value: int | str | tuple[str, ...]) -> str:
-    if isinstance(value, int):
-        return str(value).lower()
-    return _flow(value) if isinstance(value, tuple) else scalar_text(value) if value else ""
 
 
 def _registrations(

@@ -30,6 +30,12 @@ def package_path(path: str, roots: tuple[str, ...]) -> str:
     return path[len(root) :].replace("\\", "/") if root else path
 
 
+def modules_by_path(roots: tuple[str, ...]) -> dict[str, str]:
+    """The name of each imported module by the path of its file, which starts at its package."""
+    files = ((name, str(getattr(module, "__file__", None) or "")) for name, module in list(sys.modules.items()))
+    return {package_path(file, roots): name for name, file in files if file}
+
+
 def site_chain(site: CallSite, roots: tuple[str, ...]) -> str:
     """A call site with the lines that lead from it to the call: `my/ops.py:12 via my/utils.py:250`."""
     return _VIA.join(package_path(line, roots) for line in (str(site), *site.via))

@@ -139,6 +139,11 @@ def read_operators(operators: Iterable[str]) -> PythonLayerInMemory:
     return python_layer(str(torch().__version__), found, sorted(missing), not_imported)
 
 
+def read_now() -> tuple[PythonRegistration, ...]:
+    """What the registries that are imported have now."""
+    return tuple(_read_all(FunctionSites(package_roots()))[0])
+
+
 def _slot(one: PythonRegistration) -> tuple[object, ...]:
     """What distinguishes one registration from another, whenever it is read."""
     return one.registry, one.operator, one.key, one.function, one.site, one.active

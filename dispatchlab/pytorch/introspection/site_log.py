@@ -127,6 +127,12 @@ class SiteLog:
         """The sites of all registrations for an operator that are in force."""
         return tuple(each.site for (name, _), made in self._made.items() if name == operator for each in made)
 
+    @property
+    def modules(self) -> frozenset[str]:
+        """The modules, but for those of PyTorch, whose lines made the registrations that are in force."""
+        sites = (each.site for made in self._made.values() for each in made)
+        return frozenset(site.module for site in sites if not site.by_torch)
+
     def placed(self, operator: RecordedOperator) -> RecordedOperator:
         """An operator whose debug texts name the call sites that are known.
 

@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.machinery import ExtensionFileLoader
 from importlib.util import resolve_name
@@ -85,10 +85,6 @@ class ModuleWatch:
         """Something was registered just now, in the body that is running."""
         self._add(what)
 
-    def running(self) -> str:
-        """The module body that is running; when there is none, the one that registered last."""
-        return next(self._running(), next(reversed(self._bodies), self._packages[0]))
-
     def owners(self) -> dict[object, str]:
         """The module of everything that was registered, by what `registered` was given and by what C++ registered."""
         return {
@@ -99,29 +95,11 @@ class ModuleWatch:
             for event in (item if isinstance(item, frozenset) else (item,))
         }
 
-    def wrote(self, number: int, module: str = "") -> None:
-        """A registry of Python was written, in the body that is running or, if it is named, in that of a module.
-
-        Args:
-            number: stands for the write, as `python_event` has it.
-            module: the module, which may have ended.
-        """
-        if module:
-            self._bodies.setdefault(module, []).append(python_event(number))
-        else:
-            self._add(python_event(number))
-
-    @property
-    def imports(self) -> dict[str, list[str]]:
-        """By module, the modules that its body imports, in program order."""
-        return {name: [item for item in body if isinstance(item, str)] for name, body in self._bodies.items()}
-
-    def modules(self, numbers: Mapping[object, Sequence[int]], reading: Collection[str] = ()) -> tuple[Module, ...]:
+    def modules(self, numbers: Mapping[object, Sequence[int]]) -> tuple[Module, ...]:
         """The modules that register, with the numbers of their registrations.
 
         Args:
             numbers: by what `registered` was given, and by what C++ registered; nothing else counts.
-            reading: the modules that read something.
         """
         taken: set[int] = set()
         bodies: dict[str, tuple[int | str, ...]] = {}
@@ -143,7 +121,7 @@ class ModuleWatch:
         if unseen:
             taken.update(unseen)
             bodies[self._packages[0]] = (*unseen, *bodies.get(self._packages[0], ()))
-        return contract([Module(name, body) for name, body in bodies.items()], reading)
+        return contract([Module(name, body) for name, body in bodies.items()])
 
     def _import(
         self,
@@ -237,11 +215,6 @@ class ModuleWatch:
                 if isinstance(name, str) and name != "__main__" and not name.startswith("<"):  # as runpy has it
                     yield name
             frame = frame.f_back
-
-
-def python_event(number: int) -> tuple[str, int]:
-    """What stands for a write into a registry of Python."""
-    return "python", number
 
 
 def native(operator: object, key: object, debug: str) -> Native:

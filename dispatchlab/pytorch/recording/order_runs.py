@@ -1,53 +1,34 @@
-"""Import packages in other orders, each in a process that is forked from this one before anything was imported."""
+"""Import modules in some order, each order in a fresh process, and read what is there afterwards.
+
+A process that has PyTorch and none of the packages forks a process for each order, since importing PyTorch takes
+seconds, and importing a package often less than one.
+"""
 
 from __future__ import annotations
 
-import abc
-import atexit
-import codecs
-import io
+import multiprocessing
 import os
-import pickle
-import random
-import select
 import signal
-import sys
-import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from functools import cache, partial
-from importlib import invalidate_caches
-from types import FrameType
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple, TypeAlias
 
-from dispatchlab.pytorch.bridge.torch import (
-    ImportEndedError,
-    ImportFailedError,
-    bindings,
-    forget_import_listeners,
-    import_package,
-)
-from dispatchlab.pytorch.introspection.registry_reader import DumpsBefore
-from dispatchlab.pytorch.recording.end_state import EndState, StateBefore
-from dispatchlab.pytorch.recording.outside_writes import OutsideWrites
-from dispatchlab.pytorch.recording.watch import RegistrationWatch
-from dispatchlab.pytorch.recording.wrapped_functions import WrappedFunctions
-from dispatchlab.scenario.import_orders import Order
+from dispatchlab.model.python_layer import PythonRegistration
+from dispatchlab.pytorch.bridge.running_keys import running_keys
+from dispatchlab.pytorch.bridge.torch import ImportEndedError, ImportFailedError, forget_import_listeners, torch
+from dispatchlab.pytorch.introspection.module_variables import own_modules, public_variables
+from dispatchlab.pytorch.introspection.package_paths import modules_by_path, package_roots, without_root
+from dispatchlab.pytorch.introspection.python_registries import read_now
+from dispatchlab.pytorch.introspection.queries import look_at, privateuse1_name
+from dispatchlab.pytorch.introspection.registry_reader import all_dumps, record_registry
+from dispatchlab.pytorch.introspection.site_log import import_logged, log_of_imports
+from dispatchlab.pytorch.introspection.slot_memory import SlotView, entry_address, memory_layout
+from dispatchlab.records.model import RecordedFallback, name_of
 
-# Note [Processes for orders]
-# ~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# Importing PyTorch takes seconds, and importing a package often less than one. So a process that has PyTorch and none
-# of the packages forks a server, and the server forks a process for each order. The server does nothing but fork, so it
-# is the same for each of them. What they write goes nowhere. All of them are in the process group of the worker, which
-# is killed with whoever started it.
-
-AGAIN: Final = ""
-"""Stands in an order between modules: those that were imported so far are purged then."""
-
-_READ: Final = 2**16
-_LOOK_EVERY_S: Final = 0.2
+Order: TypeAlias = tuple[str, ...]
+"""Modules, in the order in which they are imported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,267 +37,156 @@ class OrderRun:
 
     Args:
         order: the order.
-        state: what it left behind; None when its process ended over it.
+        found: what is there afterwards, by what it is about: `dump of my::op`, `variable shop.TABLE`.
+        failed: what the import of a module raised, by module.
         ended: how its process ended, after `it`; empty when it did not.
         module: the module that was imported when it ended.
-        loaded: the modules that others of them had loaded before their turn came.
-        is_late: it was ended since it took too long.
+        is_late: whether it was ended since it took too long.
+        registering: the modules that registered something.
+        files: the file of each module whose variables were read.
     """
 
     order: Order
-    state: EndState | None
+    found: Mapping[str, str] = field(default_factory=dict)
+    failed: Mapping[str, str] = field(default_factory=dict)
     ended: str = ""
     module: str = ""
-    loaded: tuple[str, ...] = ()
     is_late: bool = False
+    registering: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
-class OrderServer:
-    """Runs orders of imports in processes of their own, from the inside of a `with` block on.
+def run_orders(orders: Sequence[Order], limit_s: float, jobs: int) -> tuple[OrderRun, ...]:
+    """Run some orders, each in a process of its own.
 
     Args:
-        limit_s: the bound on the seconds of one import; an order has that of all its imports.
+        orders: the orders.
+        limit_s: the bound on the seconds of one import.
         jobs: how many orders run at once.
-        dumps: what dumps show before; read when left out.
-
-    >>> with OrderServer(limit_s=300, jobs=2) as server:
-    ...     runs = server.run([("a", "b"), ("b", "a")])
     """
+    before = _before()
+    runs: list[OrderRun] = []
+    for start in range(0, len(orders), jobs):
+        running = [_Running(order, before) for order in orders[start : start + jobs]]
+        runs += [one.run(limit_s) for one in running]
+    return tuple(runs)
 
-    def __init__(self, *, limit_s: float, jobs: int, dumps: DumpsBefore | None = None) -> None:
-        self._limit_s, self._jobs, self._dumps = limit_s, jobs, dumps
-        self._pid = 0
 
-    def __enter__(self) -> OrderServer:
-        asked, self._requests = os.pipe()
-        self._answers, answered = os.pipe()
-        self._pid = os.fork()
-        if not self._pid:
-            try:
-                _leave_behind()
-                os.close(self._requests)
-                os.close(self._answers)
-                self._serve(asked, answered)
-            finally:
-                os._exit(0)
-        os.close(asked)
-        os.close(answered)
-        return self
+class _Before(NamedTuple):
+    """What there is before any import."""
 
-    def __exit__(self, *error: object) -> None:
-        os.close(self._requests)
-        os.close(self._answers)
-        with suppress(OSError):
-            os.kill(self._pid, signal.SIGKILL)
-        with suppress(OSError):
-            os.waitpid(self._pid, 0)
-
-    def run(self, orders: Sequence[Order]) -> list[OrderRun]:
-        """Run some orders.
-
-        Returns:
-            A run for each order, in the order of `orders`.
-        """
-        if not orders:
-            return []
-        _write(self._requests, pickle.dumps(tuple(orders)))
-        content = _read_all(self._answers)
-        if content is None:
-            return [OrderRun(order, None, "ended the server of orders") for order in orders]
-        runs: list[OrderRun] = pickle.loads(content)  # our own process wrote it
-        return runs
-
-    def _serve(self, requests: int, answers: int) -> None:
-        while (content := _read_all(requests)) is not None:
-            orders: tuple[Order, ...] = pickle.loads(content)
-            found = dict(self._each(orders, state_before(self._dumps)))
-            _write(answers, pickle.dumps([found[order] for order in orders]))
-
-    def _each(self, orders: Iterable[Order], base: StateBefore) -> Iterator[tuple[Order, OrderRun]]:
-        waiting, running = list(reversed(tuple(dict.fromkeys(orders)))), dict[int, _Running]()
-        while waiting or running:
-            while waiting and len(running) < self._jobs:
-                one = self._forked(waiting.pop(), base)
-                running[one.pipe] = one
-            now = time.monotonic()
-            left = max(0.0, min(one.deadline for one in running.values()) - now)
-            ready, _, _ = select.select(list(running), [], [], min(left, _LOOK_EVERY_S))
-            ended = [] if ready else [pipe for pipe, one in running.items() if one.has_ended]
-            for pipe in ready:
-                part = os.read(pipe, _READ)
-                running[pipe].content.append(part)
-                ended += [] if part else [pipe]
-            for pipe in ended:
-                one = running.pop(pipe)
-                yield one.order, one.run()
-            for one in [one for one in running.values() if one.deadline <= time.monotonic()]:
-                del running[one.pipe]
-                os.kill(one.pid, signal.SIGKILL)
-                late = f"takes longer than {self._limit_of(one.order):g} s"
-                yield one.order, OrderRun(one.order, None, late, one.run().module, is_late=True)
-
-    def _limit_of(self, order: Order) -> float:
-        return self._limit_s * len(order)
-
-    def _forked(self, order: Order, base: StateBefore) -> _Running:
-        inward, outward = os.pipe()
-        pid = os.fork()
-        if pid:
-            os.close(outward)
-            return _Running(order, pid, inward, time.monotonic() + self._limit_of(order), [])
-        try:
-            os.close(inward)
-            with os.fdopen(outward, "wb", buffering=0) as file:
-                run = imported(order, base, lambda module: file.write(pickle.dumps(module)))
-                with io.BufferedWriter(file) as whole:
-                    whole.write(pickle.dumps(run))
-        finally:
-            os._exit(0)
+    dumps: Mapping[str, str]
+    fallbacks: frozenset[RecordedFallback]
+    python: frozenset[PythonRegistration]
 
 
 @cache
-def state_before(dumps: DumpsBefore | None = None) -> StateBefore:
-    """What there is before any import, read once: it costs half a second, and often there is but one order."""
-    return StateBefore(dumps or DumpsBefore())
+def _before() -> _Before:
+    torch()
+    return _Before(all_dumps(), frozenset(record_registry(only=()).fallbacks), frozenset(read_now()))
 
 
-@dataclass(frozen=True, slots=True)
 class _Running:
-    """An order whose process has not ended."""
+    """An order whose process was started."""
 
-    order: Order
-    pid: int
-    pipe: int
-    deadline: float
-    content: list[bytes]
+    def __init__(self, order: Order, before: _Before) -> None:
+        self.order = order
+        context: Any = multiprocessing.get_context("fork")
+        self._answers, answered = context.Pipe(duplex=False)
+        self._process = context.Process(target=_import, args=(order, before, answered))
+        self._process.start()
+        answered.close()
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether the process has ended, though one that it started may still hold the pipe."""
-        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-
-    def run(self) -> OrderRun:
-        """What came of it, once its pipe has ended or it was killed."""
-        os.close(self.pipe)
-        _, status = os.waitpid(self.pid, 0)
-        content, module = io.BytesIO(b"".join(self.content)), ""
-        with suppress(EOFError, pickle.UnpicklingError):
-            while not isinstance(sent := pickle.load(content), OrderRun):
-                module = sent
-            if os.WIFEXITED(status):
-                return sent
-        ended = f"ends its process with exit code {os.waitstatus_to_exitcode(status)}"
-        if os.WIFSIGNALED(status):
-            number = os.WTERMSIG(status)
-            name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
-            ended = f"is ended by {name}"
-        return OrderRun(self.order, None, ended, module)
+    def run(self, limit_s: float) -> OrderRun:
+        """What came of it; its process is ended when an import takes longer."""
+        module = ""
+        try:
+            while self._answers.poll(limit_s):
+                answer = self._answers.recv()
+                if isinstance(answer, OrderRun):
+                    return answer
+                module = answer
+            return OrderRun(self.order, ended=f"takes longer than {limit_s:g} s", module=module, is_late=True)
+        except EOFError:
+            self._process.join()
+            return OrderRun(self.order, ended=_how(self._process.exitcode), module=module)
+        finally:
+            self._process.kill()
+            self._process.join()
+            self._answers.close()
 
 
-def imported(order: Order, base: StateBefore, begins: Callable[[str], object]) -> OrderRun:
-    """Import modules in this order in this very process, and look.
-
-    Args:
-        order: the modules.
-        base: what there was before.
-        begins: called with each of them before it is imported.
-    """
-    failures: dict[str, str] = {}
-    early: dict[str, None] = {}
-    random.seed(0)  # which a fork makes new
-    outside = OutsideWrites(order)
-    wrapped = WrappedFunctions()
-    wrapped.wrap(random.Random, "seed", _seeded)
-    wrapped.wrap(os, "urandom", partial(_drawn, Counter()))
-    wrapped.wrap(abc.ABCMeta, "register", base.virtual)
-    wrapped.wrap(codecs, "register", partial(base.hidden, "search of codecs"))
-    wrapped.wrap(atexit, "register", base.ends)
-    wrapped.wrap(codecs, "register_error", partial(base.hidden, "codecs of errors"))
-    for owner, name in _LISTS_OF_C:
-        if owner in sys.modules:
-            wrapped.wrap(sys.modules[owner], name, partial(base.hidden, f"{owner}.{name}"))
-    if hasattr(sys, "monitoring"):  # from Python 3.12 on
-        wrapped.wrap(vars(sys)["monitoring"], "register_callback", partial(base.hidden, "callback of sys.monitoring"))
-    wrapped.wrap(bindings(), "_dispatch_get_computed_kernel_for_dispatch_key", base.fetched)
-    try:
-        with RegistrationWatch() as watch:
-            for module in order:
-                if module == AGAIN:
-                    _purge(order)
-                    continue
-                early |= {module: None} if module in sys.modules else {}
-                begins(module)
-                try:
-                    import_package(module)
-                except ImportEndedError as ended:
-                    return OrderRun(order, None, ended.reason, module)
-                except ImportFailedError as error:
-                    failures[module] = error.reason.strip().partition("\n")[0]
-    finally:
-        wrapped.put_back()
-    return OrderRun(order, base.end_state(failures, watch, outside, order), loaded=tuple(early))
+def _how(exit_code: int) -> str:
+    if exit_code >= 0:
+        return f"ends its process with exit code {exit_code}"
+    return f"is ended by {signal.Signals(-exit_code).name}"
 
 
-def _drawn(counts: Counter[str], original: Callable[..., bytes], size: int) -> bytes:  # is not called
-    """Stands in for `os.urandom`: each line draws the same in every order, such as the identifier of a module."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.endswith(_DRAWING):
-        frame = frame.f_back
-    line = "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
-    counts[line] += 1
-    return random.Random(f"{line} {counts[line]}").randbytes(size)
-
-
-_LISTS_OF_C: Final = (
-    *(("sys", "addaudithook"), ("os", "register_at_fork"), ("torch._C", "_stash_obj_in_tls")),
-    *(("torch.monitor", "register_event_handler"), ("torch._C._monitor", "register_event_handler")),
-)
-"""Functions that put another one into a list, or an object into a table, that Python does not show."""
-_DRAWING: Final = ("uuid.py", "wrapped_functions.py")
-
-
-def _seeded(original: Callable[..., None], generator: random.Random, seed: object = None, *more: Any) -> None:
-    """Stands in for `seed`, which a generator calls that nobody seeds: what it draws is not of the order."""
-    original(generator, 0 if seed is None else seed, *more)
-
-
-def _purge(order: Order) -> None:
-    """Forget packages; what they have imported from elsewhere stays, PyTorch first of all."""
-    for name in list(sys.modules):
-        if any(name == package or name.startswith(f"{package}.") for package in order if package):
-            del sys.modules[name]
-    invalidate_caches()
-
-
-def _leave_behind() -> None:
-    """Leave what belongs to the process that forked this one: its messages, signals, output and last wishes."""
+def _import(order: Order, before: _Before, answers: Connection) -> None:
+    """Import modules in this very process, and send what is there; runs in the process of an order."""
     forget_import_listeners()
-    atexit._clear()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)
-    sys.stdout, sys.stderr = os.fdopen(os.dup(1), "w"), os.fdopen(os.dup(2), "w")
+    failed: dict[str, str] = {}
+    for module in order:
+        answers.send(module)
+        try:
+            import_logged((module,))
+        except ImportEndedError as ended:
+            answers.send(OrderRun(order, ended=ended.reason, module=module))
+            return
+        except ImportFailedError as error:
+            failed[module] = error.reason.strip().partition("\n")[0]
+    roots = package_roots()
+    entries = [one for one in read_now() if one not in before.python]
+    found = {f"import of {module}": failed.get(module, "succeeds") for module in order}
+    found.update(_operators(before))
+    found.update(_fallbacks(before, roots))
+    found["name of PrivateUse1"] = privateuse1_name()
+    for entry in entries:
+        what = f"{entry.registry} of {entry.operator}{f' at {entry.key}' if entry.key else ''}"
+        site = f" registered at {entry.site}" if entry.site else ""
+        found[what] = f"{found.get(what, '')}{entry.function}{site}\n"
+    modules = dict(own_modules(order))
+    for name, imported in modules.items():
+        found[f"module {name}"] = "imported"
+        found.update((f"variable {name}.{variable}", text) for variable, text in public_variables(imported).items())
+    files = {name: str(getattr(one, "__file__", None) or "") for name, one in modules.items()}
+    log = log_of_imports()
+    paths = modules_by_path(roots)
+    registering = {paths.get(one.site.rpartition(":")[0], "") for one in entries}
+    registering |= set() if log is None else log.modules
+    answers.send(OrderRun(order, found, failed, registering=tuple(sorted(registering - {""})), files=files))
 
 
-def _write(descriptor: int, content: bytes) -> None:
-    view = memoryview(len(content).to_bytes(8, "little") + content)
-    while view:
-        view = view[os.write(descriptor, view) :]
+def _operators(before: _Before) -> Iterator[tuple[str, str]]:
+    """The dump, the table and the slots of each operator whose dump is not what it was."""
+    after = all_dumps()
+    names = [name_of(name) for name, dump in after.items() if before.dumps.get(name) != dump]
+    for name, (snapshot, violations) in zip(names, look_at(names), strict=True):
+        yield f"dump of {name}", snapshot.dump
+        yield f"table of {name}", snapshot.table
+        yield f"slots of {name}", _slots(name.qualified, name.overload) + "".join(f"{one}\n" for one in violations)
+    for gone in before.dumps.keys() - after.keys():
+        yield f"dump of {gone}", "gone"
 
 
-def _read_all(descriptor: int) -> bytes | None:
-    """One message; None when the other side has gone."""
+def _slots(name: str, overload: str) -> str:
+    """Which slots hold the same kernel: a number for each, by the first slot that holds it; empty where unreadable."""
+    layout = memory_layout()
+    address = None if layout is None else entry_address(layout, name, overload)
+    if layout is None or address is None:
+        return ""
+    numbers: dict[int, int] = {0: 0}
+    held = SlotView(layout, address).fingerprints().tolist()
+    rows = zip(running_keys().runtime, (numbers.setdefault(one, len(numbers)) for one in held), strict=True)
+    return "".join(f"{key}: kernel {number}\n" for key, number in rows if number)
 
-    def read(size: int) -> bytes | None:
-        parts: list[bytes] = []
-        while size:
-            part = os.read(descriptor, min(size, _READ))
-            if not part:
-                return None
-            parts.append(part)
-            size -= len(part)
-        return b"".join(parts)
 
-    size = read(8)
-    return None if size is None else read(int.from_bytes(size, "little"))
+def _fallbacks(before: _Before, roots: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    for one in record_registry(only=()).fallbacks:
+        if one not in before.fallbacks:
+            kind = "fallthrough " if one.fallthrough else ""
+            yield f"fallback of {one.key}", f"{kind}{without_root(one.debug, roots)}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dispatchlab._gc_pause import collector_paused
 from dispatchlab.pytorch.introspection.registry_reader import RegistryMoments, RegistryReader, called_functions
 from dispatchlab.pytorch.introspection.site_log import import_logged
-from dispatchlab.pytorch.recording.record_package import OrderBudget, PackageRecord, record_packages
+from dispatchlab.pytorch.recording.record_package import PackageRecord, record_packages
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class PackageFacts:
     moments: RegistryMoments
 
 
-def package_facts(packages: Sequence[str], orders: OrderBudget) -> PackageFacts:
+def package_facts(packages: Sequence[str]) -> PackageFacts:
     """Import packages, and read what all questions about them are asked of.
 
     Raises:
@@ -33,7 +33,7 @@ def package_facts(packages: Sequence[str], orders: OrderBudget) -> PackageFacts:
     """
     with collector_paused():  # else what nobody keeps may go before it is read
         witness = _Witness()
-        record = record_packages(packages, orders, witness)
+        record = record_packages(packages, witness)
         return PackageFacts(record, witness.moments)
 
 

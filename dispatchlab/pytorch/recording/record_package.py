@@ -18,7 +18,7 @@ from dispatchlab.model.cpp_signature import cpp_signature, is_symint_schema
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.printed_schema import parse_printed, parse_printed_inferred
-from dispatchlab.model.python_layer import PythonRegistration, WriteEffect
+from dispatchlab.model.python_layer import PythonRegistration
 from dispatchlab.model.registration import (
     Block,
     BlockKind,
@@ -36,31 +36,20 @@ from dispatchlab.model.registration import (
 from dispatchlab.model.schema import clone_with_name
 from dispatchlab.prover.program import Module
 from dispatchlab.pytorch.bridge.torch import import_packages, semantics, torch
-from dispatchlab.pytorch.introspection.package_paths import package_path, package_roots, site_chain, without_root
-from dispatchlab.pytorch.introspection.python_tables import tables_now
-from dispatchlab.pytorch.introspection.registry_reader import DumpsBefore, fallback_rows, tags_of
-from dispatchlab.pytorch.introspection.site_log import running_ownership, site_text
-from dispatchlab.pytorch.recording.dispatcher_reads import (
-    FALLBACK,
-    MODULE,
-    Dependence,
-    DispatcherRead,
-    ModuleWrite,
-    dependences,
-    in_either_order,
+from dispatchlab.pytorch.introspection.package_paths import (
+    modules_by_path,
+    package_roots,
+    site_chain,
+    without_root,
 )
-from dispatchlab.pytorch.recording.end_state import subject_of
-from dispatchlab.pytorch.recording.module_watch import PYTHON_LINE, ModuleWatch, python_event
+from dispatchlab.pytorch.introspection.python_registries import read_now
+from dispatchlab.pytorch.introspection.registry_reader import all_dumps, fallback_rows, tags_of
+from dispatchlab.pytorch.introspection.site_log import running_ownership, site_text
+from dispatchlab.pytorch.recording.module_watch import PYTHON_LINE, ModuleWatch
 from dispatchlab.pytorch.recording.module_watch import native as native_event
-from dispatchlab.pytorch.recording.order_check import check_orders, only_order
-from dispatchlab.pytorch.recording.order_runs import OrderServer
-from dispatchlab.pytorch.recording.python_watch import PythonWatch
-from dispatchlab.pytorch.recording.read_watch import ReadWatch
-from dispatchlab.pytorch.recording.replaced_functions import ReplacedFunctions
 from dispatchlab.pytorch.recording.watch import Registered, RegistrationWatch, WatchedCall
 from dispatchlab.records.builds import bundled_for
 from dispatchlab.records.model import RecordedFallback, RecordedKernel, RecordedOperator, read_dump, read_fallbacks
-from dispatchlab.scenario.import_orders import ImportOrders
 from dispatchlab.scenario.scenario import SEMANTICS, Scenario, operators_named_by, registration_names
 from dispatchlab.scenario.write import UnwritableError, scenario_text
 
@@ -80,17 +69,12 @@ class PackageRecord:
         operators: how many operators got a def.
         dangling: operators with kernels and no def, by name.
         kernels: how many kernels were registered, those of C++ and backend fallbacks included.
-        shown: how many different source lines the dumps of PyTorch name for the same.
         native: how many defs and kernels C++ registered.
         others: how many registrations come from packages that were not asked for, by package.
         by_torch: how many calls PyTorch made for itself, which are left out.
         unreadable: what could not be read or written and is left out, a sentence each.
-        in_python: what they register in Python beside the dispatch tables.
-        refused: what they were refused there, since PyTorch itself has such an entry, in every order.
-        orders: the orders in which they were imported; None where that was one alone.
-        reads: what they asked of the dispatcher and of the registries of Python, and of other packages.
-        dependences: those of the reads whose answer another module writes, before it or after it as imports come.
-        idle: the packages none of whose modules registers anything.
+        in_python: the entries of the registries of Python that are new, those of PyTorch's own left out.
+        registering: the modules that register something.
     """
 
     text: str
@@ -102,32 +86,16 @@ class PackageRecord:
     operators: int
     dangling: tuple[str, ...]
     kernels: int
-    shown: int
     native: int
     others: Mapping[str, int]
     by_torch: int
     unreadable: tuple[str, ...]
     in_python: tuple[PythonRegistration, ...] = ()
-    refused: tuple[PythonRegistration, ...] = ()
-    orders: ImportOrders | None = None
-    reads: tuple[DispatcherRead, ...] = ()
-    dependences: tuple[Dependence, ...] = ()
-    idle: tuple[str, ...] = ()
+    registering: tuple[str, ...] = ()
 
-
-@dataclass(frozen=True, slots=True)
-class OrderBudget:
-    """How many orders of imports are run, and how.
-
-    Args:
-        most: run all orders up to so many; of more, this many are chosen.
-        limit_s: the bound on the seconds of an import.
-        jobs: how many orders run at once.
-    """
-
-    most: int
-    limit_s: float
-    jobs: int
+    def idle(self, packages: Sequence[str]) -> tuple[str, ...]:
+        """Those of the packages none of whose modules registers anything."""
+        return tuple(one for one in packages if not any(f"{name}.".startswith(f"{one}.") for name in self.registering))
 
 
 class Witness(Protocol):
@@ -143,43 +111,28 @@ class Witness(Protocol):
         """Garbage was collected."""
 
 
-def record_packages(
-    packages: Sequence[str], orders: OrderBudget | None = None, witness: Witness | None = None
-) -> PackageRecord:
+def record_packages(packages: Sequence[str], witness: Witness | None = None) -> PackageRecord:
     """Import packages and record what they register.
 
     Args:
         packages: the modules, imported in this order.
-        orders: how to import them in other orders, too; None for this one alone.
         witness: reads something besides.
 
     Raises:
         ImportFailedError: one cannot be imported.
     """
-    if orders is None or orders.most == 1:
-        watched = _watch_imports(packages, witness, DumpsBefore())
-        return _record(packages, watched, None, 0 if orders is None else orders.most)
-    dumps = DumpsBefore()
-    tables_now()  # which the processes of the orders need, too
-    with OrderServer(limit_s=orders.limit_s, jobs=orders.jobs, dumps=dumps) as server:
-        return _record(packages, _watch_imports(packages, witness, dumps), server, orders.most)
-
-
-def _record(packages: Sequence[str], watched: _WatchedImports, server: OrderServer | None, most: int) -> PackageRecord:
+    watched = _watch_imports(packages, witness)
     reader = _Reader(watched.roots)
     by_python = Counter(_registered_at(watched.kept))
     added = _added(watched.before, watched.after, by_python, reader)
     native: list[Registered] = list(_added_fallbacks(watched, by_python))
     native += [registration for operator in added for registration in reader.registrations(operator)]
-    refused = _Refused([call for call in watched.lasting if not call.site.by_torch], native, watched.before)
     calls = [call for call in watched.kept if not call.site.by_torch]
-    written = [(registration, call) for call in refused.written for registration in reader.call(call)]
+    written = [(registration, call) for call in calls for registration in reader.call(call)]
     registrations = (*native, *(registration for registration, _ in written))
     needed = tuple(_foundations(registrations, {**watched.after, **watched.before}, reader))
     touched = {_qualified(call, made) for call in calls for made in call.made if not isinstance(made, Fallback)}
     touched |= {operator.name for operator in added}
-    in_python = _in_python(watched, refused)
-    asked = _dependences(watched, native, in_python)
     scenario = Scenario(
         claim=f"What importing {' and then '.join(packages)} registers does not depend on its order.",
         registrations=(),
@@ -188,27 +141,13 @@ def _record(packages: Sequence[str], watched: _WatchedImports, server: OrderServ
         semantics=model if (model := semantics()) in SEMANTICS else None,
         registry=bundled_for(watched.torch),
         packages=tuple(packages),
-        python=in_python,
     )
     events: dict[int, object] = {id(made): native_event(_operator(made), _key(made), made.debug) for made in native}
     events |= {id(registration): id(call) for registration, call in written}
-    modules_of = partial(_modules_of, watched, events)
-    modules = modules_of((*needed, *registrations))
-    writing = [module.name for module in modules if any(isinstance(item, int) for item in module.body)]
-    if most:
-        entries = [module.name for module in modules]
-        watching = watched.modules.imports
-        imports = (
-            only_order(packages, entries, watching)
-            if server is None
-            else check_orders(server, packages, entries, watching, most)
-        )
-        if imports is not None and not imports.of:  # See Note [What a record stands on]
-            imports = replace(imports, open=(*imports.open, *dict.fromkeys(map(str, asked))))
-        scenario = replace(scenario, imports=imports)
-    text, left_out = _written(scenario, (*needed, *registrations), modules_of)
-    dumps = {name: dump for name in map(str, touched) if (dump := reader.dump(name, watched.after.get(name)))}
+    text, left_out = _written(scenario, (*needed, *registrations), partial(_modules_of, watched, events))
+    dumps = (reader.dump(name, watched.after.get(name)) for name in map(str, touched))
     made = [*native, *(made for call in calls for made in call.made)]
+    refused = (call for call in watched.calls.refused if not call.site.by_torch)
     return PackageRecord(
         text=text,
         torch=watched.torch,
@@ -217,9 +156,8 @@ def _record(packages: Sequence[str], watched: _WatchedImports, server: OrderServ
         foundations=tuple(str(definition.operator) for definition in needed),
         sites=tuple(sorted({site_chain(call.site, watched.roots) for call in _with_parts(calls)})),
         operators=sum(isinstance(registration, Def) for registration in made),
-        dangling=tuple(sorted(name for name, dump in dumps.items() if dump.is_dangling)),
+        dangling=tuple(sorted(str(dump.name) for dump in dumps if dump is not None and dump.is_dangling)),
         kernels=sum(isinstance(registration, Impl | Fallback) for registration in made),
-        shown=len(_shown(watched.before, watched.after, touched, reader)),
         native=len(native),
         others=_others(calls, packages),
         by_torch=len(watched.kept) - len(calls),
@@ -227,17 +165,12 @@ def _record(packages: Sequence[str], watched: _WatchedImports, server: OrderServ
             *watched.calls.unreadable,
             *reader.unreadable,
             *left_out,
-            *(
-                f"{_call_text(call)} at {site_chain(call.site, watched.roots)} is refused in any order"
-                for call in refused.always
+            *dict.fromkeys(
+                f"{_call_text(call)} at {site_chain(call.site, watched.roots)} was refused" for call in refused
             ),
         ),
-        in_python=in_python,
-        refused=tuple(watched.python.refused_by_torch),
-        orders=scenario.imports,
-        reads=watched.reads.reads,
-        dependences=asked,
-        idle=tuple(one for one in packages if not any(name == one or name.startswith(f"{one}.") for name in writing)),
+        in_python=watched.in_python,
+        registering=tuple(_registering(watched, calls, native)),
     )
 
 
@@ -251,11 +184,9 @@ class _WatchedImports:
         before: the dumps of all operators, by name.
         after: those when the packages were imported.
         calls: the calls that registered.
-        python: what was registered in Python beside the dispatch tables.
         modules: what each module body did, in program order.
         fallbacks: the backend fallbacks that there were before.
-        replaced: the functions of PyTorch that they replaced.
-        reads: what was asked.
+        in_python: the entries of the registries of Python that are new, those of PyTorch's own left out.
     """
 
     torch: str
@@ -263,97 +194,47 @@ class _WatchedImports:
     before: Mapping[str, str]
     after: Mapping[str, str]
     calls: RegistrationWatch
-    python: PythonWatch
     modules: ModuleWatch
     fallbacks: Collection[RecordedFallback]
-    replaced: Collection[PythonRegistration]
-    reads: ReadWatch
-
-    @property
-    def lasting(self) -> list[WatchedCall]:
-        """The calls that were not taken back."""
-        return [call for call in self.calls.calls if not call.released]
+    in_python: tuple[PythonRegistration, ...]
 
     @property
     def kept(self) -> list[WatchedCall]:
-        """Those of them that PyTorch accepted."""
-        return [call for call in self.lasting if not call.refused]
+        """The calls that were not taken back."""
+        return [call for call in self.calls.calls if not call.released]
 
 
-def _watch_imports(packages: Sequence[str], witness: Witness | None, dumps: DumpsBefore) -> _WatchedImports:
+def _watch_imports(packages: Sequence[str], witness: Witness | None) -> _WatchedImports:
     version = str(torch().__version__)
     roots = package_roots()
-    before, fallbacks = dumps.texts, read_fallbacks(fallback_rows())
-    modules, functions = ModuleWatch(packages, roots, before), ReplacedFunctions(roots)
-    python = PythonWatch(roots, modules.wrote, packages)
-    reads = ReadWatch(modules.running, roots, packages, lambda: python.modules, modules.registered)
-    with RegistrationWatch(modules.registered) as calls, python, modules:
+    before, fallbacks, python = all_dumps(), read_fallbacks(fallback_rows()), frozenset(read_now())
+    modules = ModuleWatch(packages, roots, before)
+    with RegistrationWatch(modules.registered) as calls, modules:
         gc.freeze()  # nothing of PyTorch's is a library of theirs, and to look through it takes a quarter of a second
-        with reads:
-            (import_packages if witness is None else witness.import_packages)(packages)
+        (import_packages if witness is None else witness.import_packages)(packages)
         if witness is not None:
             witness.imported()
-        gc.collect()  # See Note [Libraries that the garbage collector ends]
+        gc.collect()  # a library that nobody holds releases what it registered, whenever garbage is collected
         gc.unfreeze()
-        replaced = tuple(functions.found())  # before the watches put back what they have wrapped
     if witness is not None:
         witness.collected()
-    after = dumps.now({subject_of(call) for call in calls.calls})
-    return _WatchedImports(version, roots, before, after, calls, python, modules, fallbacks, replaced, reads)
+    entries = (one for one in read_now() if one not in python)
+    in_python = tuple(one for one in entries if one.registry not in _OF_CALLS and not one.site.startswith("torch/"))
+    return _WatchedImports(version, roots, before, all_dumps(), calls, modules, fallbacks, in_python)
 
 
-_NOTHING_IN_PYTHON = (None, TorchLibraryFunction.DEFINE, TorchLibraryFunction.IMPL)
-"""The functions of torch.library that leave nothing in its registries of Python; None is the bindings."""
+_OF_CALLS = ("torch_library", "custom_ops")
+"""The registries that calls of torch.library fill, which are registrations of the record."""
 
 
-def _dependences(
-    watched: _WatchedImports, native: Sequence[Registered], in_python: Sequence[PythonRegistration]
-) -> tuple[Dependence, ...]:
-    events: dict[ModuleWrite, list[object]] = {}
-    for write, event in _writes(watched, native, in_python):
-        events.setdefault(write, []).extend(() if event is None else (event,))
-    return in_either_order(dependences(watched.reads.reads, events), events, watched.modules)
-
-
-def _writes(
-    watched: _WatchedImports, native: Sequence[Registered], in_python: Sequence[PythonRegistration]
-) -> Iterator[tuple[ModuleWrite, object]]:
-    """Everything that the modules write, for a while or refused as well, with what stands for it in `ModuleWatch`."""
-    owners = watched.modules.owners()
-    for call in (each for each in watched.calls.calls if not each.site.by_torch):
-        module, site = owners.get(id(call), call.site.module), package_path(str(call.site), watched.roots)
-        for one in (*call.made, *call.content):
-            about, key = (FALLBACK, str(one.key)) if isinstance(one, Fallback) else (str(_qualified(call, one)), "")
-            yield ModuleWrite(about, key, module, site), id(call)
-        for registry in ("torch_library", "custom_ops") if call.function not in _NOTHING_IN_PYTHON else ():
-            name = f"{call.namespace}::{call.operator.rpartition('::')[2]}"
-            yield ModuleWrite(f"{registry} {name}", "", module, site), id(call)
-    for made in native:
-        event = native_event(_operator(made), _key(made), made.debug)
-        site, module = made.debug.removeprefix("registered at "), owners.get(event, "")
-        about, key = (FALLBACK, str(made.key)) if isinstance(made, Fallback) else (str(made.operator), "")
-        yield ModuleWrite(about, key, module, site), event
-    for entry, number in zip(in_python, watched.python.numbers, strict=False):  # what comes last has no number
-        module = owners.get(python_event(number), "")
-        yield ModuleWrite(f"{entry.registry} {entry.operator}", "", module, entry.site), python_event(number)
-    for each in watched.python.modules:
-        path = package_path(str(each.__file__), watched.roots)
-        yield ModuleWrite(f"{MODULE}{each.__name__}", "", each.__name__, path), None
-    yield from ((write, None) for write in watched.reads.renames)
-
-
-def _in_python(watched: _WatchedImports, refused: _Refused) -> tuple[PythonRegistration, ...]:
-    """What is registered in Python beside the dispatch tables, and the calls that cannot be explored."""
-    called = {str(OperatorName(call.namespace, call.operator)) for call in watched.kept if call.function is not None}
-    released = [call for call in watched.calls.calls if call.released and not call.site.by_torch]
-    return (
-        *watched.python.found(called),
-        *watched.replaced,
-        *(_not_written(call, watched.roots, "refused") for call in refused.unwritten),
-        *dict.fromkeys(
-            _not_written(call, watched.roots, "removed") for call in released if call.collected or refused.meets(call)
-        ),
-    )
+def _registering(watched: _WatchedImports, calls: Sequence[WatchedCall], native: Sequence[Registered]) -> Iterator[str]:
+    """The modules that register something, sorted."""
+    events = {id(call) for call in calls}
+    by_cpp = {native_event(_operator(made), _key(made), made.debug) for made in native}
+    names = {name for event, name in watched.modules.owners().items() if event in events or event in by_cpp}
+    paths = modules_by_path(watched.roots)
+    names |= {paths[path] for one in watched.in_python if (path := one.site.rpartition(":")[0]) in paths}
+    yield from sorted(names)
 
 
 def _modules_of(
@@ -370,110 +251,12 @@ def _modules_of(
     for number, registration in enumerate(registrations):
         if id(registration) in events:
             numbers.setdefault(events[id(registration)], []).append(number)
-    for number, write in enumerate(watched.python.numbers, len(registrations)):
-        numbers[python_event(write)] = [number]
-    return watched.modules.modules(numbers, {read.module for read in watched.reads.reads})
-
-
-# Note [Calls that are refused]
-# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# A package may catch the error of a call that PyTorch refuses. In another order of imports it may be another call that
-# is refused, so it is not enough to record what was accepted:
-#
-# - where a call of another module, or C++, is about the same operator or namespace, the refused call is a registration
-#   like any other, and an engine refuses it again in the orders in which PyTorch does;
-# - where PyTorch has the operator itself, which is no part of the record, nobody can say what would come of another
-#   order. Such a call is listed as a refused registration of torch.library, which is not explored;
-# - where no other module has to do with it, it is refused in any order, and so is a second def by one module. It is
-#   reported, and the record does not have it.
-
-
-class _Refused:
-    """What becomes of the calls that were refused. See Note [Calls that are refused].
-
-    Attributes:
-        written: all calls that are registrations of the record, in order, with those that were accepted.
-        unwritten: those that may depend on order and cannot be explored.
-        always: those that are refused in any order.
-    """
-
-    def __init__(self, calls: Sequence[WatchedCall], native: Sequence[Registered], before: Mapping[str, str]) -> None:
-        self.written: list[WatchedCall] = []
-        self.unwritten: list[WatchedCall] = []
-        self.always: list[WatchedCall] = []
-        modules = self._modules = dict[str, set[str]]()
-        for one in native:
-            modules.setdefault(f"_ {one.key}" if isinstance(one, Fallback) else _base(one.operator), set()).add("")
-        for call in calls:
-            for about in _about(call):
-                modules.setdefault(about, set()).add(call.site.module)
-        own: dict[str, frozenset[OperatorName]] = {}
-        for call in calls:
-            own[call.site.module] = own.get(call.site.module, frozenset()) | (
-                frozenset() if call.refused else _defs(call)
-            )
-        known = {name.partition(".")[0] for name in before}
-        for call in calls:
-            names = _about(call)
-            if not call.refused:
-                self.written.append(call)
-            elif (_defs(call) & own.get(call.site.module, frozenset())) or not any(
-                modules[each] - {call.site.module} for each in names
-            ):
-                self.always.append(call)
-            elif names & known:
-                self.unwritten.append(call)
-            else:
-                self.written.append(call)
-
-    def meets(self, call: WatchedCall) -> bool:
-        """Whether another module has to do with what this call is about. See Note [Calls that are taken back]."""
-        return any(self._modules.get(each, set()) - {call.site.module} for each in _about(call))
-
-
-# Note [Calls that are taken back]
-# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# What an import registers and releases again is no registration of the record. Yet it may depend on order: where the
-# module of another registration comes first, a def or a claim that was only there for a while is refused, and PyTorch
-# keeps the function of a released kernel for calls under a mode. No rule of an engine makes a registration that is
-# released before the next module begins, so such a call is listed as a registration of torch.library that was removed,
-# which is not explored, and nothing is proved. Where no other module has to do with it, it is left out, unless the
-# garbage collector released it, which another order may find in another place.
-
-
-def _base(operator: OperatorName) -> str:
-    return f"{operator.namespace}::{operator.name}"
-
-
-def _about(call: WatchedCall) -> frozenset[str]:
-    """What a call is about: operators without their overloads, a namespace that it claims, the key of a fallback."""
-    if call.claims:
-        return frozenset((call.namespace,))
-    found = {f"_ {one.key}" for one in (*call.made, *call.content) if isinstance(one, Fallback)}
-    if call.operator:
-        found.add(f"{call.namespace}::{call.operator.rpartition('::')[2].partition('.')[0]}")
-    return frozenset(found)
-
-
-def _defs(call: WatchedCall) -> frozenset[OperatorName]:
-    """The operators that a call defines, or would."""
-    return frozenset(_qualified(call, one) for one in (*call.made, *call.content) if isinstance(one, Def))
+    return watched.modules.modules(numbers)
 
 
 def _call_text(call: WatchedCall) -> str:
     name = f"{call.namespace}::{call.operator.rpartition('::')[2]}" if call.operator else call.namespace
     return f"{call.function or ('Library' if call.claims else 'a registration')} for {name}"
-
-
-def _not_written(call: WatchedCall, roots: tuple[str, ...], effect: WriteEffect) -> PythonRegistration:
-    name = f"{call.namespace}::{call.operator.rpartition('::')[2] or '*'}"  # a claim and a fallback have none
-    made = (*call.made, *call.content)
-    keys = " ".join(dict.fromkeys(str(one.key) for one in made if isinstance(one, Impl | Fallback) and one.key))
-    kind = "Library" if call.claims else "def" if any(isinstance(one, Def) for one in made) else "impl"
-    called = str(call.function or ("fallback" if any(isinstance(one, Fallback) for one in made) else kind))
-    return PythonRegistration(
-        "torch_library", name, keys, site=site_chain(call.site, roots), call=called, effect=effect
-    )
 
 
 class _Reader:
@@ -692,7 +475,7 @@ def _registration(call: WatchedCall, roots: tuple[str, ...]) -> Registration:
     parts = tuple(
         TorchLibraryCall(_function(part), operator, part.on, debug=site_text(part.site, roots)) for part in call.parts
     )
-    made = tuple(replace(_in_block(one), debug=debug) for one in call.content or call.made)
+    made = tuple(replace(_in_block(one), debug=debug) for one in call.made)
     made_by = TorchLibraryCall(call.function, operator, call.on, parts, allow_override=call.allow_override)
     return Block(call.namespace, BlockKind.FRAGMENT, made, None, debug, made_by)
 
@@ -703,7 +486,7 @@ def _function(part: WatchedCall) -> TorchLibraryFunction:
 
 
 def _plain(call: WatchedCall, debug: str) -> Registration:
-    (one,) = call.content or call.made
+    (one,) = call.made
     match one:
         case Def(schema=schema):
             assert not isinstance(schema, OperatorName)
@@ -719,21 +502,6 @@ def _in_block(one: Registered) -> Registered:
     if isinstance(one, Def) and not isinstance(one.schema, OperatorName):
         return replace(one, schema=clone_with_name(one.schema, one.operator.without_namespace))
     return one
-
-
-def _shown(
-    before: Mapping[str, str], after: Mapping[str, str], touched: set[OperatorName], reader: _Reader
-) -> set[str]:
-    """The debug texts that PyTorch's dumps have for what is new."""
-    texts: set[str] = set()
-    for name in map(str, touched):
-        now = reader.dump(name, after.get(name))
-        if now is None:
-            continue
-        old = reader.dump(name, before.get(name)) or RecordedOperator(now.name)
-        texts |= {now.debug} - {old.debug, ""}
-        texts |= {kernel.debug for kernel in now.kernels} - {kernel.debug for kernel in old.kernels}
-    return texts
 
 
 def _others(calls: Sequence[WatchedCall], packages: Sequence[str]) -> dict[str, int]:

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import gc
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from inspect import signature
-from itertools import count
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from dispatchlab.model.keys import DispatchKey, parse_key
 from dispatchlab.model.names import OperatorName
@@ -29,13 +27,6 @@ from dispatchlab.pytorch.bridge.torch import bindings, torch
 from dispatchlab.pytorch.recording.wrapped_functions import WrappedFunctions
 
 Registered: TypeAlias = Def | Impl | Fallback
-
-# Note [Libraries that the garbage collector ends]
-# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# A library that nobody holds releases what it registered. Where it is a part of a circle of references, that waits for
-# the garbage collector, which runs when some number of objects was made, or when anybody calls it: in another order of
-# imports it runs somewhere else. So what the collector released is told from what the package released itself. Whoever
-# records lets it run once more when the imports are over, for circles that are left.
 
 
 @dataclass(slots=True)
@@ -50,11 +41,8 @@ class WatchedCall:
         on: device types, or the class of a torch dispatch rule.
         made: what reached the dispatcher, in order; names are as they were given.
         parts: later calls of the same module on what `custom_op` gave; those of another one are calls of their own.
-        content: what it would have made if `custom_op` had not made the operator, where it made nothing or less.
         claims: whether the library that was made claims its namespace.
         released: whether it was taken back.
-        collected: whether the garbage collector did that. See Note [Libraries that the garbage collector ends].
-        refused: whether PyTorch refused it. Then `content` is what it would have made, and `made` is empty.
         allow_override: what it gave, where that is not what this PyTorch has anyway.
     """
 
@@ -65,28 +53,9 @@ class WatchedCall:
     on: tuple[str, ...] = ()
     made: list[Registered] = field(default_factory=list)
     parts: list[WatchedCall] = field(default_factory=list)
-    content: list[Registered] = field(default_factory=list)
     claims: bool = False
     released: bool = False
-    collected: bool = False
-    refused: bool = False
     allow_override: bool | None = None
-
-
-class WatchedKernel(NamedTuple):
-    """A kernel or fallback that was registered and not taken back.
-
-    Args:
-        namespace: of its library.
-        registered: what reached the dispatcher; the name is as it was given.
-        number: how many were registered before it.
-        function: what was registered.
-    """
-
-    namespace: str
-    registered: Impl | Fallback
-    number: int
-    function: object
 
 
 class RegistrationWatch:
@@ -102,29 +71,22 @@ class RegistrationWatch:
 
     def __init__(self, kept: Callable[[int], None] | None = None) -> None:
         self.calls: list[WatchedCall] = []
+        self.refused: list[WatchedCall] = []
+        """The calls that PyTorch refused."""
         self._kept = kept
         self.unreadable: list[str] = []
-        self._numbers = count()
         self._libraries: dict[int, _WatchedLibrary] = {}
         self._inside = _Inside()
-        self._collecting = False
         self._wrapped = WrappedFunctions()
         self._sites = CallSites()
 
     def __enter__(self) -> RegistrationWatch:
-        gc.callbacks.append(self._collector)
         try:
             self._wrap_all()
         except BaseException:
             self.__exit__()
             raise
         return self
-
-    @property
-    def kernels(self) -> list[WatchedKernel]:
-        """The functions of Python that are registered, in the order in which they came."""
-        kernels = (kernel for library in self._libraries.values() for kernel in library.kernels)
-        return sorted(kernels, key=lambda kernel: kernel.number)
 
     def _wrap_all(self) -> None:
         c, library, ops = bindings(), torch().library.Library, import_module("torch._library.custom_ops")
@@ -139,16 +101,9 @@ class RegistrationWatch:
         self._wrapped.wrap(ops, "get_library_allowing_overwrite", self._custom_op)
         for function in _PARTS:
             self._wrapped.wrap(ops.CustomOpDef, str(function), functools.partial(self._part, function))
-        for function in _LOOKING_UP:
-            self._wrapped.wrap(torch().library, str(function), functools.partial(self._looking_up, function))
 
     def __exit__(self, *error: object) -> None:
         self._wrapped.put_back()
-        with contextlib.suppress(ValueError):
-            gc.callbacks.remove(self._collector)
-
-    def _collector(self, phase: str, info: object) -> None:
-        self._collecting = phase == "start"
 
     def _new_library(
         self, original: Callable[..., Any], kind: str, name: str, dispatch: str, *more: Any, **named: Any
@@ -157,7 +112,7 @@ class RegistrationWatch:
             library = original(kind, name, dispatch, *more, **named)
         except RuntimeError:
             if kind == "DEF":
-                self._note(WatchedCall(self._sites.here(), name, claims=True, refused=True))
+                self.refused.append(WatchedCall(self._sites.here(), name, claims=True))
             raise
         known = self._libraries[id(library)] = _WatchedLibrary(name, dispatch)
         known.alive = weakref.ref(library, functools.partial(self._gone, id(library)))
@@ -178,8 +133,11 @@ class RegistrationWatch:
         try:
             result = original(module, *arguments, **named)
         except RuntimeError:
-            if known is not None:
-                self._refused_binding(known, reader, *arguments, **named)
+            if known is not None and known.custom_op is not None:
+                known.custom_op.released = True
+                self.refused.append(known.custom_op)
+            elif known is not None and self._inside.call is None:
+                self.refused.append(WatchedCall(self._sites.here(), known.namespace, operator=_name_in(arguments)))
             raise
         if known is None:  # a library that was there before the watch
             return result
@@ -191,36 +149,12 @@ class RegistrationWatch:
                 f"{self._sites.here()}: a registration cannot be read: {lines[0] if lines else type(error).__name__}"
             )
             return result
-        function = next((each for each in (*arguments, *named.values()) if callable(each)), None)
-        known.kernels.extend(
-            WatchedKernel(known.namespace, one, next(self._numbers), function)
-            for one in registrations
-            if not isinstance(one, Def)
-        )
         call = self._inside.call or known.custom_op
         if call is None:
             name = next((one.operator.name for one in registrations if not isinstance(one, Fallback)), "")
             call = self._keep(known, WatchedCall(self._sites.here(), known.namespace, operator=name))
         call.made += registrations
         return result
-
-    def _refused_binding(
-        self, known: _WatchedLibrary, reader: Callable[..., list[Registered]], *arguments: Any, **named: Any
-    ) -> None:
-        """Note what would have been made; what cannot be read is refused in any order."""
-        try:
-            wanted = reader(known.key, *arguments, **named)
-        except Exception:  # PyTorch says what is wrong with it
-            return
-        if self._inside.call is not None:
-            self._inside.call.content += wanted
-        elif known.custom_op is not None:
-            known.custom_op.refused = True
-            known.custom_op.content = [*wanted, *_beside_a_def(wanted)]
-        else:
-            name = next((one.operator.name for one in wanted if not isinstance(one, Fallback)), "")
-            call = WatchedCall(self._sites.here(), known.namespace, operator=name, content=wanted, refused=True)
-            self._keep(known, call)
 
     def _reset(self, original: Callable[..., Any], module: Any) -> object:
         known = self._libraries.get(id(module))
@@ -237,9 +171,8 @@ class RegistrationWatch:
     def _released(self, library: _WatchedLibrary) -> None:
         """A library releases what it has, or goes."""
         for call in library.calls:
-            call.released, call.collected = True, self._collecting
+            call.released = True
         library.calls.clear()
-        library.kernels.clear()
 
     def _known(self, library: Any) -> _WatchedLibrary:
         """The C++ library of a `torch.library.Library`, which may be older than the watch."""
@@ -256,10 +189,8 @@ class RegistrationWatch:
             return self._made(library, function, str(first).partition("(")[0], run)
         name = first if isinstance(first, str) else str(getattr(first, "_name", first))
         function, on = self._sites.function() or (function, ())
-        key = arguments[2] if len(arguments) > 2 else named.get("dispatch_key", "")
-        content = [Impl(_name(name), _key(key) or _key(library.dispatch_key), Kernel())]
         override = _override(original, named) if function is TorchLibraryFunction.IMPL else None
-        return self._made(library, function, name, run, on, content, override=override)
+        return self._made(library, function, name, run, on, override=override)
 
     def _fake(
         self, original: Callable[..., Any], library: Any, name: str, fn: Any, level: int = 1, **named: Any
@@ -270,7 +201,6 @@ class RegistrationWatch:
             TorchLibraryFunction.REGISTER_FAKE,
             name,
             lambda: original(library, name, fn, level + 4, **named),
-            content=[Impl(_name(name), DispatchKey.Meta, Kernel())],
             override=_override(original, named),
         )
 
@@ -290,7 +220,6 @@ class RegistrationWatch:
         name: str,
         run: Callable[[], object],
         on: tuple[str, ...] = (),
-        content: Sequence[Registered] = (),
         *,
         override: bool | None = None,
     ) -> object:
@@ -303,40 +232,15 @@ class RegistrationWatch:
             with self._during(call):
                 result = run()
         except RuntimeError:
-            self._refused(known, call, content)
+            self.refused.append(call)
             raise
         self._keep(known, call)
         return result
 
-    def _refused(self, library: _WatchedLibrary, call: WatchedCall, content: Sequence[Registered]) -> None:
-        call.content = call.content or list(content)
-        call.made, call.refused = [], True
-        if call.content or call.function is TorchLibraryFunction.REGISTER_TORCH_DISPATCH:
-            self._keep(library, call)
-
-    def _looking_up(
-        self, function: TorchLibraryFunction, original: Callable[..., Any], operator: Any, *arguments: Any, **named: Any
-    ) -> object:
-        """A function that looks the operator up before it comes to a library, and may not find it."""
-        before = len(self.calls)
-        try:
-            return original(operator, *arguments, **named)
-        except (AttributeError, RuntimeError):
-            if isinstance(operator, str) and len(self.calls) == before:
-                namespace, _, name = operator.rpartition("::")
-                on = _on(function, arguments, named) if function is TorchLibraryFunction.REGISTER_AUTOCAST else ()
-                call = WatchedCall(self._sites.here(), namespace, function, name, on, refused=True)
-                call.content = [Impl(_name(name), key, Kernel()) for key in _keys_of(function, on)]
-                self._note(call)
-            raise
-
     def _custom_op(self, original: Callable[..., Any], namespace: str, name: str) -> object:
-        lasting = [each for each in self.calls if not each.released]
         library = original(namespace, name)
         known = self._libraries[id(library.m)]
         call = WatchedCall(self._sites.here(), namespace, TorchLibraryFunction.CUSTOM_OP, name)
-        for older in lasting:  # what another module destroys here is there when that is imported first
-            older.released = older.released and older.site.module == call.site.module
         known.custom_op = self._keep(known, call)
         return library
 
@@ -360,7 +264,7 @@ class RegistrationWatch:
             else:  # whose import may come before or after that of others who call something for the operator
                 part.made = call.made[made_before:]
                 del call.made[made_before:]
-                part.content = [Impl(_name(call.operator), key, Kernel()) for key in _keys_of(function, on)]
+                part.made = part.made or [Impl(_name(call.operator), key, Kernel()) for key in _keys_of(function, on)]
                 self._keep(known, part)
         return result
 
@@ -396,7 +300,6 @@ class _WatchedLibrary:
     namespace: str
     key: str
     calls: list[WatchedCall] = field(default_factory=list)
-    kernels: list[WatchedKernel] = field(default_factory=list)
     custom_op: WatchedCall | None = None
     alive: weakref.ref[Any] | None = None
 
@@ -409,19 +312,6 @@ _PARTS = (
     TorchLibraryFunction.REGISTER_AUTOCAST,
     TorchLibraryFunction.REGISTER_TORCH_DISPATCH,
 )
-
-
-_LOOKING_UP = (
-    TorchLibraryFunction.REGISTER_AUTOGRAD,
-    TorchLibraryFunction.REGISTER_VMAP,
-    TorchLibraryFunction.REGISTER_AUTOCAST,
-)
-
-
-def _beside_a_def(wanted: Sequence[Registered]) -> list[Registered]:
-    """What `custom_op` makes after its def; its kernel is taken for one of every device."""
-    keys = DispatchKey.Meta, DispatchKey.Autograd, DispatchKey.CompositeExplicitAutograd
-    return [Impl(one.operator, key, Kernel()) for one in wanted if isinstance(one, Def) for key in keys]
 
 
 def _on(function: TorchLibraryFunction, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[str, ...]:
@@ -476,6 +366,12 @@ def _key(given: object) -> DispatchKey | None:
 def _name(text: str) -> OperatorName:
     name, _, overload = text.rpartition("::")[2].partition(".")
     return OperatorName("", name, overload)
+
+
+def _name_in(arguments: Sequence[object]) -> str:
+    """The operator that a call of the bindings names first; empty for a fallback."""
+    text = next((one.partition("(")[0] for one in arguments if isinstance(one, str)), "")
+    return "" if text in DispatchKey.__members__ else text
 
 
 def _define(key: str, schema: str, alias_analysis: str = "", tags: object = ()) -> list[Registered]:

@@ -36,7 +36,7 @@ def _(value: Answer) -> object:
     return fields_of(value)
 
 
-_SHOWN_AS_ANSWERS = ("order", "lint", "drift", "upgrade")
+_SHOWN_AS_ANSWERS = ("order", "imports", "lint", "drift", "upgrade")
 
 
 @as_json.register

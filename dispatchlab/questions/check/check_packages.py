@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.prover.result import Verdict
 from dispatchlab.questions.check.findings import drift_findings, order_findings, upgrade_findings
 from dispatchlab.questions.check.report import Answer, CheckReport, Question
+from dispatchlab.questions.imports.import_orders import COMPARED, compare_import_orders
 from dispatchlab.questions.lint.rule import Identity, level_counts
 from dispatchlab.questions.lint.rules import RULES
 from dispatchlab.questions.lint.run import NothingToLintError, lint_source
@@ -36,7 +36,6 @@ def check_packages(
     records: Sequence[str] = (),
     fails: Collection[Question] = tuple(Question),
     accepted: Collection[Identity] = (),
-    orders: int = 1,
     stage: Callable[[str], None] = lambda _: None,
 ) -> CheckReport:
     """Ask every question about packages.
@@ -46,7 +45,6 @@ def check_packages(
         records: the files of their records; one of other packages is not compared.
         fails: the questions whose findings fail the check.
         accepted: the identities of findings that a baseline accepts.
-        orders: in how many orders to import them; one leaves no proof, but where there is no other.
         stage: is called with what is done now.
 
     Raises:
@@ -56,9 +54,10 @@ def check_packages(
     named = tuple(packages)
     before = {file: load_scenario(file) for file in records}
     stage(f"starting PyTorch and importing {' and '.join(named)}")
-    facts = _facts(named, orders)
+    facts = _facts(named)
     scenario = parse_scenario(facts.record.text, file=" ".join(named))
-    nothing = _without_registrations(named, facts, scenario)
+    idle = facts.record.idle(named)
+    nothing = idle if len(idle) == len(named) else ()
     report = CheckReport(
         named,
         facts.record.torch,
@@ -66,9 +65,12 @@ def check_packages(
         nothing,
         (),
         tuple(one for one in Question if one in fails),
-        notes=tuple(f"left out: {each}" for each in dict.fromkeys(facts.record.unreadable)),
+        notes=(
+            *(f"left out: {each}" for each in dict.fromkeys(facts.record.unreadable)),
+            *(f"no module of {one} registers anything" for one in idle),
+        ),
     )
-    if len(nothing) == len(named):  # a def that nobody keeps is gone by now, and lint knows
+    if nothing:  # a def that nobody keeps is gone by now, and lint knows
         lint, *_ = _lint(report, facts, scenario).answers
         if not lint.findings:
             lint = Answer(Question.LINT, _NOTHING, asked=False)
@@ -97,17 +99,12 @@ def _without_accepted(report: CheckReport, accepted: Collection[Identity]) -> Ch
     return replace(report, answers=tuple(kept), accepted=count, outdated=tuple(sorted({*accepted} - found)))
 
 
-def _facts(packages: tuple[str, ...], orders: int) -> PackageFacts:
-    from dispatchlab.processes.machine import most_jobs
-    from dispatchlab.pytorch.recording.record_package import OrderBudget
+def _facts(packages: tuple[str, ...]) -> PackageFacts:
     from dispatchlab.pytorch.worker.engine import LiveEngine
-    from dispatchlab.pytorch.worker.process import IMPORT_LIMIT_S, limit_in_force
 
-    limit_s = limit_in_force()
-    budget = OrderBudget(orders, IMPORT_LIMIT_S if limit_s is None else limit_s, most_jobs())
     measure_installed()
     with LiveEngine() as engine:
-        found: PackageFacts = engine.ask("dispatchlab.pytorch.recording.package_facts:package_facts", packages, budget)
+        found: PackageFacts = engine.ask("dispatchlab.pytorch.recording.package_facts:package_facts", packages)
     return found
 
 
@@ -128,17 +125,6 @@ def _registered(facts: PackageFacts, packages: Sequence[str]) -> str:
     return f"{kernels}, {by}{along * bool(others)}"
 
 
-def _without_registrations(packages: Sequence[str], facts: PackageFacts, scenario: Scenario) -> tuple[str, ...]:
-    """The packages of which no module registers anything, with the dispatcher or in Python."""
-    if not (facts.record.registrations or facts.record.in_python):
-        return tuple(packages)
-    modules = [module.name for module in scenario.modules]
-    if not modules or len(packages) == 1:
-        return ()
-    tops = {name.partition(".")[0] for name in modules}
-    return tuple(one for one in packages if one.partition(".")[0] not in tops)
-
-
 def _answered(report: CheckReport, answer: Answer) -> CheckReport:
     return replace(report, answers=(*report.answers, answer))
 
@@ -156,11 +142,14 @@ def _order(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> Chec
     found = outcome.report
     if outcome.interrupted:
         raise KeyboardInterrupt
-    notes = list(found.exploration.notes)
-    if found.exploration.verdict is not Verdict.ORDER_DEPENDENT:
-        notes += dict.fromkeys(map(str, facts.record.dependences))
-    answer = Answer(Question.ORDER, found.verdict_text, tuple(order_findings(found, scenario)), tuple(notes))
-    return replace(_answered(report, answer), order=found)
+    imports = compare_import_orders(report.packages, registering=facts.record.registering)
+    notes = (
+        *found.exploration.notes,
+        *((f"compared after each order of imports: {COMPARED}",) if imports.orders else ()),
+    )
+    findings = tuple(order_findings(found, scenario, imports))
+    text = f"{imports.text}; the registrations alone: {found.verdict_text}"
+    return replace(_answered(report, Answer(Question.ORDER, text, findings, notes)), order=found, imports=imports)
 
 
 def _lint(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> CheckReport:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dispatchlab.model.registration import Block, Claim, Def, NameOnly, Registration, describe, shown_text
 from dispatchlab.prover.result import Conflict, Flaw
 from dispatchlab.questions.check.report import Question
+from dispatchlab.questions.imports.import_orders import ImportComparison
 from dispatchlab.questions.lint.rule import Finding, Kind, Level
 from dispatchlab.questions.lint.rules import rule_named
 from dispatchlab.questions.order.report import Report
@@ -14,7 +15,6 @@ from dispatchlab.questions.order.report_text import FLAWS, conflict_text, reason
 from dispatchlab.questions.record.check_record import RecordCheck
 from dispatchlab.questions.upgrade.package_changes import OtherKernel, PackageUpgrade
 from dispatchlab.records.debug_text import owner
-from dispatchlab.scenario.import_orders import OrderFinding
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
 from dispatchlab.views.formatting import first_of
 
@@ -26,7 +26,7 @@ _ORDER = Kind(
     "Which module is imported first is up to others: a user, a test runner, an import that is added elsewhere. A model "
     "then computes something else, without an error.",
     "Register each kernel once, or import one of the two modules from the other, so that one order is left.",
-    "What a package registers in an order of imports that was not run. `dispatchlab record` runs the others.",
+    "What a package registers in an order of imports that was not run, and what is not compared.",
 )
 _UPGRADE = Kind(
     str(Question.UPGRADE),
@@ -57,10 +57,11 @@ def name_of(code: str) -> str:
 
 # -- order
 
+_READ_LATE = "look it up when it is needed and not while the module is imported, or import what it depends on first"
 _ONE_ORDER = "register it in one place, or import one of these modules from the other, so that one order is left"
 
 
-def order_findings(report: Report, scenario: Scenario) -> Iterator[Finding]:
+def order_findings(report: Report, scenario: Scenario, imports: ImportComparison) -> Iterator[Finding]:
     """What depends on the order; at least one finding where the verdict is not as expected."""
     found, registrations = report.exploration, scenario.registrations
     told: set[str] = set()
@@ -86,10 +87,17 @@ def order_findings(report: Report, scenario: Scenario) -> Iterator[Finding]:
     for conflict in found.conflicts if not report.as_expected else ():
         count += 1
         yield _conflict(conflict, report, registrations)
-    for one in () if report.imports is None else report.imports.findings:
+    for one in imports.differences:
         if not any(name and name in one.what for name in told):
             count += 1
-            yield _of_imports(one)
+            orders = " and then ".join(one.expected), " and then ".join(one.actual)
+            message = (
+                f"{one.what} depends on the order of imports: it is not the same after {orders[0]} and {orders[1]}"
+            )
+            operator = next((word for word in one.what.split() if "::" in word), "")
+            owners = tuple(f"registered at {site}" for site in one.sites)
+            mend = _READ_LATE if one.what.startswith("variable ") else _ONE_ORDER
+            yield Finding(_ORDER.code, operator, None, message, owners, Level.ERROR, mend=mend)
     if not count and not report.as_expected:
         yield Finding(_ORDER.code, "", None, f"the verdict is {report.verdict_text}", (), Level.ERROR, mend=_ONE_ORDER)
 
@@ -137,25 +145,6 @@ def _conflict(conflict: Conflict, report: Report, registrations: Sequence[Regist
         message = message.replace(str(member), describe(registrations[member]), 1)
     return Finding(
         _ORDER.code, _operator(registrations, conflict.members), None, message, sites, Level.ERROR, mend=_ONE_ORDER
-    )
-
-
-def _of_imports(one: OrderFinding) -> Finding:
-    orders = " and then ".join(one.expected), " and then ".join(one.actual)
-    message = (
-        f"{one.what} {'depends' if one.certain else 'may depend'} on the order of imports: {_short(one.before)} after "
-        f"{orders[0]}, {_short(one.after)} after {orders[1]}"
-    )
-    operator = next((word for word in one.what.split() if "::" in word), "")
-    owners = tuple(f"registered at {site}" for site in one.sites)
-    return Finding(
-        _ORDER.code,
-        operator,
-        None,
-        message,
-        owners,
-        Level.ERROR if one.certain else Level.INFORMATION,
-        mend=_ONE_ORDER if one.certain else "",
     )
 
 

@@ -1,6 +1,5 @@
-"""Whether import order matters: packages imported in every order, each order in a process of its own.
+"""Whether import order matters: packages imported in some orders, each in a fresh process, and what differs.
 
-- `blocks`: comparisons of import orders as blocks and as JSON.
-- `import_orders`: import orders: import packages in every order, each order in a process of its own, and compare what
-  each leaves behind.
+- `import_orders`: runs the orders and compares what each leaves behind.
+- `blocks`: the comparison as blocks.
 """

@@ -1,32 +1,41 @@
-"""Import orders: import packages in every order, each order in a process of its own, and compare what it leaves."""
+"""Import orders: import packages in some orders, each in a fresh process, and compare what each leaves behind."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+import ast
+import random
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
-from functools import cache
-from hashlib import sha256
-from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
-from itertools import chain, permutations
+from itertools import islice, permutations
 from math import factorial
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.files.bounded_read import ReadError, read_file
-from dispatchlab.views.formatting import counted
+from dispatchlab.records.debug_text import sites_in
+from dispatchlab.views.formatting import counted, first_of
 
 if TYPE_CHECKING:
-    from dispatchlab.pytorch.recording.import_run import ImportOutcome
-    from dispatchlab.scenario.import_orders import OrderFinding
+    from dispatchlab.pytorch.recording.order_runs import Order, OrderRun
 
-_SOURCE = 2**24
+# Note [What is compared]
+# ~~~~~~~~~~~~~~~~~~~~~~~
+# A package is a program, and its code can hide a difference anywhere. So the orders of imports are run, what is read
+# after each is compared, and nothing is proved: "no difference in 6 of 6 import orders" is about `COMPARED`, in these
+# orders, on this machine. What is not the same in two runs of one order, such as the time of an import, does not come
+# of the order: it is named, and not compared.
+#
+# The orders are those of the packages that were named and of those of their modules that register something. A module
+# below a package that was named has no order of its own: Python imports the package around it first.
 
-EVERY = 5
-"""Up to this many packages are imported in every order."""
+COMPARED = (
+    "whether each import succeeds; dump, table and slots of the operators that are new or changed; backend fallbacks; "
+    "the registries of Python; the public variables of the packages' own modules, by type, length and plain value"
+)
+"""What is compared, for the output."""
+
+MOST_ORDERS = 12
+"""Up to so many orders are all run; of more, so many are chosen."""
 
 
 class RepeatedPackageError(DispatchLabError):
@@ -39,215 +48,259 @@ class RepeatedPackageError(DispatchLabError):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Something that is not the same after two ways to import.
+    """Something that is not the same after two orders.
 
     Args:
-        expected: the one way, such as `a, b`.
+        what: what it is about, such as `dump of my::op` or `variable my_package.TABLE`.
+        expected: the first order.
         actual: the other one.
-        what: what it is about, such as `kernel of my::op at CPU`.
-        owners: where it was registered, in either way.
         diff: a unified diff of what is there.
-        certain: a call can tell; else only code that looks at the values of its own module can.
+        sites: the lines that make it, `file:line` each, where they are known.
     """
 
-    expected: str
-    actual: str
     what: str
-    owners: tuple[str, ...]
+    expected: Order
+    actual: Order
     diff: str
-    certain: bool = True
-
-
-class OtherPackagesError(DispatchLabError):
-    """Workers of a cluster import different packages, so what they find cannot be compared.
-
-    Args:
-        package: the package.
-        one: what one worker has.
-        other: what another one has.
-    """
-
-    package: str
-    one: str
-    other: str
-
-    template = (
-        "one worker of the cluster has {package} {one} and another one {other}: install the same "
-        "on all machines of the cluster"
-    )
+    sites: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ImportComparison:
-    """What was found about the imports of some packages.
+    """What orders of imports were found to change.
 
     Args:
         packages: the packages, as they were named.
-        orders: the orders that were tried; the others are compared with the first of them.
-        operators: the operators that are new or changed after any of them, sorted.
-        failed: package -> what its import raised, in any order.
-        ended: package -> how its import ended the process, in any order.
-        between_orders: what differs between the first order and another.
-        again: whether the packages were imported once more, after each order.
-        imported_again: what differs then; many packages are not made for that, so it does not count as a failure.
-        in_python: the operators for which an entry of a Python-side registry is new or changed after any of them.
-        loaded: the packages that others had loaded whenever their turn came after these.
-        open: what could not be compared, a sentence each.
+        modules: what was imported in other orders: the packages, and those of their modules that have an order.
+        orders: the orders that ran; the others are compared with the first of them. None where there is one alone.
+        of: how many orders there are.
+        differences: what differs.
+        unstable: what was not compared, since it is not the same in two runs of one order.
+        ended: whether an import ended its process in some order.
+        registering: how many modules register something.
     """
 
     packages: tuple[str, ...]
-    orders: tuple[tuple[str, ...], ...]
-    operators: tuple[str, ...]
-    failed: Mapping[str, str]
-    ended: Mapping[str, str]
-    between_orders: tuple[Difference, ...]
-    again: bool
-    imported_again: tuple[Difference, ...]
-    in_python: tuple[str, ...] = ()
-    loaded: tuple[str, ...] = ()
-    open: tuple[str, ...] = ()
+    modules: tuple[str, ...]
+    orders: tuple[Order, ...] = ()
+    of: int = 1
+    differences: tuple[Difference, ...] = ()
+    unstable: tuple[str, ...] = ()
+    ended: bool = False
+    registering: int = 0
 
     @property
-    def certain(self) -> int:
-        """How many differences between orders a call can tell."""
-        return sum(each.certain for each in self.between_orders)
+    def text(self) -> str:
+        """What was found, a clause."""
+        if not self.orders and self.registering < 2:
+            return f"not asked: {'one' if self.registering else 'no'} module registers"
+        if not self.orders:
+            return f"not asked: Python imports {self.packages[0]} before each of its modules, so there is one order"
+        ran = f"{len(self.orders):,} of {self.of:,} import orders"
+        if not self.differences:
+            return f"no difference in {ran}"
+        return f"differs: {first_of([one.what for one in self.differences], _FEW)} ({ran} ran)"
 
     @property
     def exit_code(self) -> int:
-        """5 when an import ended its process, 1 when an order makes a difference or an import failed, else 0."""
-        if self.ended:
-            return 5
-        return 1 if self.certain or self.failed else 0
+        """5 when an import ended its process in some order, 1 when something differs, else 0."""
+        return 5 if self.ended else 1 if self.differences else 0
+
+
+_FEW = 3
 
 
 def compare_import_orders(
     packages: Sequence[str],
     *,
-    samples: int,
-    seed: int,
-    again: bool = False,
-    every: bool = False,
-    jobs: int = 1,
+    registering: Collection[str] | None = None,
+    most: int = MOST_ORDERS,
     started: Callable[[str], None] = lambda _: None,
 ) -> ImportComparison:
-    """Import packages in every order, or in some when there are many, and compare.
+    """Import packages in every order, or in some where there are many, and compare. See Note [What is compared].
 
     Args:
         packages: the modules to import.
-        samples: how many orders of more than `EVERY` packages.
-        seed: of the orders that are chosen at random.
-        again: import the packages once more after each order, in the same process.
-        every: take every order, however many there are.
-        jobs: how many orders are tried at once.
-        started: called with how far it has come.
+        registering: those of their modules that register something; found out when left out.
+        most: how many orders run at most.
+        started: called with what begins.
 
     Raises:
-        DispatchLabError: a package is named twice, or there is no PyTorch.
+        ImportFailedError: a package can be imported in no order.
         ImportTimeoutError: a package takes too long.
+        DispatchLabError: a package is named twice, or there is no PyTorch.
     """
+    from dispatchlab.processes.machine import most_jobs
+    from dispatchlab.pytorch.worker.engine import LiveEngine
     from dispatchlab.pytorch.worker.process import IMPORT_LIMIT_S, limit_in_force
 
     for package in packages:
         if packages.count(package) > 1:
             raise RepeatedPackageError(package)
-    orders = tuple(permutations(packages) if every else orders_of(packages, samples=samples, seed=seed))
-    limit_s = limit_in_force()
-    limit_s = IMPORT_LIMIT_S if limit_s is None else limit_s
-    started(f"{counted(len(orders), 'order')} of {', '.join(packages)}")
-    outcomes = [_run(_Task(orders, again, limit_s, jobs, ()))[0]]
-    loaded = dict(chain.from_iterable(each.loaded for each in outcomes))
+    named, limit_s = tuple(packages), limit_in_force() or IMPORT_LIMIT_S
+    if registering is not None and len(modules := modules_with_orders(named, registering)) == 1:
+        return ImportComparison(named, modules, registering=len(registering))
+    with LiveEngine() as engine:
+
+        def run(*orders: Order) -> tuple[OrderRun, ...]:
+            function = "dispatchlab.pytorch.recording.order_runs:run_orders"
+            runs: tuple[OrderRun, ...] = engine.ask(function, orders, limit_s, most_jobs())
+            _raise_for(runs, limit_s)
+            return runs
+
+        if registering is None:
+            started(f"importing {' and '.join(named)}")
+            registering = run(named)[0].registering
+        modules = modules_with_orders(named, registering)
+        orders = orders_of(modules, most)
+        runs: tuple[OrderRun, ...] = ()
+        again = None
+        if len(orders) > 1:
+            started(f"importing {', '.join(modules)} in {counted(len(orders), 'order')}")
+            runs = run(*orders)
+            if any(one.found != runs[0].found or one.ended for one in runs):
+                (again,) = run(orders[0])
+    return comparison(named, modules, registering, runs, again)
+
+
+def modules_with_orders(packages: Sequence[str], registering: Collection[str]) -> tuple[str, ...]:
+    """The packages, and those of their modules that register and are not below a package that was named."""
+    tops = {package.partition(".")[0] for package in packages}
+    others = (name for name in sorted(registering) if name.partition(".")[0] in tops)
+    return (*packages, *(one for one in others if not any(f"{one}.".startswith(f"{each}.") for each in packages)))
+
+
+def orders_of(modules: Sequence[str], most: int) -> tuple[Order, ...]:
+    """Every order of some modules; of more than `most` the given one, the reverse, and others by chance."""
+    if factorial(len(modules)) <= most:
+        return tuple(permutations(modules))
+    chosen = {tuple(modules): None, tuple(reversed(modules)): None}
+    shuffle = random.Random(0)
+    while len(chosen) < most:
+        chosen[tuple(shuffle.sample(modules, len(modules)))] = None
+    return tuple(islice(chosen, most))
+
+
+def comparison(
+    packages: tuple[str, ...],
+    modules: tuple[str, ...],
+    registering: Collection[str],
+    runs: Sequence[OrderRun],
+    again: OrderRun | None,
+) -> ImportComparison:
+    """Compare what orders left behind with what the first of them did.
+
+    Args:
+        packages: see `ImportComparison`, as for the next.
+        modules: likewise.
+        registering: the modules that register something.
+        runs: the orders, run.
+        again: the first order, run once more; None where nothing differs.
+    """
+    unstable = set() if again is None else _unlike(runs[0], again)
+    differences: dict[str, Difference] = {}
+    for run in runs[1:]:
+        found = _outermost(_unlike(runs[0], run) - unstable)
+        for what in sorted(found, key=_rank):
+            differences.setdefault(what, _difference(what, runs[0], run))
     return ImportComparison(
-        tuple(packages),
-        orders,
-        tuple(sorted({name for each in outcomes for name in each.operators})),
-        {package: reason for each in outcomes for package, reason in each.failed.items()},
-        {package: how for each in outcomes for package, how in each.ended.items()},
-        tuple(_differences(each.between_orders for each in outcomes)),
-        again,
-        tuple(_differences(each.imported_again for each in outcomes)),
-        tuple(sorted({name for each in outcomes for name in each.in_python})),
-        tuple(
-            package
-            for package in packages
-            if {package in early for order, early in loaded.items() if package in order[1:]} == {True}
-        ),
-        tuple(dict.fromkeys(sentence for each in outcomes for sentence in each.open)),
+        packages,
+        modules,
+        tuple(run.order for run in runs),
+        factorial(len(modules)),
+        tuple(sorted(differences.values(), key=lambda one: _rank(one.what))),
+        tuple(sorted(unstable)),
+        any(run.ended for run in runs),
+        len(registering),
     )
 
 
-def orders_of(packages: Sequence[str], *, samples: int, seed: int) -> Iterator[tuple[str, ...]]:
-    """Every order of up to five packages; of more the given one and random ones, each once."""
-    if len(packages) <= EVERY:
-        yield from permutations(packages)
+_PROCESS = "process of the imports"
+_ASPECTS = ("dump of ", "table of ", "slots of ")
+_RANKS = (_PROCESS, "import of ", *_ASPECTS, "fallback of ", "variable ", "module ")
+
+
+def _rank(what: str) -> tuple[int, str]:
+    """What says most comes first."""
+    return next((at for at, start in enumerate(_RANKS) if what.startswith(start)), len(_ASPECTS) + 2), what
+
+
+def _unlike(one: OrderRun, other: OrderRun) -> set[str]:
+    """What is not the same after two runs."""
+    if one.ended or other.ended:
+        return {_PROCESS} if (one.ended, one.module) != (other.ended, other.module) else set()
+    names = one.found.keys() | other.found.keys()
+    return {name for name in names if one.found.get(name) != other.found.get(name)}
+
+
+def _outermost(found: Collection[str]) -> set[str]:
+    """The differences without those that another one implies.
+
+    The kernels of an operator decide its table and its slots, and a module that is not imported has no variables.
+    """
+    modules = {f"variable {what.removeprefix('module ')}." for what in found if what.startswith("module ")}
+    return {
+        what
+        for what in found
+        if not any(
+            what.startswith(later) and f"{earlier}{what.removeprefix(later)}" in found
+            for at, later in enumerate(_ASPECTS)
+            for earlier in _ASPECTS[:at]
+        )
+        and not what.startswith(tuple(modules))
+    }
+
+
+def _difference(what: str, one: OrderRun, other: OrderRun) -> Difference:
+    before, after = (_text(what, run).splitlines() for run in (one, other))
+    names = [f"after {', '.join(run.order)}" for run in (one, other)]
+    lines = list(unified_diff(before, after, names[0], names[1], lineterm="", n=0))
+    changed = [line[1:] for line in lines[3:] if line.startswith(("+", "-"))]
+    sites = [f"{path}:{number}" for line in changed for path, number in _sites(line)]
+    if what.startswith("variable "):
+        sites = list(_lines_of_variable(what.removeprefix("variable "), {**other.files, **one.files}))
+    return Difference(what, one.order, other.order, "".join(f"{line}\n" for line in lines), tuple(dict.fromkeys(sites)))
+
+
+def _text(what: str, run: OrderRun) -> str:
+    if what == _PROCESS:
+        return f"{run.ended}, in the import of {run.module}" if run.ended else "goes on"
+    return run.found.get(what, "nothing")
+
+
+def _sites(line: str) -> Iterator[tuple[str, int]]:
+    """The lines of source that a line of a dump, a table or a registry names."""
+    for part in line.split("registered at ")[1:]:
+        yield from sites_in(part.partition(" [")[0].partition(" :: ")[0].strip())
+
+
+def _lines_of_variable(name: str, files: dict[str, str]) -> Iterator[str]:
+    """The line of a module that sets a variable first, `file:line`; nothing where it cannot be found."""
+    module, _, variable = name.rpartition(".")
+    try:
+        with open(files.get(module, ""), encoding="utf-8") as file:
+            body = ast.parse(file.read()).body
+    except (OSError, SyntaxError, ValueError):
         return
-    from dispatchlab.prover.prng import SplitMix64
-
-    random, known = SplitMix64(seed), {tuple(packages)}
-    yield tuple(packages)
-    while len(known) < min(samples, factorial(len(packages))):
-        left = list(packages)
-        order = tuple(left.pop(random.below(len(left))) for _ in packages)
-        if order not in known:
-            known.add(order)
-            yield order
+    for statement in body:
+        for node in ast.walk(statement):
+            sets = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == variable
+            if sets or (isinstance(node, ast.alias) and (node.asname or node.name.partition(".")[0]) == variable):
+                parts = files[module].replace("\\", "/").split("/")
+                depth = module.count(".") + 1 + (parts[-1] == "__init__.py")
+                yield f"{'/'.join(parts[-depth:])}:{statement.lineno}"
+                return
 
 
-class _Task(NamedTuple):
-    orders: tuple[tuple[str, ...], ...]
-    again: bool
-    limit_s: float
-    jobs: int
-    describe: tuple[str, ...]  # the packages whose installation is described
+def _raise_for(runs: Sequence[OrderRun], limit_s: float) -> None:
+    """Raise what the import of a package raises in every order, and what takes too long in any."""
+    from dispatchlab.pytorch.bridge.torch import ImportEndedError, ImportFailedError, ImportTimeoutError
 
-
-def _run(task: _Task) -> tuple[ImportOutcome, dict[str, str]]:
-    from dispatchlab.pytorch.worker.engine import LiveEngine
-
-    installed = {package: _installed(package) for package in task.describe}
-    with LiveEngine() as engine:
-        outcome: ImportOutcome = engine.ask(
-            "dispatchlab.pytorch.recording.import_run:run_orders", task.orders, task.again, task.limit_s, task.jobs
-        )
-    return outcome, installed
-
-
-def _differences(found: Iterable[Sequence[OrderFinding]]) -> Iterator[Difference]:
-    """What differs, each thing once, what says most first."""
-    known: dict[tuple[str, tuple[str, ...]], OrderFinding] = {}
-    for one in chain.from_iterable(found):
-        known.setdefault((one.what, one.expected), one)
-    for one in known.values():
-        expected, actual = (
-            ", ".join(each or "purged and again" for each in order) for order in (one.expected, one.actual)
-        )
-        names = f"after {expected}", f"after {actual}"
-        lines = unified_diff(one.before.splitlines(), one.after.splitlines(), *names, lineterm="", n=0)
-        diff = "".join(f"{line}\n" for line in lines)
-        yield Difference(expected, actual, one.what, one.sites, diff, one.certain)
-
-
-@cache
-def _installed(package: str) -> str:
-    """What would be imported on this machine: its version, and a digest of its files."""
-    top = package.partition(".")[0]
-    try:
-        spec = find_spec(top)
-    except (ImportError, ValueError):
-        spec = None
-    if spec is None:
-        return "nowhere"
-    roots = list(spec.submodule_search_locations or ()) or [spec.origin or ""]
-    found, count = sha256(), 0
-    for root in roots:
-        base = Path(root)
-        for path in sorted(base.rglob("*")) if base.is_dir() else [base]:
-            if path.is_file() and path.suffix != ".pyc":
-                count += 1
-                found.update(f"{path.relative_to(base).as_posix()} {path.stat().st_size}\n".encode())
-                with suppress(OSError, ReadError):
-                    found.update(read_file(path, limit=_SOURCE, what="sources") if path.suffix == ".py" else b"")
-    try:
-        number = version(top)
-    except PackageNotFoundError:
-        number = "of no version"
-    return f"{number} ({count:,} files, {found.hexdigest()[:12]})"
+    for run in runs:
+        if run.is_late:
+            raise ImportTimeoutError(run.module, limit_s)
+    if all(run.ended for run in runs):
+        raise ImportEndedError(runs[0].module, runs[0].ended)
+    for module, reason in runs[0].failed.items():
+        if all(module in run.failed for run in runs):
+            raise ImportFailedError(module, reason)

@@ -17,7 +17,6 @@ from dispatchlab.questions.order.report_text import (
     FLAWS,
     conflict_text,
     counts,
-    import_lines,
     never_accepted_text,
     reasons,
     reductions_text,
@@ -168,8 +167,6 @@ def _blocks(one: Explored) -> Iterator[b.Block]:
         sides = sides_of(example, report.registrations)
         yield b.Section(f"{example.flaw}: {FLAWS[example.flaw]}", (sides, *why), mood="bad")
         yield from _differences(example.diff)
-    if report.imports is not None and report.imports.findings:
-        yield b.Section("Orders of imports", tuple(import_lines(report.imports)))
     texts = [conflict_text(conflict, found) for conflict in found.conflicts]
     texts += [f"never accepted: {text}" for text in never_accepted_text(found, report.registrations)]
     if texts:

@@ -8,7 +8,6 @@ from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.model.registration import Block, PythonImpl, describe
 from dispatchlab.prover.protocol import Engine
 from dispatchlab.prover.result import Expectation, Exploration, Verdict, judge
-from dispatchlab.scenario.import_orders import ImportOrders
 from dispatchlab.scenario.scenario import Scenario
 
 
@@ -29,9 +28,7 @@ class Report:
         unexplored: how many registrations of Python the scenario has that were not explored; see
             Note [The layers of a verdict].
         in_python: how many registrations of Python were explored.
-        imports: of a record, the orders in which its packages were imported; None where that is not known.
         is_record: whether it has what packages register when they are imported.
-        by_imports: whether the verdict is that of the orders which were run.
         torch_model: what PyTorch's model says of a scenario that names no semantics, where it says something else.
         overwritten: how many of these a later one has taken the place of, so that their order matters.
     """
@@ -48,9 +45,7 @@ class Report:
     unexplored: int = 0
     overwritten: int = 0
     in_python: int = 0
-    imports: ImportOrders | None = None
     is_record: bool = False
-    by_imports: bool = False
     torch_model: str = ""
 
     @property
@@ -84,14 +79,11 @@ class Report:
                 parts.append(self.torch_model)
         if self.is_record:
             parts += [] if self.semantics == "strict" else [self.semantics]
-            parts.append("1 import order ran" if self.imports is None else self.imports.text)
         return tuple(parts)
 
     @property
     def layers_text(self) -> str:
         """Which layers the verdict is about, where it is about Python, too, or one is not explored; else nothing."""
-        if self.by_imports:
-            return ""
         named = {"cxx": "the C++ layer", "python": "the Python layer"}
         layers = f" in {' and '.join(named[layer] for layer in self.layers)}"
         if not self.unexplored:
@@ -129,12 +121,9 @@ def report_of(scenario: Scenario, engine: Engine, found: Exploration, *, require
         found = replace(found, verdict=verdict, notes=(*found.notes, note))
     if scenario.python and found.verdict is Verdict.ORDER_INDEPENDENT:
         found = replace(found, verdict=Verdict.NO_VIOLATION_FOUND)
-    by_imports = False
-    if scenario.packages:
-        is_of_orders = found.walk == "program" and isinstance(engine, LabEngine)
-        is_own = is_of_orders and engine.semantics == scenario.semantics
-        before, found = found.verdict, _with_imports(scenario, found, is_own=is_own)
-        by_imports = found.verdict is not before and scenario.imports is not None
+    if scenario.packages and len(scenario.modules) == 1:
+        note = f"there is nothing to permute: one module registers when {' '.join(scenario.packages)} is imported"
+        found = replace(found, notes=(*found.notes, note))
     written = [one for one in scenario.python if one.effect != "used"]
     refusals = len(found.conflicts) + len(found.never_accepted)
     as_expected, code = judge(found.verdict, scenario.expect, conflicts=refusals, require_proof=require_proof)
@@ -151,39 +140,5 @@ def report_of(scenario: Scenario, engine: Engine, found: Exploration, *, require
         unexplored=len(scenario.python),
         overwritten=len(written) - len({one.slot for one in written}),
         in_python=sum(isinstance(registration, PythonImpl) for registration in scenario.registrations),
-        imports=scenario.imports,
         is_record=bool(scenario.packages),
-        by_imports=by_imports,
     )
-
-
-def _with_imports(scenario: Scenario, found: Exploration, *, is_own: bool) -> Exploration:
-    """The verdict on a record, with what its orders of imports showed. See Note [What a record stands on].
-
-    Args:
-        scenario: the record.
-        found: what an exploration of its registrations found.
-        is_own: whether that was about the orders of imports, and about the PyTorch that ran them. The orders that ran
-            prove nothing of single registrations and releases, or of another PyTorch.
-    """
-    imports, verdict, notes = scenario.imports, found.verdict, found.notes
-    if verdict not in (Verdict.ORDER_INDEPENDENT, Verdict.NO_VIOLATION_FOUND):
-        return found
-    packages = " ".join(scenario.packages)
-    if imports is None:
-        verdict = Verdict.NO_VIOLATION_FOUND
-        notes += (
-            f"{packages} ran in one order of imports, and may register something else in another one: record again "
-            "without --once, or check with --orders 24",
-        )
-    elif any(finding.certain for finding in imports.findings):
-        verdict = Verdict.ORDER_DEPENDENT
-    elif imports.findings or imports.open:
-        verdict = Verdict.NO_VIOLATION_FOUND
-        notes += tuple(imports.open)
-    elif len(scenario.modules) == imports.of == imports.ran == 1:
-        verdict = Verdict.NO_VIOLATION_FOUND
-        notes += (f"there is nothing to permute: one module registers when {packages} is imported",)
-    elif imports.are_all and is_own:
-        verdict = Verdict.ORDER_INDEPENDENT
-    return replace(found, verdict=verdict, notes=notes)

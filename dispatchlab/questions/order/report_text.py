@@ -15,7 +15,6 @@ from dispatchlab.model.snapshot import NOTHING_REGISTERED, TABLES, Snapshot
 from dispatchlab.prover.result import Conflict, Counterexample, Exploration, Flaw, Verdict
 from dispatchlab.questions.dump.operator_text import operator_text
 from dispatchlab.questions.order.report import Report
-from dispatchlab.scenario.import_orders import ImportOrders
 from dispatchlab.views.blocks import Block, Code, Difference, Line
 from dispatchlab.views.formatting import readable, seconds
 from dispatchlab.views.text import text_of
@@ -164,19 +163,6 @@ def _findings(found: Exploration, report: Report) -> Iterator[Block]:
         yield from _listed("never accepted", never_accepted_text(found, registrations))
     if found.counterexample is not None:
         yield from _counterexample(found.counterexample, registrations)
-    yield from import_lines(report.imports)
-
-
-def import_lines(imports: ImportOrders | None) -> Iterator[Block]:
-    """What differs between orders of imports: what, both orders with what is there, the lines that register it."""
-    for finding in () if imports is None else imports.findings:
-        verb = "depends" if finding.certain else "may depend"
-        yield Line(f"{verb} on the order of imports: {finding.what}")
-        for order, text in ((finding.expected, finding.before), (finding.actual, finding.after)):
-            first, *more = text.splitlines() or ["nothing"]
-            yield Line(f"after {', '.join(order)}: {first}", indent=2)
-            yield Code("\n".join(more), indent=4)
-        yield from (Line(f"registered at {site}", indent=2) for site in finding.sites)
 
 
 def _listed(title: str, texts: Sequence[str]) -> Iterator[Block]:
