@@ -9,7 +9,6 @@ import pytest
 
 from dispatchlab import Expectation, check_order, diff, load_scenario
 from dispatchlab.questions.check.findings import order_findings, upgrade_findings
-from dispatchlab.questions.imports.import_orders import ImportComparison
 from dispatchlab.questions.lint.rule import Level
 
 ROOT = Path(__file__).parents[2]
@@ -39,7 +38,7 @@ def test_a_verdict_that_is_not_as_expected_has_a_finding() -> None:
             continue
         scenario = replace(scenario, expect=Expectation.ORDER_INDEPENDENT)
         report = check_order(scenario).report
-        findings = list(order_findings(report, scenario, ImportComparison((), ())))
+        findings = list(order_findings(report, scenario))
         assert any(one.level is Level.ERROR for one in findings) == (report.exit_code == 1), file
         assert bool(findings) or report.as_expected, file
         ends[report.exit_code] += 1

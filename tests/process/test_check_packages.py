@@ -155,7 +155,7 @@ def test_its_findings_are_those_of_the_single_commands(planted: Path, tmp_path: 
 
     file.write_text(text)
     order = single("permute", str(file))
-    assert answer(found, "order")["text"].startswith(order["verdict"])
+    assert f"the registrations alone: {order['verdict']}" in answer(found, "order")["text"]
     assert all(one in answer(found, "order")["text"] for one in order["standing"])
     assert bool(answer(found, "order")["findings"]) is (order["verdict"] == "order-dependent")
 
@@ -189,7 +189,7 @@ def test_its_order_is_the_verdict_of_permute_on_the_record(
     assert dispatchlab(planted, "record", "planted", "-o", file).returncode == 0
     report = json.loads(dispatchlab(planted, "permute", file, "--format", "json").stdout)
     assert report["verdict"] == "order-dependent"
-    assert answer(found, "order")["text"].startswith(report["verdict"])
+    assert f"the registrations alone: {report['verdict']}" in answer(found, "order")["text"]
     assert all(one in answer(found, "order")["text"] for one in report["standing"])
     code, drifted = checked(planted, "planted", "--record", file)
     assert (code, answer(drifted, "drift")["text"]) == (1, f"the same as in {file}")
@@ -212,7 +212,7 @@ def test_the_fix_that_it_names_takes_the_finding_away(planted: Path, tmp_path: P
     )
     _, found = checked(folder, "planted")
     assert answer(found, "order")["findings"] == []
-    assert answer(found, "order")["text"].startswith("order-independent")
+    assert "the registrations alone: order-independent" in answer(found, "order")["text"]
 
 
 def test_a_clean_package_ends_with_0_and_every_question_says_what_it_is(tmp_path: Path) -> None:
@@ -220,19 +220,37 @@ def test_a_clean_package_ends_with_0_and_every_question_says_what_it_is(tmp_path
     assert (code, [one for each in found["answers"] for one in each["findings"]]) == (0, [])
     texts = {each["question"]: (each["asked"], each["text"]) for each in found["answers"]}
     assert texts["lint"] == (True, "no likely mistake")
-    assert texts["order"][1].startswith("no violation found (torch-")
+    assert texts["order"][1].startswith("not asked: one module registers; the registrations alone: ")
     assert texts["drift"] == (
         False, "there is no record of it; to keep one: dispatchlab record clean -o clean.yaml"
     )  # fmt: skip
 
 
-def test_what_was_not_run_in_another_order_is_no_proof(tmp_path: Path) -> None:
+READS = """
+import torch
+from torch._decomp import get_decompositions
+
+TABLE = get_decompositions([torch.ops.aten.nonzero])
+"""
+
+
+def test_a_table_that_another_module_fills_is_an_order_finding_though_its_module_registers_nothing(
+    tmp_path: Path,
+) -> None:
+    module(tmp_path, "tables", __init__=TABLES)
+    module(tmp_path, "reads", __init__=READS)
+    code, found = checked(tmp_path, "tables", "reads")
+    (one,) = answer(found, "order")["findings"]
+    assert (code, found["nothing"], one["owners"]) == (1, [], ["registered at reads/__init__.py:5"])
+    assert one["message"].startswith("variable reads.TABLE depends on the order of imports: ")
+    assert answer(found, "order")["text"].startswith("differs: variable reads.TABLE (2 of 2 import orders ran); ")
+
+
+def test_modules_that_leave_the_same_in_every_order_have_no_finding(tmp_path: Path) -> None:
     module(tmp_path, "clean", __init__="", ops=CLEAN, more=CLEAN.replace("twice", "thrice"))
-    _, once = checked(tmp_path, "clean.ops", "clean.more")
-    assert answer(once, "order")["text"].startswith("no violation found")
-    assert "1 import order ran" in answer(once, "order")["text"]
-    _, every = checked(tmp_path, "clean.ops", "clean.more", "--orders", "4")
-    assert re.match(r"order-independent \(.*2 of 2 import orders ran\)", answer(every, "order")["text"])
+    _, found = checked(tmp_path, "clean.ops", "clean.more")
+    assert answer(found, "order")["text"].startswith("no difference in 2 of 2 import orders; ")
+    assert any(note.startswith("compared after each order of imports: ") for note in answer(found, "order")["notes"])
 
 
 def test_a_package_that_registers_nothing_is_named_and_never_fine(tmp_path: Path) -> None:
@@ -252,7 +270,7 @@ def test_what_registers_in_python_alone_is_judged_there_alone(tmp_path: Path) ->
     code, found = checked(tmp_path, "tables")
     assert (code, found["nothing"]) == (0, [])
     assert found["registered"] == "1 entry of registries in Python, nothing with the dispatcher"
-    assert answer(found, "order")["text"].startswith("no violation found (torch-")
+    assert (answer(found, "order")["asked"], answer(found, "order")["text"]) == (False, "one module registers")
     assert answer(found, "lint")["text"] == "nothing is registered with the dispatcher"
 
 

@@ -56,8 +56,8 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         ("explain mill::grind --package mill", "runs: AutogradCPU -> CPU"),
         ("explain mill::grind --from mill --arg cpu+grad", "x (Tensor), cpu requires_grad"),
         ("diff live mill", "mill::grind(Tensor x) -> Tensor"),
-        ("record mill --once", "packages: [mill]"),
-        ("imports mill", "orders: 1 of 1"),
+        ("record mill", "packages: [mill]"),
+        ("imports mill", "mill: not asked: one module registers"),
         ("check mill --fail-on nothing", "registered 1 operator and 1 kernel"),
     ],
 )
@@ -80,7 +80,7 @@ def test_an_import_that_fails_names_the_line_of_the_package(
 ) -> None:
     result = run(checkout, *line.format(package).split())
     shown = result.stdout + result.stderr
-    assert (result.returncode, "Traceback" in shown) == (1 if line.startswith("imports") else 2, False), shown
+    assert (result.returncode, "Traceback" in shown) == (2, False), shown
     assert f"raised at {checkout / 'src' / at}" in shown
     assert advice in shown
     assert "dispatchlab/" not in shown.replace(str(checkout), "")

@@ -58,8 +58,8 @@ def test_a_record_without_a_file_is_printed_and_names_no_folder(tmp_path: Path) 
     package(
         tmp_path, "mill", init='import torch\nlib = torch.library.Library("mill", "DEF")\nlib.define("f() -> int")\n'
     )
-    printed = dispatchlab(tmp_path, "record", "mill", "--once")
-    written = dispatchlab(tmp_path, "record", "mill", "--once", "-o", "mill.yaml")
+    printed = dispatchlab(tmp_path, "record", "mill")
+    written = dispatchlab(tmp_path, "record", "mill", "-o", "mill.yaml")
     assert (printed.returncode, written.returncode) == (0, 0), printed.stderr
     text = (tmp_path / "mill.yaml").read_text()
     assert text.partition("\n")[2] == printed.stdout
@@ -67,7 +67,7 @@ def test_a_record_without_a_file_is_printed_and_names_no_folder(tmp_path: Path) 
     assert str(tmp_path) not in text
     notes = [line.partition(": ")[2] for line in written.stderr.splitlines() if not line.startswith("wrote ")]
     assert [line.partition(": ")[2] for line in printed.stderr.splitlines()] == notes
-    assert len(notes) > 1
+    assert notes
 
 
 def test_every_call_of_torch_library_is_a_registration_and_refused_or_released_ones_are_not(
@@ -261,10 +261,7 @@ def test_torchao_is_recorded_with_its_sites(tmp_path: Path) -> None:
 @needs_quanto
 def test_the_kernel_of_quanto_for_mps_dangles_in_the_record_too(tmp_path: Path) -> None:
     scenario, printed = recorded(tmp_path, "optimum.quanto")
-    assert (
-        "12 registrations, made by 12 lines of Python: 4 operators and 8 kernels; the dumps of PyTorch name 2 source "
-        "locations" in printed
-    )
+    assert "12 registrations, made by 12 lines of Python: 4 operators and 8 kernels\n" in printed
     assert "kernels without a def dangle: quanto_py::qbytes_mm" in printed
     dangling = next(
         each for each in scenario.registrations if isinstance(each, Block) and each.namespace == "quanto_py"

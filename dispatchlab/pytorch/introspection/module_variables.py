@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from types import FunctionType, ModuleType
 
 from dispatchlab.pytorch.bridge.torch import torch
@@ -16,10 +16,12 @@ _MOST, _LONG, _DEEP = 50, 2_000, 2
 """How many items of a container are described, how long a value may be, and how many containers inside each other."""
 
 
-def own_modules(packages: Collection[str]) -> Iterator[tuple[str, ModuleType]]:
-    """The imported modules that are these or lie below one of them, by name."""
-    for name, module in sorted(sys.modules.items()):
-        if isinstance(module, ModuleType) and any(f"{name}.".startswith(f"{package}.") for package in packages):
+def own_modules(packages: Iterable[str]) -> Iterator[tuple[str, ModuleType]]:
+    """The imported modules of these packages, by name; of a module the package that it is in counts."""
+    modules: Mapping[str, object] = sys.modules
+    tops = {package.partition(".")[0] for package in packages}
+    for name, module in sorted(modules.items()):
+        if isinstance(module, ModuleType) and name.partition(".")[0] in tops:
             yield name, module
 
 

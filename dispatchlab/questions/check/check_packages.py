@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.questions.check.findings import drift_findings, order_findings, upgrade_findings
+from dispatchlab.questions.check.findings import drift_findings, import_findings, order_findings, upgrade_findings
 from dispatchlab.questions.check.report import Answer, CheckReport, Question
 from dispatchlab.questions.imports.import_orders import COMPARED, compare_import_orders
-from dispatchlab.questions.lint.rule import Identity, level_counts
+from dispatchlab.questions.lint.rule import Finding, Identity, level_counts
 from dispatchlab.questions.lint.rules import RULES
 from dispatchlab.questions.lint.run import NothingToLintError, lint_source
 from dispatchlab.questions.order.run_scenario import RunOptions, run_scenario
@@ -56,8 +56,7 @@ def check_packages(
     stage(f"starting PyTorch and importing {' and '.join(named)}")
     facts = _facts(named)
     scenario = parse_scenario(facts.record.text, file=" ".join(named))
-    idle = facts.record.idle(named)
-    nothing = idle if len(idle) == len(named) else ()
+    nothing = facts.record.idle(named)
     report = CheckReport(
         named,
         facts.record.torch,
@@ -65,12 +64,9 @@ def check_packages(
         nothing,
         (),
         tuple(one for one in Question if one in fails),
-        notes=(
-            *(f"left out: {each}" for each in dict.fromkeys(facts.record.unreadable)),
-            *(f"no module of {one} registers anything" for one in idle),
-        ),
+        notes=tuple(f"left out: {each}" for each in dict.fromkeys(facts.record.unreadable)),
     )
-    if nothing:  # a def that nobody keeps is gone by now, and lint knows
+    if len(nothing) == len(named):  # a def that nobody keeps is gone by now, and lint knows
         lint, *_ = _lint(report, facts, scenario).answers
         if not lint.findings:
             lint = Answer(Question.LINT, _NOTHING, asked=False)
@@ -135,21 +131,27 @@ def _not_asked(report: CheckReport, question: Question, why: object) -> CheckRep
 
 
 def _order(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> CheckReport:
-    try:
-        outcome = run_scenario(scenario, RunOptions(timeout_s=_ORDER_LIMIT_S))
-    except DispatchLabError as error:
-        return _not_asked(report, Question.ORDER, error)
-    found = outcome.report
-    if outcome.interrupted:
-        raise KeyboardInterrupt
     imports = compare_import_orders(report.packages, registering=facts.record.registering)
-    notes = (
-        *found.exploration.notes,
-        *((f"compared after each order of imports: {COMPARED}",) if imports.orders else ()),
-    )
-    findings = tuple(order_findings(found, scenario, imports))
-    text = f"{imports.text}; the registrations alone: {found.verdict_text}"
-    return replace(_answered(report, Answer(Question.ORDER, text, findings, notes)), order=found, imports=imports)
+    text, notes = imports.text, (f"compared after each order of imports: {COMPARED}",) if imports.orders else ()
+    found, findings = None, list[Finding]()
+    if scenario.registrations:
+        try:
+            outcome = run_scenario(scenario, RunOptions(timeout_s=_ORDER_LIMIT_S))
+        except DispatchLabError as error:
+            return _not_asked(report, Question.ORDER, error)
+        if outcome.interrupted:
+            raise KeyboardInterrupt
+        found = outcome.report
+        text += f"; the registrations alone: {found.verdict_text}"
+        notes = (*found.exploration.notes, *notes)
+        findings += order_findings(found, scenario)
+    findings += import_findings(imports, {finding.operator for finding in findings})
+    reading = "".join(f" {one.what}" for one in imports.differences)
+    nothing = tuple(one for one in report.nothing if f"variable {one}." not in reading)
+    report = replace(report, order=found, imports=imports, nothing=nothing)
+    asked = found is not None or bool(imports.orders)
+    text = text if asked else text.removeprefix("not asked: ")
+    return _answered(report, Answer(Question.ORDER, text, tuple(findings), notes, asked=asked))
 
 
 def _lint(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> CheckReport:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from dispatchlab.model.registration import Block, Claim, Def, NameOnly, Registration, describe, shown_text
 from dispatchlab.prover.result import Conflict, Flaw
@@ -61,10 +61,9 @@ _READ_LATE = "look it up when it is needed and not while the module is imported,
 _ONE_ORDER = "register it in one place, or import one of these modules from the other, so that one order is left"
 
 
-def order_findings(report: Report, scenario: Scenario, imports: ImportComparison) -> Iterator[Finding]:
-    """What depends on the order; at least one finding where the verdict is not as expected."""
+def order_findings(report: Report, scenario: Scenario) -> Iterator[Finding]:
+    """What depends on the order of registrations; at least one finding where the verdict is not as expected."""
     found, registrations = report.exploration, scenario.registrations
-    told: set[str] = set()
     count = 0
     if found.counterexample is not None:
         sequences = [
@@ -72,12 +71,10 @@ def order_findings(report: Report, scenario: Scenario, imports: ImportComparison
             for sequence in (found.counterexample.expected_sequence, found.counterexample.actual_sequence)
         ]
         parts = _parts(sequences, registrations)
-        operator = _operator(registrations, parts)
-        told.add(operator)
         count += 1
         yield Finding(
             _ORDER.code,
-            operator,
+            _operator(registrations, parts),
             None,
             f"{'; '.join(reasons(found.counterexample))}; {_orders(found.counterexample.flaw, parts, registrations)}",
             tuple(shown_text(registrations[at]) for at in reversed(parts)),
@@ -87,19 +84,21 @@ def order_findings(report: Report, scenario: Scenario, imports: ImportComparison
     for conflict in found.conflicts if not report.as_expected else ():
         count += 1
         yield _conflict(conflict, report, registrations)
-    for one in imports.differences:
-        if not any(name and name in one.what for name in told):
-            count += 1
-            orders = " and then ".join(one.expected), " and then ".join(one.actual)
-            message = (
-                f"{one.what} depends on the order of imports: it is not the same after {orders[0]} and {orders[1]}"
-            )
-            operator = next((word for word in one.what.split() if "::" in word), "")
-            owners = tuple(f"registered at {site}" for site in one.sites)
-            mend = _READ_LATE if one.what.startswith("variable ") else _ONE_ORDER
-            yield Finding(_ORDER.code, operator, None, message, owners, Level.ERROR, mend=mend)
     if not count and not report.as_expected:
         yield Finding(_ORDER.code, "", None, f"the verdict is {report.verdict_text}", (), Level.ERROR, mend=_ONE_ORDER)
+
+
+def import_findings(imports: ImportComparison, known: Collection[str]) -> Iterator[Finding]:
+    """What depends on the order of imports, but for what is about operators that are known to depend on order."""
+    for one in imports.differences:
+        operator = next((word for word in one.what.split() if "::" in word), "")
+        if operator and operator in known:
+            continue
+        orders = " and then ".join(one.expected), " and then ".join(one.actual)
+        message = f"{one.what} depends on the order of imports: it is not the same after {orders[0]} and {orders[1]}"
+        owners = tuple(f"registered at {site}" for site in one.sites)
+        mend = _READ_LATE if one.what.startswith("variable ") else _ONE_ORDER
+        yield Finding(_ORDER.code, operator, None, message, owners, Level.ERROR, mend=mend)
 
 
 def _parts(sequences: Sequence[Sequence[int]], registrations: Sequence[Registration]) -> tuple[int, ...]:
