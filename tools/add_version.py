@@ -286,8 +286,6 @@ def commands(work: Work) -> dict[str, Any]:
     return {"commands": {"tried": len(COMMANDS), "failed": ended}}
 
 
-
-
 def programs(work: Work) -> dict[str, Any]:
     """Run the programs that show defects, and keep what they find."""
     _run(sys.executable, "tools.defect_programs", str(work.python)).expect(0)

@@ -111,8 +111,6 @@ def _head(scenario: Scenario) -> Lines:
     yield "registrations:" if scenario.registrations else "registrations: []"
 
 
-
-
 def _registrations(
     registrations: Iterable[Registration], namespace: str, indent: str, debug: str | None = None
 ) -> Lines:

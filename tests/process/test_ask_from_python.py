@@ -24,7 +24,7 @@ found: Result[LintReport] = lint("torch-2.13", operators=["aten::relu"], select=
 codes: list[str] = [finding.code for finding in found.report.findings]
 texts: list[str] = [str(found), repr(coverage("PrivateUse1", of="torch-2.13")), found._repr_html_()]
 proved: int = len(certify("torch-2.13", operators=["aten::relu"]).report.certificates)
-text: str = record("my_package", once=True).report.text
+text: str = record("my_package").report.text
 code: int = check("my_package", baseline="accepted.json").report.exit_code
 same: bool = check("my_package") == check("my_package")
 """
@@ -40,7 +40,7 @@ library.impl("twice", lambda x: x + x, "CPU")
 ASKING = """
 from dispatchlab import check, lint, record
 
-for ask in (check, lambda name: record(name, once=True), lambda name: lint(package=name)):
+for ask in (check, record, lambda name: lint(package=name)):
     one, other = ask("asked"), ask("asked")
     print(repr(one), one == other, str(one) == str(other), "twice" in one._repr_html_())
 """
