@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,17 +10,8 @@ from dispatchlab.model.keys import DispatchKey, UnknownKeyError
 from dispatchlab.pytorch.registry import NoStandInError
 from dispatchlab.questions.coverage.blocks import coverage_view
 from dispatchlab.questions.coverage.coverage_on_lab import coverage_report
-from dispatchlab.questions.coverage.program_blocks import program_coverage_view
-from dispatchlab.questions.coverage.program_coverage import (
-    NeededKernel,
-    ProgramCoverage,
-    ProgramOnDevice,
-    program_coverage,
-)
-from dispatchlab.questions.coverage.program_trace import TraceError, read_trace
 from dispatchlab.records.backend_coverage import CoverageReport, NoSlotError, Way, WhatIfError, parse_what_if
 from dispatchlab.records.file import open_bundled
-from dispatchlab.records.model import RecordedKernel, RecordedOperator, name_of, registry_of
 from dispatchlab.sources.find_sources import chosen
 from tests.command_line import run, run_raising
 
@@ -151,56 +139,6 @@ def test_the_name_of_a_backend_in_a_record_is_a_name_of_its_key(tmp_path: Path) 
     assert "my_foo" in run("dump", "test::foo", "--from", str(record), "--key", "npu", "--format", "text").stdout
 
 
-def kernel(operator: str, calls: int, served: str = "missing", variants: tuple[str, ...] = ()) -> NeededKernel:
-    return NeededKernel(operator, f"{operator}(Tensor self) -> Tensor", calls, served, variants, is_core=False)
-
-
-def needs(*kernels: NeededKernel, stops_at: str = "", fallback: bool = False) -> ProgramCoverage:
-    program = ProgramOnDevice("train.py", sum(one.calls for one in kernels), stops_at, "", "")
-    return ProgramCoverage("my.yaml", "npu", fallback, (program,), kernels)
-
-
-def test_the_first_kernels_are_those_that_take_a_part_of_the_calls() -> None:
-    found = needs(kernel("a::b", 70), kernel("a::c", 20, "fallback"), kernel("a::d", 10, "own"), kernel("a::e", 5))
-    assert [one.operator for one in found.needed] == ["a::b", "a::d", "a::e"]
-    assert [one.operator for one in found.missing] == ["a::b", "a::e"]
-    assert [found.first_for(part) for part in (0.0, 0.8, 0.9, 0.95, 1.0)] == [0, 1, 2, 3, 3]
-    assert needs().first_for(0.8) == 0
-
-
-def test_what_a_program_needs_is_said_in_lines() -> None:
-    text = program_coverage_view(
-        needs(
-            kernel("aten::add.out", 3, variants=("aten::add.Tensor",)), kernel("aten::b", 1, "own"), stops_at="aten::c"
-        )
-    ).text()
-    assert text.splitlines() == [
-        "npu with the kernels of my.yaml, without a fallback:",
-        "  train.py: raises at aten::c; 4 calls in all",
-        "2 kernels make this program run (1 to be written, 1 there); the first 2 of them take 80% of their calls",
-        "",
-        "aten::add.out: 3 calls, missing",
-        "  aten::add.out(Tensor self) -> Tensor",
-        "  serves aten::add.Tensor",
-        "",
-        "aten::b: 1 call, own",
-        "  aten::b(Tensor self) -> Tensor",
-    ]
-    runs = program_coverage_view(needs(kernel("aten::b", 1, "fallback"), fallback=True)).text()
-    assert "  train.py: runs; 1 call" in runs.splitlines()
-    assert "npu with the kernels of my.yaml, with a fallback to the CPU:" in runs.splitlines()
-    assert "the fallback serves every call" in runs.splitlines()
-    found = needs(kernel("aten::b", 2))
-    ended = replace(found, programs=(replace(found.programs[0], unserved="aten::d"),))
-    lines = program_coverage_view(ended).text().splitlines()
-    assert "  train.py: no kernel of the CPU can stand in for aten::d: what follows is not seen" in lines
-    assert (
-        "1 kernel is needed as far as is seen (all to be written); the first 1 of them take 80% of their calls" in lines
-    )
-    assert not any("runs; " in line or "make" in line for line in lines)
-    assert "no call reaches the device" in program_coverage_view(needs()).text()
-
-
 def test_programs_are_for_a_key_that_a_device_can_stand_in_for(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text("raise SystemExit\n", encoding="utf-8")
@@ -209,76 +147,3 @@ def test_programs_are_for_a_key_that_a_device_can_stand_in_for(tmp_path: Path) -
     result = run("coverage", "--key", "PrivateUse1", "--device", "npu")
     assert result.exit_code == 2
     assert "--device is for --program FILE.py" in result.output
-
-
-TRACED = {
-    "device": "npu",
-    "has_fallback": True,
-    "programs": [
-        {
-            "program": "train.py",
-            "error": "",
-            "unserved": "",
-            "operators": [["aten::relu", 2], ["aten::add.out", 3], ["aten::tanh", 1]],
-        }
-    ],
-    "kernels": [
-        {"operator": "aten::relu", "served_by": "own", "parts": []},
-        {"operator": "aten::add.out", "served_by": "fallback", "parts": []},
-        {"operator": "aten::tanh", "served_by": "missing", "parts": ["aten::relu"]},
-    ],
-}
-
-
-def test_recorded_calls_are_served_by_the_kernels_of_another_backend(tmp_path: Path) -> None:
-    path = tmp_path / "trace.json"
-    path.write_text(json.dumps(TRACED), encoding="utf-8")
-    own = RecordedKernel(DispatchKey.PrivateUse1, "npu.cpp:1")
-    registry = registry_of("2.13.0", [RecordedOperator(name_of("aten::add.out"), kernels=(own,))])
-    asked = partial(program_coverage, registry, DispatchKey.PrivateUse1, (), name="mine", trace=str(path))
-    found = asked(fallback=True)
-    assert {one.operator: (one.served_by, one.calls) for one in found.kernels} == {
-        "aten::add.out": ("own", 3),
-        "aten::relu": ("fallback", 2),
-        "aten::tanh": ("missing", 1),
-    }
-    assert (found.device, found.programs[0].stops_at, found.saved) == ("npu", "aten::tanh", ("aten::tanh",))
-    assert "the calls are those of " in program_coverage_view(found).text()
-    with pytest.raises(TraceError, match="the programs ran with a fallback: add --fallback"):
-        asked()
-
-
-def test_kernels_of_a_program_are_listed_by_the_tags_of_what_they_serve(tmp_path: Path) -> None:
-    path = tmp_path / "trace.json"
-    path.write_text(json.dumps(TRACED), encoding="utf-8")
-    asked = ("coverage", "torch-2.13-cpu", "--key", "PrivateUse1", "--trace", str(path), "--fallback")
-    found = run(*asked, "--tag", "core", "--tag", "pointwise", "--format", "json").stdout
-    assert [one["operator"] for one in json.loads(found)["kernels"]] == ["aten::add.out", "aten::relu", "aten::tanh"]
-    lines = run(*asked, "--tag", "pointwise", "--format", "text").stdout.splitlines()
-    assert (
-        "1 kernel with the tag pointwise is needed (all to be written); the first 1 of them take 80% of their calls"
-        in lines
-    )
-    assert "no kernel with the tag view_copy is needed" in run(*asked, "--tag", "view_copy", "--format", "text").stdout
-    assert "no operator here has the tag cores; did you mean core?" in run(*asked, "--tag", "cores").output
-    path.write_text(found, encoding="utf-8")
-    assert "it lists the kernels with a tag alone" in run(*asked).output
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("[]", "it is no answer of coverage --program"),
-        ("{", "Expecting property name"),
-        (json.dumps({**TRACED, "has_fallback": 1}), "it is no answer of coverage --program"),
-        (json.dumps({**TRACED, "kernels": [[]]}), "it is no answer of coverage --program"),
-        (json.dumps({**TRACED, "programs": [{"program": "x"}]}), "it is no answer of coverage --program"),
-        (json.dumps(TRACED).replace(", 3]", ", -3]"), "it is no answer of coverage --program"),
-    ],
-)
-def test_another_file_has_no_recorded_calls(tmp_path: Path, text: str, reason: str) -> None:
-    path = tmp_path / "trace.json"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(TraceError) as raised:
-        read_trace(str(path))
-    assert reason in str(raised.value)

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.resources import files
 
-from dispatchlab.adopt.backend import NoForkError
 from dispatchlab.errors import DispatchLabError, nearest
 from dispatchlab.views.as_json import json_text
 from dispatchlab.views.formatting import counted
@@ -26,6 +25,12 @@ class UnknownDefectError(DispatchLabError):
     near: str
 
     template = "there is no defect {name}{near}; dispatchlab defects lists them"
+
+
+class NoForkError(DispatchLabError):
+    """This system cannot copy a process."""
+
+    template = "each program runs in a copy of a process, which this system cannot make: use Linux or macOS"
 
 
 class NoProgramRanError(DispatchLabError):
@@ -94,7 +99,7 @@ def run_defects() -> tuple[str, tuple[KnownDefect, ...]]:
     if not hasattr(os, "fork"):
         raise NoForkError
     known = known_defects()
-    ask = "dispatchlab.pytorch.introspection.backend_parts:run_programs"
+    ask = "dispatchlab.pytorch.introspection.programs_in_copies:run_programs"
     with LiveEngine() as engine:
         version, raised = engine.ask(ask, [defect.program for defect in known], TIMEOUT_S)
     return version, defects_found(version, raised)

@@ -61,17 +61,10 @@ _WAYS = click.Choice(["direct", "composite", "fallback", "ambiguous", "missing"]
     "repeated. Needs PyTorch 2.10 or newer.",
 )
 @click.option(
-    "--trace",
-    metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False),
-    help="Take the calls of programs from FILE, which `--program ... --format json` printed, and run none.",
-)
-@click.option(
     "--device",
     metavar="NAME",
     help="What the programs call the device. Default: the name that the registry has, or privateuseone.",
 )
-@click.option("--default-device", is_flag=True, help="For programs that name no device: make it the default device.")
 @click.option(
     "--fallback/--no-fallback",
     "fallback",
@@ -94,9 +87,7 @@ def coverage(
     listed: tuple[str, ...],
     what_if: tuple[str, ...],
     programs: tuple[str, ...],
-    trace: str | None,
     device: str | None,
-    default_device: bool,
     fallback: bool | None,
     imports: tuple[str, ...],
     page: str | None,
@@ -121,44 +112,30 @@ def coverage(
       dispatchlab coverage my_package --key MPS
       dispatchlab coverage --key PrivateUse1 --report coverage.html
       dispatchlab coverage my_backend.yaml --key npu --program train.py --fallback
-      dispatchlab coverage my_backend.yaml --key npu --trace train.json
     """
     from dispatchlab.questions.coverage.blocks import coverage_view
     from dispatchlab.questions.coverage.coverage_on_lab import coverage_report
-    from dispatchlab.questions.coverage.program_blocks import program_coverage_view
-    from dispatchlab.questions.coverage.program_coverage import program_coverage
+    from dispatchlab.questions.coverage.program_coverage import program_coverage, program_coverage_view
     from dispatchlab.records.backend_coverage import Way, runtime_key
     from dispatchlab.records.builds import default_registry
     from dispatchlab.sources.find_sources import chosen, recorded_from, with_tags
 
-    if trace is not None:
-        refuse(context, ("programs", "default_device"), "runs programs, and --trace has their calls: leave one out")
-    if programs or trace is not None:
+    if programs:
         refuse(
             context,
-            ("operators", "listed", "what_if"),
+            ("operators", "listed", "what_if", "tags"),
             "is about operators, and --program runs them: leave one out",
         )
     else:
-        refuse(context, ("device", "default_device", "fallback"), "is for --program FILE.py or --trace: leave it out")
+        refuse(context, ("device", "fallback"), "is for --program FILE.py: leave it out")
     check_page(context, page, force=force)
     reason = ""
     if source is None:
         source, reason = default_registry([key])
     recorded = recorded_from(source, imports=imports, report=note)
     row = runtime_key(key, privateuse1=recorded.privateuse1)
-    if programs or trace is not None:
-        found = program_coverage(
-            recorded,
-            row,
-            programs,
-            name=source,
-            device=device or "",
-            fallback=fallback,
-            default=default_device,
-            trace=trace or "",
-            tags=tags,
-        )
+    if programs:
+        found = program_coverage(recorded, row, programs, name=source, device=device or "", fallback=fallback)
         _show(program_coverage_view(found), reason, format, page, force=force)
         return
     report = coverage_report(

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-AUTOCAST = "AutocastPrivateUse1"
-"""In the place of an operator: a fallback at this key, without which each call under autocast raises."""
-
 OWN, FALLBACK, MISSING = "own", "fallback", "missing"
 """What serves a call on the device."""
 
@@ -19,13 +16,8 @@ class ProgramRun(NamedTuple):
         unserved: the operator that could not be done, as the CPU has no kernel for it; empty for none.
         calls: how often a call of an operator reached the device, by the operator and what served it, in the order of
             the first such calls.
-        above: the operators whose calls led to those, where that was asked for.
-        parts: where that was asked for, of each operator that nothing served and that has a decomposition in
-            `torch._decomp`: the operators of the calls that this one makes on the device.
     """
 
     error: str
     unserved: str
     calls: dict[tuple[str, str], int]
-    above: tuple[str, ...]
-    parts: dict[str, tuple[str, ...]]

@@ -6,11 +6,10 @@ Whatever importing a package does, it does to that process: it can crash, hang, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.model.program_run import AUTOCAST
 from dispatchlab.pytorch.worker.engine import LiveEngine
 from dispatchlab.records.model import Recorded, Registry
 
@@ -85,7 +84,7 @@ class Backend(NamedTuple):
 
     Args:
         device: what programs call it.
-        kernels: the operators that it has kernels for; `AutocastPrivateUse1` for a fallback there.
+        kernels: the operators that it has kernels for.
         has_fallback: whether it has a fallback to the CPU.
     """
 
@@ -111,24 +110,16 @@ def backend_of(recorded: Recorded, key: DispatchKey, *, device: str = "", fallba
     if fallback is None:
         fallback = any(one.key is key and not one.fallthrough for one in recorded.fallbacks)
     kernels = [str(one.name) for one in recorded if one.active_at(key) is not None]
-    kernels += [AUTOCAST for one in recorded.fallbacks if str(one.key) == AUTOCAST]
     return Backend(device or recorded.privateuse1 or "privateuseone", tuple(kernels), fallback)
 
 
-def live_program(program: str, backend: Backend, *options: Literal["default", "above", "parts"]) -> ProgramRun:
+def live_program(program: str, backend: Backend) -> ProgramRun:
     """Run a Python file on a device that stands in for one at PrivateUse1, in a process of its own.
-
-    Args:
-        program: the file.
-        backend: what the device stands in for.
-        options: `default` to make it the default device before, `above` to note the operators whose calls lead to
-            those that reach the device, `parts` to note what decompositions call.
 
     Raises:
         StandInError: this PyTorch cannot.
         DispatchLabError: as for `live_registry`.
     """
-    given = (*options, "fallback") if backend.has_fallback else options
     with LiveEngine() as engine:
-        found: ProgramRun = engine.ask(f"{_STAND_IN}:run_on_stand_in", program, (), *backend[:2], given)
+        found: ProgramRun = engine.ask(f"{_STAND_IN}:run_on_stand_in", program, *backend)
     return found

@@ -17,6 +17,6 @@
 - `kernel_identity`: which registered kernel sits in which slot, and its name as the user wrote it.
 - `library_probes`: which rules of `torch.library` hold, by a small program for each;
 - `profile_probe`: what makes its dispatcher differ from that of other versions, measured.
-- `backend_parts`: what PyTorch asks of a backend, each part with a program that fails without it.
+- `programs_in_copies`: runs programs in copies of this process, and says what each raised.
 - `stand_in_device`: runs a program on a device that stands in for one at PrivateUse1, and notes its calls.
 """

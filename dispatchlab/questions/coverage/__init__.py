@@ -4,6 +4,4 @@
 - `coverage_on_lab`: coverage on the lab: which operators of a registry a backend can run, and what further
   registrations would change.
 - `program_coverage`: which kernels make programs run on a backend, most needed first.
-- `program_trace`: recorded calls of programs: the JSON of `coverage --program`, read for a backend with other kernels.
-- `program_blocks`: that as blocks.
 """
