@@ -123,12 +123,6 @@ def bindings() -> Any:
     return torch()._C
 
 
-def is_torch_imported() -> bool:
-    """Whether somebody has imported torch as a whole; asking does not import it."""
-    module = sys.modules.get("torch")
-    return module is not None and hasattr(module, "library") and hasattr(module, "_C")
-
-
 _import_listeners: list[Callable[[str | None], None]] = []
 
 

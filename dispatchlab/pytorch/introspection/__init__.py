@@ -4,14 +4,9 @@
 - `queries`: single operators: schema, dump, table, and PyTorch's own check.
 - `registry_reader`: the whole registry, recorded.
 - `python_registries`: what Python registers beside the dispatch tables, with the lines that did.
-- `python_tables`: what changed in the tables of these registries.
-- `python_journal`: every write into one of them while it is on, with who made it.
-- `module_uses`: lines of a module that ask for another module, or use a registry in another way than by registering.
+- `module_variables`: the public variables of modules, by type, length and plain value.
 - `python_sites`: where the Python code that a registry keeps comes from.
-- `function_content`: what a function is apart from where it lies: its code, and the values that it reaches.
-- `shared_state`: what changed in modules that are loaded, and in what they reach.
 - `site_log`: who registers while it is on, and what is PyTorch's own in this process.
-- `registry_watch`: what others than PyTorch register and remove from a moment on.
 - `slot_memory`: the kernel object in each slot, read where calls read it.
 - `builtin_fallbacks`: the kernels that every operator has.
 - `kernel_identity`: which registered kernel sits in which slot, and its name as the user wrote it.

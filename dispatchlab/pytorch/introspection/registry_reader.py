@@ -16,7 +16,6 @@ from dispatchlab._gc_pause import collector_paused
 from dispatchlab.model.dump_format import DumpError
 from dispatchlab.model.names import overload_of, qualified
 from dispatchlab.model.registration import TorchLibraryFunction
-from dispatchlab.pytorch.bridge.native_libraries import knows_torch, shared_libraries
 from dispatchlab.pytorch.bridge.reserved_namespaces import FALLBACK_ROWS, is_own
 from dispatchlab.pytorch.bridge.torch import bindings, torch
 from dispatchlab.pytorch.introspection.package_paths import package_roots, without_root
@@ -189,34 +188,6 @@ def all_dumps() -> dict[str, str]:
     """The dump of every operator, without those that this package itself has made."""
     dump = bindings()._dispatch_dump
     return {name: dump(name) for name in _names()}
-
-
-class DumpsBefore:
-    """The dumps of all operators, of which only those are read again that may be others by then."""
-
-    def __init__(self) -> None:
-        self.texts = all_dumps()
-        self._libraries = shared_libraries()
-
-    def suspects(self, called: Collection[str]) -> list[str]:
-        """The operators that may not be as they were.
-
-        Args:
-            called: the names of those for which Python has registered since, without overloads.
-        """
-        dump, known, texts = bindings()._dispatch_dump, set(bindings()._dispatch_get_all_op_names()), self.texts
-        loaded = shared_libraries()
-        found = {*(known - texts.keys()), *(texts.keys() - known)}
-        found.update(name for name in texts if name.partition(".")[0] in called)
-        if loaded is None or self._libraries is None or any(map(knows_torch, loaded - self._libraries)):
-            found.update(name for name, text in texts.items() if dump(name) != text)
-        return sorted(name for name in found if not is_own(name))
-
-    def now(self, called: Collection[str]) -> dict[str, str]:
-        """The dump of every operator by now; see `suspects`."""
-        again = {name: bindings()._dispatch_dump(name) for name in self.suspects(called)}
-        found = ((name, again.get(name) or self.texts.get(name)) for name in bindings()._dispatch_get_all_op_names())
-        return {name: text for name, text in found if text}
 
 
 _untouched = count()

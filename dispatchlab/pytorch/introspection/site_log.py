@@ -123,10 +123,6 @@ class SiteLog:
         left = list(made)
         return tuple(_matching(left, text) for text in shown)
 
-    def sites_of(self, operator: str) -> tuple[CallSite, ...]:
-        """The sites of all registrations for an operator that are in force."""
-        return tuple(each.site for (name, _), made in self._made.items() if name == operator for each in made)
-
     @property
     def modules(self) -> frozenset[str]:
         """The modules, but for those of PyTorch, whose lines made the registrations that are in force."""
