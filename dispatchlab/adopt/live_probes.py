@@ -107,10 +107,12 @@ def imports() -> str:
         (run,) = run_orders(((package,),), 300, 1)
     if run.failed or run.ended:
         raise ProbeFailed("; ".join((*run.failed.values(), run.ended)))
-    missing = [name for name in (f"{package}::custom", f"{package}::plain") if f"dump of {name}" not in run.found]
+    missing = [
+        name for name in (f"{package}::custom", f"{package}::plain") if f"registrations of {name}" not in run.found
+    ]
     if missing:
         raise ProbeFailed(f"registered and not seen: {' and '.join(missing)}")
-    return f"{sum(what.startswith('dump of ') for what in run.found)} operators seen after an import"
+    return f"{sum(what.startswith('registrations of ') for what in run.found)} operators seen after an import"
 
 
 def leaks() -> str:

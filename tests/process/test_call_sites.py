@@ -61,7 +61,7 @@ def test_packages_that_override_each_other_differ_though_both_register_in_a_line
         (tmp_path / f"{name}.py").write_text(FIRST)
     done = dispatchlab(tmp_path, "imports", "first", "second")
     assert done.returncode == 1, done.stderr
-    assert "dump of aten::hypot, second.py:3, first.py:3\n" in done.stdout
+    assert "registrations of aten::hypot, second.py:3, first.py:3\n" in done.stdout
     assert "    +PrivateUse1: registered at first.py:3 " in done.stdout
 
 

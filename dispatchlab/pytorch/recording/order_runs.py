@@ -37,7 +37,7 @@ class OrderRun:
 
     Args:
         order: the order.
-        found: what is there afterwards, by what it is about: `dump of my::op`, `variable shop.TABLE`.
+        found: what is there afterwards, by what it is about: `registrations of my::op`, `variable shop.TABLE`.
         failed: what the import of a module raised, by module.
         ended: how its process ended, after `it`; empty when it did not.
         module: the module that was imported when it ended.
@@ -166,11 +166,11 @@ def _operators(before: _Before) -> Iterator[tuple[str, str]]:
     after = all_dumps()
     names = [name_of(name) for name, dump in after.items() if before.dumps.get(name) != dump]
     for name, (snapshot, violations) in zip(names, look_at(names), strict=True):
-        yield f"dump of {name}", snapshot.dump
+        yield f"registrations of {name}", snapshot.dump
         yield f"table of {name}", snapshot.table
         yield f"slots of {name}", _slots(name.qualified, name.overload) + "".join(f"{one}\n" for one in violations)
     for gone in before.dumps.keys() - after.keys():
-        yield f"dump of {gone}", "gone"
+        yield f"registrations of {gone}", "gone"
 
 
 def _slots(name: str, overload: str) -> str:

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 # below a package that was named has no order of its own: Python imports the package around it first.
 
 COMPARED = (
-    "whether each import succeeds; dump, table and slots of the operators that are new or changed; backend fallbacks; "
-    "the registries of Python; the public variables of the packages' own modules, by type, length and plain value"
+    "whether each import succeeds; registrations, table and slots of the operators that are new or changed; backend "
+    "fallbacks; the registries of Python; the public variables of the packages' own modules, by type, length and plain "
+    "value"
 )
 """What is compared, for the output."""
 
@@ -51,7 +52,7 @@ class Difference:
     """Something that is not the same after two orders.
 
     Args:
-        what: what it is about, such as `dump of my::op` or `variable my_package.TABLE`.
+        what: what it is about, such as `registrations of my::op` or `variable my_package.TABLE`.
         expected: the first order.
         actual: the other one.
         diff: a unified diff of what is there.
@@ -216,7 +217,7 @@ def comparison(
 
 
 _PROCESS = "process of the imports"
-_ASPECTS = ("dump of ", "table of ", "slots of ")
+_ASPECTS = ("registrations of ", "table of ", "slots of ")
 _RANKS = (_PROCESS, "import of ", *_ASPECTS, "fallback of ", "variable ", "module ")
 
 

@@ -1,0 +1,207 @@
+"""`imports`: packages in every order, each order in a fresh process, and what is not the same afterwards."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
+
+from tests.live.packages import dispatchlab, package
+
+HOME = """\
+import torch
+
+lib = torch.library.Library("home", "DEF")
+lib.define("door(Tensor x) -> Tensor")
+"""
+
+KERNEL = """\
+import torch, home
+
+lib = torch.library.Library("home", "FRAGMENT")
+lib.impl("door", lambda x: x, "{key}")
+"""
+
+DECOMPOSED = """\
+import torch
+from torch._decomp import decomposition_table, get_decompositions, register_decomposition
+
+OP = torch.ops.aten.bincount.default
+"""
+
+DIFFERENT = {
+    "a kernel at one key": (
+        KERNEL.format(key="CPU"),
+        KERNEL.format(key="CPU"),
+        "registrations of home::door",
+        ["right.py:4", "left.py:4"],
+        "-CPU: registered at right.py:4 ",
+    ),
+    "a table of decompositions that is looked up at import": (
+        DECOMPOSED + "register_decomposition(OP)(lambda *a: None)\n",
+        DECOMPOSED + "TABLE = get_decompositions([OP])\n",
+        "variable right.TABLE",
+        ["right.py:5"],
+        "+dict of length 0",
+    ),
+    "a length that is taken at import": (
+        KERNEL.format(key="CUDA"),
+        "import torch, home\nHAS_CUDA = torch._C._dispatch_has_kernel_for_dispatch_key('home::door', 'CUDA')\n",
+        "variable right.HAS_CUDA",
+        ["right.py:2"],
+        "-True",
+    ),
+    "an entry of a registry of Python": (
+        DECOMPOSED + "decomposition_table[OP] = lambda *a: None\n",
+        DECOMPOSED + "decomposition_table[OP] = lambda *a: 1\n",
+        "decompositions of aten::bincount at post_autograd",
+        ["right.py:5", "left.py:5"],
+        "-right:<lambda> registered at right.py:5",
+    ),
+    "a def that the second module is refused": (
+        'import torch\nlib = torch.library.Library("road", "FRAGMENT")\ntry:\n    lib.define("bend() -> int")\n'
+        "except RuntimeError:\n    pass\n",
+        'import torch\nlib = torch.library.Library("road", "FRAGMENT")\ntry:\n    lib.define("bend() -> int")\n'
+        "except RuntimeError:\n    pass\n",
+        "registrations of road::bend",
+        ["left.py:4", "right.py:4"],
+        "-debug: registered at left.py:4",
+    ),
+    "an import that fails in one order": (
+        'import torch\nif torch._C._dispatch_has_kernel("home::door"):\n    raise RuntimeError("too late")\n',
+        "import home\n",
+        "import of left",
+        [],
+        "+RuntimeError: too late, raised at ",
+    ),
+    "a slot that goes stale": (
+        KERNEL.format(key="CompositeImplicitAutograd"),
+        KERNEL.format(key="CompositeExplicitAutograd"),
+        "slots of home::door",
+        [],
+        ": kernel ",
+    ),
+    "a backend fallback that one order has": (
+        'import torch\nlib = torch.library.Library("_", "IMPL")\n'
+        'lib.fallback(torch.library.fallthrough_kernel, "PrivateUse2")\n',
+        "import torch, sys\nif 'left' not in sys.modules:\n    lib = torch.library.Library('_', 'IMPL')\n"
+        "    lib.fallback(lambda *a: None, 'PrivateUse3')\n",
+        "fallback of PrivateUse3",
+        ["right.py:4"],
+        "+registered at right.py:4",
+    ),
+}
+"""What `left` and `right` do, what differs between their orders, at which lines, and a line of the difference."""
+
+
+def compared(folder: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
+    done = dispatchlab(folder, "imports", *arguments, "--format", "json")
+    assert done.stdout, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return done.returncode, found
+
+
+@pytest.mark.parametrize("case", DIFFERENT)
+def test_what_depends_on_the_order_of_two_modules_is_shown_with_its_lines(case: str, tmp_path: Path) -> None:
+    left, right, what, sites, line = DIFFERENT[case]
+    for name, text in (("home", HOME), ("left", left), ("right", right)):
+        (tmp_path / f"{name}.py").write_text(text)
+    code, found = compared(tmp_path, "left", "right")
+    assert (code, found["of"], len(found["orders"])) == (1, 2, 2)
+    assert found["text"].startswith("differs: ")
+    first = found["differences"][0]
+    assert (first["what"], first["sites"]) == (what, sites), found["differences"]
+    assert line in first["diff"]
+    assert first["diff"].startswith("--- after left, right\n+++ after right, left\n")
+
+
+def test_modules_that_leave_the_same_do_not_differ_in_any_of_six_orders(tmp_path: Path) -> None:
+    (tmp_path / "home.py").write_text(HOME)
+    for name, key in (("left", "CPU"), ("middle", "CUDA"), ("right", "XLA")):
+        (tmp_path / f"{name}.py").write_text(KERNEL.format(key=key) + f"NAME = {name!r}\n")
+    done = dispatchlab(tmp_path, "imports", "left", "middle", "right")
+    lines = done.stdout.splitlines()
+    assert (done.returncode, lines[0]) == (0, "left, middle, right: no difference in 6 of 6 import orders")
+    assert lines[1] == "imported in these orders: 3 modules, left, middle, right"
+    assert lines[2].startswith("compared: whether each import succeeds; registrations, table and slots of ")
+    assert "proof" not in done.stdout
+    assert "proved" not in done.stdout
+    few = dispatchlab(tmp_path, "imports", "left", "middle", "right", "--orders", "3")
+    assert few.stdout.startswith("left, middle, right: no difference in 3 of 6 import orders\n")
+
+
+def test_what_is_another_in_each_run_is_named_and_does_not_count(tmp_path: Path) -> None:
+    (tmp_path / "left.py").write_text("import random\nDRAWN = random.SystemRandom().random()\n")
+    (tmp_path / "right.py").write_text("RIGHT = 1\n_hidden = object()\n")
+    code, found = compared(tmp_path, "left", "right")
+    assert (code, found["unstable"], found["differences"]) == (0, ["variable left.DRAWN"], [])
+    assert found["text"] == "no difference in 2 of 2 import orders"
+
+
+def test_a_module_that_only_one_order_imports_stands_for_its_variables(tmp_path: Path) -> None:
+    package(
+        tmp_path,
+        "right",
+        init="import sys\nif 'left' not in sys.modules:\n    import right.extra\n",
+        extra="A = B = 1\n",
+    )
+    (tmp_path / "left.py").write_text("")
+    code, found = compared(tmp_path, "left", "right")
+    assert (code, [one["what"] for one in found["differences"]]) == (1, ["module right.extra"])
+
+
+def test_one_module_is_not_asked_and_modules_of_a_package_have_orders_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "home.py").write_text(HOME)
+    package(tmp_path, "whole", init="from whole import a, b\n", a=KERNEL.format(key="CPU"), b=KERNEL.format(key="CPU"))
+    package(
+        tmp_path,
+        "parts",
+        both="import parts.a, parts.b\n",
+        a=KERNEL.format(key="CPU"),
+        b=KERNEL.format(key="CPU"),
+    )
+    for name, text in (
+        ("home", "not asked: one module registers"),
+        ("parts", "not asked: no module registers"),
+        ("whole", "not asked: Python imports whole before each of its modules, so there is one order"),
+    ):
+        done = dispatchlab(tmp_path, "imports", name)
+        assert (done.returncode, done.stdout) == (0, f"{name}: {text}\n"), done.stderr
+    code, found = compared(tmp_path, "parts.both")
+    assert (code, found["modules"], found["of"]) == (1, ["parts.both", "parts.a", "parts.b"], 6)
+    assert found["differences"][0]["what"] == "registrations of home::door"
+
+
+def test_an_import_that_ends_its_process_in_one_order_ends_with_5(tmp_path: Path) -> None:
+    (tmp_path / "left.py").write_text("import os, sys\nif 'right' in sys.modules:\n    os._exit(7)\n")
+    (tmp_path / "right.py").write_text("")
+    code, found = compared(tmp_path, "left", "right")
+    (one,) = found["differences"]
+    assert (code, one["what"]) == (5, "process of the imports")
+    assert "+ends its process with exit code 7, in the import of left\n" in one["diff"]
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [
+        ("raise ValueError('no driver')\n", 2, "left cannot be imported: ValueError: no driver, raised at "),
+        ("import os\nos.abort()\n", 5, "left cannot be imported: it is ended by SIGABRT"),
+        ("import sys\nsys.exit(3)\n", 5, "left cannot be imported: it calls sys.exit(3)"),
+        ("import time\ntime.sleep(60)\n", 124, "left was not imported after 2 s, so its process was ended"),
+    ],
+)
+def test_a_package_that_no_order_can_import_is_an_error(tmp_path: Path, text: str, code: int, said: str) -> None:
+    (tmp_path / "left.py").write_text(text)
+    (tmp_path / "right.py").write_text("print('on standard output')\n")
+    done = dispatchlab(tmp_path, "imports", "left", "right", "--import-timeout", "2")
+    assert (done.returncode, done.stdout) == (code, "")
+    assert said in done.stderr
+
+
+def test_a_package_that_is_named_twice_is_refused(tmp_path: Path) -> None:
+    done = dispatchlab(tmp_path, "imports", "json", "json")
+    assert (done.returncode, "json is named twice" in done.stderr) == (2, True)
