@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.dump_format import parse_table
@@ -137,31 +136,21 @@ def overload_order(name: str) -> tuple[str, ...]:
         The overload names, of which the default's is empty text: those of the packet where it was touched, else those
         that a new one would have. Empty when there is no such operator, or when no packet can be made of it.
     """
-    packet = kept_packet(name)
-    return fresh_overload_order(name) if packet is None else tuple(packet._overload_names)
-
-
-def kept_packet(name: str) -> Any:
-    """The packet `ns::name` that `torch.ops` keeps; None where it was never touched. Nothing is cached by asking."""
     namespace, _, operator = name.partition("::")
-    ops = vars(torch().ops).get(namespace)
-    packet = None if ops is None else vars(ops).get(operator)
-    return packet if isinstance(packet, torch()._ops.OpOverloadPacket) else None
+    kept = vars(vars(torch().ops).get(namespace, object)).get(operator)
+    if isinstance(kept, torch()._ops.OpOverloadPacket):
+        return tuple(kept._overload_names)
+    try:
+        found = bindings()._jit_get_operation(name)[1]
+    except RuntimeError:
+        return ()
+    return () if found is None else tuple(found)
 
 
 def packet_schemas(name: str) -> tuple[tuple[str, str], ...]:
     """The overloads in that order with their schemas, those included that only TorchScript has."""
     schemas = {each.overload_name: str(each) for each in bindings()._jit_get_schemas_for_operator(name)}
     return tuple((overload, schemas[overload]) for overload in overload_order(name) if overload in schemas)
-
-
-def fresh_overload_order(name: str) -> tuple[str, ...]:
-    """What a packet that is made now would try, whatever the one in `torch.ops` does; as `overload_order` has it."""
-    try:
-        found = bindings()._jit_get_operation(name)[1]
-    except RuntimeError:
-        return ()
-    return () if found is None else tuple(found)
 
 
 class UnknownKeysError(DispatchLabError):

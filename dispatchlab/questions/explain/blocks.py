@@ -269,4 +269,4 @@ def _(value: ThreadKeys) -> dict[str, object]:
 
 @as_json.register
 def _(value: Hop) -> dict[str, object]:
-    return fields_of(value, without=("start",), set=value.start, assumed=False)
+    return fields_of(value, without=("start",), set=value.start)
