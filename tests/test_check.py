@@ -146,7 +146,7 @@ def test_the_worst_comes_first_and_twenty_are_shown() -> None:
     text = check_view(report).text()
     assert text.startswith("shop: 1 error, 1 warning, 25 information\n")
     assert text.count("DL002") == 18
-    assert "7 more causes with 7 findings not shown; --all shows them" in text
+    assert "... and 7 more: see --all" in text
     assert check_view(report, complete=True).text().count("DL002") == 25
 
 
@@ -154,7 +154,7 @@ def test_a_question_that_was_not_asked_never_reads_as_fine() -> None:
     report = CheckReport(
         ("shop",), "2.13.0", "2 operators", (), (Answer(Question.DRIFT, "there is no record", asked=False),)
     )
-    assert "drift      not checked: there is no record" in check_view(report).text()
+    assert "drift       not checked: there is no record" in check_view(report).text()
     assert "not checked" in check_view(report).html()
     assert json.loads(check_view(report).json())["answers"][0]["asked"] is False
 
@@ -188,5 +188,5 @@ def test_many_notes_are_counted_and_all_shows_them() -> None:
     found = replace(report_of(), answers=(Answer(Question.LINT, "no likely mistake", notes=notes),))
     short, whole = check_view(found).text(), check_view(found, complete=True).text()
     assert [note for note in notes if note in short] == list(notes[:3])
-    assert "2 more notes; --all shows them" in short
+    assert "... and 2 more notes: see --all" in short
     assert [note for note in notes if note in whole] == list(notes)

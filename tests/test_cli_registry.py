@@ -14,7 +14,7 @@ def test_coverage_without_a_source_is_that_of_the_bundled_registry() -> None:
     result = run("coverage", "--key", "PrivateUse1", "--list", "ambiguous", "--format", "text")
     assert result.exit_code == 0
     assert result.stdout.startswith(
-        "PrivateUse1 in torch-2.13-cpu: 3,598 operators\n  direct: 19\n  composite: 2,447 ("
+        "PrivateUse1 in torch-2.13-cpu: 3,598 operators\n  way        operators  part    what runs\n  direct     19 "
     )
 
 
@@ -29,7 +29,7 @@ def test_coverage_with_what_if_prints_the_consequences() -> None:
     result = run("coverage", "--key", "PrivateUse1", "--what-if", "impl aten::mul.Tensor PrivateUse1")
     assert result.exit_code == 0
     assert "it silently disables the decomposition for PrivateUse1" in result.stdout
-    assert result.stdout.endswith("  composite -> direct: 1 operator, such as aten::mul.Tensor\n")
+    assert "  composite  direct  1          aten::mul.Tensor\n" in result.stdout
 
 
 def test_coverage_counts_the_operators_of_a_scenario() -> None:
@@ -47,7 +47,7 @@ def test_certify_prints_progress_lines_with_the_option() -> None:
     result = run("certify", "--operator", "_quantized::conv3d_relu", "--jobs", "1", "--progress")
     assert result.exit_code == 0
     assert "torch-2.13-cpu: " in result.stderr
-    assert "torch-2.13-cpu under torch-2.13: 1 operator\n  order-independent: 1, apart from the order" in result.stdout
+    assert "torch-2.13-cpu under torch-2.13: 1 operator\norder-independent: 1\n" in result.stdout
 
 
 def test_lint_prints_sarif_and_ends_with_1() -> None:

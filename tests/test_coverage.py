@@ -89,7 +89,7 @@ def test_operators_are_chosen_by_tags() -> None:
     of = ("coverage", "torch-2.13-cpu", "--key", "PrivateUse1")
     assert run(*of, "--tag", "core").output.startswith("PrivateUse1 in torch-2.13-cpu: 193 operators\n")
     both = run(*of, "--tag", "core", "--tag", "pointwise", "--operator", "aten::a*", "--list", "missing").output
-    assert both.splitlines()[-1] == "aten::atan2.out: missing"
+    assert both.splitlines()[-1] == "    aten::atan2.out  missing"
     assert "no operator here has the tag cores; did you mean core?" in run(*of, "--tag", "cores").output
 
 
@@ -97,21 +97,16 @@ def test_the_text_has_counts_lists_and_consequences() -> None:
     text = coverage_view(
         report(operators=("aten::relu", "aten::reshape"), listed=("missing",), what_if=("impl relu PrivateUse1",))
     ).text()
-    assert text == (
-        "PrivateUse1 in torch-2.13: 2 operators\n"
-        "  direct: 0\n"
-        "  composite: 1 (CompositeImplicitAutograd 1)\n"
-        "  missing: 1\n"
-        "\n"
-        "aten::relu: missing\n"
-        "\n"
-        "what if impl relu PrivateUse1 (aten::relu):\n"
-        "  PrivateUse1 had no kernel and has one\n"
-        "  PrivateUse1: nothing -> your kernel [kernel]\n"
-        "\n"
-        "PrivateUse1 with all of it:\n"
-        "  missing -> direct: 1 operator, such as aten::relu\n"
-    )
+    for part in (
+        "PrivateUse1 in torch-2.13: 2 operators\n  way        operators  part    what runs\n  direct     0 ",
+        "a kernel at an alias key that covers it: CompositeImplicitAutograd 1\n",
+        "\nWhat if impl relu PrivateUse1 (aten::relu)\n  PrivateUse1 had no kernel and has one\n",
+        "  PrivateUse1  nothing  your kernel [kernel]\n",
+        "\nPrivateUse1 with all of it (1)\n",
+        "  missing  direct  1          aten::relu\n",
+        "\nOperators\n1, missing\n",
+    ):
+        assert part in text
 
 
 RENAMED = """\
@@ -133,7 +128,7 @@ registrations:
 def test_the_name_of_a_backend_in_a_record_is_a_name_of_its_key(tmp_path: Path) -> None:
     record = tmp_path / "npu.yaml"
     record.write_text(RENAMED, encoding="utf-8")
-    assert "direct: 1" in run("coverage", str(record), "--key", "npu", "--format", "text").stdout
+    assert "direct     1 " in run("coverage", str(record), "--key", "npu", "--format", "text").stdout
     explained = run("explain", "test::foo", "--arg", "npu", "--from", str(record), "--format", "text").stdout
     assert "my_foo" in explained
     assert "my_foo" in run("dump", "test::foo", "--from", str(record), "--key", "npu", "--format", "text").stdout

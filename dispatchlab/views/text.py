@@ -99,6 +99,8 @@ def table_lines(table: b.Table, *, whole: bool = True) -> Iterator[b.Line]:
     if below == [columns[-1]] and all(len(row[-1]) < 2 for row in cells):
         below = []  # what comes last on a line is as long as it is
     below = [*columns[below[0] :]] if below else []
+    is_pair = below == [1] and len(columns) == 2 and longest[0] <= _USUAL
+    below = [] if is_pair else below
     shown = [at for at in columns if at not in below and any(row[at] and plain(row[at][0]) for row in cells)]
     lengths = {at: [_length(row[at][0]) for row in cells if row[at]] for at in shown}
     widths = [max([len(table.heads[at]), *(one for one in lengths[at] if one <= _USUAL)]) for at in shown]
@@ -109,6 +111,10 @@ def table_lines(table: b.Table, *, whole: bool = True) -> Iterator[b.Line]:
         yield _columns([row[at][0] if row[at] else "" for at in shown], widths, mood)
         for at in below:
             yield from (b.Line(line, "quiet", indent=6) for line in row[at] if plain(line))
+        if is_pair:
+            yield from (
+                b.Line(line, "quiet", indent=2, label="", width=widths[0] + 2) for line in row[1][1:] if plain(line)
+            )
     if len(rows) < len(table.rows):
         yield b.Line(f"... and {len(table.rows) - len(rows):,} more: see --all", "quiet", indent=2)
 
