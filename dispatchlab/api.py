@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args, overload
 
 from dispatchlab.errors import DispatchLabError, ErrorKind, did_you_mean
-from dispatchlab.model.registration import Block, Claim, Def, Fallback, Impl, NameOnly, PythonImpl, Registration
+from dispatchlab.model.registration import Block, Claim, Def, Fallback, Impl, NameOnly, Registration
 from dispatchlab.model.sequence import format_sequence
 from dispatchlab.prover.result import Counterexample, Exploration, Verdict
 from dispatchlab.prover.walk_options import WalkName
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dispatchlab.questions.upgrade.compare_sources import UpgradeReport
     from dispatchlab.records.stored import StoredRegistry
 
-_KINDS = (Def, Impl, Fallback, NameOnly, Claim, Block, PythonImpl)
+_KINDS = (Def, Impl, Fallback, NameOnly, Claim, Block)
 
 
 class CheckSubjectError(DispatchLabError):
@@ -233,7 +233,7 @@ def _scenario(subject: object, *, allow_import: bool) -> Scenario:
             return subject
         case str() | os.PathLike():
             return load_scenario(os.fspath(subject), allow_import=allow_import)
-        case Def() | Impl() | Fallback() | NameOnly() | Claim() | Block() | PythonImpl():
+        case Def() | Impl() | Fallback() | NameOnly() | Claim() | Block():
             raise CheckSubjectError(f"one {type(subject).__name__}, which has no order: give all of them in a list")
         case Iterable():
             registrations = tuple(subject)

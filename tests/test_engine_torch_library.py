@@ -8,13 +8,11 @@ import pytest
 
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.lab_engine import LabEngine
-from dispatchlab.engine.semantics import semantics_named, semantics_of
+from dispatchlab.engine.semantics import semantics_named
 from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.model.keys import DispatchKey as K
-from dispatchlab.model.profile import bundled_profile
 from dispatchlab.model.registration import Impl, Kernel, Registration, TorchLibraryCall
 from dispatchlab.model.registration import TorchLibraryFunction as F
-from dispatchlab.model.torch_library_rules import torch_library_rules
 from dispatchlab.prover.program import Module, Program
 from dispatchlab.prover.program_walk import explore_program
 from dispatchlab.prover.result import Flaw, Verdict
@@ -152,30 +150,10 @@ def test_there_is_one_torch_dispatch_rule_for_a_class_and_it_needs_no_operator(d
 
 
 def test_where_the_rules_are_not_known_the_content_is_registered() -> None:
-    dispatcher = Dispatcher(replace(semantics_named("torch-2.13"), torch_library=None))
+    dispatcher = Dispatcher(replace(semantics_named("torch-2.13"), torch_library=False))
     with dispatcher.register(FAKE):
         assert "Meta: fake" in dispatcher.dump(NAME)
     assert python(dispatcher) == []
-
-
-@pytest.fixture
-def older() -> Dispatcher:
-    """With the rules from before 2.13."""
-    return Dispatcher.for_scenario("torch-2.11")
-
-
-def test_before_2_13_torch_library_takes_one_kernel_of_an_operator_and_key(older: Dispatcher) -> None:
-    cpu, other = (block(F.IMPL, FOO, text, key=K.CPU) for text in ("cpu", "other"))
-    by_device = block(F.REGISTER_KERNEL, FOO, "device", on=["cuda", "cpu"])
-    with older.register(Impl(NAME, K.CPU, Kernel(), "C++")), older.register(cpu):  # what C++ registers is not counted
-        assert {refusal(older, each) for each in (other, by_device)} == {ErrorKind.DUPLICATE_KERNEL}
-        with older.register(block(F.IMPL, FOO, "cuda", key=K.CUDA)):
-            pass
-    with older.register(by_device):  # whose kernel for CUDA was taken back when that for the CPU was refused
-        assert refusal(older, block(F.IMPL, FOO, "cuda", key=K.CUDA)) is ErrorKind.DUPLICATE_KERNEL
-    named = block(F.IMPL, FOO, "named", key=K.CompositeImplicitAutograd)  # the table has a key "" beside this one
-    with older.register(block(F.IMPL, FOO, "none", key=None)), older.register(other), older.register(named):
-        assert "named" in older.dump(NAME)
 
 
 def test_without_leave_to_override_a_kernel_is_refused_until_the_note_of_another_is_gone(
@@ -197,39 +175,6 @@ def test_without_leave_to_override_a_kernel_is_refused_until_the_note_of_another
     assert not dispatcher.snapshot(NAME).exists
 
 
-def test_before_2_13_who_may_override_does(older: Dispatcher) -> None:
-    kernel, fake = block(F.IMPL, FOO, "kernel", key=K.CPU), block(F.REGISTER_FAKE, FOO, "newer")
-    with older.register(DEFINE), older.register(FAKE), older.register(kernel):
-        for each in (kernel, fake):
-            assert each.made_by is not None
-            assert refusal(older, each) is ErrorKind.DUPLICATE_KERNEL
-            with older.register(replace(each, made_by=replace(each.made_by, allow_override=True))):
-                assert "(inactive)" in older.dump(NAME)
-
-
-def test_before_2_13_there_is_one_fake_and_none_beside_a_meta_kernel(older: Dispatcher) -> None:
-    again, meta = block(F.REGISTER_FAKE, FOO, "again"), block(F.IMPL, FOO, "meta", key=K.Meta)
-    with older.register(DEFINE):
-        with older.register(FAKE):
-            assert {refusal(older, each) for each in (again, meta)} == {ErrorKind.DUPLICATE_KERNEL}
-        with older.register(meta):
-            assert refusal(older, again) is ErrorKind.DUPLICATE_KERNEL
-        kept = older.register(again)
-    assert python(older) == ["torch_library fake: again"]
-    assert refusal(older, MADE) is ErrorKind.DUPLICATE_KERNEL  # its own fake is a second one
-    kept.release()
-
-
-def test_before_2_13_a_kernel_in_the_library_of_a_custom_op_is_its_claim(older: Dispatcher) -> None:
-    schema = "(Tensor(a!) x) -> ()"  # of the two kernels at ADInplaceOrView, C++ makes the first
-    with older.register(block(F.CUSTOM_OP, FOO, "made", on=["cpu"], schema=schema)):
-        older.register(block(F.REGISTER_KERNEL, FOO, "cuda", on=["cuda"]))
-        taken = [block(F.IMPL, FOO, "late", key=key) for key in (K.CPU, K.CUDA, K.Autograd, K.ADInplaceOrView)]
-        assert {refusal(older, each) for each in taken} == {ErrorKind.DUPLICATE_KERNEL}
-    kept = [older.register(each) for each in taken]
-    assert older.dump(NAME).count("late") == len(kept)
-
-
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_before_2_13_a_meta_kernel_of_a_custom_op_is_refused_after_what_is_said_before_it(
     older: Dispatcher, order: tuple[int, int]
@@ -240,43 +185,6 @@ def test_before_2_13_a_meta_kernel_of_a_custom_op_is_refused_after_what_is_said_
         said = [parts[number] for number in order]
         made = block(F.CUSTOM_OP, FOO, "made", on=[on], schema="(Tensor(a!) x) -> ()", parts=said)
         assert refusal(older, made) is (kinds[order[0]] if on == "cpu" else ErrorKind.DUPLICATE_KERNEL)
-
-
-def test_before_2_13_a_cast_has_a_python_kernel_for_either_device_even_when_it_is_refused(older: Dispatcher) -> None:
-    first, second = (block(F.REGISTER_AUTOCAST, FOO, text, on=["cpu"]) for text in ("first", "second"))
-    with older.register(DEFINE), older.register(first):
-        assert refusal(older, second) is ErrorKind.DUPLICATE_KERNEL
-        assert python(older) == ["py_kernels AutocastCPU: second", "py_kernels AutocastCUDA: second"]
-        assert refusal(older, block(F.REGISTER_AUTOCAST, FOO, "mps", on=["mps"])) is ErrorKind.OTHER
-
-
-def test_a_profile_whose_rules_contradict_each_other_has_no_model() -> None:
-    profile = bundled_profile("torch-2.11")
-    assert torch_library_rules(profile) is not None
-    for rule in ("fake_after_meta", "vmap_after_vmap"):
-        mixed = replace(profile, library_rules=(*profile.library_rules, rule))
-        assert torch_library_rules(mixed) is None
-
-
-def test_a_custom_op_of_2_4_needs_no_device_and_one_of_2_9_has_no_formula_for_a_view() -> None:
-    part = TorchLibraryCall(F.REGISTER_AUTOGRAD, FOO)
-    view = block(F.CUSTOM_OP, FOO, "view", schema="(Tensor(a) x) -> Tensor(a)", parts=[part])
-    number = block(F.CUSTOM_OP, FOO, "number", on=["cpu"], schema="(int n) -> Tensor")
-    for version, refused in (("2.4", view), ("2.9", view), ("2.9", number), ("2.11", number)):
-        kind = refusal(Dispatcher.for_scenario(f"torch-{version}"), refused)
-        assert kind is (ErrorKind.NOT_FUNCTIONAL if refused is view else ErrorKind.OTHER)
-    for version, accepted in (("2.4", number), ("2.11", view)):
-        dispatcher = Dispatcher.for_scenario(f"torch-{version}")
-        with dispatcher.register(accepted):
-            assert dispatcher.snapshot(NAME).exists
-
-
-def test_a_function_that_a_pytorch_has_not_is_refused() -> None:
-    profile = bundled_profile("torch-2.11")
-    rules = tuple(each for each in profile.library_rules if each != "register_vmap")
-    dispatcher = Dispatcher(semantics_of(replace(profile, library_rules=rules)))
-    with dispatcher.register(DEFINE):
-        assert refusal(dispatcher, block(F.REGISTER_VMAP, FOO, "vmap")) is ErrorKind.OTHER
 
 
 def test_a_fake_of_another_module_is_refused_in_one_order_of_imports_and_nothing_is_blamed_for_it() -> None:

@@ -65,8 +65,7 @@ def test_what_was_not_probed_has_the_documented_default_and_is_listed() -> None:
     read = profile_of(value)
     assert read.not_probed == tuple(sorted(DEFAULTS.keys() - {"wording"}))
     assert {name: getattr(read, name) for name in DEFAULTS} == dict(DEFAULTS)
-    rules, devices = TORCH.library_rules, TORCH.autocast_devices  # unknown by default
-    assert replace(read, not_probed=(), library_rules=rules, autocast_devices=devices) == TORCH
+    assert replace(read, not_probed=()) == TORCH
     assert profile_of(json.loads(profile_text(read))) == read
 
 

@@ -40,7 +40,7 @@ DATA = ROOT / "tests" / "data"
 REGISTRIES = ROOT / "dispatchlab" / "records" / "data"
 PROFILES, HISTORIES, FIGURES = ROOT / "dispatchlab" / "model" / "profiles", DATA / "histories", DATA / "versions"
 PRINTS, PAGE = DATA / "printed.json", ROOT / "docs" / "versions.md"
-PAGES = "search_defects", "defects", "python_defects", "terminal_pictures"
+PAGES = "search_defects", "defects", "terminal_pictures"
 """The tools that write what else shows every version, in this order."""
 
 SAMPLE = '''\
@@ -226,10 +226,7 @@ def prints(work: Work) -> dict[str, Any]:
 
 
 def python_layer(work: Work) -> dict[str, Any]:
-    """Keep what it does with registrations in Python, and compare histories of calls of `torch.library`."""
-    rules = work.out / f"rules-{work.name.removeprefix('torch-')}.json"
-    rules.write_text(work.run("tests.live.library_rules").expect(0).out)
-    work.run("tools.library_rules", str(rules)).expect(0)
+    """Compare histories of calls of `torch.library`."""
     work.run("tests.live.torch_library_histories").expect(0)
     return {}
 

@@ -26,8 +26,7 @@ from dispatchlab.errors import DispatchLabError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from dispatchlab.model.python_layer import PythonLayer
-    from dispatchlab.model.python_view import PythonRow
+    from dispatchlab.model.python_layer import PythonLayer, PythonRegistration
     from dispatchlab.model.snapshot import Snapshot
     from dispatchlab.questions.dump.inspect_operators import Inspection
     from dispatchlab.sources.engines import EngineName
@@ -323,7 +322,7 @@ def _dump_operators(context: click.Context, options: DumpOptions) -> None:
     parts = [
         _Part(
             snapshot,
-            tuple(row for row in inspection.python_rows(snapshot) if not rows or row.registration.key in rows),
+            tuple(row for row in inspection.python_rows(snapshot) if not rows or row.key in rows),
         )
         for snapshot in inspection.snapshots
     ]
@@ -370,7 +369,7 @@ class _Part(NamedTuple):
     """An operator as the dispatcher has it, and what Python registers for it."""
 
     snapshot: Snapshot
-    python: tuple[PythonRow, ...]
+    python: tuple[PythonRegistration, ...]
 
 
 def _note_what_is_missing(inspection: Inspection, parts: Sequence[_Part], options: DumpOptions) -> None:

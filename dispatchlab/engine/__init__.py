@@ -8,7 +8,6 @@
 - `fallbacks`: the backend fallbacks of a dispatcher;
 - `operator_entry`: `OperatorEntry`, all that is known of one operator;
 - `python_state`: what Python keeps for an operator, as a part of the state;
-- `python_primitive`: the registrations of Python code, by the rules of the registries;
 - `state`: the state of a dispatcher, and transactions on it;
 - `lowering`: from a registration as it was written to primitive registrations;
 - `primitives`: the primitive registrations, which check and write;

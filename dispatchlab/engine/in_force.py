@@ -29,7 +29,6 @@ from dispatchlab.engine.primitives import (
     RegisterImpl,
     RegisterName,
 )
-from dispatchlab.engine.python_primitive import RegisterPython
 from dispatchlab.engine.python_state import PythonState
 from dispatchlab.engine.semantics import Semantics
 from dispatchlab.engine.state import FALLBACKS, PythonVariable, State
@@ -174,6 +173,3 @@ def _python(operator: str, kept: PythonState) -> Iterator[Violation]:
     for key, registered in kept.entries:
         if len({*registered}) != len(registered) or not registered:
             yield _violation(operator, "registries of Python", f"{key} has no entry, or the same one twice")
-        for one in registered:
-            if isinstance(one, RegisterPython) and (one.key, one.operator) != (key, operator):
-                yield _violation(operator, "registries of Python", f"{key} has an entry of {one.operator} {one.key}")

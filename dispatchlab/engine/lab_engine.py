@@ -43,7 +43,7 @@ class LabEngine:
     @property
     def knows_torch_library(self) -> bool:
         """Whether it follows the rules of `torch.library`; else it registers the content of such calls."""
-        return self._semantics.torch_library is not None
+        return self._semantics.torch_library
 
     @contextmanager
     def sandbox(self) -> Iterator[Dispatcher]:

@@ -23,7 +23,7 @@ from dispatchlab.model.dependence import Dependence
 from dispatchlab.model.dump_format import key_text
 from dispatchlab.model.lifetimes import Lifetimes
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.registration import Block, Claim, Def, Fallback, Impl, NameOnly, PythonImpl, Registration
+from dispatchlab.model.registration import Block, Claim, Def, Fallback, Impl, NameOnly, Registration
 from dispatchlab.model.schema import FunctionSchema, clone_with_name
 from dispatchlab.model.slot_set import KEY_BIT, KEY_OF_BIT, keys_of
 from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
@@ -43,10 +43,9 @@ class LabSpace:
     ) -> None:
         self._registrations = tuple(registrations)
         self._operators = tuple(operators)
-        rules = semantics.torch_library
         calls = (each.made_by for each in registrations if isinstance(each, Block))
-        if rules is not None and all(call is None or call.allow_override is None for call in calls):
-            semantics = replace(semantics, torch_library=replace(rules, notes_kernels=False))
+        if all(call is None or call.allow_override is None for call in calls):
+            semantics = replace(semantics, notes_kernels=False)
         self._semantics = semantics
         self.lowered: tuple[LoweredRegistration, ...] = tuple(lower(each, semantics) for each in registrations)
         """What the dispatcher does for each registration."""
@@ -297,10 +296,6 @@ class _Renaming:
                 return replace(registration, debug=self._debug(registration.debug))
             case Claim():
                 return replace(registration, debug=self._debug(registration.debug))
-            case PythonImpl(code=code):
-                name = self._operator(registration.operator, namespace)
-                renamed_code = code._replace(operator=str(name), function=self._debug(registration.debug), site="")
-                return replace(registration, code=renamed_code, shown="")
             case Block():
                 # The rules of blocks look at namespaces, so a block keeps its own and its names keep theirs.
                 inner = tuple(self._inside(one) for one in registration.registrations)

@@ -24,7 +24,6 @@ from dispatchlab.engine.primitives import (
     RegisterImpl,
     RegisterName,
 )
-from dispatchlab.engine.python_primitive import RegisterPython
 from dispatchlab.engine.semantics import Semantics
 from dispatchlab.engine.state import FALLBACKS, NamespaceVariable, PythonVariable, StateVariable, Transaction
 from dispatchlab.errors import ErrorKind, RegistrationError
@@ -38,7 +37,6 @@ from dispatchlab.model.registration import (
     Fallback,
     Impl,
     NameOnly,
-    PythonImpl,
     Registration,
 )
 from dispatchlab.model.schema import FunctionSchema, clone_with_name
@@ -77,7 +75,7 @@ class LoweredRegistration:
             match primitive:
                 case RegisterFallback():
                     variables.add(FALLBACKS)
-                case RegisterClaim() | RegisterDef() | RegisterImpl() | RegisterName() | RegisterPython() | Compound():
+                case RegisterClaim() | RegisterDef() | RegisterImpl() | RegisterName() | Compound():
                     variables.add(primitive.variable)
                 case _:
                     pass
@@ -118,8 +116,6 @@ def lower(registration: Registration, semantics: Semantics) -> LoweredRegistrati
             return LoweredRegistration([RegisterClaim(NamespaceVariable(registration.namespace), registration.debug)])
         case NameOnly():
             return LoweredRegistration([RegisterName(registration.operator)])
-        case PythonImpl():
-            return LoweredRegistration([RegisterPython(registration)])
         case Def():
             return LoweredRegistration(_guarded(_def_call, registration, semantics))
         case Impl():
@@ -227,12 +223,12 @@ def _block_calls(block: Block, semantics: Semantics) -> Iterator[tuple[Primitive
             )
             yield (Refused(RegistrationError(ErrorKind.KEY_ON_DEF_BLOCK, message, facts | {"key": str(key)})),)
             return
-    rules = semantics.torch_library
     content = [_guarded(_Inside(block), inner, semantics) for inner in block.registrations]
-    if block.made_by is not None and rules is not None:
+    if block.made_by is not None and semantics.torch_library:
         from dispatchlab.engine.torch_library import torch_library_primitives  # costs start-up, and few calls are so
 
-        yield tuple(torch_library_primitives(block, block.made_by, [*chain.from_iterable(content)], rules))
+        inner = [*chain.from_iterable(content)]
+        yield tuple(torch_library_primitives(block, block.made_by, inner, notes=semantics.notes_kernels))
     else:
         yield from content
 

@@ -40,7 +40,6 @@ from dispatchlab.model.profile import (
 )
 from dispatchlab.model.registration import Fallback
 from dispatchlab.model.slot_set import DUMP_ORDER, KEY_BIT, UNDEFINED_SLOT, set_bits, slots_of_key
-from dispatchlab.model.torch_library_rules import TorchLibraryRules, torch_library_rules
 
 
 class SignatureLife(Enum):
@@ -97,7 +96,9 @@ class Semantics:
             else every fallback replaces the one before, and every release empties the key.
         kernels_in_wildcard_block: an IMPL library of the namespace `_` can hold kernels of qualified operators.
         several_defs: an operator can be defined again by an equal schema; the alias kinds are merged.
-        torch_library: the rules of the functions of `torch.library`; None where they are not known.
+        torch_library: the functions of `torch.library` refuse and keep what they do in PyTorch 2.13 and later; without
+            it, a call of them makes its registrations as they stand.
+        notes_kernels: `torch.library` notes each kernel, which calls that say `allow_override` need.
         schema_2020: dumps print schemas as 2020 did, `-> (Tensor)`, and no `debug:` line.
         warn_each_override: warn of every override of a kernel, not only of the first in a process.
         fallbacks: the backend fallbacks that a scenario finds before it registers anything.
@@ -124,7 +125,8 @@ class Semantics:
     replaced_fallback_returns: bool = False
     kernels_in_wildcard_block: bool = True
     several_defs: bool = False
-    torch_library: TorchLibraryRules | None = None
+    torch_library: bool = False
+    notes_kernels: bool = True
     schema_2020: bool = False
     warn_each_override: bool = True
     fallbacks: tuple[Fallback, ...] = ()
@@ -203,11 +205,15 @@ def semantics_of(profile: Profile, name: str | None = None) -> Semantics:
         replaceable_fallbacks=frozenset(known_keys(profile.replaceable_fallbacks)),
         kernels_in_wildcard_block=profile.kernels_in_wildcard_block,
         several_defs=profile.several_defs,
-        torch_library=torch_library_rules(profile),
+        torch_library=(version_of(profile.torch) or (9,)) >= _LIBRARY_SINCE,
         warn_each_override=profile.warn_each_override,
         fallbacks=fallbacks,
         builtin_fallbacks=fallbacks,
     )
+
+
+_LIBRARY_SINCE = (2, 13)
+"""The PyTorch from which on the rules of `torch.library` are those of the lab; older ones are asked live."""
 
 
 def strict_of(profile: Profile) -> Semantics:
@@ -224,7 +230,7 @@ def strict_of(profile: Profile) -> Semantics:
         dump_order=_dump_order(keys),
         replaceable_fallbacks=frozenset(known_keys(profile.replaceable_fallbacks)),
         replaced_fallback_returns=True,
-        torch_library=torch_library_rules(profile),
+        torch_library=True,
         builtin_fallbacks=fallbacks_of(profile),
     )
 

@@ -1,7 +1,7 @@
 """Calls of `torch.library` as primitives: what each refuses, what it leaves in Python, and what its release takes back.
 
 The order of checks and writes is upstream's: torch/library.py, torch/_library/custom_ops.py, fake_impl.py and
-simple_registry.py. Which rules a PyTorch must have is in `dispatchlab/model/torch_library_rules.py`.
+simple_registry.py. The rules are those of PyTorch 2.13 and later.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterator, Sequence
 
 from dispatchlab.engine import refusals
 from dispatchlab.engine.kernel import RegisteredKernel
-from dispatchlab.engine.primitives import Compound, Primitive, Refused, RegisterClaim, RegisterDef, RegisterImpl
+from dispatchlab.engine.primitives import Compound, Primitive, Refused, RegisterDef, RegisterImpl
 from dispatchlab.engine.python_state import PythonKey, PythonState
 from dispatchlab.engine.semantics import Semantics
-from dispatchlab.engine.state import KernelVariable, Transaction
+from dispatchlab.engine.state import Transaction
 from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
@@ -21,7 +21,6 @@ from dispatchlab.model.registration import Block, TorchLibraryCall, TorchLibrary
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.schema_types import ListType, OptionalType, SimpleType, Type
 from dispatchlab.model.slot_set import KEY_BIT
-from dispatchlab.model.torch_library_rules import TorchLibraryRules
 
 # Note [Calls of torch.library, in the lab]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -63,7 +62,8 @@ _ANY_DEVICE = PythonKey("_custom_ops", "kernel")
 _FAKE = PythonKey("torch_library", "fake")
 _PART_REGISTRIES = "custom_ops", "_custom_ops"
 _COMPOSITE = KEY_BIT[DispatchKey.CompositeImplicitAutograd]
-_CASTS = DispatchKey.AutocastCUDA, DispatchKey.AutocastCPU
+_AUTOCAST = frozenset({"cpu", "cuda", "hpu", "ipu", "mps", "privateuseone", "xpu"})
+"""The device types that can be cast for."""
 _EARLY = frozenset({DispatchKey.Autograd, DispatchKey.ADInplaceOrView})
 _RENAMED_DEVICES = {"privateuseone": "PrivateUse1"}
 
@@ -146,7 +146,9 @@ class TorchLibraryPrimitive(Compound):
         if added is None:
             entry = RegisteredKernel(primitive.entry.kernel, made.debug, key, primitive.entry.location)
             kernel = RegisterImpl(self.name, entry, semantics, with_key=True)
-            added = self._added[made, key] = _Added(tuple(_with_claims([kernel], _rules(semantics))), made.debug)
+            added = self._added[made, key] = _Added(
+                tuple(_with_notes([kernel], notes=semantics.notes_kernels)), made.debug
+            )
         return added
 
 
@@ -298,7 +300,7 @@ class _RegisterFake(TorchLibraryPrimitive):
 
 class _RegisterKernel(TorchLibraryPrimitive):
     def _on_custom_op(self, semantics: Semantics, state: Transaction, made: OpenCustomOp) -> None:
-        if _lacks_device(self.call, made.schema, _rules(semantics)):
+        if _lacks_device(self.call, made.schema):
             raise _no_device(self.name)
         for device in self.call.on or (None,):
             key = _kernel_of(device)
@@ -316,7 +318,7 @@ class _RegisterAutograd(TorchLibraryPrimitive):
         super()._on_operator(semantics, state)
 
     def _on_custom_op(self, semantics: Semantics, state: Transaction, made: OpenCustomOp) -> None:
-        if not _is_functional(made.schema, views=_rules(semantics).backward_of_views):
+        if not _is_functional(made.schema, views=True):
             raise _not_functional(self.name, made.schema)
         self._put(state, PythonKey("custom_ops", "backward"), (self,))
 
@@ -339,8 +341,7 @@ class _RegisterAutocast(TorchLibraryPrimitive):
 
     def _on_operator(self, semantics: Semantics, state: Transaction) -> None:
         _schema_in(state, self)
-        rules, own = _rules(semantics), [each.entry.key for each in _impls(self.plain) if each.entry.key]
-        for cast in () if not rules.cast_stays else _CASTS if rules.casts_everywhere else own:
+        for cast in [each.entry.key for each in _impls(self.plain) if each.entry.key]:
             key, entry = PythonKey("py_kernels", str(cast)), state.operator(self.variable)
             if not state.python(self.variable).at(key) and entry is not None and entry.kernels_at(KEY_BIT[cast]):
                 raise _no_python_kernel(self.name, cast)
@@ -390,7 +391,7 @@ class _Part(TorchLibraryPrimitive):
             case TorchLibraryFunction.REGISTER_FAKE:
                 self._put(state, PythonKey("custom_ops", "fake"), (made,))
             case TorchLibraryFunction.REGISTER_AUTOGRAD:
-                if not _is_functional(made.schema, views=_rules(semantics).backward_of_views):
+                if not _is_functional(made.schema, views=True):
                     raise _not_functional(self.name, made.schema)
                 self._put(state, PythonKey("custom_ops", "backward"), (made,))
             case TorchLibraryFunction.REGISTER_VMAP:
@@ -398,7 +399,7 @@ class _Part(TorchLibraryPrimitive):
             case TorchLibraryFunction.REGISTER_AUTOCAST:
                 self._put(state, _autocast_of(self.call), (made,))
             case TorchLibraryFunction.REGISTER_KERNEL:
-                if _lacks_device(self.call, made.schema, _rules(semantics)):
+                if _lacks_device(self.call, made.schema):
                     raise _no_device(self.name)
                 for device in self.call.on or (None,):
                     self._put(state, _kernel_of(device), (made,))
@@ -424,7 +425,7 @@ _CALLS: dict[TorchLibraryFunction, type[TorchLibraryPrimitive]] = {
 
 
 def torch_library_primitives(
-    block: Block, call: TorchLibraryCall, content: Sequence[Primitive], rules: TorchLibraryRules
+    block: Block, call: TorchLibraryCall, content: Sequence[Primitive], *, notes: bool
 ) -> Iterator[Primitive]:
     """The primitives of a block that a call of `torch.library` makes. See Note [Calls of torch.library, in the lab].
 
@@ -432,19 +433,19 @@ def torch_library_primitives(
         block: the block.
         call: the call.
         content: what the call registers with the dispatcher when nothing is in its way.
-        rules: those of the PyTorch that it is called in.
+        notes: note each kernel, which calls with `allow_override` ask for.
     """
     name = call.operator.within(block.namespace or "")
     for each in (call, *call.parts):
-        error = _refused_anywhere(block, each, name, rules)
+        error = _refused_anywhere(block, each, name)
         if error is not None:
             yield Refused(error)
             return
     if call.function is TorchLibraryFunction.CUSTOM_OP and any(isinstance(each, RegisterDef) for each in content):
-        yield from _custom_op_primitives(call, name, block.debug, content, rules)
+        yield from _custom_op_primitives(call, name, block.debug, content, notes=notes)
         return
     keyless = not any(each.key and KEY_BIT.get(each.key) for each in (block, *block.registrations))
-    content = [*_with_claims(content, rules, keyless=keyless, override=call.allow_override)]
+    content = [*_with_notes(content, notes=notes, keyless=keyless, override=call.allow_override)]
     match call.function:
         case TorchLibraryFunction.IMPL if any(each.entry.key is DispatchKey.Meta for each in _impls(content)):
             yield TorchLibraryPrimitive(call, name, block.debug, content)
@@ -455,7 +456,7 @@ def torch_library_primitives(
 
 
 def _custom_op_primitives(
-    call: TorchLibraryCall, name: OperatorName, debug: str, content: Sequence[Primitive], rules: TorchLibraryRules
+    call: TorchLibraryCall, name: OperatorName, debug: str, content: Sequence[Primitive], *, notes: bool
 ) -> Iterator[Primitive]:
     made = OpenCustomOp(call, name, debug)
     impls = _impls(content)
@@ -468,7 +469,7 @@ def _custom_op_primitives(
     if any(argument.is_written for argument in schema.arguments):
         of_cxx = of_cxx[:-1]  # which counts the version of what is written
     own, more, early, late = (  # the second one at Meta is of the device type
-        [*_with_claims(some, rules, but=of_cxx)] for some in (metas[:1], metas[1:], before, rest)
+        [*_with_notes(some, notes=notes, but=of_cxx)] for some in (metas[:1], metas[1:], before, rest)
     )
     first: list[Primitive] = [definition, _OwnFake(made, own), *early]
     made.contents = (*first, *more, *late)
@@ -477,7 +478,7 @@ def _custom_op_primitives(
         yield Refused(_keyword_tensors(schema, call.function))
     yield from first
     yield _KeepCustomOp(made)
-    if _lacks_device(call, schema, rules):
+    if _lacks_device(call, schema):
         yield Refused(_no_device(name))
     at_meta = iter([TorchLibraryPrimitive(call, name, debug, more)] if more else [])  # once, by whichever makes it
     if "meta" in call.on:
@@ -491,12 +492,6 @@ def _custom_op_primitives(
 
 
 # -- what is looked at
-
-
-def _rules(semantics: Semantics) -> TorchLibraryRules:
-    rules = semantics.torch_library
-    assert rules is not None, "no primitive is made where they are not known"
-    return rules
 
 
 def _custom_op(kept: PythonState) -> OpenCustomOp | None:
@@ -550,9 +545,9 @@ def _has_keyword_tensors(schema: FunctionSchema) -> bool:
     return any(argument.kwarg_only and _is_tensor(argument.type) for argument in schema.arguments)
 
 
-def _lacks_device(call: TorchLibraryCall, schema: FunctionSchema, rules: TorchLibraryRules) -> bool:
+def _lacks_device(call: TorchLibraryCall, schema: FunctionSchema) -> bool:
     """Whether a `custom_op` cannot choose among its kernels for device types."""
-    if not rules.needs_device or not call.on or any(_is_tensor(argument.type) for argument in schema.arguments):
+    if not call.on or any(_is_tensor(argument.type) for argument in schema.arguments):
         return False
     return not any(argument.name == "device" and argument.type == SimpleType("Device") for argument in schema.arguments)
 
@@ -570,8 +565,7 @@ def _is_functional(schema: FunctionSchema, *, views: bool) -> bool:
 
 def _check_fake(semantics: Semantics, state: Transaction, fake: TorchLibraryPrimitive) -> None:
     """What a fake implementation finds in its way where there is one alone."""
-    override = fake.call.allow_override
-    if override or (override is None and not _rules(semantics).one_fake):
+    if fake.call.allow_override is not False:
         return
     entry = state.operator(fake.variable)
     kernels = () if entry is None else entry.kernels_at(KEY_BIT[DispatchKey.Meta])
@@ -580,25 +574,21 @@ def _check_fake(semantics: Semantics, state: Transaction, fake: TorchLibraryPrim
         raise refusals.duplicate_kernel(f"{fake.name} at Meta", there[0], fake.debug)
 
 
-def _with_claims(
+def _with_notes(
     primitives: Sequence[Primitive],
-    rules: TorchLibraryRules,
     *,
+    notes: bool,
     keyless: bool = False,
     but: Sequence[Primitive] = (),
     override: bool | None = None,
 ) -> Iterator[Primitive]:
-    """The primitives, and what `torch.library` asks before each kernel but those of C++, and notes after it."""
+    """Return the primitives, and what `torch.library` notes after each kernel but those of C++, and asks before."""
     for each in primitives:
-        if not isinstance(each, RegisterImpl) or each in but or not (rules.one_kernel or rules.notes_kernels):
+        if not isinstance(each, RegisterImpl) or each in but or not notes:
             yield each
             continue
         key = "" if keyless else str(each.entry.key)
-        if not rules.notes_kernels:
-            variable = KernelVariable(each.name.namespace, str(each.name.without_namespace), key)
-            yield from (RegisterClaim(variable, each.entry.debug), each)
-            continue
-        if rules.one_kernel if override is None else not override:
+        if override is False:
             yield Note(each, key, looks=True)
         yield from (each, Note(each, key))
 
@@ -640,16 +630,12 @@ def _check_keyword_tensors(schema: FunctionSchema, function: TorchLibraryFunctio
         raise _keyword_tensors(schema, function)
 
 
-def _refused_anywhere(
-    block: Block, call: TorchLibraryCall, name: OperatorName, rules: TorchLibraryRules
-) -> RegistrationError | None:
+def _refused_anywhere(block: Block, call: TorchLibraryCall, name: OperatorName) -> RegistrationError | None:
     """Why a call is refused whatever there is."""
-    if call.function in rules.absent:
-        return refusals.refuse(ErrorKind.OTHER, f"this PyTorch has no {call.function}", operator=str(name))
-    if block.namespace in rules.reserved:
+    if block.namespace == "prim":
         message = f"the namespace {block.namespace} is reserved, and torch.library makes no library of it"
         return refusals.refuse(ErrorKind.OTHER, message, operator=str(name))
-    if call.function is TorchLibraryFunction.REGISTER_AUTOCAST and not {*call.on} <= rules.autocast:
+    if call.function is TorchLibraryFunction.REGISTER_AUTOCAST and not {*call.on} <= _AUTOCAST:
         return refusals.refuse(
             ErrorKind.OTHER, f"there is no autocast for {', '.join(call.on)}", operator=str(name), device=call.on[0]
         )

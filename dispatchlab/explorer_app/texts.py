@@ -16,7 +16,7 @@ from rich.text import Text
 
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.operator_view import OperatorView
-from dispatchlab.model.registration import Block, Claim, Def, Fallback, Impl, NameOnly, PythonImpl, Registration
+from dispatchlab.model.registration import Block, Claim, Def, Fallback, Impl, NameOnly, Registration
 from dispatchlab.model.sequence import Step, StepSequence, format_sequence
 from dispatchlab.prover.result import Counterexample, Verdict
 from dispatchlab.questions.dump.operator_text import operator_text
@@ -89,8 +89,6 @@ def registration_label(registration: Registration, *, one_operator: bool) -> str
             return f"name {registration.operator}"
         case Claim():
             what = f"claim {registration.namespace}"
-        case PythonImpl(code=code):
-            what = f"{code.registry} {code.operator}{' ' if code.key else ''}{code.key}"
         case Block():
             inside = len(registration.registrations)
             key = f" {registration.key}" if registration.key else ""

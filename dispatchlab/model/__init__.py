@@ -26,7 +26,6 @@
 - `sequence`: sequences of registrations and releases;
 - `snapshot`: what can be observed of an operator, refusals, and violations of invariants;
 - `operator_view`: an operator with the reason of each row of its table;
-- `torch_library_rules`: what `torch.library` refuses and keeps, by what a profile measured;
 - `python_layer`: what Python registers beside the dispatch tables, and what is known of each registry;
 - `python_layer_in_memory`: a Python layer as a value;
 - `python_view`: what Python registers for one operator, each with what it takes the place of;

@@ -34,10 +34,8 @@ from dispatchlab.model.registration import (
     Fallback,
     Impl,
     Kernel,
-    PythonImpl,
     Registration,
     kernel_text,
-    with_defs_needed,
     with_kernel_text,
 )
 from dispatchlab.model.slot_set import set_bits, slots_of_key
@@ -73,7 +71,6 @@ def distinguished(registrations: Sequence[Registration]) -> tuple[Registration, 
     Args:
         registrations: what is explored together; their numbers are those in the marks.
     """
-    registrations = with_defs_needed(registrations)
     groups: dict[tuple[Place, str], list[_Site]] = {}
     for index, registration in enumerate(registrations):
         for place, site in _sites(index, registration):
@@ -84,7 +81,7 @@ def distinguished(registrations: Sequence[Registration]) -> tuple[Registration, 
         if len(sites) > 1:
             _mark(debug, sites, texts, marks)
     if not marks:
-        return registrations
+        return tuple(registrations)
     return tuple(_marked(index, registration, marks) for index, registration in enumerate(registrations))
 
 
@@ -143,8 +140,6 @@ def _sites(index: int, registration: Registration) -> Iterator[tuple[Place, _Sit
         case Def() | Impl() | Fallback():
             for place, kernel in _places(registration, None):
                 yield place, _Site(index, None, kernel, kernel_text(registration))
-        case PythonImpl(code=code):  # one line may make many functions of one name, so each is one of its own
-            yield ("python", code.slot), _Site(index, None, None, registration.debug)
         case _:
             pass
 
@@ -176,8 +171,6 @@ def _marked(index: int, registration: Registration, marks: Mapping[tuple[int, in
             return _marked_block(index, registration, marks)
         case Def() | Impl() | Fallback() if (index, None) in marks:
             return with_kernel_text(registration, marks[index, None])
-        case PythonImpl() if (index, None) in marks:
-            return replace(registration, shown=marks[index, None])
         case _:
             return registration
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Protocol, runtime_checkable
 
-from dispatchlab.model.registration import PythonImpl, Registration, defined_by
+from dispatchlab.model.registration import Registration
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,24 +33,7 @@ class Lifetimes:
     @classmethod
     def of(cls, registrations: Sequence[Registration]) -> Lifetimes:
         """Those of some registrations."""
-        permanent = 0
-        by_operator: dict[str, int] = {}
-        for index, one in enumerate(registrations):
-            if isinstance(one, PythonImpl):
-                permanent |= 1 << index
-                rule = one.code.rule
-                if one.needs_def and rule is not None and rule.by_object:
-                    name = str(one.operator)
-                    by_operator[name] = by_operator.get(name, 0) | 1 << index
-        if not permanent:
-            return EVERYTHING_IS_RELEASED
-        ends: dict[int, int] = {}
-        for index, one in enumerate(registrations) if by_operator else ():
-            for operator in defined_by((one,)):
-                mine = by_operator.get(str(operator), 0)
-                if mine:
-                    ends[index] = ends.get(index, 0) | mine
-        return cls(permanent, MappingProxyType(ends))
+        return EVERYTHING_IS_RELEASED
 
     def after_release(self, mask: int, index: int) -> int:
         """The active set after the release of `index`."""

@@ -97,8 +97,6 @@ class Profile:
         kernels_in_wildcard_block: an IMPL library of the namespace `_` can hold kernels of qualified operators.
         several_defs: an operator can be defined again by an equal schema.
         warn_each_override: warn of every override of a kernel, not only of the first in a process.
-        library_rules: the rules of `torch.library` that hold, of those that `LIBRARY_RULES` names.
-        autocast_devices: the device types that `torch.library` registers a cast for.
         wording: a kind of error -> the text of this PyTorch for it, where a reader of its errors needs to know.
         not_probed: the fields that were not measured, and have the values of `DEFAULTS`.
     """
@@ -123,8 +121,6 @@ class Profile:
     kernels_in_wildcard_block: bool
     several_defs: bool
     warn_each_override: bool
-    library_rules: Names = ()
-    autocast_devices: Names = ()
     wording: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     not_probed: Names = ()
 
@@ -146,8 +142,6 @@ DEFAULTS: Mapping[str, object] = MappingProxyType(
         "kernels_in_wildcard_block": False,
         "several_defs": False,
         "warn_each_override": False,
-        "library_rules": (),
-        "autocast_devices": (),
         "wording": MappingProxyType({}),
     }
 )
@@ -344,7 +338,7 @@ def profile_text(profile: Profile, *, after: Profile | None = None) -> str:
 _KEY = re.compile(r"[A-Za-z]\w{0,79}", re.ASCII)
 _LISTS = (
     *("runtime", "parsed", "precedence", "replaceable_fallbacks"),
-    *("library_rules", "autocast_devices", "not_probed"),
+    "not_probed",
 )
 _MAPPINGS = ("aliases", "takes_composite", "ambiguous", "refresh_on_register", "refresh_on_release")
 

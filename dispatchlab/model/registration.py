@@ -7,7 +7,7 @@ says nothing about whether an engine will accept it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -17,7 +17,6 @@ from dispatchlab.model.names import OperatorName
 
 if TYPE_CHECKING:
     from dispatchlab.files.source_location import SourceLocation
-    from dispatchlab.model.python_layer import PythonRegistration
     from dispatchlab.model.schema import FunctionSchema
 
 
@@ -301,69 +300,7 @@ class Block:
     __repr__ = short_repr
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class PythonImpl:
-    """Registers Python code of an operator in a registry of Python, beside the dispatch tables.
-
-    Nothing takes it back: PyTorch has no way to.
-
-    >>> from dispatchlab import check_order
-    >>> from dispatchlab.model.python_layer import PythonRegistration
-    >>> from dispatchlab.model.registration import PythonImpl
-    >>> mine = PythonRegistration("inductor_lowerings", "aten::bincount", function="mine:lower")
-    >>> other = PythonRegistration("inductor_lowerings", "aten::bincount", function="other:lower")
-    >>> check_order([PythonImpl(mine), PythonImpl(other)]).exploration.verdict
-    Verdict.ORDER_DEPENDENT
-
-    Args:
-        code: what is registered, and where.
-        needs_def: whether the operator is one that the other registrations define; otherwise it is there already.
-        shown: what snapshots show in place of the function and its line, where another registration of the slot has
-            the same: see `dispatchlab/model/kernel_identity.py`.
-        location: where it was written; not compared.
-    """
-
-    code: PythonRegistration
-    needs_def: bool = False
-    shown: str = ""
-    location: SourceLocation | None = field(default=None, compare=False)
-
-    __repr__ = short_repr
-
-    @property
-    def operator(self) -> OperatorName:
-        """The operator, by the name that the registry has for it."""
-        namespace, colons, name = self.code.operator.partition("::")
-        if not colons:
-            return OperatorName("", namespace)
-        if namespace in _NOT_OVERLOADED:
-            return OperatorName(namespace, name)
-        name, _, overload = name.partition(".")
-        return OperatorName(namespace, name, overload)
-
-    @property
-    def debug(self) -> str:
-        """The function and where it was registered, as snapshots show it."""
-        site = f"registered at {self.code.site}" if self.code.site else ""
-        return self.shown or ", ".join(part for part in (self.code.function, site) if part)
-
-
-_NOT_OVERLOADED = ("python", "higher_order")  # a dot in these names is not that of an overload
-
-Registration: TypeAlias = Def | Impl | Fallback | NameOnly | Claim | Block | PythonImpl
-
-
-def with_defs_needed(registrations: Sequence[Registration]) -> tuple[Registration, ...]:
-    """The registrations, each `PythonImpl` with whether one of the others defines its operator."""
-    if not any(isinstance(registration, PythonImpl) for registration in registrations):
-        return tuple(registrations)
-    defined = set(defined_by(registrations))
-    return tuple(
-        replace(registration, needs_def=True)
-        if isinstance(registration, PythonImpl) and not registration.needs_def and registration.operator in defined
-        else registration
-        for registration in registrations
-    )
+Registration: TypeAlias = Def | Impl | Fallback | NameOnly | Claim | Block
 
 
 def defined_by(registrations: Iterable[Registration], namespace: str = "") -> Iterator[OperatorName]:
@@ -392,7 +329,7 @@ def operators_of(registration: Registration) -> Iterator[OperatorName]:
             for inner in registration.registrations:
                 for name in operators_of(inner):
                     yield name.within(registration.namespace or "")
-        case Def() | Impl() | NameOnly() | PythonImpl():
+        case Def() | Impl() | NameOnly():
             yield registration.operator
         case Fallback() | Claim():
             pass
@@ -418,7 +355,7 @@ def shown_text(registration: Registration) -> str:
             return ""
         case Def() | Impl() | Fallback():
             return kernel_text(registration)
-        case Claim() | Block() | PythonImpl():
+        case Claim() | Block():
             return registration.debug
 
 
@@ -435,8 +372,6 @@ def describe(registration: Registration) -> str:
             text = f"name {registration.operator}"
         case Claim():
             text = f"claim {registration.namespace}"
-        case PythonImpl(code=code):
-            text = f"{code.registry} {code.operator}{' ' if code.key else ''}{code.key}"
         case Block(made_by=TorchLibraryCall(function=function, operator=operator, on=on)):
             text = f"{function} {operator.within(registration.namespace or '')}{' on ' if on else ''}{', '.join(on)}"
         case Block():

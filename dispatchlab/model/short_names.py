@@ -12,7 +12,6 @@ from dispatchlab.model.registration import (
     Fallback,
     Impl,
     NameOnly,
-    PythonImpl,
     Registration,
     TorchLibraryCall,
     operators_of,
@@ -71,9 +70,6 @@ def _plain(registration: Registration, *, several: bool) -> str:
             return f"name {registration.operator.without_namespace}" if several else "name"
         case Claim():
             return f"claim {registration.namespace}"
-        case PythonImpl(code=code):
-            slot = f"{code.registry} {code.key}" if code.key else code.registry
-            return f"{slot} {registration.operator.without_namespace}" if several else slot
         case Block(made_by=TorchLibraryCall(function=function, operator=operator)):
             return f"{function} {operator.without_namespace}" if several else str(function)
         case Block():

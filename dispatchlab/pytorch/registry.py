@@ -15,7 +15,7 @@ from dispatchlab.records.model import Recorded, Registry
 
 if TYPE_CHECKING:
     from dispatchlab.model.program_run import ProgramRun
-    from dispatchlab.model.python_layer_in_memory import PythonLayerInMemory
+    from dispatchlab.model.python_layer import PythonLayerInMemory
     from dispatchlab.pytorch.introspection.registry_reader import RegistryMoments
 
 _PYTHON_READER = "dispatchlab.pytorch.introspection.python_registries"

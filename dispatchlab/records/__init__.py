@@ -13,6 +13,5 @@
 - find: names, globs, listings, counts;
 - backend_coverage: how the operators at one key find their kernels, and what one more registration would change;
 - side_by_side: what two registries have, each operator, kernel and entry as the first has it and as the second;
-- python_compare: which entries of Python came, went and changed between two layers, per registry;
 - compare: what came, went and changed between two registries, one change each.
 """

@@ -18,7 +18,7 @@ from dispatchlab.model.registration import AliasKind, KernelFlags
 from dispatchlab.records.model import Recorded, RecordedFallback, RecordedKernel, RecordedOperator, Registry, name_of
 
 if TYPE_CHECKING:
-    from dispatchlab.model.python_layer_in_memory import PythonLayerInMemory
+    from dispatchlab.model.python_layer import PythonLayerInMemory
 
 # Note [The file of a registry]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -248,7 +248,7 @@ class StoredPythonLayer:
 
     def load(self) -> PythonLayerInMemory:
         """All of it."""
-        from dispatchlab.model.python_layer_in_memory import python_layer  # costs start-up, and one operator needs none
+        from dispatchlab.model.python_layer import python_layer  # one operator needs none
 
         return python_layer(self.torch, self, self.missing, self.not_imported)
 

@@ -44,14 +44,12 @@ from dispatchlab.model.registration import (
     Kernel,
     KernelForm,
     NameOnly,
-    PythonImpl,
     Registration,
     TorchLibraryCall,
     TorchLibraryFunction,
 )
 from dispatchlab.model.schema import FunctionSchema, clone_with_name
 from dispatchlab.model.schema_parser import KNOWN_CLASSES, parse_name, parse_schema, parse_schema_or_name
-from dispatchlab.scenario.python_registrations import PYTHON_FIELDS, PYTHON_REGISTRY, python_code
 
 if TYPE_CHECKING:
     from dispatchlab.scenario.named_functions import NamedFunction
@@ -352,11 +350,10 @@ IMPL_TABLE = Table("an impl", (OPERATOR_FIELD, DISPATCH, KERNEL_FIELD, SIGNATURE
 FALLBACK_TABLE = Table("a fallback", (FALLBACK_FIELD, DISPATCH, DEBUG))
 NAME_TABLE = Table("a name", (NAME,))
 CLAIM_TABLE = Table("a claim", (CLAIM, DEBUG))
-PYTHON_TABLE = Table("a registration of Python", (PYTHON_REGISTRY, *PYTHON_FIELDS))
 BLOCK_TABLE = Table("a library block", (LIBRARY_FIELD, KIND, DISPATCH, MADE_BY, DEBUG, NESTED))
 
 NESTED_TABLES = (DEF_TABLE, IMPL_TABLE, FALLBACK_TABLE)
-TOP_TABLES = (*NESTED_TABLES, NAME_TABLE, CLAIM_TABLE, PYTHON_TABLE, BLOCK_TABLE)
+TOP_TABLES = (*NESTED_TABLES, NAME_TABLE, CLAIM_TABLE, BLOCK_TABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,14 +409,6 @@ def read_registration(node: Node, around: Surroundings, context: Context) -> Reg
         return Fallback(entry.get(DISPATCH), entry[FALLBACK_FIELD], debug, location)
     if table is NAME_TABLE:
         return NameOnly(entry[NAME].within(around.namespace), location)
-    if table is PYTHON_TABLE:
-        code = python_code(entry, PYTHON_REGISTRY, around.namespace)
-        if code.rule is None:
-            message = f"what a second registration in {code.registry} does is not known, so no engine registers there"
-            raise Wrong(entry.node_of(PYTHON_REGISTRY), message, "write it in the field `python` of the scenario")
-        if code.is_packet:
-            raise Wrong(node, f"expected one overload and not all of {code.operator}", "name the overload")
-        return PythonImpl(code, location=location)
     return Claim(entry[CLAIM], debug, location)
 
 

@@ -18,11 +18,9 @@ from dispatchlab.model.registration import (
     Fallback,
     Impl,
     NameOnly,
-    PythonImpl,
     Registration,
     TorchLibraryCall,
     TorchLibraryFunction,
-    describe,
     operators_of,
 )
 from dispatchlab.prover.program import Module, Program
@@ -67,8 +65,7 @@ class Scenario:
         packages: the packages whose import made the registrations, in order; empty for what was not recorded.
         order: registrations that keep this order among themselves; releases are free.
         modules: the modules that make the registrations; then their imports are ordered, and nothing is released.
-        python: what the packages register in Python beside the dispatch tables; `explored` puts what can be explored of
-            it among the registrations.
+        python: what the packages register in Python beside the dispatch tables; it is not explored.
         expect: what will be found.
         snapshots: whether the golden file has what is seen after each step.
         file: the path it was read from, as it was given; not compared.
@@ -157,8 +154,6 @@ def _name(registration: Registration) -> str:
             return f"name {registration.operator}"
         case Claim():
             return f"claim {registration.namespace}"
-        case PythonImpl():
-            return describe(replace(registration, code=registration.code._replace(function="", site=""), shown=""))
         case Block(made_by=TorchLibraryCall(function=function, operator=operator)):
             inner = registration.registrations[0] if registration.registrations else None
             key = inner.key if function == TorchLibraryFunction.IMPL and isinstance(inner, Impl) else None

@@ -21,7 +21,6 @@ from dispatchlab.model.registration import (
     Kernel,
     KernelForm,
     NameOnly,
-    PythonImpl,
     Registration,
     TorchLibraryCall,
     describe,
@@ -141,9 +140,6 @@ def _registration(registration: Registration, namespace: str, debug: str | None)
             return
         case Claim():
             yield f"claim: {scalar_text(registration.namespace)}"
-        case PythonImpl():
-            yield from (f"{name}: {scalar_text(text)}" for name, text in python_fields(registration.code, "python"))
-            return
         case Block():
             yield f"library: {scalar_text(registration.namespace or '_')}"
             yield f"kind: {registration.kind}"

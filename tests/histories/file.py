@@ -22,7 +22,6 @@ from dispatchlab.model.registration import (
     Impl,
     Kernel,
     NameOnly,
-    PythonImpl,
     Registration,
 )
 from dispatchlab.model.schema import FunctionSchema, source_text
@@ -101,8 +100,6 @@ def _registration_value(registration: Registration) -> list[Any]:
             return ["block", namespace, kind, key and key.name, debug, [_registration_value(one) for one in inner]]
         case NameOnly():
             raise ValueError("no binding registers a name alone")
-        case PythonImpl():
-            raise ValueError("histories are of the dispatcher alone")
 
 
 def _registration(value: Sequence[Any]) -> Registration:

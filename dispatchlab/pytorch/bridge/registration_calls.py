@@ -23,7 +23,6 @@ from dispatchlab.model.registration import (
     Kernel,
     KernelForm,
     NameOnly,
-    PythonImpl,
     Registration,
     TorchLibraryCall,
     kernel_text,
@@ -40,10 +39,9 @@ from dispatchlab.pytorch.bridge.expressible import (
     has_fallbacks,
     tags_of,
 )
-from dispatchlab.pytorch.bridge.python_calls import PythonEntries
 from dispatchlab.pytorch.bridge.running_keys import running_keys
 from dispatchlab.pytorch.bridge.torch import bindings
-from dispatchlab.pytorch.bridge.torch_library_calls import numbered, torch_library_call
+from dispatchlab.pytorch.bridge.torch_library_calls import torch_library_call
 
 # Note [One number for each call]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -142,7 +140,6 @@ class CallBuilder:
 
     def __init__(self, libraries: Libraries, *, native: NativeKernels | None = None) -> None:
         self._libraries, self._native = libraries, native
-        self.python = PythonEntries(libraries.prefix)
         self._next = 0
 
     def calls_of(self, registration: Registration, first: int) -> tuple[BindingCall, ...]:
@@ -166,8 +163,6 @@ class CallBuilder:
                 yield self._bare(registration, EnclosingLibrary("DEF", registration.namespace))
             case NameOnly():
                 raise NotExpressibleError(registration, "no binding registers a name alone")
-            case PythonImpl():
-                yield self._python(registration)
             case Def():
                 alone = EnclosingLibrary("FRAGMENT", registration.operator.namespace)
                 yield from self._def(registration, alone)
@@ -206,11 +201,6 @@ class CallBuilder:
         number = self._number()
         make = torch_library_call(block, call, self._libraries.prefix, self._libraries.mark, number)
         return BindingCall(make, number, CallOrigin(block, block.debug))
-
-    def _python(self, registration: PythonImpl) -> BindingCall:
-        number = self._number()
-        make = self.python.call(registration, numbered(number))
-        return BindingCall(make, number, CallOrigin(registration, registration.debug))
 
     def _def(self, registration: Def, enclosing: EnclosingLibrary) -> Iterator[BindingCall]:
         number, schema = self._number(), registration.schema

@@ -10,7 +10,6 @@
 - `slot_memory`: the kernel object in each slot, read where calls read it.
 - `builtin_fallbacks`: the kernels that every operator has.
 - `kernel_identity`: which registered kernel sits in which slot, and its name as the user wrote it.
-- `library_probes`: which rules of `torch.library` hold, by a small program for each;
 - `profile_probe`: what makes its dispatcher differ from that of other versions, measured.
 - `programs_in_copies`: runs programs in copies of this process, and says what each raised.
 - `stand_in_device`: runs a program on a device that stands in for one at PrivateUse1, and notes its calls.

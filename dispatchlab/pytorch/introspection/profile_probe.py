@@ -19,7 +19,6 @@ from dispatchlab.pytorch.bridge.expressible import has_fallbacks, stand_in
 from dispatchlab.pytorch.bridge.reserved_namespaces import PROFILE
 from dispatchlab.pytorch.bridge.running_keys import running_keys
 from dispatchlab.pytorch.bridge.torch import bindings, torch
-from dispatchlab.pytorch.introspection.library_probes import autocast_devices, library_rules
 from dispatchlab.pytorch.introspection.slot_memory import SlotView, entry_address, memory_layout, recomputed_by
 
 # Note [Measuring a profile]
@@ -85,8 +84,6 @@ def measure_profile() -> Profile:
             kernels_in_wildcard_block=_accepts_kernels_in_wildcard_block(),
             several_defs=_accepts_several_defs(),
             warn_each_override=each_override,
-            library_rules=library_rules(),
-            autocast_devices=autocast_devices(),
             wording=wording,
             not_probed=("signature_life", "tags_outlive_def"),
         )

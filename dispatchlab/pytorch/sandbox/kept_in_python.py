@@ -3,44 +3,38 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from types import FunctionType
 from typing import Any
 
-from dispatchlab.model.python_layer import IN_THE_SET, REGISTRY_NAMED, Second
 from dispatchlab.pytorch.bridge.call_mark import CallMark
-from dispatchlab.pytorch.bridge.registry_tables import casts_of
 from dispatchlab.pytorch.bridge.torch import torch
 from dispatchlab.pytorch.bridge.torch_library_calls import NUMBER, known_overload
+from dispatchlab.pytorch.introspection.python_registries import casts_of
 
 UNKNOWN = "made by nobody here"
 """The text of an entry that no call of the sandbox has made."""
 
 
-def kept_in_python(qualified: str, mark: CallMark, entries: Iterable[tuple[str, str, object]] = ()) -> str:
+def kept_in_python(qualified: str, mark: CallMark) -> str:
     """A line for each entry, with the debug texts of the mark; see `PythonState.text`.
 
     Args:
         qualified: the operator, as PyTorch has it.
         mark: what the calls of the sandbox are marked with.
-        entries: the registry, the key and the value of what the sandbox has registered in registries of Python.
     """
     lines: list[str] = []
     kept = {(registry, key): functions for registry, key, functions in _entries(qualified)}
-    kept |= {(registry, key): [value] for registry, key, value in entries}
     for (registry, key), functions in sorted(kept.items(), key=lambda item: item[0]):
         for at, function in enumerate(functions):
             shown = f"{registry} {key}" if key else registry
             inactive = " (inactive)" if at else ""
-            lines.append(f"{shown}{inactive}: {_text(registry, function, mark)}\n")
+            lines.append(f"{shown}{inactive}: {_text(function, mark)}\n")
     return "".join(lines)
 
 
-def _text(registry: str, function: object, mark: CallMark) -> str:
-    rule = REGISTRY_NAMED[registry].rule
-    if rule is not None and rule.second is Second.SAME:
-        return IN_THE_SET
+def _text(function: object, mark: CallMark) -> str:
     number = number_of(function)
     return UNKNOWN if number is None else mark.debug(number)
 

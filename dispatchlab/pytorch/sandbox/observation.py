@@ -9,9 +9,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.python_layer import EVERY_OVERLOAD
 from dispatchlab.model.snapshot import Snapshot, Violation
-from dispatchlab.pytorch.bridge.python_calls import PythonEntries
 from dispatchlab.pytorch.bridge.registration_calls import Libraries
 from dispatchlab.pytorch.bridge.running_keys import running_keys
 from dispatchlab.pytorch.bridge.torch import bindings
@@ -125,7 +123,6 @@ class Observer:
         libraries: how the sandbox spells the names of operators.
         names: puts the user's names back.
         cache: what was observed with which dump and table, in any sandbox that shares the names.
-        python: the entries of Python of the sandbox.
         memory: read the slots from memory where that is possible. See Note [Reading the slots].
         every_table: read the table after every step. See Note [When the table is read].
     """
@@ -135,7 +132,6 @@ class Observer:
         libraries: Libraries,
         names: KernelNames,
         cache: ObservationCache,
-        python: PythonEntries,
         *,
         memory: bool,
         every_table: bool,
@@ -143,7 +139,7 @@ class Observer:
         c = bindings()
         self._dump, self._table = c._dispatch_dump, c._dispatch_dump_table
         self._dangling = c._dispatch_find_dangling_impls
-        self._libraries, self._names, self._cache, self._python = libraries, names, cache, python
+        self._libraries, self._names, self._cache = libraries, names, cache
         self._layout = memory_layout() if memory else None
         self.objects = KernelObjects(names.builtin) if self._layout is not None else None
         self.every_table = every_table or self.objects is None
@@ -155,10 +151,10 @@ class Observer:
 
     def snapshot(self, name: OperatorName, /) -> Snapshot:
         """What PyTorch shows of the operator now, and what sits in its slots; where Python is read, that as well."""
-        found = Snapshot.of_no_operator(name) if _is_of_python(name) else self._snapshot(name)
+        found = self._snapshot(name)
         if not self.reads_python:
             return found
-        raw = kept_in_python(str(self._libraries.name_of(name)), self._names.mark, self._python.now(str(name)))
+        raw = kept_in_python(str(self._libraries.name_of(name)), self._names.mark)
         text = self.shown(raw).replace(": \n", ": (no debug text)\n")
         return replace(found, python=text) if text else found
 
@@ -189,8 +185,6 @@ class Observer:
 
     def violations(self, name: OperatorName, /) -> tuple[Violation, ...]:
         """Slots that do not hold what the table computes, and what PyTorch's own check finds."""
-        if _is_of_python(name):
-            return ()
         operator = self._by_id.get(id(name)) or self._remember(name)
         if operator.version != self.version:
             self.snapshot(name)
@@ -384,8 +378,3 @@ def _with_stale_slots(
 
 def _rows(table: ParsedTable) -> dict[int, str]:
     return {slot: shown for slot, _, shown in table.rows}
-
-
-def _is_of_python(name: OperatorName) -> bool:
-    """Whether the name is one of Python alone, which the bindings refuse: all overloads, or a function of a module."""
-    return name.overload == EVERY_OVERLOAD or "." in name.name

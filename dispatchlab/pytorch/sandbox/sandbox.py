@@ -13,11 +13,10 @@ from itertools import count
 from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.registration import Def, Fallback, PythonImpl, Registration
+from dispatchlab.model.registration import Fallback, Registration
 from dispatchlab.model.snapshot import Snapshot, Violation
 from dispatchlab.pytorch.bridge import torch as live_torch
 from dispatchlab.pytorch.bridge.error_parser import refusal
-from dispatchlab.pytorch.bridge.python_calls import forget_operator
 from dispatchlab.pytorch.bridge.registration_calls import BindingCall, CallBuilder, Libraries, Library, NativeKernels
 from dispatchlab.pytorch.bridge.reserved_namespaces import sandbox_prefix
 from dispatchlab.pytorch.bridge.running_keys import running_keys
@@ -103,8 +102,7 @@ class LiveSandbox:
         self._names = names
         self._libraries = Libraries(self.prefix, names.mark, parse_keys=parse_keys)
         self._builder = CallBuilder(self._libraries, native=native)
-        python = self._builder.python
-        self._observer = Observer(self._libraries, names, cache, python, memory=memory, every_table=every_table)
+        self._observer = Observer(self._libraries, names, cache, memory=memory, every_table=every_table)
         self._indices, self._journal = indices, journal
         self._latest: dict[int, _Prepared] = {}
         self._all: list[_Prepared] = []
@@ -172,7 +170,6 @@ class LiveSandbox:
             if any(prepared.fallbacks for prepared in self._all):
                 releases.callback(put_back, self._names.builtin)
             releases.callback(self._libraries.reset)
-            releases.callback(self._builder.python.reset)
             for library in self._residue:
                 releases.callback(library.reset)
             for prepared in reversed(self._all):
@@ -210,8 +207,6 @@ class LiveSandbox:
         if any(call.is_torch_library_call for call in calls):
             # NB: it makes several kernels under one number, which slots cannot distinguish.
             self._observer.stop_reading_slots()
-            self._observer.read_python()
-        if isinstance(registration, PythonImpl):
             self._observer.read_python()
         objects = self._observer.objects
         if objects is not None:
@@ -270,10 +265,6 @@ class LiveSandbox:
         if prepared.fallbacks:
             for call in prepared.calls:
                 self._emptied_row(call)
-        if observer.reads_python:
-            for call in prepared.calls:
-                if isinstance(call.origin.registration, Def):
-                    forget_operator(self._libraries.name_of(call.origin.registration.operator).qualified)
         prepared.handle = None
         observer.active_set ^= prepared.bit
         objects = observer.objects

@@ -38,8 +38,7 @@ from dispatchlab.sources.replay_on_lab import bench, for_registry
 if TYPE_CHECKING:
     from dispatchlab.engine.semantics import Semantics
     from dispatchlab.model.operator_view import OperatorView, TableRow
-    from dispatchlab.model.python_layer import PythonLayer
-    from dispatchlab.model.python_view import PythonRow
+    from dispatchlab.model.python_layer import PythonLayer, PythonRegistration
     from dispatchlab.model.registration import Registration
     from dispatchlab.prover.protocol import Engine, Sandbox
     from dispatchlab.scenario.scenario import Scenario
@@ -123,14 +122,9 @@ class Inspection(NamedTuple):
     packet: Packet | None = None
     defined: tuple[str, ...] = ()
 
-    def python_rows(self, snapshot: Snapshot) -> tuple[PythonRow, ...]:
-        """What Python had registered for an operator, each with what it takes the place of."""
-        found = () if self.python is None else self.python.of(str(snapshot.operator))
-        if not found:
-            return ()
-        from dispatchlab.model.python_view import python_rows  # costs start-up, and not every question is about it
-
-        return python_rows(found, snapshot if snapshot.exists else None)
+    def python_rows(self, snapshot: Snapshot) -> tuple[PythonRegistration, ...]:
+        """Return what Python had registered for an operator."""
+        return () if self.python is None else self.python.of(str(snapshot.operator))
 
     @property
     def only_view(self) -> OperatorView:

@@ -7,8 +7,7 @@ from itertools import groupby
 
 from dispatchlab.escape import printable
 from dispatchlab.model.dump_format import parse_table, row_text
-from dispatchlab.model.python_layer import REGISTRY_NAMED, PythonRegistry
-from dispatchlab.model.python_view import PythonRow
+from dispatchlab.model.python_layer import REGISTRY_NAMED, PythonRegistration, PythonRegistry
 from dispatchlab.model.sequence import Step, format_sequence
 from dispatchlab.model.snapshot import Refusal, Snapshot
 
@@ -32,30 +31,27 @@ def only_rows(table: str, keys: Collection[str]) -> str:
     return "".join(row_text(key, str(entry)) for key, entry in parse_table(table).items() if key.name in keys)
 
 
-def python_text(rows: Sequence[PythonRow]) -> str:
+def python_text(rows: Sequence[PythonRegistration]) -> str:
     """What each registry of Python holds and when it applies, then a line for each registration."""
     lines = []
     for registry, title, some in by_registry(rows):
         lines.append(f"{title}, {registry.applies}")
-        for row in some:
-            one = row.registration
+        for one in some:
             key = f"{one.key}: " if one.key else ""
-            over = "".join(f"; in place of {' '.join(filter(None, each))}" for each in row.overrides)
-            marks = "".join(f" [{mark}]" for mark in python_marks(row))
-            lines.append(f"  {key}{one.function} at {one.site or NO_LINE}{marks}{over}")
+            marks = "".join(f" [{mark}]" for mark in python_marks(one))
+            lines.append(f"  {key}{one.function} at {one.site or NO_LINE}{marks}")
     return "".join(f"{printable(line)}\n" for line in lines)
 
 
-def by_registry(rows: Sequence[PythonRow]) -> Iterator[tuple[PythonRegistry, str, list[PythonRow]]]:
+def by_registry(rows: Sequence[PythonRegistration]) -> Iterator[tuple[PythonRegistry, str, list[PythonRegistration]]]:
     """Each registry with its title, which names the import that fills it, and its rows."""
-    for name, some in groupby(rows, key=lambda row: row.registration.registry):
+    for name, some in groupby(rows, key=lambda one: one.registry):
         registry = REGISTRY_NAMED[name]
         yield registry, f"{registry.title}{f' (import {registry.needs})' if registry.needs else ''}", list(some)
 
 
-def python_marks(row: PythonRow) -> Iterator[str]:
+def python_marks(one: PythonRegistration) -> Iterator[str]:
     """What is unusual about a registration."""
-    one = row.registration
     if not one.active:
         yield "overridden"
     if one.needs != one.described.needs:

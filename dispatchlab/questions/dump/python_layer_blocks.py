@@ -8,16 +8,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from dispatchlab.model.python_layer import PYTHON_REGISTRIES, PythonLayer, unread_registries
-from dispatchlab.model.python_view import PythonRow
+from dispatchlab.model.python_layer import PYTHON_REGISTRIES, PythonLayer, PythonRegistration
 from dispatchlab.questions.dump.operator_text import NO_LINE, by_registry, python_marks
 from dispatchlab.views.as_json import as_json
-from dispatchlab.views.blocks import Block, Line, Section, between, source, warn
+from dispatchlab.views.blocks import Block, Line, Section, source, warn
 from dispatchlab.views.formatting import counted
 from dispatchlab.views.view import View
 
 
-def python_screen(rows: Sequence[PythonRow], *, name: str | None = None) -> Iterator[Block]:
+def python_screen(rows: Sequence[PythonRegistration], *, name: str | None = None) -> Iterator[Block]:
     """The registrations for a terminal, with a title for each registry.
 
     Args:
@@ -31,14 +30,10 @@ def python_screen(rows: Sequence[PythonRow], *, name: str | None = None) -> Iter
         yield Section(title, (Line(registry.applies, "quiet", indent=2, hang=0), *lines))
 
 
-def _row(row: PythonRow) -> Iterator[Line]:
-    one = row.registration
+def _row(one: PythonRegistration) -> Iterator[Line]:
     key = f"{one.key}: " if one.key else ""
-    marks = tuple(warn(f" [{mark}]") for mark in python_marks(row))
+    marks = tuple(warn(f" [{mark}]") for mark in python_marks(one))
     yield Line((f"{key}{one.function} ", source(one.site or NO_LINE, "quiet"), *marks), indent=2, hang=4)
-    for over in row.overrides:
-        where = (source(over.site, "quiet"),) if over.site else ()
-        yield Line(between((warn(f"in place of {over.what}"), *where), " "), indent=4, hang=4)
 
 
 def layer_view(layer: PythonLayer, *, source: str) -> View[object]:
@@ -56,14 +51,11 @@ def layer_view(layer: PythonLayer, *, source: str) -> View[object]:
 def _counts(layer: PythonLayer) -> Iterator[tuple[str, str]]:
     """The name of each registry, and what it has."""
     registrations, operators = layer_counts(layer)
-    unread = unread_registries(layer)
     for registry in PYTHON_REGISTRIES:
         if registry.name in layer.missing:
             counts = f"not found here, looked for at {registry.home}"
         elif registry.needs in layer.not_imported:
             counts = f"not there before {registry.needs} is imported"
-        elif registry.name in unread:
-            counts = "not in this recording, which was made before it was read"
         else:
             by_import = {needs: count for (name, needs), count in registrations.items() if name == registry.name}
             several, made = operators[registry.name], sum(by_import.values())
@@ -74,30 +66,22 @@ def _counts(layer: PythonLayer) -> Iterator[tuple[str, str]]:
 
 
 @as_json.register
-def _(value: PythonRow) -> dict[str, object]:
-    one, registry = value.registration, value.registration.described
-    return {name: each for name, each in one._asdict().items() if name not in _NOT_SHOWN} | {
-        "title": registry.title,
-        "applies": registry.applies,
-        "overrides": [over._asdict() for over in value.overrides],
-    }
+def _(value: PythonRegistration) -> dict[str, object]:
+    fields = {name: each for name, each in value._asdict().items() if name != "operator"}
+    return fields | {"title": value.described.title, "applies": value.described.applies}
 
 
-_NOT_SHOWN = ("operator", "call", "effect")  # the last two are of records alone
-_OF_REGISTRIES = ("name", "title", "home", "applies", "needs", "since")
+_OF_REGISTRIES = ("name", "title", "home", "applies", "needs")
 
 
 def layer_value(layer: PythonLayer, *, source: str) -> dict[str, object]:
     """What each registry has, as JSON, with what is known of it."""
     registrations, operators = layer_counts(layer)
-    unread = unread_registries(layer)
     counts = [
         {
             **{name: getattr(registry, name) for name in _OF_REGISTRIES},
-            "rule": registry.rule and registry.rule._asdict(),
             "found": registry.name not in layer.missing,
             "imported": not registry.needs or registry.needs not in layer.not_imported,
-            "recorded": registry.name not in unread,
             "operators": operators[registry.name],
             "registrations": sum(count for (name, _), count in registrations.items() if name == registry.name),
             "by_import": {needs: count for (name, needs), count in registrations.items() if name == registry.name},

@@ -45,13 +45,11 @@ def _shadows(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterato
 
 
 def _overwritten(registrations: Iterable[PythonRegistration]) -> Iterator[Found]:
-    """The entries of registries of Python that took the place of another one."""
-    from dispatchlab.model.python_layer import Second, by_slot  # costs start-up, and few have any
+    """Find the entries of registries of Python that took the place of another one."""
+    from dispatchlab.model.python_layer import by_slot  # costs start-up, and few have any
 
-    made = [one for one in registrations if not one.effect]  # what is refused or removed takes no place
-    for (_, operator, key), (*losers, winner) in by_slot(made).items():
-        rule = winner.rule
-        if not losers or (rule is not None and rule.second is Second.SAME):
+    for (registry, operator, key), (*losers, winner) in by_slot(registrations).items():
+        if not losers or registry == "inductor_fallbacks":  # which is a set
             continue
         sites = [f"registered at {one.site or one.function}" for one in (winner, *losers)]
         fixed = len({site.partition("/")[0] for site in sites}) == 1
@@ -108,28 +106,25 @@ def _replaced(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterat
     """The entries of PyTorch that are not in force after the imports; `operators` have nothing to do with it."""
     if subject.beneath is None:
         return
-    from dispatchlab.model.python_layer import Second, by_slot  # costs start-up, and few have any
+    from dispatchlab.model.python_layer import by_slot  # costs start-up, and few have any
 
-    for slot, writes in by_slot(subject.python).items():
-        made = [one for one in writes if one.effect not in ("refused", "used")]
+    for slot, made in by_slot(subject.python).items():
         theirs = [one for one in subject.beneath.of(slot[1]) if one.slot == slot and one.active]
-        rule = writes[-1].described.rule
-        if not made or not theirs or rule is None or rule.second is Second.SAME:
-            continue  # a set has no entry that another one could take the place of
+        if not theirs or slot[0] == "inductor_fallbacks":  # which is a set
+            continue
         ours, torch = made[-1], theirs[-1]
-        if ours.effect != "removed" and ours.function == torch.function:
-            continue  # it was put back
-        yield _found(ours, torch)
+        if ours.function != torch.function:
+            yield _found(ours, torch)
 
 
 def _found(ours: PythonRegistration, torch: PythonRegistration) -> Found:
     where = f"{ours.registry}{f' {ours.key}' if ours.key else ''}"
     sites = tuple(f"registered at {one.site or one.function}" for one in (ours, torch))
-    verb = "takes out" if ours.effect == "removed" else "takes the place of"
     return Found(
         ours.operator,
         None,
-        f"{owner(sites[0])} {verb} PyTorch's own entry in {where}, {torch.function}: for every program that imports it",
+        f"{owner(sites[0])} takes the place of PyTorch's own entry in {where}, {torch.function}: for every program "
+        "that imports it",
         sites,
         cause=f"{file_in(sites[0])} in {ours.registry}",
         mend="register it for an operator of your own, and call that one",

@@ -14,7 +14,6 @@ from dispatchlab.questions.order.report import Report, report_of
 from dispatchlab.questions.order.report_text import golden_text
 from dispatchlab.questions.order.snapshots import snapshots_of
 from dispatchlab.questions.order.snapshots_blocks import snapshot_lines
-from dispatchlab.scenario.explored import explored
 from dispatchlab.scenario.scenario import Scenario
 from dispatchlab.views.blocks import Line
 from dispatchlab.views.text import text_of
@@ -22,7 +21,7 @@ from dispatchlab.views.text import text_of
 
 def golden(scenario: Scenario) -> tuple[Report, str]:
     """Explore a scenario on the lab engine: the report, and what its golden file holds."""
-    engine, scenario = LabEngine(scenario.semantics or "strict"), explored(scenario)
+    engine = LabEngine(scenario.semantics or "strict")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of kernels that are overridden: scenarios are about that
         about = scenario.registrations, scenario.operators

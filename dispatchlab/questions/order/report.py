@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from dispatchlab.engine.lab_engine import LabEngine
-from dispatchlab.model.registration import Block, PythonImpl, describe
+from dispatchlab.model.registration import Block, describe
 from dispatchlab.prover.protocol import Engine
 from dispatchlab.prover.result import Expectation, Exploration, Verdict, judge
 from dispatchlab.scenario.scenario import Scenario
@@ -125,7 +125,6 @@ def report_of(scenario: Scenario, engine: Engine, found: Exploration, *, require
         note = f"there is nothing to permute: one module registers when {' '.join(scenario.packages)} is imported"
         verdict = Verdict.NO_VIOLATION_FOUND if found.verdict is Verdict.ORDER_INDEPENDENT else found.verdict
         found = replace(found, verdict=verdict, notes=(*found.notes, note))
-    written = [one for one in scenario.python if one.effect != "used"]
     refusals = len(found.conflicts) + len(found.never_accepted)
     as_expected, code = judge(found.verdict, scenario.expect, conflicts=refusals, require_proof=require_proof)
     return Report(
@@ -139,7 +138,5 @@ def report_of(scenario: Scenario, engine: Engine, found: Exploration, *, require
         as_expected=as_expected,
         exit_code=code,
         unexplored=len(scenario.python),
-        overwritten=len(written) - len({one.slot for one in written}),
-        in_python=sum(isinstance(registration, PythonImpl) for registration in scenario.registrations),
         is_record=bool(scenario.packages),
     )

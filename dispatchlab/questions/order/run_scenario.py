@@ -15,7 +15,7 @@ from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.measured import measured_profile, not_measured
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.profile import bundled_profiles, read_profile
-from dispatchlab.model.registration import Block, Fallback, PythonImpl, Registration
+from dispatchlab.model.registration import Block, Fallback, Registration
 from dispatchlab.model.short_names import short_names
 from dispatchlab.processes.machine import default_memory_bound
 from dispatchlab.prover.explore import explore
@@ -29,7 +29,6 @@ from dispatchlab.questions.order.counterexamples import explained, kept_text, mo
 from dispatchlab.questions.order.report import Report, report_of
 from dispatchlab.questions.order.stand_ins import class_note, stand_in_note, with_known_classes, with_stand_ins
 from dispatchlab.questions.order.state_graph import NotDrawnError, PartOfGraph, StateGraph, state_graph
-from dispatchlab.scenario.explored import explored
 from dispatchlab.scenario.load import load_scenario
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
 from dispatchlab.sources.engines import EngineName, engine_for
@@ -300,7 +299,6 @@ def _load(source: str | Scenario, options: RunOptions) -> _Subject:
     """Read the scenario, and refuse what cannot be run."""
     scenario = load_scenario(source, allow_import=options.allow_import) if isinstance(source, str) else source
     name: EngineName = options.engine or "lab"
-    scenario = explored(scenario, live=name == "torch")
     check_subject(scenario, options)
     return _Subject(scenario, name)
 
@@ -435,16 +433,10 @@ def _noted(report: Report, note: str) -> Report:
     return replace(report, exploration=replace(report.exploration, notes=(*report.exploration.notes, note)))
 
 
-def _modules_needed(scenario: Scenario) -> tuple[str, ...]:
-    """The parts of PyTorch that have the registries that are written: imported later, they would see our operators."""
-    found = (one.code.described.needs for one in scenario.registrations if isinstance(one, PythonImpl))
-    return tuple(dict.fromkeys(filter(None, found)))
-
-
 @contextmanager
 def _engine(subject: _Subject, options: RunOptions) -> Iterator[Engine]:
     """The engine; each package that it imports first is given no more time than the scenario."""
-    imports = (*options.imports, *(_modules_needed(subject.scenario) if subject.is_live else ()))
+    imports = options.imports
     with ExitStack() as limits:
         if imports and options.timeout_s is not None:
             from dispatchlab.pytorch.worker.process import import_limit

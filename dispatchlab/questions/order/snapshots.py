@@ -21,7 +21,6 @@ from dispatchlab.prover.limits import count_orders
 from dispatchlab.prover.protocol import Engine, Forkable
 from dispatchlab.prover.run_sequence import Look, replay
 from dispatchlab.prover.states import ReachableStates
-from dispatchlab.scenario.explored import explored
 from dispatchlab.scenario.load import load_scenario
 from dispatchlab.scenario.scenario import Scenario
 from dispatchlab.sources.engines import EngineName, engine_for
@@ -143,7 +142,7 @@ def snapshots_of_file(
     Raises:
         DispatchLabError: the file or an option cannot be used, or see `snapshots_of`.
     """
-    scenario = explored(load_scenario(path, allow_import=allow_import), live=engine == "torch")
+    scenario = load_scenario(path, allow_import=allow_import)
     count = len(scenario.registrations)
     with engine_for(engine, asked=semantics, in_file=scenario.semantics, imports=imports) as made:
         return snapshots_of(made, scenario, [parse_sequence(sequence, count=count) for sequence in sequences])

@@ -19,7 +19,6 @@ from dispatchlab.model.registration import (
     Fallback,
     Impl,
     NameOnly,
-    PythonImpl,
     Registration,
     TorchLibraryFunction,
 )
@@ -236,9 +235,6 @@ def _items(registration: Registration, namespace: str) -> Iterator[_Item]:
             yield _Item(f"name {registration.operator}", str(registration.operator), "", "")
         case Claim():
             yield _Item(f"claim {registration.namespace}", None, "", registration.debug)
-        case PythonImpl(code=code):
-            key = f" {code.key}" if code.key else ""
-            yield _Item(f"{code.registry} {code.operator}{key}", code.operator, code.function, registration.debug)
         case Block():
             yield from _call(registration)
             for inner in registration.registrations:

@@ -24,8 +24,8 @@ from dispatchlab.questions.upgrade.operator_changes import (
     language_of,
 )
 from dispatchlab.questions.upgrade.package_changes import Held, OtherKernel, PackageUpgrade
+from dispatchlab.questions.upgrade.python_changes import PythonChange, PythonDiff
 from dispatchlab.records.backend_coverage import Way
-from dispatchlab.records.python_compare import Known, PythonChange, PythonDiff, RegistryDifference
 from dispatchlab.views import blocks as b
 from dispatchlab.views.formatting import counted, first_of, key_names
 from dispatchlab.views.view import View
@@ -251,19 +251,16 @@ def _shared(title: str, changes: Sequence[SharedChange]) -> tuple[b.Section, ...
 
 
 def _python(found: PythonDiff) -> Iterator[b.Block]:
-    compared = sum(one.is_compared for one in found.registries)
-    if found.registries:
-        differs = "no difference" if found.is_empty else f"{counted(len(found.changes), 'entry', 'entries')} differ"
-        where = f" in {counted(compared, 'registry', 'registries')} of Python compared"
-        yield b.Verdict(differs, "good" if found.is_empty else "warn", where)
-    yield from map(b.Line, found.notes)
-    counts = ((b.Cell(one.registry, "name"), text) for one in found.registries if (text := _registry_text(one)))
-    yield from b.part("Registries of Python", ("registry", "how"), counts)
+    differs = f"{counted(len(found.changes), 'entry', 'entries')} differ" if found.changes else "no difference"
+    where = f" in {counted(len(found.compared), 'registry', 'registries')} of Python compared"
+    yield b.Verdict(differs, "warn" if found.changes else "good", where)
+    left = ((b.Cell(name, "name"), why) for name, why in found.not_compared)
+    yield from b.part("Registries of Python that are not compared", ("registry", "why"), left)
     rows = (
         (
             b.Cell(f"{change.operator} {change.key}".rstrip(), "name"),
             b.Cell(change.registry, "name"),
-            str(change.kind),
+            change.kind,
             b.Cell(b.Stack(tuple(_functions(change))), "code"),
         )
         for change in found.changes
@@ -276,19 +273,6 @@ def _functions(change: PythonChange) -> Iterator[str]:
     for side, one in (("before", change.before), ("after", change.after)):
         if one is not None:
             yield f"{side}: {one.function} at {one.site or '(no line known)'}"
-
-
-def _registry_text(found: RegistryDifference) -> str:
-    """How two layers differ in a registry, or why it is not compared; empty when it is the same."""
-    others = f"{found.not_compared:,} not compared"
-    if not found.is_compared:
-        sides = (("before", found.before), ("after", found.after))
-        why = ", ".join(f"{known} {side}" for side, known in sides if known is not Known.READ)
-        return f"{others}: {why}" if found.not_compared else f"not compared: {why}"
-    texts = [
-        f"{number:,} {kind}" for kind in ("removed", "added", "changed", "moved") if (number := getattr(found, kind))
-    ]
-    return ", ".join([*texts, *([others] if found.not_compared else [])])
 
 
 # -- one backend

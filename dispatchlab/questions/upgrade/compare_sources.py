@@ -27,7 +27,7 @@ from dispatchlab.sources.find_sources import (
 if TYPE_CHECKING:
     from dispatchlab.questions.upgrade.backend_changes import BackendUpgrade
     from dispatchlab.questions.upgrade.package_changes import PackageUpgrade
-    from dispatchlab.records.python_compare import PythonDiff
+    from dispatchlab.questions.upgrade.python_changes import PythonDiff
 
 Layer: TypeAlias = Literal["cxx", "python", "all"]
 """What is compared: what C++ dispatches by, what Python registers beside it, or both."""
@@ -79,7 +79,7 @@ class UpgradeReport:
             return int(self.package.is_affected)
         if self.backend is not None:
             return int(not self.backend.is_empty)
-        python = self.python is not None and not self.python.is_empty
+        python = self.python is not None and bool(self.python.changes)
         return int(python or not self.upgrade.is_empty)
 
 
@@ -178,22 +178,14 @@ def _of_python(
     before: tuple[str, Recorded], after: tuple[str, Recorded], layer: Layer, asked: Sequence[str]
 ) -> tuple[PythonDiff, frozenset[str] | None]:
     """What Python registers, compared, and the operators to compare in C++; None for all of them."""
-    from dispatchlab.questions.upgrade.python_changes import (
-        NoPythonRecordError,
-        python_names,
-        python_side_of,
-        python_upgrade,
-    )
+    from dispatchlab.questions.upgrade.python_changes import python_side_of, python_upgrade
 
-    sides = tuple((source, python_side_of(source, recorded)) for source, recorded in (before, after))
-    for source, side in sides:
-        if layer == "python" and side is None:
-            raise NoPythonRecordError(source)
+    first, second = (python_side_of(source, recorded) for source, recorded in (before, after))
     chosen: frozenset[str] | None = None
+    in_cxx = frozenset((*before[1].names, *after[1].names))
     if asked:
-        in_cxx = frozenset((*before[1].names, *after[1].names))
-        chosen = in_either(in_cxx, python_names(side for _, side in sides), asked)
-    found = python_upgrade(sides[0], sides[1], operators=chosen)
+        chosen = in_either(in_cxx, {one.operator for layer in (first, second) for one in layer}, asked)
+    found = python_upgrade(first, second, operators=chosen)
     if layer == "python":
         return found, frozenset()
     return found, None if chosen is None else chosen & in_cxx

@@ -1,126 +1,123 @@
-"""What Python registers in two sources, compared: recordings, `live`, and records laid over their registry."""
+"""What Python registers on either side of an upgrade, compared entry by entry."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
 
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.model.python_layer import IN_LAYERS, PythonLayer, PythonRegistration, Second, unread_registries
-from dispatchlab.model.python_layer_in_memory import PythonLayerInMemory, python_layer
-from dispatchlab.model.registration import Block, PythonImpl
+from dispatchlab.model.python_layer import PYTHON_REGISTRIES, PythonLayer, PythonRegistration
 from dispatchlab.records.file import python_layer_of
 from dispatchlab.records.model import Recorded
-from dispatchlab.records.python_compare import PythonDiff, PythonSide, compare_python, python_side
-from dispatchlab.sources.find_sources import LIVE, is_scenario_source, registry_of_scenario
-
-if TYPE_CHECKING:
-    from dispatchlab.model.registration import Registration
 
 
 class NoPythonRecordError(DispatchLabError):
-    """What Python registers was to be compared, and a source has no record of it."""
+    """A source has no record of what Python registers."""
 
     source: str
 
-    template = "{source} has no record of what Python registers: record it again with record --all"
+    template = "{source} has no record of what Python registers: name a bundled registry, a new recording, or live"
 
 
-def python_side_of(source: str, recorded: Recorded) -> PythonSide | None:
-    """What Python registers in a source; None when that was not recorded.
+@dataclass(frozen=True, slots=True)
+class PythonChange:
+    """An entry of a registry that differs.
 
     Args:
-        source: what the user called it.
-        recorded: the registry that it means, read with its Python layer if it is `live`.
+        registry, operator, key: where it is kept.
+        before: what is in force there on the first side; None for nothing.
+        after: what is in force there on the second side; None for nothing.
+    """
+
+    registry: str
+    operator: str
+    key: str
+    before: PythonRegistration | None
+    after: PythonRegistration | None
+
+    @property
+    def kind(self) -> str:
+        """Return `removed`, `added` or `changed`."""
+        return "added" if self.before is None else "removed" if self.after is None else "changed"
+
+
+@dataclass(frozen=True, slots=True)
+class PythonDiff:
+    """How what Python registers differs.
+
+    Args:
+        compared: the registries that were read on both sides.
+        not_compared: the other ones, each with the reason.
+        changes: the entries that differ, by operator.
+    """
+
+    compared: tuple[str, ...]
+    not_compared: tuple[tuple[str, str], ...]
+    changes: tuple[PythonChange, ...]
+
+
+def python_side_of(source: str, recorded: Recorded) -> PythonLayer:
+    """Return what Python had registered in a source.
 
     Raises:
-        DispatchLabError: the source cannot be read.
+        NoPythonRecordError: the source has no record of it.
     """
-    if source == LIVE or not is_scenario_source(source):
-        layer = python_layer_of(recorded)
-        return None if layer is None else python_side(layer)
-    from dispatchlab.scenario.load import load_scenario
-
-    scenario = load_scenario(source)
-    beneath = registry_of_scenario(scenario)
-    under = None if beneath is None else python_layer_of(beneath)
-    own = tuple(registration.code for registration in scenario.registrations if isinstance(registration, PythonImpl))
-    if under is None and (beneath is not None or not (own or scenario.python)):
-        return None
-    base = python_layer(recorded.torch, ()) if under is None else under
-    layer = laid_over(base, own, scenario.python)
-    return PythonSide(layer, unread_registries(base), frozenset(_called(scenario.registrations)))
+    layer = python_layer_of(recorded)
+    if layer is None:
+        raise NoPythonRecordError(source)
+    return layer
 
 
-def laid_over(
-    beneath: PythonLayer, registrations: Sequence[PythonRegistration], watched: Sequence[PythonRegistration] = ()
-) -> PythonLayerInMemory:
-    """A layer with what was registered after it, in order; what PyTorch refuses changes nothing.
+def python_upgrade(before: PythonLayer, after: PythonLayer, *, operators: Collection[str] | None = None) -> PythonDiff:
+    """Compare two layers by the functions in force; lines that moved are no difference.
 
     Args:
-        beneath: the layer.
-        registrations: those that are refused where their rule says so.
-        watched: those that a recording saw, which say themselves whether they were refused.
-    """
-    slots: dict[tuple[str, str, str], list[PythonRegistration]] = {}
-    for one in beneath:
-        if one.active:
-            slots.setdefault(one.slot, []).append(one)
-    for at, one in enumerate((*registrations, *watched)):
-        second = Second.REPLACES if one.rule is None else one.rule.second
-        keeps = (Second.SAME, Second.REFUSED) if at < len(registrations) else (Second.SAME,)
-        stays = one.effect == "refused" or (one.slot in slots and second in keeps)
-        if one.effect == "used" or one.registry not in IN_LAYERS:
-            continue
-        if one.effect == "removed":
-            slots.pop(one.slot, None)
-        elif not stays:
-            slots[one.slot] = [one]
-    kept = (one for some in slots.values() for one in some)
-    return python_layer(beneath.torch, kept, beneath.missing, beneath.not_imported)
-
-
-def python_names(sides: Iterable[PythonSide | None]) -> frozenset[str]:
-    """The operators that Python has registered something for, on either side."""
-    return frozenset(one.operator for side in sides if side is not None for one in side.layer)
-
-
-def python_upgrade(
-    before: tuple[str, PythonSide | None],
-    after: tuple[str, PythonSide | None],
-    *,
-    operators: Collection[str] | None = None,
-) -> PythonDiff:
-    """How what Python registers in two sources differs.
-
-    Args:
-        before: what the first is called, and what Python registers in it.
-        after: the same of the second.
+        before: the first.
+        after: the second.
         operators: compare these alone; all when left out.
     """
-    notes = [
-        f"{source} has no record of what Python registers, so nothing of it is compared"
-        for source, side in (before, after)
-        if side is None
+    compared, left = [], []
+    for registry in PYTHON_REGISTRIES:
+        why = ", ".join(
+            f"{text} {side}"
+            for side, layer in (("before", before), ("after", after))
+            if (text := _unread(registry.name, registry.needs, layer))
+        )
+        if why:
+            left.append((registry.name, why))
+        else:
+            compared.append(registry.name)
+    first, second = (_in_force(layer, compared, operators) for layer in (before, after))
+    changes = [
+        PythonChange(*slot, first.get(slot), second.get(slot))
+        for slot in sorted(first.keys() | second.keys(), key=lambda slot: (slot[1], slot[0], slot[2]))
+        if _function(first.get(slot)) != _function(second.get(slot))
     ]
-    first, second = before[1], after[1]
-    if first is None or second is None:
-        return PythonDiff(before=first is not None, after=second is not None, notes=tuple(dict.fromkeys(notes)))
-    for source, side in ((before[0], first), (after[0], second)):
-        if side.left_out:
-            count = len(side.left_out)
-            of = f"{count:,} operator{'' if count == 1 else 's'}"
-            notes.append(
-                f"what calls of torch.library keep in Python for {of} is not compared: {source} has these calls as "
-                "registrations"
-            )
-    found = compare_python(first, second, operators=operators)
-    return PythonDiff(found.before, found.after, found.registries, found.changes, tuple(dict.fromkeys(notes)))
+    return PythonDiff(tuple(compared), tuple(left), tuple(changes))
 
 
-def _called(registrations: Iterable[Registration]) -> Iterator[str]:
-    """The operators for which a record has calls of functions of torch.library."""
-    for registration in registrations:
-        if isinstance(registration, Block) and registration.made_by is not None:
-            for call in (registration.made_by, *registration.made_by.parts):
-                yield str(call.operator.within(registration.namespace or ""))
+def _unread(name: str, needs: str, layer: PythonLayer) -> str:
+    if name in layer.missing:
+        return "not found"
+    return "not imported" if needs in layer.not_imported else ""
+
+
+def _function(one: PythonRegistration | None) -> str:
+    return "" if one is None else one.function or one.site
+
+
+def _in_force(
+    layer: PythonLayer, registries: Collection[str], operators: Collection[str] | None
+) -> dict[tuple[str, str, str], PythonRegistration]:
+    return {one.slot: one for one in _of(layer, operators) if one.active and one.registry in registries}
+
+
+def _of(layer: PythonLayer, operators: Collection[str] | None) -> Iterable[PythonRegistration]:
+    if operators is None:
+        return layer
+    return _each(layer, operators)
+
+
+def _each(layer: PythonLayer, operators: Collection[str]) -> Iterator[PythonRegistration]:
+    for operator in operators:
+        yield from layer.of(operator)
