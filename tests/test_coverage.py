@@ -118,7 +118,6 @@ python:
     operator: python::torch.utils.rename_privateuse1_backend
     function: npu
     site: npu_device.py:50
-    call: rename_privateuse1_backend
 registrations:
   - def: foo(Tensor x) -> Tensor
   - {impl: foo, dispatch: PrivateUse1, debug: my_foo}

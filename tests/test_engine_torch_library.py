@@ -175,18 +175,6 @@ def test_without_leave_to_override_a_kernel_is_refused_until_the_note_of_another
     assert not dispatcher.snapshot(NAME).exists
 
 
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_before_2_13_a_meta_kernel_of_a_custom_op_is_refused_after_what_is_said_before_it(
-    older: Dispatcher, order: tuple[int, int]
-) -> None:
-    parts = TorchLibraryCall(F.REGISTER_AUTOGRAD, FOO), TorchLibraryCall(F.REGISTER_KERNEL, FOO, ("meta",))
-    kinds = ErrorKind.NOT_FUNCTIONAL, ErrorKind.DUPLICATE_KERNEL
-    for on in ("cpu", "meta"):
-        said = [parts[number] for number in order]
-        made = block(F.CUSTOM_OP, FOO, "made", on=[on], schema="(Tensor(a!) x) -> ()", parts=said)
-        assert refusal(older, made) is (kinds[order[0]] if on == "cpu" else ErrorKind.DUPLICATE_KERNEL)
-
-
 def test_a_fake_of_another_module_is_refused_in_one_order_of_imports_and_nothing_is_blamed_for_it() -> None:
     program = Program.of(2, (Module("defines", (0,)), Module("fakes", (1,))))
     found = explore_program(LabEngine(), [DEFINE, FAKE], [NAME], program=program)

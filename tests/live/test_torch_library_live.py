@@ -15,7 +15,7 @@ from tests import effort
 from tests.live.torch_library_histories import check_histories
 
 pytestmark = pytest.mark.skipif(
-    semantics_named("torch").torch_library is None, reason="the lab engine follows other rules than this PyTorch"
+    not semantics_named("torch").torch_library, reason="the lab engine follows other rules than this PyTorch"
 )
 
 
