@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module
 from inspect import signature
@@ -288,6 +288,17 @@ def known_overload(qualified: str) -> Any:
     base, _, overload = name.partition(".")
     packet = vars(vars(torch().ops).get(namespace, object)).get(base)
     return None if packet is None else vars(packet).get(overload or "default")
+
+
+def forget_operator(qualified: str) -> None:
+    """Have `torch.ops` look for an operator again, as it does when `torch.library` destroys one."""
+    namespace, _, name = qualified.partition("::")
+    known = vars(torch().ops).get(namespace)
+    if known is None or name not in vars(known):
+        return
+    delattr(known, name)
+    with suppress(ValueError):
+        known._dir.remove(name)
 
 
 _MAKERS: Mapping[TorchLibraryFunction, Callable[[Block, TorchLibraryCall, str, Any], Make]] = {

@@ -13,13 +13,14 @@ from itertools import count
 from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.registration import Fallback, Registration
+from dispatchlab.model.registration import Def, Fallback, Registration
 from dispatchlab.model.snapshot import Snapshot, Violation
 from dispatchlab.pytorch.bridge import torch as live_torch
 from dispatchlab.pytorch.bridge.error_parser import refusal
 from dispatchlab.pytorch.bridge.registration_calls import BindingCall, CallBuilder, Libraries, Library, NativeKernels
 from dispatchlab.pytorch.bridge.reserved_namespaces import sandbox_prefix
 from dispatchlab.pytorch.bridge.running_keys import running_keys
+from dispatchlab.pytorch.bridge.torch_library_calls import forget_operator
 from dispatchlab.pytorch.introspection.builtin_fallbacks import builtin_fallbacks, put_back
 from dispatchlab.pytorch.introspection.kernel_identity import FIRST_CALL, KernelNames
 from dispatchlab.pytorch.sandbox.journal import Journal
@@ -265,6 +266,10 @@ class LiveSandbox:
         if prepared.fallbacks:
             for call in prepared.calls:
                 self._emptied_row(call)
+        if observer.reads_python:
+            for call in prepared.calls:
+                if isinstance(call.origin.registration, Def):
+                    forget_operator(self._libraries.name_of(call.origin.registration.operator).qualified)
         prepared.handle = None
         observer.active_set ^= prepared.bit
         objects = observer.objects
