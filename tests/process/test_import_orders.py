@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
+from dispatchlab.questions.imports.import_orders import orders_of
 from tests.live.packages import dispatchlab, package
 
 HOME = """\
@@ -130,8 +131,13 @@ def test_modules_that_leave_the_same_do_not_differ_in_any_of_six_orders(tmp_path
     assert lines[2].startswith("compared: whether each import succeeds; registrations, table and slots of ")
     assert "proof" not in done.stdout
     assert "proved" not in done.stdout
-    few = dispatchlab(tmp_path, "imports", "left", "middle", "right", "--orders", "3")
-    assert few.stdout.startswith("left, middle, right: no difference in 3 of 6 import orders\n")
+
+
+def test_of_many_orders_some_are_chosen_and_each_is_another() -> None:
+    assert len({*orders_of("abc", 12)}) == 6
+    orders = orders_of("abcde", 12)
+    assert (len({*orders}), orders[:2]) == (12, (tuple("abcde"), tuple("edcba")))
+    assert all(sorted(order) == list("abcde") for order in orders)
 
 
 def test_what_is_another_in_each_run_is_named_and_does_not_count(tmp_path: Path) -> None:
@@ -200,8 +206,3 @@ def test_a_package_that_no_order_can_import_is_an_error(tmp_path: Path, text: st
     done = dispatchlab(tmp_path, "imports", "left", "right", "--import-timeout", "2")
     assert (done.returncode, done.stdout) == (code, "")
     assert said in done.stderr
-
-
-def test_a_package_that_is_named_twice_is_refused(tmp_path: Path) -> None:
-    done = dispatchlab(tmp_path, "imports", "json", "json")
-    assert (done.returncode, "json is named twice" in done.stderr) == (2, True)

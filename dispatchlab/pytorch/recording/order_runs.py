@@ -10,14 +10,20 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from multiprocessing.connection import Connection
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
+from dispatchlab.model.order_run import PROCESS, SUCCEEDS, Order, OrderRun
 from dispatchlab.model.python_layer import PythonRegistration
 from dispatchlab.pytorch.bridge.running_keys import running_keys
-from dispatchlab.pytorch.bridge.torch import ImportEndedError, ImportFailedError, forget_import_listeners, torch
+from dispatchlab.pytorch.bridge.torch import (
+    ImportEndedError,
+    ImportFailedError,
+    ImportTimeoutError,
+    forget_import_listeners,
+    torch,
+)
 from dispatchlab.pytorch.introspection.module_variables import own_modules, public_variables
 from dispatchlab.pytorch.introspection.package_paths import modules_by_path, package_roots, without_root
 from dispatchlab.pytorch.introspection.python_registries import read_now
@@ -26,34 +32,6 @@ from dispatchlab.pytorch.introspection.registry_reader import all_dumps, record_
 from dispatchlab.pytorch.introspection.site_log import import_logged, log_of_imports
 from dispatchlab.pytorch.introspection.slot_memory import SlotView, entry_address, memory_layout
 from dispatchlab.records.model import RecordedFallback, name_of
-
-Order: TypeAlias = tuple[str, ...]
-"""Modules, in the order in which they are imported."""
-
-
-@dataclass(frozen=True, slots=True)
-class OrderRun:
-    """One order, run.
-
-    Args:
-        order: the order.
-        found: what is there afterwards, by what it is about: `registrations of my::op`, `variable shop.TABLE`.
-        failed: what the import of a module raised, by module.
-        ended: how its process ended, after `it`; empty when it did not.
-        module: the module that was imported when it ended.
-        is_late: whether it was ended since it took too long.
-        registering: the modules that registered something.
-        files: the file of each module whose variables were read.
-    """
-
-    order: Order
-    found: Mapping[str, str] = field(default_factory=dict)
-    failed: Mapping[str, str] = field(default_factory=dict)
-    ended: str = ""
-    module: str = ""
-    is_late: bool = False
-    registering: tuple[str, ...] = ()
-    files: Mapping[str, str] = field(default_factory=dict)
 
 
 def run_orders(orders: Sequence[Order], limit_s: float, jobs: int) -> tuple[OrderRun, ...]:
@@ -98,7 +76,11 @@ class _Running:
         answered.close()
 
     def run(self, limit_s: float) -> OrderRun:
-        """What came of it; its process is ended when an import takes longer."""
+        """What came of it.
+
+        Raises:
+            ImportTimeoutError: an import takes longer.
+        """
         module = ""
         try:
             while self._answers.poll(limit_s):
@@ -106,20 +88,20 @@ class _Running:
                 if isinstance(answer, OrderRun):
                     return answer
                 module = answer
-            return OrderRun(self.order, ended=f"takes longer than {limit_s:g} s", module=module, is_late=True)
+            raise ImportTimeoutError(module, limit_s)
         except EOFError:
             self._process.join()
-            return OrderRun(self.order, ended=_how(self._process.exitcode), module=module)
+            code = self._process.exitcode
+            how = f"is ended by {signal.Signals(-code).name}" if code < 0 else f"ends its process with exit code {code}"
+            return _ended(self.order, module, how)
         finally:
             self._process.kill()
             self._process.join()
             self._answers.close()
 
 
-def _how(exit_code: int) -> str:
-    if exit_code >= 0:
-        return f"ends its process with exit code {exit_code}"
-    return f"is ended by {signal.Signals(-exit_code).name}"
+def _ended(order: Order, module: str, how: str) -> OrderRun:
+    return OrderRun(order, {PROCESS: f"{how}, in the import of {module}"}, how, module)
 
 
 def _import(order: Order, before: _Before, answers: Connection) -> None:
@@ -129,21 +111,23 @@ def _import(order: Order, before: _Before, answers: Connection) -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)
-    failed: dict[str, str] = {}
+    found = {PROCESS: "goes on"}
     for module in order:
         answers.send(module)
         try:
             import_logged((module,))
+            found[f"import of {module}"] = SUCCEEDS
         except ImportEndedError as ended:
-            answers.send(OrderRun(order, ended=ended.reason, module=module))
+            answers.send(_ended(order, module, ended.reason))
             return
         except ImportFailedError as error:
-            failed[module] = error.reason.strip().partition("\n")[0]
+            found[f"import of {module}"] = error.reason.strip().partition("\n")[0]
     roots = package_roots()
     entries = [one for one in read_now() if one not in before.python]
-    found = {f"import of {module}": failed.get(module, "succeeds") for module in order}
     found.update(_operators(before))
-    found.update(_fallbacks(before, roots))
+    for one in record_registry(only=()).fallbacks:
+        if one not in before.fallbacks:
+            found[f"fallback of {one.key}"] = "fallthrough " * one.fallthrough + without_root(one.debug, roots)
     found["name of PrivateUse1"] = privateuse1_name()
     for entry in entries:
         what = f"{entry.registry} of {entry.operator}{f' at {entry.key}' if entry.key else ''}"
@@ -158,7 +142,7 @@ def _import(order: Order, before: _Before, answers: Connection) -> None:
     paths = modules_by_path(roots)
     registering = {paths.get(one.site.rpartition(":")[0], "") for one in entries}
     registering |= set() if log is None else log.modules
-    answers.send(OrderRun(order, found, failed, registering=tuple(sorted(registering - {""})), files=files))
+    answers.send(OrderRun(order, found, registering=tuple(sorted(registering - {""})), files=files))
 
 
 def _operators(before: _Before) -> Iterator[tuple[str, str]]:
@@ -183,10 +167,3 @@ def _slots(name: str, overload: str) -> str:
     held = SlotView(layout, address).fingerprints().tolist()
     rows = zip(running_keys().runtime, (numbers.setdefault(one, len(numbers)) for one in held), strict=True)
     return "".join(f"{key}: kernel {number}\n" for key, number in rows if number)
-
-
-def _fallbacks(before: _Before, roots: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    for one in record_registry(only=()).fallbacks:
-        if one not in before.fallbacks:
-            kind = "fallthrough " if one.fallthrough else ""
-            yield f"fallback of {one.key}", f"{kind}{without_root(one.debug, roots)}"

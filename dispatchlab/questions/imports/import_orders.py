@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import ast
 import random
-from collections.abc import Callable, Collection, Iterator, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
 from itertools import islice, permutations
 from math import factorial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from dispatchlab.errors import DispatchLabError
+from dispatchlab.model.order_run import PROCESS, SUCCEEDS, Order, OrderRun
 from dispatchlab.records.debug_text import sites_in
 from dispatchlab.views.formatting import counted, first_of
-
-if TYPE_CHECKING:
-    from dispatchlab.pytorch.recording.order_runs import Order, OrderRun
 
 # Note [What is compared]
 # ~~~~~~~~~~~~~~~~~~~~~~~
@@ -37,14 +34,6 @@ COMPARED = (
 
 MOST_ORDERS = 12
 """Up to so many orders are all run; of more, so many are chosen."""
-
-
-class RepeatedPackageError(DispatchLabError):
-    """A package was named twice."""
-
-    package: str
-
-    template = "{package} is named twice: a package is imported once in each order"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +66,7 @@ class ImportComparison:
         of: how many orders there are.
         differences: what differs.
         unstable: what was not compared, since it is not the same in two runs of one order.
-        ended: whether an import ended its process in some order.
-        registering: how many modules register something.
+        registering: how many of their modules register something.
     """
 
     packages: tuple[str, ...]
@@ -87,7 +75,6 @@ class ImportComparison:
     of: int = 1
     differences: tuple[Difference, ...] = ()
     unstable: tuple[str, ...] = ()
-    ended: bool = False
     registering: int = 0
 
     @property
@@ -105,7 +92,7 @@ class ImportComparison:
     @property
     def exit_code(self) -> int:
         """5 when an import ended its process in some order, 1 when something differs, else 0."""
-        return 5 if self.ended else 1 if self.differences else 0
+        return 5 if any(one.what == PROCESS for one in self.differences) else 1 if self.differences else 0
 
 
 _FEW = 3
@@ -115,7 +102,6 @@ def compare_import_orders(
     packages: Sequence[str],
     *,
     registering: Collection[str] | None = None,
-    most: int = MOST_ORDERS,
     started: Callable[[str], None] = lambda _: None,
 ) -> ImportComparison:
     """Import packages in every order, or in some where there are many, and compare. See Note [What is compared].
@@ -123,45 +109,39 @@ def compare_import_orders(
     Args:
         packages: the modules to import.
         registering: those of their modules that register something; found out when left out.
-        most: how many orders run at most.
         started: called with what begins.
 
     Raises:
         ImportFailedError: a package can be imported in no order.
         ImportTimeoutError: a package takes too long.
-        DispatchLabError: a package is named twice, or there is no PyTorch.
+        TorchMissingError: there is no PyTorch.
     """
     from dispatchlab.processes.machine import most_jobs
     from dispatchlab.pytorch.worker.engine import LiveEngine
     from dispatchlab.pytorch.worker.process import IMPORT_LIMIT_S, limit_in_force
 
-    for package in packages:
-        if packages.count(package) > 1:
-            raise RepeatedPackageError(package)
-    named, limit_s = tuple(packages), limit_in_force() or IMPORT_LIMIT_S
+    named, limit_s = tuple(dict.fromkeys(packages)), limit_in_force() or IMPORT_LIMIT_S
     if registering is not None and len(modules := modules_with_orders(named, registering)) == 1:
-        return ImportComparison(named, modules, registering=len(registering))
+        return _comparison(named, modules, registering, (), None)
     with LiveEngine() as engine:
 
         def run(*orders: Order) -> tuple[OrderRun, ...]:
             function = "dispatchlab.pytorch.recording.order_runs:run_orders"
             runs: tuple[OrderRun, ...] = engine.ask(function, orders, limit_s, most_jobs())
-            _raise_for(runs, limit_s)
+            _raise_for(runs)
             return runs
 
         if registering is None:
             started(f"importing {' and '.join(named)}")
             registering = run(named)[0].registering
         modules = modules_with_orders(named, registering)
-        orders = orders_of(modules, most)
-        runs: tuple[OrderRun, ...] = ()
-        again = None
-        if len(orders) > 1:
-            started(f"importing {', '.join(modules)} in {counted(len(orders), 'order')}")
-            runs = run(*orders)
-            if any(one.found != runs[0].found or one.ended for one in runs):
-                (again,) = run(orders[0])
-    return comparison(named, modules, registering, runs, again)
+        orders = orders_of(modules, MOST_ORDERS)
+        if len(orders) == 1:
+            return _comparison(named, modules, registering, (), None)
+        started(f"importing {', '.join(modules)} in {counted(len(orders), 'order')}")
+        runs = run(*orders)
+        again = run(orders[0])[0] if any(one.found != runs[0].found for one in runs) else None
+        return _comparison(named, modules, registering, runs, again)
 
 
 def modules_with_orders(packages: Sequence[str], registering: Collection[str]) -> tuple[str, ...]:
@@ -182,22 +162,14 @@ def orders_of(modules: Sequence[str], most: int) -> tuple[Order, ...]:
     return tuple(islice(chosen, most))
 
 
-def comparison(
+def _comparison(
     packages: tuple[str, ...],
     modules: tuple[str, ...],
     registering: Collection[str],
     runs: Sequence[OrderRun],
     again: OrderRun | None,
 ) -> ImportComparison:
-    """Compare what orders left behind with what the first of them did.
-
-    Args:
-        packages: see `ImportComparison`, as for the next.
-        modules: likewise.
-        registering: the modules that register something.
-        runs: the orders, run.
-        again: the first order, run once more; None where nothing differs.
-    """
+    """Compare what orders left behind with what the first of them did, and that with `again`, where it ran again."""
     unstable = set() if again is None else _unlike(runs[0], again)
     differences: dict[str, Difference] = {}
     for run in runs[1:]:
@@ -211,14 +183,12 @@ def comparison(
         factorial(len(modules)),
         tuple(sorted(differences.values(), key=lambda one: _rank(one.what))),
         tuple(sorted(unstable)),
-        any(run.ended for run in runs),
-        len(registering),
+        sum(name.partition(".")[0] in {one.partition(".")[0] for one in packages} for name in registering),
     )
 
 
-_PROCESS = "process of the imports"
 _ASPECTS = ("registrations of ", "table of ", "slots of ")
-_RANKS = (_PROCESS, "import of ", *_ASPECTS, "fallback of ", "variable ", "module ")
+_RANKS = (PROCESS, "import of ", *_ASPECTS, "fallback of ", "variable ", "module ")
 
 
 def _rank(what: str) -> tuple[int, str]:
@@ -228,10 +198,9 @@ def _rank(what: str) -> tuple[int, str]:
 
 def _unlike(one: OrderRun, other: OrderRun) -> set[str]:
     """What is not the same after two runs."""
-    if one.ended or other.ended:
-        return {_PROCESS} if (one.ended, one.module) != (other.ended, other.module) else set()
     names = one.found.keys() | other.found.keys()
-    return {name for name in names if one.found.get(name) != other.found.get(name)}
+    unlike = {name for name in names if one.found.get(name) != other.found.get(name)}
+    return unlike & {PROCESS} or unlike
 
 
 def _outermost(found: Collection[str]) -> set[str]:
@@ -253,20 +222,14 @@ def _outermost(found: Collection[str]) -> set[str]:
 
 
 def _difference(what: str, one: OrderRun, other: OrderRun) -> Difference:
-    before, after = (_text(what, run).splitlines() for run in (one, other))
+    before, after = (run.found.get(what, "nothing").splitlines() for run in (one, other))
     names = [f"after {', '.join(run.order)}" for run in (one, other)]
     lines = list(unified_diff(before, after, names[0], names[1], lineterm="", n=0))
     changed = [line[1:] for line in lines[3:] if line.startswith(("+", "-"))]
     sites = [f"{path}:{number}" for line in changed for path, number in _sites(line)]
     if what.startswith("variable "):
-        sites = list(_lines_of_variable(what.removeprefix("variable "), {**other.files, **one.files}))
+        sites = _lines_of_variable(what.removeprefix("variable "), {**other.files, **one.files})
     return Difference(what, one.order, other.order, "".join(f"{line}\n" for line in lines), tuple(dict.fromkeys(sites)))
-
-
-def _text(what: str, run: OrderRun) -> str:
-    if what == _PROCESS:
-        return f"{run.ended}, in the import of {run.module}" if run.ended else "goes on"
-    return run.found.get(what, "nothing")
 
 
 def _sites(line: str) -> Iterator[tuple[str, int]]:
@@ -275,33 +238,24 @@ def _sites(line: str) -> Iterator[tuple[str, int]]:
         yield from sites_in(part.partition(" [")[0].partition(" :: ")[0].strip())
 
 
-def _lines_of_variable(name: str, files: dict[str, str]) -> Iterator[str]:
-    """The line of a module that sets a variable first, `file:line`; nothing where it cannot be found."""
+def _lines_of_variable(name: str, files: Mapping[str, str]) -> list[str]:
+    """The line of a module that sets a variable first, `file:line`; none where it cannot be found."""
     module, _, variable = name.rpartition(".")
-    try:
-        with open(files.get(module, ""), encoding="utf-8") as file:
-            body = ast.parse(file.read()).body
-    except (OSError, SyntaxError, ValueError):
-        return
-    for statement in body:
-        for node in ast.walk(statement):
-            sets = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == variable
-            if sets or (isinstance(node, ast.alias) and (node.asname or node.name.partition(".")[0]) == variable):
-                parts = files[module].replace("\\", "/").split("/")
-                depth = module.count(".") + 1 + (parts[-1] == "__init__.py")
-                yield f"{'/'.join(parts[-depth:])}:{statement.lineno}"
-                return
+    file = Path(files.get(module, ""))
+    lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.suffix == ".py" else []
+    sets = re.compile(rf"\s*{re.escape(variable)}\b\s*[:=,]|.*\b(?:import|as)\b.*\b{re.escape(variable)}\b")
+    depth = module.count(".") + 1 + (file.stem == "__init__")
+    path = "/".join(file.parts[-depth:])
+    return [f"{path}:{number}" for number, line in enumerate(lines, 1) if sets.match(line)][:1]
 
 
-def _raise_for(runs: Sequence[OrderRun], limit_s: float) -> None:
-    """Raise what the import of a package raises in every order, and what takes too long in any."""
-    from dispatchlab.pytorch.bridge.torch import ImportEndedError, ImportFailedError, ImportTimeoutError
+def _raise_for(runs: Sequence[OrderRun]) -> None:
+    """Raise what the import of a package raises in every order."""
+    from dispatchlab.pytorch.bridge.torch import ImportEndedError, ImportFailedError
 
-    for run in runs:
-        if run.is_late:
-            raise ImportTimeoutError(run.module, limit_s)
     if all(run.ended for run in runs):
         raise ImportEndedError(runs[0].module, runs[0].ended)
-    for module, reason in runs[0].failed.items():
-        if all(module in run.failed for run in runs):
-            raise ImportFailedError(module, reason)
+    for module in runs[0].order:
+        reasons = [run.found.get(f"import of {module}", SUCCEEDS) for run in runs]
+        if SUCCEEDS not in reasons:
+            raise ImportFailedError(module, reasons[0])
