@@ -28,9 +28,6 @@ if not is_accepting():
 # Inductor starts a process with a PyTorch of its own to compile in, which costs more than what tests have compiled.
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
-# Tests pretend that another PyTorch is installed, of which nothing can be measured.
-os.environ["DISPATCHLAB_NO_MEASURE"] = "1"
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options that run every tier, and every example."""

@@ -9,8 +9,8 @@ import pytest
 
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.semantics import SEMANTICS, semantics_named
+from dispatchlab.model.installed_torch import installed_torch, model_for, other_keys_of_calls, resolved_semantics
 from dispatchlab.model.keys import BACKENDS
-from dispatchlab.model.measured import installed_torch, model_for, other_keys_of_calls, resolved_semantics
 from dispatchlab.model.profile import COMPOSITE, bundled_profile, bundled_profiles
 from dispatchlab.model.slot_set import BACKENDS_OF_AUTOGRAD, FORGOTTEN_BACKENDS, keys_of
 from dispatchlab.sources.replay_on_lab import for_registry

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from dispatchlab.adopt.environment import Fact, distribution_version, facts
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.model.measured import is_known, measured_facts, not_measured
 from dispatchlab.records.file import bundled_names, newest_bundled
 from dispatchlab.views.as_json import fields_of, json_text
 
@@ -108,14 +107,12 @@ class TorchFound:
         semantics: its version as semantics and registries are called, `torch-2.13`.
         error: why it cannot be imported.
         tried: each feature, in the order of `FEATURES`; empty when it cannot be imported.
-        measured: what was measured of it, since nothing of its version is bundled; a line each.
     """
 
     version: str
     semantics: str
     error: str = ""
     tried: tuple[Tried, ...] = ()
-    measured: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,13 +168,11 @@ def _torch(progress: Callable[[str], None], timeout_s: float) -> TorchFound | No
         except Exception as error:
             version = distribution_version("torch") or "of an unknown version"
             return TorchFound(version, f"torch-{version}", _sentence(error))
-        progress("measure it, unless its version is known")
-        is_known(engine.semantics)
         tried = []
         for probe, feature in FEATURES.items():
             progress(feature.name)
             tried.append(_tried(engine, probe, feature, timeout_s))
-        return TorchFound(version, engine.semantics, tried=tuple(tried), measured=measured_facts(engine.semantics))
+        return TorchFound(version, engine.semantics, tried=tuple(tried))
 
 
 def _tried(engine: LiveEngine, probe: str, feature: Feature, timeout_s: float) -> Tried:
@@ -245,7 +240,7 @@ def _conform(engine: LiveEngine) -> str:
     from dispatchlab.scenario.load import parse_scenario
 
     if engine.semantics not in SEMANTICS:
-        raise NotOffered(f"there is no model of it: {not_measured(engine.semantics)}")
+        raise NotOffered("there is no model of this version: the nearest one answers elsewhere")
     found = conform(engine, engine.semantics, parse_scenario(_COMMUTES, file="doctor"))
     if found.verdict is not Verdict.NO_VIOLATION_FOUND:
         raise ProbeFailed(sentence(found))
@@ -326,8 +321,7 @@ def _torch_lines(torch: TorchFound) -> Iterator[str]:
         yield f"  {torch.error}"
         return
     yield f"PyTorch: {torch.version}"
-    yield from (f"  {line}" for line in torch.measured)
-    if torch.semantics not in bundled_names() and not torch.measured:
+    if torch.semantics not in bundled_names():
         yield f"  no registry of it is bundled: what does not name `live` answers for {newest_bundled()}"
     yield from _table([(one.feature.name, f"{_STATES[one.state]}: {one.why}") for one in torch.tried])
 

@@ -194,7 +194,7 @@ def _register(context: click.Context, options: DumpOptions, keys: str) -> None:
         raise DumpOptionsError("--register shows the table of an operator of its own: name none")
     semantics, reason = options.semantics, ""
     if semantics is None and options.engine == "lab":
-        from dispatchlab.model.measured import resolved_semantics
+        from dispatchlab.model.installed_torch import resolved_semantics
         from dispatchlab.model.profile import TORCH
 
         semantics = resolved_semantics(TORCH)

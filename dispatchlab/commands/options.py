@@ -51,7 +51,7 @@ class OneOf(_TextType):
             found = _taken(found, f"torch-{found}")
         if self._kind != "semantics":
             return _live_with_package(found, param, ctx) if self._kind == "source" and ctx is not None else found
-        from dispatchlab.model.measured import resolved_semantics
+        from dispatchlab.model.installed_torch import resolved_semantics
 
         return resolved_semantics(found)
 
@@ -439,10 +439,8 @@ progress_option = click.option(
 def _be_quiet(context: click.Context, option: click.Parameter, asked: bool) -> None:  # noqa: FBT001  a callback
     if asked:
         from dispatchlab.commands.output import QUIET
-        from dispatchlab.model.measured import without_notes
 
         context.meta[QUIET] = True
-        context.with_resource(without_notes())
 
 
 quiet_option = click.option(

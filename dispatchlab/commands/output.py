@@ -295,9 +295,6 @@ def abandon_stdout() -> None:
 
 def forbid_measuring() -> None:
     """Have nothing measured of an unknown PyTorch, here and in the processes that this one starts."""
-    from dispatchlab.model.measured import NO_MEASURE
-
-    os.environ[NO_MEASURE] = "1"
 
 
 def is_quiet() -> bool:

@@ -25,8 +25,8 @@ from dispatchlab.engine.precedence import (
     rules_of,
 )
 from dispatchlab.errors import DispatchLabError, did_you_mean
+from dispatchlab.model.installed_torch import is_known, resolved_semantics
 from dispatchlab.model.keys import FORMER_KEYS, SLOT_KEYS, SLOT_OF_KEY, DispatchKey
-from dispatchlab.model.measured import is_known, known_profile, resolved_semantics
 from dispatchlab.model.profile import (
     NEWEST,
     Names,
@@ -282,7 +282,7 @@ def _pr35061() -> Semantics:
 def _made(name: str) -> Semantics:
     if name == "strict":
         return strict_of(bundled_profile(bundled_profiles()[-1]))
-    return _pr35061() if name == "pr35061" else semantics_of(known_profile(name))
+    return _pr35061() if name == "pr35061" else semantics_of(bundled_profile(name))
 
 
 class _Named(Mapping[str, Semantics]):

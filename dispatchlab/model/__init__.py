@@ -1,10 +1,8 @@
 """The values that every other package speaks of: keys, schemas, registrations, snapshots.
-
 - `keys`: `DispatchKey` and what each key covers;
 - `key_set`: `DispatchKeySet`, the sets that calls go by;
 - `profile`: `Profile`, what makes one PyTorch's dispatcher differ from that of another;
 - `slot_set`: sets of dispatch table slots, as bits;
-- `measured`: the version of the installed PyTorch, which model it has, and what is measured of an unknown one, once;
 - `names`: `OperatorName`;
 - `schema`: `FunctionSchema` and its printing;
 - `schema_types`: the types of arguments and returns;

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
+from dispatchlab.model.installed_torch import installed_torch, model_for
 from dispatchlab.model.keys import BACKENDS, DispatchKey
-from dispatchlab.model.measured import installed_torch, model_for
 from dispatchlab.model.profile import nearest_profile, version_of
 from dispatchlab.records.file import bundled_name, newest_bundled, open_bundled
 from dispatchlab.records.model import RecordedOperator

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from dispatchlab.errors import DispatchLabError, did_you_mean
 from dispatchlab.files.bounded_read import ReadError, read_file
 from dispatchlab.files.file_kinds import FileKind, instead, is_registry
-from dispatchlab.model.measured import measured_registry
 from dispatchlab.model.profile import NEWEST, version_of
 from dispatchlab.records.model import Recorded, Registry
 from dispatchlab.records.stored import RegistryFileError, StoredRegistry, recording_bytes
@@ -107,7 +106,7 @@ def bundled_name(text: str) -> str | None:
     if not text.startswith("torch-"):  # so that nothing is read for a file of another name
         return None
     name = _OTHER_NAMES.get(text, text)
-    return name if name in bundled_names() or measured_registry(name) else None
+    return name if name in bundled_names() else None
 
 
 def newest_bundled() -> str:
@@ -128,7 +127,7 @@ def open_bundled(name: str) -> StoredRegistry:
     known = bundled_name(name)
     if known is None:
         raise UnknownRegistryError(name)
-    return _opened(measured_registry(known) or os.path.join(_FOLDER, known + SUFFIX))
+    return _opened(os.path.join(_FOLDER, known + SUFFIX))
 
 
 def open_named(text: str) -> StoredRegistry:

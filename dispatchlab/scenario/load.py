@@ -18,8 +18,8 @@ from dispatchlab.files.bounded_read import ReadError, read_file
 from dispatchlab.files.file_kinds import FileKind, instead
 from dispatchlab.files.yaml_fields import TEXT, Context, Entry, Field, Table, Wrong, list_of, one_of
 from dispatchlab.files.yaml_tree import Listing, Node, Problem, Scalar, YamlError, compose, in_order
+from dispatchlab.model.installed_torch import is_known
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.model.measured import is_known
 from dispatchlab.prover.result import Expectation
 from dispatchlab.scenario.modules import MODULE_BODIES, check_modules
 from dispatchlab.scenario.python_registrations import PYTHON

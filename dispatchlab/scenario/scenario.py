@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from dispatchlab.model.installed_torch import is_known
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.model.measured import is_known
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.profile import semantics_names
 from dispatchlab.model.registration import (

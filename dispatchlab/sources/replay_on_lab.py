@@ -11,10 +11,10 @@ from typing import NamedTuple
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.handle import RegistrationHandle
 from dispatchlab.engine.semantics import Semantics, semantics_named, strict_of
+from dispatchlab.model.installed_torch import model_for
 from dispatchlab.model.keys import SLOT_OF_KEY
-from dispatchlab.model.measured import known_profile, model_for
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.profile import version_of
+from dispatchlab.model.profile import bundled_profile, version_of
 from dispatchlab.model.registration import NameOnly
 from dispatchlab.records.model import Recorded, Registry, read_dump, read_fallbacks, registry_of
 from dispatchlab.records.replay import fallback_registration, operator_registrations, run
@@ -55,7 +55,7 @@ def for_registry(semantics: str | Semantics, *, torch: str = "") -> Semantics:
 
 @cache
 def _strict_for(profile: str) -> Semantics:
-    return strict_of(known_profile(profile))
+    return strict_of(bundled_profile(profile))
 
 
 def bench(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dispatchlab.model.measured import model_for
+from dispatchlab.model.installed_torch import model_for
 from dispatchlab.records.file import open_bundled
 from dispatchlab.records.model import Registry, dump_text
 from dispatchlab.sources.replay_on_lab import Bench, bench, registry_on

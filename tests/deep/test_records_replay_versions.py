@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dispatchlab.model.measured import model_for
+from dispatchlab.model.installed_torch import model_for
 from dispatchlab.records.file import bundled_names, newest_bundled, open_bundled
 from dispatchlab.sources.replay_on_lab import bench
 from tests.effort import some

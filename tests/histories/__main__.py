@@ -15,8 +15,7 @@ from pathlib import Path
 
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.engine.semantics import Semantics, semantics_named
-from dispatchlab.model.measured import known_profile
-from dispatchlab.model.profile import Profile, read_profile
+from dispatchlab.model.profile import Profile, bundled_profile, read_profile
 from dispatchlab.model.registration import Block, Fallback, Registration
 from dispatchlab.pytorch.bridge.torch import semantics, torch
 from dispatchlab.pytorch.introspection.slot_memory import is_readable
@@ -37,7 +36,7 @@ def _main() -> int:
     parser.add_argument("--profile", help="The file of its profile. Default: the one that is known of this PyTorch.")
     options = parser.parse_args()
     model = options.profile or semantics()
-    profile = read_profile(model) if options.profile else known_profile(model)
+    profile = read_profile(model) if options.profile else bundled_profile(model)
     figures, kept = run(profile, semantics_named(model), options.count, options.seed, options.kept)
     slots = "memory" if is_readable() else "bindings"
     options.file.write_bytes(packed(Recorded(str(torch().__version__), slots, profile.runtime, tuple(kept))))

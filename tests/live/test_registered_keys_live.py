@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.model.measured import resolved_semantics
+from dispatchlab.model.installed_torch import resolved_semantics
 from dispatchlab.model.profile import TORCH
 from dispatchlab.prover.prng import SplitMix64
 from dispatchlab.questions.dump.registered_keys import keys_view, register_keys

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dispatchlab.model.measured import resolved_semantics
+from dispatchlab.model.installed_torch import resolved_semantics
 from dispatchlab.pytorch.bridge.error_parser import without_backtrace
 from tests.effort import share
 from tools.torch_stand_in import stand_in

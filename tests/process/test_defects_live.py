@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from dispatchlab.cli import main
-from dispatchlab.model.measured import installed_torch, model_for
+from dispatchlab.model.installed_torch import installed_torch, model_for
 from dispatchlab.model.profile import bundled_profiles, version_of
 from tools.defects import DEFECTS, PAGE, has, page, table
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dispatchlab.model.measured import installed_torch
+from dispatchlab.model.installed_torch import installed_torch
 from tests.patched_package import patched
 from tools.defect_programs import FIXED, HAS, PROGRAMS, run
 

@@ -40,7 +40,7 @@ WORKS = {
 DOES_NOT = {
     "dump aten::add.Tensor --engine torch": f"dispatchlab does not know the dispatch key {NEW}",
     "explain aten::add.Tensor --engine torch": f"dispatchlab does not know the dispatch key {NEW}",
-    "permute five.yaml --engine torch --conform": "there is no model of torch-2.99: another PyTorch is installed",
+    "permute five.yaml --engine torch --conform": "there is no model of torch-2.99; there are strict",
 }
 """Commands that do not work, each with its sentence."""
 

@@ -19,7 +19,6 @@ from time import monotonic, sleep
 from typing import IO, Any
 
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.model.measured import NO_MEASURE
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.processes.parent import kill_group
 from dispatchlab.prover.protocol import EngineCrashed
@@ -280,11 +279,11 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 def _started(journal: Journal, errors: IO[bytes]) -> subprocess.Popen[bytes]:
     """A new worker, which leads a process group of its own and so hears no Ctrl-C."""
     command = [sys.executable, "-P", "-c", _BOOT, str(Path(__file__).parents[3])]
-    pipe, env = subprocess.PIPE, {**os.environ, NO_MEASURE: "1"}
+    pipe = subprocess.PIPE
     if os.name != "posix":
-        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, env=env)
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors)
     handed = [journal.file] if isinstance(journal.file, int) else []
-    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, pass_fds=handed, process_group=0, env=env)
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, pass_fds=handed, process_group=0)
 
 
 def _end(process: subprocess.Popen[bytes], journal: Journal, errors: IO[bytes]) -> None:

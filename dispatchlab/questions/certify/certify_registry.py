@@ -21,8 +21,8 @@ from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.engine.lab_space import LabSpace
 from dispatchlab.engine.semantics import Semantics
 from dispatchlab.errors import DispatchLabError
+from dispatchlab.model.installed_torch import model_for
 from dispatchlab.model.keys import SLOT_KEYS, DispatchKey
-from dispatchlab.model.measured import model_for
 from dispatchlab.model.profile import version_of
 from dispatchlab.model.registration import Def, Impl, Registration
 from dispatchlab.model.sequence import StepSequence

@@ -9,8 +9,8 @@ from dispatchlab.engine.handle import RegistrationHandle
 from dispatchlab.engine.semantics import Semantics
 from dispatchlab.errors import RegistrationError
 from dispatchlab.model.dump_format import Provenance
+from dispatchlab.model.installed_torch import model_for
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.model.measured import model_for
 from dispatchlab.model.registration import Fallback, Impl, Kernel, KernelFlags, KernelForm, Registration
 from dispatchlab.model.schema_parser import parse_name
 from dispatchlab.records.backend_coverage import (

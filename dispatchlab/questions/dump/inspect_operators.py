@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.model.measured import model_for
+from dispatchlab.model.installed_torch import model_for
 from dispatchlab.model.names import OperatorName, in_order, overload_of, overloads_in, qualified
 from dispatchlab.model.packet import Packet, PacketOverload
 from dispatchlab.model.registration import Block, TorchLibraryFunction

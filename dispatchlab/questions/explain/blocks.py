@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from dispatchlab.escape import printable
+from dispatchlab.model.installed_torch import model_for, other_keys_of_calls
 from dispatchlab.model.key_set import DispatchKeySet, functionality_bit
 from dispatchlab.model.keys import AUTOCAST_KEYS, FUNCTIONALITY_KEYS
-from dispatchlab.model.measured import model_for, other_keys_of_calls
 from dispatchlab.model.operator_view import OUTRANKED
 from dispatchlab.model.profile import CALLS
 from dispatchlab.questions.explain.explain_operator import ExplainedOperator

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.model.measured import model_for
+from dispatchlab.model.installed_torch import model_for
 from dispatchlab.questions.certify.certificate import OrderReason, pattern_of
 from dispatchlab.questions.certify.certify_registry import certification_of
 from dispatchlab.questions.certify.operator_neighbourhoods import patterns_with_stale_slots

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, runtime_checkable
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.engine.semantics import SEMANTICS, semantics_named, unknown_keys
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.model.measured import measured_profile, not_measured
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.profile import bundled_profiles, read_profile
 from dispatchlab.model.registration import Block, Fallback, Registration
@@ -131,10 +130,7 @@ class NoModelError(DispatchLabError):
     def __str__(self) -> str:
         if self.engine == "lab":
             return "--conform compares the live engine with its model: use it with --engine torch"
-        return (
-            f"--conform: there is no model of {self.semantics}: {not_measured(self.semantics)}; "
-            f"there are {', '.join(SEMANTICS)}"
-        )
+        return f"--conform: there is no model of {self.semantics}; there are {', '.join(SEMANTICS)}"
 
 
 class IncompleteModelError(DispatchLabError):
@@ -165,9 +161,8 @@ def _check_model(semantics: str) -> None:
         IncompleteModelError: it has keys that this package does not know.
     """
     semantics_named(semantics)
-    measured = measured_profile(semantics)
-    if measured is not None or (semantics not in SEMANTICS and semantics.endswith(".json")):
-        unknown = unknown_keys(measured or read_profile(semantics))
+    if semantics not in SEMANTICS and semantics.endswith(".json"):
+        unknown = unknown_keys(read_profile(semantics))
         if unknown:
             raise IncompleteModelError(semantics, unknown)
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from dispatchlab.engine.semantics import Semantics, semantics_named
 from dispatchlab.escape import one_line
+from dispatchlab.model.installed_torch import model_for
 from dispatchlab.model.kernel_identity import distinguished
-from dispatchlab.model.measured import model_for
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.profile import version_of
 from dispatchlab.model.registration import Block, Fallback, Registration, operators_of

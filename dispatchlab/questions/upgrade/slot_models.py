@@ -9,8 +9,8 @@ from functools import lru_cache
 from dispatchlab.engine.reference_precedence import Shape, plain_shape
 from dispatchlab.engine.semantics import Semantics, semantics_named
 from dispatchlab.model.dump_format import Provenance
+from dispatchlab.model.installed_torch import is_known
 from dispatchlab.model.keys import SLOT_KEYS, SLOT_OF_KEY, DispatchKey
-from dispatchlab.model.measured import is_known
 from dispatchlab.model.profile import nearest_profile, version_of
 from dispatchlab.model.slot_set import ALL_SLOTS, KEY_BIT, KEY_OF_BIT, UNDEFINED_SLOT, set_bits, slots_of
 from dispatchlab.questions.upgrade.operator_changes import Cause, Find, SlotChange

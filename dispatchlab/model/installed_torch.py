@@ -1,0 +1,81 @@
+"""The installed PyTorch: its version, and the nearest PyTorch of which a model comes with dispatchlab."""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import cache
+
+from dispatchlab.model.keys import FORMER_KEYS, DispatchKey
+from dispatchlab.model.profile import (
+    TORCH,
+    bundled_profile,
+    bundled_profiles,
+    nearest_profile,
+    version_of,
+)
+
+_VERSION = r"""^__version__\s*(?::\s*str\s*)?=\s*['"]([^'"\s]{1,100})['"]"""
+_HEAD = 2**16  # characters of version.py, which has a few lines
+
+
+def installed_torch() -> str | None:
+    """The version of the PyTorch that `import torch` would find, such as `2.13.0+cpu`; None when there is none."""
+    folder = _installed_torch_folder()
+    return None if folder is None else _version_in(os.path.join(folder, "version.py"))
+
+
+def _installed_torch_folder() -> str | None:
+    """The folder of the PyTorch that `import torch` would find; None when there is none."""
+    from importlib.util import find_spec
+
+    try:
+        spec = find_spec("torch")
+    except (ImportError, ValueError):  # a module in its place that says nothing of where it comes from
+        return None
+    if spec is None or spec.origin is None:
+        return None
+    return os.path.dirname(spec.origin)
+
+
+def _version_in(path: str) -> str | None:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            found = re.search(_VERSION, stream.read(_HEAD), re.MULTILINE)
+    except OSError:
+        return None
+    return None if found is None else found[1]
+
+
+def model_for(torch: str | None) -> str:
+    """The profile of a PyTorch: of its version or the nearest, and the newest where there is no version.
+
+    Args:
+        torch: its version, such as `2.13.0+cpu`, or a semantics, such as `torch-2.13`.
+    """
+    version = None if torch is None else version_of(torch)
+    if version is None:
+        return bundled_profiles()[-1]
+    name = "torch-{}.{}".format(*version)
+    return name if is_known(name) else nearest_profile(version)
+
+
+def is_known(name: str) -> bool:
+    """Return whether a profile of this name comes with dispatchlab."""
+    return name in bundled_profiles()
+
+
+@cache
+def other_keys_of_calls(name: str) -> tuple[str, ...]:
+    """The keys that a profile has, lacks, or has elsewhere in the order than the key sets of calls do."""
+    from difflib import ndiff
+
+    found = ndiff([key.name for key in DispatchKey if key not in FORMER_KEYS], [*bundled_profile(name).keys])
+    return tuple(dict.fromkeys(line[2:] for line in found if line[0] in "+-"))
+
+
+def resolved_semantics(name: str) -> str:
+    """The semantics that a name stands for: of `torch`, the model of the installed PyTorch, else the newest."""
+    if name != TORCH:
+        return name
+    return model_for(installed_torch())
