@@ -312,7 +312,7 @@ class ExplainedCall:
         from dispatchlab.questions.explain.blocks import call_blocks
         from dispatchlab.views.html.notebook import notebook_html
 
-        return notebook_html("", call_blocks(self.explanation, no_answer=self.no_answer))
+        return notebook_html(self.no_answer or self.explanation.schema, call_blocks(self.explanation))
 
 
 def explain(

@@ -58,25 +58,29 @@ def test_the_text_has_a_row_for_versions_that_agree() -> None:
     assert (result.exit_code, result.stderr) == (0, "")
     assert (
         result.stdout
-        == f"""aten::add.Tensor: in PyTorch 2.4 to {NEWEST} (bundled: 2.4 to {NEWEST})
-schema:
+        == f"""aten::add.Tensor
+aten::add.Tensor: in PyTorch 2.4 to {NEWEST} (bundled: 2.4 to {NEWEST})
+
+schema
   2.4 to {NEWEST}  aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor
-alias analysis kind:
+
+alias analysis kind
   2.4 to {NEWEST}  FROM_SCHEMA
-tags:
+
+tags
   2.4 to {NEWEST}  core, pointwise, pt2_compliant_tag
-kernels:
-  CUDA
-    2.4 to {NEWEST}  boxed unboxed
-  NestedTensorHPU
-    2.4 to 2.7   none
-    2.8 to {NEWEST}  boxed unboxed
-slots:
-  CUDA
-    2.4 to {NEWEST}  kernel
-  NestedTensorHPU
-    2.4 to 2.7   none
-    2.8 to {NEWEST}  kernel
+
+kernels (2)
+  keys             versions
+  CUDA             2.4 to {NEWEST}: boxed unboxed
+  NestedTensorHPU  2.4 to 2.7: none
+                   2.8 to {NEWEST}: boxed unboxed
+
+slots (2)
+  keys             versions
+  CUDA             2.4 to {NEWEST}: kernel
+  NestedTensorHPU  2.4 to 2.7: none
+                   2.8 to {NEWEST}: kernel
 """
     )
 

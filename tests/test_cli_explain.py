@@ -128,7 +128,7 @@ def test_rich_says_what_text_says() -> None:
     wanted = re.sub(r"registered at \S*/|registered at |\(empty\)|[0-9]\. ", "", text)
     missing = set(re.findall(r"[\w.&*]+", wanted)) - said
     assert code == 0
-    assert missing <= {"runs", "arguments", "what", "remains", "lost", "comes", "first", "above"}
+    assert missing == set()
     assert len(wanted.splitlines()) > 15
 
 
@@ -137,8 +137,8 @@ def test_markdown_has_a_heading_for_each_hop() -> None:
     code, markdown, _ = explain(*arguments, "--format", "markdown")
     assert code == 0
     headings = re.findall(r"^### (.*)$", markdown, re.MULTILINE)
-    assert headings == ["key sets", r"1\. call -> AutogradCPU", r"2\. redispatch -> CPU"]
-    assert re.search(r"^- kernel `torch/csrc/autograd/generated/VariableType_\d+\.cpp:\d+`", markdown, re.MULTILINE)
+    assert headings == ["arguments", "the thread", r"1\. call -> AutogradCPU", r"2\. redispatch -> CPU"]
+    assert re.search(r"^- kernel: `torch/csrc/autograd/generated/VariableType_\d+\.cpp:\d+`", markdown, re.MULTILINE)
 
 
 def test_a_scenario_is_explained_with_the_stale_slots_of_its_semantics(tmp_path: Path) -> None:
@@ -204,8 +204,8 @@ def test_a_record_knows_that_kernels_of_register_autograd_redispatch(
 def test_a_call_without_a_kernel_says_where_the_operator_has_some(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(MADE.partition("  - library")[0])
-    end = explain("mine::f", "--arg", "cuda", "--from", str(path))[1].splitlines()[-1]
-    assert end.endswith(": the call fails: missing_kernel, as mine::f has no kernel for CUDA; it has kernels for CPU")
+    shown = explain("mine::f", "--arg", "cuda", "--from", str(path))[1]
+    assert ": the call fails: missing_kernel, as mine::f has no kernel for CUDA; it has kernels for CPU\n" in shown
 
 
 def test_a_recorded_registry_is_explained(tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ def test_a_call_of_a_name_goes_to_the_first_overload_that_takes_it() -> None:
     assert tried("aten::index", "cpu", "list:cuda, none", *pytorch)[0] == "aten::index.Tensor"
     code, stdout, _ = explain("aten::add", "cuda requires_grad", "1", *pytorch)
     assert code == 0
-    assert "aten::add(cuda requires_grad, 1) tried\n  aten::add.Tensor: takes it\n\naten::add.Tensor(" in stdout
+    assert stdout.endswith("\n\naten::add(cuda requires_grad, 1) tried\n  aten::add.Tensor: takes it\n")
     assert "other (Tensor), 1: AutocastCPU, AutogradCPU, ADInplaceOrView, CPU (a number becomes a tensor on" in stdout
 
 

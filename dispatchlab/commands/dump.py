@@ -277,8 +277,7 @@ _OF_A_TABLE = ("after", "semantics", "allow_import", "everything", "across", "la
 def _across(context: click.Context, options: DumpOptions) -> None:
     """Show an operator in every bundled version of PyTorch."""
     from dispatchlab.model.keys import parse_key
-    from dispatchlab.questions.dump.across_versions import operators_across
-    from dispatchlab.questions.dump.across_versions_blocks import across_view
+    from dispatchlab.questions.dump.across_versions import across_view, operators_across
     from dispatchlab.sources.find_sources import table_rows
 
     refuse(context, _OF_ONE_VERSION, "is for one version: leave --across out")

@@ -1,8 +1,6 @@
 """What the dispatcher holds for an operator: dumps, tables with their reasons, listings, versions side by side.
 
 - `across_versions`: one operator in every bundled version of PyTorch: its schema, its kernels, and what its slots hold.
-- `across_versions_blocks`: operators across versions as blocks and as JSON: a row for each stretch of versions that
-  agree.
 - `inspect_operators`: inspect operators of a scenario, a registry or the installed PyTorch, with the reasons behind
   their tables.
 - `listing_blocks`: registries as blocks and as JSON: listings and counts.

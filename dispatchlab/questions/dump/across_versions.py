@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -12,6 +12,9 @@ from dispatchlab.records.file import bundled_names, open_bundled
 from dispatchlab.records.model import RecordedKernel, RecordedOperator
 from dispatchlab.sources.find_sources import find_operators
 from dispatchlab.sources.replay_on_lab import bench
+from dispatchlab.views import blocks as b
+from dispatchlab.views.formatting import key_names
+from dispatchlab.views.view import View
 
 
 class Era(NamedTuple):
@@ -166,3 +169,39 @@ def ranges(some: Sequence[str], versions: Sequence[str]) -> tuple[tuple[str, str
     numbered = enumerate(sorted(some, key=place.__getitem__))
     runs = ([version for _, version in run] for _, run in groupby(numbered, lambda one: place[one[1]] - one[0]))
     return tuple((run[0], run[-1]) for run in runs)
+
+
+# -- how it is shown
+
+
+def across_view(found: Sequence[OperatorHistory]) -> View[object]:
+    """How operators are shown across versions."""
+    value = {"versions": found[0].versions if found else (), "operators": found}
+    title = ", ".join(one.operator for one in found)
+    blocks = tuple(block for one in found for block in _blocks(one))
+    return View(value, document=lambda _: b.Document("dump", title, blocks), indent=1)
+
+
+def _blocks(one: OperatorHistory) -> Iterator[b.Block]:
+    here = _listed(one.present, one)
+    yield b.Line(f"{one.operator}: in PyTorch {here} (bundled: {one.versions[0]} to {one.versions[-1]})")
+    for title, history in (("schema", one.schema), ("alias analysis kind", one.alias), ("tags", one.tags)):
+        if any(era.content is not None for era in history):
+            yield b.Section(title, (b.Table("", ("", ""), tuple(_rows(history, one))),))
+    for title, histories in (("kernels", one.kernels), ("slots", one.slots)):
+        lines = (
+            (", ".join(key_names(each.keys)), b.Cell(b.Stack(tuple(": ".join(row) for row in _rows(each.eras, one)))))
+            for each in histories
+        )
+        yield from b.part(title, ("keys", "versions"), lines)
+
+
+def _rows(history: History, one: OperatorHistory) -> Iterator[tuple[str, str]]:
+    for era in history:
+        versions = [version for version in era.versions if version in one.present]
+        if versions:
+            yield _listed(versions, one), "none" if era.content is None else era.content
+
+
+def _listed(some: Sequence[str], one: OperatorHistory) -> str:
+    return ", ".join(first if first == last else f"{first} to {last}" for first, last in ranges(some, one.versions))

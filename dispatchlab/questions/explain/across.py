@@ -15,13 +15,13 @@ from dispatchlab.questions.dump.across_versions import History, eras, public_ver
 from dispatchlab.questions.explain.blocks import (
     argument_text,
     explanation_notes,
-    hop_texts,
+    hop_lines,
     path_text,
     thread_sets,
 )
 from dispatchlab.views import blocks as b
-from dispatchlab.views.as_json import as_json, fields_of
 from dispatchlab.views.source_locations import short_debug
+from dispatchlab.views.text import plain
 from dispatchlab.views.view import View
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def _parts(explained: ExplainedOperator) -> Iterator[tuple[str, str]]:
     for hop in call.hops:
         seen.append(name := f"{hop.kind} to {hop.key}")
         again = f" ({seen.count(name)})" if name in seen[:-1] else ""
-        yield f"{name}{again}", "\n".join(map(_steady, hop_texts(hop)))
+        yield f"{name}{again}", "\n".join(_steady(plain(line)) for line in hop_lines(hop))
     yield "end", _steady(call.end)
 
 
@@ -209,70 +209,29 @@ def _parts(explained: ExplainedOperator) -> Iterator[tuple[str, str]]:
 
 def across_view(found: CallAcross) -> View[CallAcross]:
     """How a call is shown on several versions."""
-    return View(found, lines=_lines, document=_page, indent=1)
+    return View(found, document=_document, indent=1)
 
 
-@as_json.register
-def _(value: CallAcross) -> dict[str, object]:
-    parts = [{"part": name, "eras": [era._asdict() for era in history]} for name, history in value.parts]
-    return fields_of(value, parts=parts)
-
-
-def _lines(found: CallAcross) -> Iterator[b.Block]:
-    yield b.Line((b.strong(found.operator), f" on PyTorch {_listed(found.versions)}"))
-    yield from (*_changed(found), b.Line())
-    for name, history in found.parts:
-        first = _content(history[0].content).split("\n")
-        if len(history) == len(first) == 1:
-            yield b.Line((b.strong(name), f": {first[0]}"))
-            continue
-        yield b.Line((b.strong(name), ":"))
-        width = 0 if len(history) == 1 else max(len(_listed(era.versions)) for era in history) + 2
-        for era in history:
-            versions = _listed(era.versions) if width else ""
-            for line in _content(era.content).split("\n"):
-                yield b.Line(line, indent=2, label=b.quiet(versions), width=width)
-                versions = ""
-
-
-def _changed(found: CallAcross) -> Iterator[b.Line]:
-    """What changed, part by part, line by line."""
-    if not found.changes:
-        yield b.Line("nothing changed", "good")
+def _document(found: CallAcross) -> b.Document:
+    blocks: list[b.Block] = [] if found.changes else [b.Line("nothing changed", "good")]
     for change in found.changes:
-        yield b.Line((b.warn(f"since {change.since}: "), b.strong(change.part)))
         before, after = (_content(text).split("\n") for text in (change.before, change.after))
-        yield from (b.Line(f"- {line}", "bad", indent=2) for line in before if line not in after)
-        yield from (b.Line(f"+ {line}", "good", indent=2) for line in after if line not in before)
+        rows = [f"-{line}" for line in before if line not in after]
+        rows += [f"+{line}" for line in after if line not in before]
+        blocks += [b.Line((b.warn(f"since {change.since}: "), b.strong(change.part)))]
+        blocks += [b.Difference("\n".join(rows), indent=2, is_step=True)]
+    rows_of_parts = (
+        (name, b.Cell(b.Stack(tuple(_eras(history, found.versions))), "code")) for name, history in found.parts
+    )
+    blocks += b.part("The call on each version", ("part", "what it is"), rows_of_parts)
+    return b.Document("explain", f"{found.operator} on PyTorch {_listed(found.versions)}", tuple(blocks))
 
 
-def _page(found: CallAcross) -> b.Document:
-    """A column for each stretch of versions on which the whole call is the same."""
-    columns = eras(
-        found.versions,
-        {
-            version: repr([era.content for _, history in found.parts for era in history if version in era.versions])
-            for version in found.versions
-        },
-    )
-    heads = ("part", *(_listed(column.versions) for column in columns))
-    rows: tuple[b.Row, ...] = tuple(
-        (b.Cell(name, "name"), *(b.Cell(_cell(history, column.versions[0]), "code") for column in columns))
-        for name, history in found.parts
-    )
-    table = b.Table(
-        "The call on each version", heads, rows, frozenset(at for at, (_, h) in enumerate(found.parts) if len(h) > 1)
-    )
-    return b.Document(
-        "explain",
-        f"{found.operator} on PyTorch {_listed(found.versions)}",
-        (b.Frame(tuple(_changed(found))), b.Section("Side by side", (table,))),
-    )
-
-
-def _cell(history: History, version: str) -> b.Stack:
-    content = next((era.content for era in history if version in era.versions), "")
-    return b.Stack(tuple(_content(content).split("\n")))
+def _eras(history: History, versions: Sequence[str]) -> Iterator[str]:
+    for era in history:
+        if era.versions != tuple(versions):
+            yield f"{_listed(era.versions)}:"
+        yield from _content(era.content).split("\n")
 
 
 def _content(text: str | None) -> str:

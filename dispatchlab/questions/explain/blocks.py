@@ -11,13 +11,10 @@ from dispatchlab.model.keys import AUTOCAST_KEYS, FUNCTIONALITY_KEYS
 from dispatchlab.model.operator_view import OUTRANKED
 from dispatchlab.model.profile import CALLS
 from dispatchlab.questions.explain.explain_operator import ExplainedOperator
-from dispatchlab.questions.explain.packet_calls import PacketCall
 from dispatchlab.questions.explain.result import (
     ArgumentKeys,
     CallExplanation,
-    Chosen,
     Hop,
-    LeftOut,
     ThreadKeys,
     by_priority,
 )
@@ -29,12 +26,24 @@ from dispatchlab.views.view import View
 
 def explanation_view(explained: ExplainedOperator) -> View[ExplainedOperator]:
     """How an explanation is shown."""
-    return View(explained, lines=_lines, screen=_screen, torch=explained.inspection.build)
+    return View(explained, document=_document, torch=explained.inspection.build)
+
+
+def _document(explained: ExplainedOperator) -> b.Document:
+    call, tried = explained.explanation, explained.packet_call
+    blocks = [*call_blocks(call)]
+    if tried is not None:
+        lines = (f"{each.name}: {'takes it' if each.takes else each.reason}" for each in tried.tried)
+        blocks.append(b.Section(f"{tried.packet}{printable(tried.call)} tried", _indented(lines)))
+    if explained.no_answer:
+        return b.Document("explain", explained.no_answer, (b.Line(call.schema), *blocks))
+    return b.Document("explain", call.schema, tuple(blocks))
 
 
 def explanation_text(call: CallExplanation, *, no_answer: str = "") -> str:
     """An explanation as plain text; what is no answer says so first."""
-    return text_of(call_blocks(call, no_answer=no_answer))
+    head = [b.Line(no_answer)] if no_answer else []
+    return text_of((*head, b.Line(call.schema), *call_blocks(call)))
 
 
 # -- what all formats show
@@ -64,12 +73,6 @@ def argument_text(argument: ArgumentKeys) -> str:
     return f"{argument.name} ({argument.type}), {printable(argument.given)}: {set_text(argument.keys)}{note}"
 
 
-def left_out_text(left: LeftOut) -> str:
-    """`BackendSelect, fallthrough: fn [backend fallback]`."""
-    whose = f": {printable(left.debug)} [{left.reason}]" if left.debug else ""
-    return f"{left.key}, {left.why}{whose}"
-
-
 def thread_sets(thread: ThreadKeys) -> Iterator[tuple[str, DispatchKeySet, str]]:
     """The four sets with their titles; what is excluded is excluded for every backend."""
     yield "global include", thread.global_included, set_text(thread.global_included)
@@ -78,85 +81,20 @@ def thread_sets(thread: ThreadKeys) -> Iterator[tuple[str, DispatchKeySet, str]]
     yield "local exclude", thread.local_excluded, functionalities_text(thread.local_excluded)
 
 
-# -- plain text
-
-
-def _lines(explained: ExplainedOperator) -> Iterator[b.Block]:
-    if explained.packet_call is not None:
-        yield from (*_tried(explained.packet_call), b.Line())
-    yield from call_blocks(explained.explanation, no_answer=explained.no_answer)
-
-
-def _tried(call: PacketCall) -> Iterator[b.Block]:
-    """The overloads that the call of a name tried, and why each did not take it."""
-    yield b.Line(f"{call.packet}{printable(call.call)} tried")
-    yield from _indented(f"{each.name}: {'takes it' if each.takes else each.reason}" for each in call.tried)
-
-
-def call_blocks(call: CallExplanation, *, no_answer: str = "") -> Iterator[b.Block]:
-    """Every fact of an explanation, a line each."""
-    if no_answer:
-        yield from (b.Line(no_answer), b.Line())
-    yield b.Line(call.schema)
+def call_blocks(call: CallExplanation) -> Iterator[b.Block]:
+    """Every fact of an explanation: the keys whose kernels run first, then why."""
     yield b.Line(("runs: ", *_path(call)))
+    yield b.Line(call.end, "emphasis" if call.known else "warn")
     arguments = [argument_text(argument) for argument in call.arguments] or ["none that decides the dispatch"]
     yield b.Section("arguments", _indented(arguments))
-    yield b.Line("the thread")
-    yield from _indented(f"{title}: {text}" for title, _, text in thread_sets(call.thread))
+    thread = (f"{title}: {text}" for title, keys, text in thread_sets(call.thread) if keys)
+    yield b.Section("the thread", _indented(thread))
     for number, hop in enumerate(call.hops, 1):
-        yield b.Section(f"{number}. {hop.kind} -> {hop.key}", _indented(hop_texts(hop)))
-    yield from (b.Line(), b.Line(call.end))
+        yield b.Section(f"{number}. {hop.kind} -> {hop.key}", _indented(hop_lines(hop)), mood=_mood(hop))
 
 
-def _indented(texts: Iterable[str]) -> tuple[b.Block, ...]:
+def _indented(texts: Iterable[b.Inline]) -> tuple[b.Block, ...]:
     return tuple(b.Line(text, indent=2) for text in texts)
-
-
-def hop_texts(hop: Hop) -> Iterator[str]:
-    """Every fact of a hop, a text each."""
-    yield hop.why
-    yield f"set: {set_text(hop.start)}"
-    yield from (f"left out: {left_out_text(left)}" for left in hop.left_out)
-    if hop.left_out:
-        yield f"what remains: {set_text(hop.keys)}"
-    kernel = hop.kernel
-    if kernel is not None:
-        place = f", at {kernel.source}" if kernel.source else ""
-        yield f"kernel: {'fallthrough ' if kernel.fallthrough else ''}{kernel.debug} [{kernel.reason}]{place}"
-    if hop.refusal is not None:
-        yield f"nothing can run: {hop.refusal}"
-    if kernel is None:
-        return
-    if kernel.stale is not None:
-        yield f"the slot is stale: it should hold {kernel.stale}"
-    verb = "lost" if kernel.stale is None else "should have lost"
-    for lost in kernel.beaten:
-        why = "the kernel above comes first" if lost.why == OUTRANKED else lost.why
-        yield f"{verb}: {lost.debug} [{lost.reason}], at {lost.source}: {why}"
-
-
-# -- a terminal: the keys whose kernels run first, then why
-
-_WIDTH = 11
-
-
-def _screen(explained: ExplainedOperator) -> Iterator[b.Block]:
-    call = explained.explanation
-    refused = any(hop.refusal is not None for hop in call.hops)
-    mood: b.Mood = "warn" if explained.no_answer or not call.known else "bad" if refused else "good"
-    name, bracket, rest = call.schema.partition("(")
-    lead = [
-        *([b.Line(explained.no_answer, "warn")] if explained.no_answer else []),
-        b.Line((b.strong(name), bracket + rest), hang=0),
-        b.Line(tuple(_path(call)), indent=2, hang=0),
-        b.Line(call.end, "emphasis" if call.known else "warn", indent=2),
-    ]
-    yield b.Frame(tuple(lead), mood)
-    if explained.packet_call is not None:
-        yield from (b.Line(), *_tried(explained.packet_call))
-    yield b.Section("key sets", tuple(_key_sets(call)))
-    for number, hop in enumerate(call.hops, 1):
-        yield b.Section(f"{number}. {hop.kind} -> {hop.key}", tuple(_hop_fields(hop)), mood=_mood(hop))
 
 
 def path_text(call: CallExplanation) -> str:
@@ -179,55 +117,32 @@ def _mood(hop: Hop) -> b.Mood:
     return "kernel" if hop.kernel is None else b.REASON_MOODS.get(hop.kernel.reason, "kernel")
 
 
-def _field(title: b.Inline, content: b.Inline, mood: b.Mood = "") -> b.Line:
-    return b.Line(content, mood, indent=2, label=b.quiet(title) if isinstance(title, str) else title, width=_WIDTH)
-
-
-def _key_sets(call: CallExplanation) -> Iterator[b.Line]:
-    for argument in call.arguments:
-        note = f" ({argument.note})" if argument.note else ""
-        about = f" ({argument.type}), {argument.given}: {set_text(argument.keys)}"
-        yield b.Line((b.strong(argument.name), about, b.quiet(note)), indent=2)
-    if not call.arguments:
-        yield b.Line("no argument decides the dispatch", "quiet", indent=2)
-    for title, keys, text in thread_sets(call.thread):
-        if keys:
-            yield b.Line((b.quiet(f"{title} of the thread: "), text), indent=2)
-
-
-def _hop_fields(hop: Hop) -> Iterator[b.Line]:
+def hop_lines(hop: Hop) -> Iterator[b.Inline]:
+    """Every fact of a hop, a line each."""
     kernel = hop.kernel
-    if hop.refusal is not None:
-        yield _field("refused", b.bad(f"nothing can run: {hop.refusal}"))
     if kernel is not None:
-        yield _field("kernel", _kernel(hop, kernel))
-        if kernel.stale is not None:
-            yield _field(b.bad("stale"), (b.bad("the slot is stale: it should hold "), b.source(kernel.stale, "bad")))
-    yield _field("key set", set_text(hop.start))
-    yield _field("", f"({hop.why})", "quiet")
-    for number, left in enumerate(hop.left_out):
-        whose = (": ", b.source(left.debug, "quiet"), b.quiet(f" [{left.reason}]")) if left.debug else ()
-        yield _field("" if number else "left out", (f"{left.key}, {left.why}", *whose))
+        place = f", at {kernel.source}" if kernel.source else ""
+        through = "fallthrough " if kernel.fallthrough else ""
+        yield (f"kernel: {through}", b.source(kernel.debug), b.Span(f" [{kernel.reason}]", _mood(hop)), place)
+    if hop.refusal is not None:
+        yield b.bad(f"nothing can run: {hop.refusal}")
+    if kernel is not None and kernel.stale is not None:
+        yield (b.bad("the slot is stale: it should hold "), b.source(kernel.stale))
+    yield b.quiet(hop.why)
+    yield f"set: {set_text(hop.start)}"
+    for left in hop.left_out:
+        whose = (": ", b.source(left.debug), f" [{left.reason}]") if left.debug else ()
+        yield (f"left out: {left.key}, {left.why}", *whose)
     if hop.left_out:
-        yield _field("remaining", b.strong(set_text(hop.keys)))
-    if kernel is None:
-        return
-    title = "beat" if kernel.stale is None else "should beat"
-    for number, lost in enumerate(kernel.beaten):
-        why = "" if lost.why == OUTRANKED else f" since {lost.why}"
-        place = "" if lost.source == str(hop.key) else f" at {lost.source}"
-        yield b.Line(
-            (b.source(lost.debug, "quiet"), b.quiet(f" [{lost.reason}]{place}{why}")),
-            indent=2,
-            label=b.quiet("" if number else title),
-            width=_WIDTH + (title != "beat"),
+        yield f"what remains: {set_text(hop.keys)}"
+    for lost in () if kernel is None else kernel.beaten:
+        verb = "lost" if kernel is None or kernel.stale is None else "should have lost"
+        why = "the kernel above comes first" if lost.why == OUTRANKED else lost.why
+        yield (
+            b.quiet(f"{verb}: "),
+            b.source(lost.debug, "quiet"),
+            b.quiet(f" [{lost.reason}], at {lost.source}: {why}"),
         )
-
-
-def _kernel(hop: Hop, kernel: Chosen) -> b.Inline:
-    place = f" at {kernel.source}" if kernel.source not in ("", str(hop.key)) else ""
-    reason = b.Span(f" [{kernel.reason}]", b.REASON_MOODS.get(kernel.reason, ""))
-    return (b.warn("fallthrough " if kernel.fallthrough else ""), b.source(kernel.debug), reason, place)
 
 
 _KEYS_SHOWN = 4
@@ -260,13 +175,3 @@ def _(value: ExplainedOperator) -> dict[str, object]:
         "packet_call": as_json(value.packet_call),
         **fields_of(value.explanation),
     }
-
-
-@as_json.register
-def _(value: ThreadKeys) -> dict[str, object]:
-    return {title.replace(" ", "_"): as_json(keys) for title, keys, _ in thread_sets(value)}
-
-
-@as_json.register
-def _(value: Hop) -> dict[str, object]:
-    return fields_of(value, without=("start",), set=value.start)
