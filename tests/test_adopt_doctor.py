@@ -8,9 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from dispatchlab.adopt import doctor, environment, live_probes
+from dispatchlab.adopt import doctor, live_probes
 from dispatchlab.adopt.doctor import FEATURES, Diagnosis, TorchFound, Tried, diagnose, doctor_json, doctor_text
-from dispatchlab.adopt.environment import Fact
 from dispatchlab.adopt.live_probes import NotOffered, ProbeFailed
 from dispatchlab.cli import COMMANDS, main
 from dispatchlab.model.keys import DispatchKey
@@ -107,7 +106,7 @@ def test_without_torch_all_is_well_and_the_rest_is_shown(monkeypatch: pytest.Mon
     assert "PyTorch: not installed\n" in result.stdout
     parsed = json.loads(run("doctor", "--format", "json").stdout)
     assert (parsed["ok"], parsed["torch"], parsed["failing"]) == (True, None, [])
-    assert {"versions", "terminal", "optional tools"} == {fact["group"] for fact in parsed["facts"]}
+    assert {"versions", "optional tools"} == {fact["group"] for fact in parsed["facts"]}
 
 
 def test_a_torch_that_cannot_be_imported_is_shown_with_the_reason() -> None:
@@ -123,16 +122,6 @@ def test_a_version_without_a_bundled_registry_is_said() -> None:
     same = doctor_text(Diagnosis((), TorchFound("2.13.1", "torch-2.13", tried=works)))
     assert f"  no registry of it is bundled: what does not name `live` answers for {newest_bundled()}" in other
     assert "no registry" not in same
-
-
-def test_a_requirement_that_is_missing_or_old_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "distribution_version", {"click": "8.0.4", "rich": "13.10.1"}.get)
-    facts = [
-        environment._requirement(name, lowest) for name, lowest in (("click", "8.1"), ("rich", "13.7"), ("x", "1"))
-    ]
-    assert [(fact.name, fact.problem) for fact in facts] == [("click", True), ("rich", False), ("x", True)]
-    assert Diagnosis(tuple(facts), None).exit_code == 1
-    assert Diagnosis((Fact("versions", "rich", "13.10.1"),), None).exit_code == 0
 
 
 def test_every_command_of_a_feature_exists_and_every_probe_is_a_function() -> None:

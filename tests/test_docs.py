@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 import shlex
 from collections.abc import Iterator
@@ -13,8 +12,6 @@ import pytest
 import yaml
 
 from dispatchlab.cli import COMMANDS, main
-from dispatchlab.model.profile import bundled_profiles
-from tools import pictures
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -98,34 +95,3 @@ def test_every_page_is_in_the_navigation_of_the_site() -> None:
     listed = {page for page in pages if page.startswith(("lint/", "defects/reports/", "defects/packages/"))}
     assert sorted(pages - set(named) - made - listed) == []
     assert sorted(name for name in set(named) - pages - made if not name.endswith("/")) == []
-
-
-@pytest.mark.parametrize("name", pictures.PICTURES)
-def test_a_picture_of_a_concept_is_drawn_from_its_source(name: str) -> None:
-    text = (pictures.FOLDER / f"{name}.svg").read_text(encoding="utf-8")
-    assert f"from {pictures.mark(pictures.source(name, pictures.PICTURES[name]))} -->" in text
-    used = [page.name for page in PAGES if f"pictures/concepts/{name}.svg" in page.read_text(encoding="utf-8")]
-    assert used, "no page shows it"
-    words = re.findall(r'(?:label)="([^"]*)"', pictures.PICTURES[name])
-    shown = re.findall(r"<text[^>]*>([^<]*)</text>", text)
-    lines = {" ".join(line.split()) for word in words for line in word.split("\\n")}
-    assert {" ".join(html.unescape(line).split()) for line in shown} == lines
-
-
-def test_no_picture_is_left_over() -> None:
-    assert sorted(path.stem for path in pictures.FOLDER.glob("*.svg")) == sorted(pictures.PICTURES)
-
-
-_MADE = {DOCS / name for name in ("defects.md", "defects/changes.md", "python_defects.md", "versions.md")}
-"""The pages that tools write anew when a version of PyTorch is added."""
-
-
-def test_the_newest_pytorch_is_named_by_data_and_by_pages_that_tools_write() -> None:
-    """What a new version would make wrong: a range of all that there are. The oldest is named, `from 2.4 on`."""
-    oldest = bundled_profiles()[0].removeprefix("torch-")
-    every = re.compile(rf"\b{re.escape(oldest)}\W+to\W+(?:PyTorch |torch-)?\d+\.\d")
-    sources = [path for folder in ("dispatchlab", "tools") for path in (ROOT / folder).rglob("*.py")]
-    pages = [page for page in PAGES if page not in _MADE]
-    assert [path.name for path in (*pages, *sources) if every.search(path.read_text(encoding="utf-8"))] == []
-    assert len(pages) > 40
-    assert all(every.search(page.read_text(encoding="utf-8")) for page in _MADE - {DOCS / "versions.md"})

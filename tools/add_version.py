@@ -39,9 +39,7 @@ NEEDED = "numpy", "click", "rich", "pyyaml", "typing_extensions", "expecttest", 
 DATA = ROOT / "tests" / "data"
 REGISTRIES = ROOT / "dispatchlab" / "records" / "data"
 PROFILES, HISTORIES, FIGURES = ROOT / "dispatchlab" / "model" / "profiles", DATA / "histories", DATA / "versions"
-PRINTS, PAGE = DATA / "printed.json", ROOT / "docs" / "versions.md"
-PAGES = "search_defects", "defects", "terminal_pictures"
-"""The tools that write what else shows every version, in this order."""
+PRINTS = DATA / "printed.json"
 
 SAMPLE = '''\
 """A package that registers operators in most of the ways that there are."""
@@ -225,12 +223,6 @@ def prints(work: Work) -> dict[str, Any]:
     return {}
 
 
-def python_layer(work: Work) -> dict[str, Any]:
-    """Compare histories of calls of `torch.library`."""
-    work.run("tests.live.torch_library_histories").expect(0)
-    return {}
-
-
 def histories(work: Work) -> dict[str, Any]:
     """Record histories, and hold the model to each step of these and of many more."""
     file = HISTORIES / f"{work.name}.json.xz"
@@ -283,50 +275,6 @@ def commands(work: Work) -> dict[str, Any]:
     return {"commands": {"tried": len(COMMANDS), "failed": ended}}
 
 
-def programs(work: Work) -> dict[str, Any]:
-    """Run the programs that show defects, and keep what they find."""
-    _run(sys.executable, "tools.defect_programs", str(work.python)).expect(0)
-    return {}
-
-
-def pages(work: Work) -> dict[str, Any]:
-    """Write what shows every version: the page of versions, those of defects, the pictures of terminals."""
-    PAGE.write_text(page_text(), encoding="utf-8")
-    for tool in PAGES:
-        _run(sys.executable, f"tools.{tool}").expect(0)
-    return {}
-
-
-def page_text() -> str:
-    """The page, with a row for each version whose figures are committed, the oldest first."""
-    files = sorted(FIGURES.glob("*.json"), key=lambda file: [int(part) for part in file.stem[6:].split(".")])
-    rows = [_row(json.loads(file.read_text(encoding="utf-8"))) for file in files]
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(_RULE)
-    table = "".join(f"| {' | '.join(map(str, row))} |\n" for row in rows)
-    return f"{before}{_RULE}\n{table}\n{rest.partition(chr(10) * 2)[2]}"
-
-
-_RULE = "|---" * 15 + "|"  # under the head of the table
-
-
-def _row(figures: Mapping[str, Any]) -> Iterator[object]:
-    """A row; what was not measured is left empty."""
-    for name in ("torch", "keys", "slots", "fallbacks", "operators", "kernels"):
-        yield _number(figures.get(name, ""))
-    histories, scenarios, commands = (figures.get(name) for name in ("histories", "scenarios", "commands"))
-    for name in ("histories", "steps", "stale"):
-        yield _number(histories[name]) if histories else ""
-    yield _number(sum(histories["refusals"].values())) if histories else ""
-    yield histories["differences"] if histories else ""
-    for name in ("as predicted", "differ", "crashed"):
-        yield scenarios.get(name, 0) if scenarios else ""
-    yield f"{commands['tried'] - len(commands['failed'])} of {commands['tried']}" if commands else ""
-
-
-def _number(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) else str(value)
-
-
 def remove(work: Work) -> dict[str, Any]:
     """Remove the environment."""
     shutil.rmtree(work.environment, ignore_errors=True)
@@ -334,11 +282,7 @@ def remove(work: Work) -> dict[str, Any]:
 
 
 STEPS: Mapping[str, Callable[[Work], dict[str, Any]]] = {
-    step.__name__: step
-    for step in (
-        *(install, profile, registry, prints, python_layer, histories, scenarios, commands),
-        *(programs, pages, remove),
-    )
+    step.__name__: step for step in (*(install, profile, registry, prints, histories, scenarios, commands, remove),)
 }
 
 

@@ -1,8 +1,4 @@
-"""Write docs/defects.md: which versions of PyTorch have which defect, by running a scenario of each on every model.
-
-Run it from the root of the checkout: `python tools/defects.py`. A test holds the page to what this writes, and the
-programs beside the page to the running PyTorch.
-"""
+"""The known defects of PyTorch's dispatcher, each with a scenario, and which models have it: see docs/defects.md."""
 
 from __future__ import annotations
 
@@ -152,65 +148,3 @@ def has(defect: Defect, model: str) -> bool:
 def table() -> dict[str, dict[str, bool]]:
     """The name of each defect -> the models, oldest first -> whether they have it."""
     return {defect.name: {model: has(defect, model) for model in bundled_profiles()} for defect in DEFECTS}
-
-
-_HEAD = """\
-# Defects of PyTorch's dispatcher, by version
-
-Written by `python tools/defects.py`; a test compares. Every row was found by exploring a scenario in the model of each
-version: `x` where the order of registrations and releases decides what is there in the end, and no mark where every
-order is proved to agree. The models are measured on the public wheels and held to recorded histories of them. The
-strict engine (`--semantics strict`) has none of these defects.
-
-Each program shows its defect on the PyTorch that you have: it says `defect: ...` and ends with 1, or `fixed` and ends
-with 0. `dispatchlab defects` runs all of them. To see what happens in detail, run
-`dispatchlab permute SCENARIO --semantics torch-2.9`, or with `--engine torch`. The report of each can be filed as an
-issue of PyTorch: what is expected, the cause in its source, a patch, a test, and where the program was run.
-"""
-
-
-def page(versions: dict[str, dict[str, bool]]) -> str:
-    """The whole page.
-
-    Args:
-        versions: as `table` gives it.
-    """
-    models = bundled_profiles()
-    lines = [_HEAD, f"| defect | {' | '.join(name.removeprefix('torch-') for name in models)} |"]
-    lines.append("|---" * (len(models) + 1) + "|")
-    for defect in DEFECTS:
-        marks = " | ".join("x" if versions[defect.name][model] else " " for model in models)
-        lines.append(f"| [{defect.name}](#{defect.name}) | {marks} |")
-    lines.append("")
-    for defect in DEFECTS:
-        lines += _section(defect, versions[defect.name])
-    return "\n".join(lines) + CHANGES.read_text(encoding="utf-8")
-
-
-def _section(defect: Defect, versions: dict[str, bool]) -> list[str]:
-    scenario = f"scenarios/{defect.scenario}.yaml"
-    program = f"```python\n{defect.program.read_text(encoding='utf-8').strip()}\n```"
-    return [
-        f"## {defect.name}\n",
-        f"{defect.what}\n",
-        f"{_span(versions)} Scenario: [{scenario}](../{scenario}). [Report](defects/reports/{defect.name}.md). "
-        f"What to do: {defect.mend}\n",
-        f"{program}\n",
-    ]
-
-
-def _span(versions: dict[str, bool]) -> str:
-    """The versions that have it, in words."""
-    names = [name.removeprefix("torch-") for name in versions]
-    at = [number for number, found in enumerate(versions.values()) if found]
-    assert at, "a defect that no version has"
-    if len(at) == len(names):
-        return f"PyTorch {names[0]} to {names[-1]} have it, all that are modelled."
-    assert at == list(range(at[0], at[-1] + 1)), "a defect that came back; say so here"
-    since = f"since PyTorch {names[at[0]]}" if at[0] else ""
-    fixed = f"fixed in PyTorch {names[at[-1] + 1]}" if at[-1] + 1 < len(names) else ""
-    return f"It is {' and '.join(part for part in (since and f'there {since}', fixed) if part)}."
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(table()), encoding="utf-8", newline="\n")

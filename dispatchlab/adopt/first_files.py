@@ -1,12 +1,10 @@
-"""The files that `dispatchlab init` writes into a checkout: planned as a whole, then written; what is there stays.
+"""The files that `dispatchlab init` writes: a folder with a scenario and its golden file, and a workflow.
 
-A plan changes nothing. A file that exists is kept, unless `force` is given; the file of pytest's configuration is
-edited where the options are not set yet. Planned twice, the second plan has nothing to write.
+What exists is kept, unless `force` is given. Lines for files that are the user's own are printed, not written.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +12,7 @@ from typing import Literal, TypeAlias
 
 from dispatchlab.adopt.checkout import Checkout
 from dispatchlab.adopt.demo import demo_scenario
-from dispatchlab.adopt.pytest_option import PytestConfig, folders_of, pytest_config
+from dispatchlab.adopt.pytest_option import folders_of, option_lines, pytest_options
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.files.atomic_write import write_file
 from dispatchlab.files.bounded_read import read_file
@@ -30,9 +28,8 @@ RECORDS = "dispatchlab_records"
 EXAMPLE = "example"
 FOLDER = "dispatch-scenarios"
 """No name of a Python package, so that a build which looks for packages finds none here."""
-_HOOKS = re.compile(r"^\s*def pytest_(?:runtest_|itemcollected|collection_modifyitems)", re.MULTILINE)
 
-Action: TypeAlias = Literal["write", "replace", "edit", "keep"]
+Action: TypeAlias = Literal["wrote", "replaced", "kept"]
 
 
 class ModuleNotClearError(DispatchLabError):
@@ -61,7 +58,7 @@ class PlannedFile:
 
     Args:
         path: the file, relative to the checkout.
-        action: what to do.
+        action: what is done.
         text: what it will hold; for a file that is kept, what it holds.
         what: what it is, for the reader.
     """
@@ -83,6 +80,7 @@ class Plan:
         run: the folder that pytest is pointed to, relative to the checkout.
         module: the module whose record the first scenario is; None for an example.
         dependent: the scenario whose verdict is order-dependent and not expected to be; None when it is as expected.
+        to_add: a file of the user, and the lines to add to it; no lines when there is nothing to add.
     """
 
     root: Path
@@ -91,6 +89,7 @@ class Plan:
     run: str
     module: str | None
     dependent: str | None
+    to_add: tuple[str, tuple[str, ...]] = ("", ())
 
     def write(self) -> None:
         """Write what is planned.
@@ -99,7 +98,7 @@ class Plan:
             WriteError: a file could not be written; those before it were.
         """
         for file in self.files:
-            if file.action != "keep":
+            if file.action != "kept":
                 path = self.root / file.path
                 path.parent.mkdir(parents=True, exist_ok=True)
                 write_file(path, file.text.encode())
@@ -125,85 +124,44 @@ def plan(
         force: replace files that exist.
 
     Raises:
-        ConfigEditError: pytest's configuration cannot be edited.
+        PytestConfigError: pytest's configuration cannot be read.
         DispatchLabError: `module` was given, and cannot be recorded.
     """
     notes: list[str] = []
-    root = checkout.root
-    config = pytest_config(root)
-    folder, expect = _folders(root, config)
+    root, options = checkout.root, pytest_options(checkout.root)
+    configured = folders_of(options.get(SCENARIOS, []))
+    folder = configured[0].rstrip("/") if configured else f"tests/{FOLDER}" if (root / "tests").is_dir() else FOLDER
+    expect = str(options.get(EXPECT, "expect" if configured else f"{folder}/expect"))
     name = module or (checkout.modules[0] if checkout.certain else None)
-    existing, checked = _existing(root, folder, name), None
+    existing = next(
+        (
+            stem
+            for stem in ((name,) if module else (name, EXAMPLE))
+            if stem and (root / folder / f"{stem}.yaml").exists()
+        ),
+        None,
+    )
     if existing is not None and not force:
-        scenario_file = PlannedFile(existing, "keep", _read(root / existing), "the first scenario")
-        name = name if Path(existing).stem == name else None
+        path = f"{folder}/{existing}.yaml"
+        scenario_file = PlannedFile(path, "kept", _read(root / path), "the first scenario")
+        name = name if existing == name else None
     else:
         name, text = _first_scenario(checkout, name, record, notes, required=module is not None)
         path = f"{folder}/{name or EXAMPLE}.yaml"
-        checked = path if name else None
         what = "what importing the package registers" if name else "an example"
         scenario_file = _planned(root, path, marked(text, FileKind.SCENARIO, path), what, force)
-    path = scenario_file.path
     report, text = golden(parse_scenario(scenario_file.text, file=path))
     golden_path = f"{expect}/{Path(path).relative_to(folder).with_suffix('.txt').as_posix()}"
-    files = [
-        _option(root, config, folder, expect, checked),
-        scenario_file,
-        _planned(root, golden_path, text, "its golden file", force),
-    ]
+    files = [scenario_file, _planned(root, golden_path, text, "its golden file", force)]
     if ci:
         text = workflow(folder, path, name)
         files.append(_planned(root, ".github/workflows/dispatchlab.yml", text, "runs it on GitHub", force))
+    missing: dict[str, str | list[str]] = {} if configured else {SCENARIOS: [folder], EXPECT: expect}
+    if name is not None and RECORDS not in options:
+        missing[RECORDS] = [path]
     matters = report.exploration.verdict is Verdict.ORDER_DEPENDENT and not report.as_expected
-    return Plan(root, tuple(files), tuple(notes), folder, name, path if matters else None)
-
-
-def _folders(root: Path, config: PytestConfig) -> tuple[str, str]:
-    """The folder of scenarios, and that of golden files: those that are configured, if there are.
-
-    Else below the tests, which no build takes for a package; at the top where their conftest.py has hooks for each
-    item, which may expect test functions.
-    """
-    values = config.values()
-    if folders := folders_of(values.get(SCENARIOS, [])):
-        return folders[0].rstrip("/"), str(values.get(EXPECT, "expect"))
-    tests = "test" if (root / "test").is_dir() and not (root / "tests").is_dir() else "tests"
-    conftest = root / tests / "conftest.py"
-    folder = FOLDER if conftest.is_file() and _HOOKS.search(_read(conftest)) else f"{tests}/{FOLDER}"
-    return folder, str(values.get(EXPECT, f"{folder}/expect"))
-
-
-def _option(root: Path, config: PytestConfig, folder: str, expect: str, record: str | None) -> PlannedFile:
-    """The configuration with the options that are not set yet.
-
-    Args:
-        root: the checkout.
-        config: the configuration.
-        folder: the folder of scenarios.
-        expect: the folder of golden files.
-        record: the record that pytest compares with what is registered then; None when there is none.
-    """
-    values = config.values()
-    missing: dict[str, str | list[str]] = {}
-    if not folders_of(values.get(SCENARIOS, [])):
-        missing[SCENARIOS] = [folder]
-        if EXPECT not in values:
-            missing[EXPECT] = expect
-    if record is not None and RECORDS not in values:
-        missing[RECORDS] = [record]
-    path = config.path.relative_to(root).as_posix()
-    what = f"pytest collects the scenarios in {folder}"
-    if not missing:
-        return PlannedFile(path, "keep", config.text, what)
-    return PlannedFile(path, "edit" if config.path.exists() else "write", config.with_options(missing), what)
-
-
-def _existing(root: Path, folder: str, name: str | None) -> str | None:
-    """The scenario that an earlier run wrote."""
-    for stem in (name, EXAMPLE):
-        if stem is not None and (root / folder / f"{stem}.yaml").exists():
-            return f"{folder}/{stem}.yaml"
-    return None
+    to_add = option_lines(root, missing) if missing else ("", ())
+    return Plan(root, tuple(files), tuple(notes), folder, name, path if matters else None, to_add)
 
 
 def _first_scenario(
@@ -226,9 +184,9 @@ def _first_scenario(
 def _planned(root: Path, path: str, text: str, what: str, force: bool) -> PlannedFile:  # noqa: FBT001  of this module
     target = root / path
     if not target.exists():
-        return PlannedFile(path, "write", text, what)
+        return PlannedFile(path, "wrote", text, what)
     old = _read(target)
-    return PlannedFile(path, "replace" if force and old != text else "keep", text if force else old, what)
+    return PlannedFile(path, "replaced" if force and old != text else "kept", text if force else old, what)
 
 
 def _read(path: Path) -> str:
@@ -256,21 +214,20 @@ def record_module(module: str) -> str:
     return found.text
 
 
-_DONE = {"write": "wrote", "replace": "replaced", "edit": "edited", "keep": "kept"}
-_WOULD = {"write": "would write", "replace": "would replace", "edit": "would edit", "keep": "would keep"}
-
-
 def plan_text(plan: Plan, *, dry_run: bool) -> str:
-    """A line for each file, and what to do next."""
-    return "".join(f"{line}\n" for line in _lines(plan, _WOULD if dry_run else _DONE))
+    """Return a line for each file, and what to do next."""
+    return "".join(f"{line}\n" for line in _lines(plan, dry_run=dry_run))
 
 
-def _lines(plan: Plan, words: dict[str, str]) -> Iterator[str]:
-    yield f"{plan.root}:"
-    done = [words[file.action] for file in plan.files]
-    first, second = max(map(len, done)), max(len(file.path) for file in plan.files)
-    for word, file in zip(done, plan.files, strict=True):
-        yield f"  {word:<{first}}  {file.path:<{second}}  {file.what}"
+def _lines(plan: Plan, *, dry_run: bool) -> Iterator[str]:
+    yield f"{plan.root}{' (dry run: nothing is written)' if dry_run else ''}:"
+    width = max(len(file.path) for file in plan.files)
+    for file in plan.files:
+        yield f"  {file.action:<8}  {file.path:<{width}}  {file.what}"
+    path, lines = plan.to_add
+    if lines:
+        yield f"Add to {path}:"
+        yield from (f"  {line}" for line in lines)
     if plan.dependent is not None:
         yield f"The order of these registrations matters, so the test of {plan.dependent} fails until you decide:"
         yield f"  dispatchlab permute {plan.dependent}  # two orders that disagree, and why"

@@ -184,11 +184,11 @@ def _are_of(packages: tuple[str, ...], checkout: Checkout, settings: Settings) -
 def _records_of_pytest(root: Path) -> tuple[str, ...]:
     """The records that pytest compares with what is registered."""
     from dispatchlab.adopt.first_files import RECORDS
-    from dispatchlab.adopt.pytest_option import ConfigEditError, folders_of, pytest_config
+    from dispatchlab.adopt.pytest_option import PytestConfigError, folders_of, pytest_options
 
     try:
-        values = pytest_config(root).values()
-    except ConfigEditError:  # it is pytest that says what is wrong with it
+        values = pytest_options(root)
+    except PytestConfigError:  # it is pytest that says what is wrong with it
         return ()
     return tuple(str(root / one) for one in folders_of(values.get(RECORDS, [])))
 

@@ -11,7 +11,7 @@ A file has a line for each signature of a function or method of C, and one for e
     lu ? get_infos, 2, False, with_infos, no_infos     one of two, by the value of an argument
     Tensor.set_ -                                      asks no handler
 
-`tools/override_signatures.py` makes it of an installed PyTorch.
+It was read off the parsers of that PyTorch.
 """
 
 from __future__ import annotations
