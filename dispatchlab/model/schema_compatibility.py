@@ -1,14 +1,12 @@
 """Schema compatibility: whether code written against one schema of an operator works with another, by PyTorch's rule.
 
-`backward_break` is about callers of the old schema on the new one, `forward_break` about callers of the new one on the
-old. Types are compared as calls see them, where ScalarType, Layout, MemoryFormat and SymInt are int. Source:
-`isBackwardCompatibleWith` and `isForwardCompatibleWith` in aten/src/ATen/core/function_schema.cpp, and `isSubtypeOfExt`
-in aten/src/ATen/core/type.cpp and aten/src/ATen/core/union_type.cpp.
+`backward_break` is about callers of the old schema on the new one. Types are compared as calls see them, where
+ScalarType, Layout, MemoryFormat and SymInt are int. Source: `isBackwardCompatibleWith` in
+aten/src/ATen/core/function_schema.cpp, and `isSubtypeOfExt` in aten/src/ATen/core/type.cpp and
+aten/src/ATen/core/union_type.cpp.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 from dispatchlab.model.schema import Argument, Default, FunctionSchema, default_text
 from dispatchlab.model.schema_types import (
@@ -43,17 +41,8 @@ def backward_break(old: FunctionSchema, new: FunctionSchema) -> str | None:
         _structure_break(old, new)
         or _fewer_arguments(old, new)
         or _returns_break(old, new)
-        or _arguments_break(old, new, _backward_argument, forward=False)
+        or _arguments_break(old, new)
     )
-
-
-def forward_break(old: FunctionSchema, new: FunctionSchema) -> str | None:
-    """Why the new schema is not forward compatible with the old one; None when it is."""
-    if old.is_opaque or new.is_opaque:
-        return None
-    outs = [len(each.arguments) - _first_out(each) for each in (old, new)]
-    counts = f"it wrote to {outs[0]} `out` arguments and writes to {outs[1]}" if outs[0] != outs[1] else None
-    return _structure_break(old, new) or counts or _arguments_break(old, new, _forward_argument, forward=True)
 
 
 def _structure_break(old: FunctionSchema, new: FunctionSchema) -> str | None:
@@ -87,26 +76,21 @@ def _returns_break(old: FunctionSchema, new: FunctionSchema) -> str | None:
     return None
 
 
-_Rule = Callable[[Argument, Argument], str | None]
-
-
-def _arguments_break(old: FunctionSchema, new: FunctionSchema, rule: _Rule, *, forward: bool) -> str | None:
+def _arguments_break(old: FunctionSchema, new: FunctionSchema) -> str | None:
     """Arguments in front of those that are written to, then new ones, then those."""
     olds, news = old.arguments, new.arguments
     old_out, new_out = _first_out(old), _first_out(new)
-    for at in range(min(old_out, new_out) if forward else old_out):
-        if found := rule(olds[at], news[at]):
+    for at in range(old_out):
+        if found := _backward_argument(olds[at], news[at]):
             return found
     for argument in news[old_out:new_out]:
         if argument.default is None:
             return f"the new argument `{argument}` has no default"
-        if forward and isinstance(argument.default.value, tuple):
-            return f"the default of the new argument `{argument}` is a list"
     for at in range(old_out, len(olds)):
         there = at - old_out + new_out
         if there >= len(news):
             return f"it lost `{olds[at].name}`"  # NB: upstream raises IndexError here
-        if found := rule(olds[at], news[there]):
+        if found := _backward_argument(olds[at], news[there]):
             return found
     return None
 
@@ -122,16 +106,6 @@ def _backward_argument(old: Argument, new: Argument) -> str | None:
         return found
     if not is_subtype(fake_of(old.type), fake_of(new.type)):
         return f"`{new.name}` took {old.type} and takes {new.type}"
-    return _default(old, new)
-
-
-def _forward_argument(old: Argument, new: Argument) -> str | None:
-    if found := _argument(old, new):
-        return found
-    if not is_subtype(fake_of(new.type), fake_of(old.type)):
-        return f"`{new.name}` took {old.type} and takes {new.type}"
-    if old.default is None and new.default is not None:
-        return f"`{new.name}` has a default now"
     return _default(old, new)
 
 

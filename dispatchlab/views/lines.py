@@ -59,10 +59,6 @@ class Page:
         drawn = self._console.is_terminal and not self._ascii
         return ("\N{BOX DRAWINGS HEAVY HORIZONTAL}" if drawn else "#") * round(share * width)
 
-    def exact(self, line: Text) -> None:
-        """Print a line as it is."""
-        self._print(line)
-
     @contextmanager
     def framed(self, style: str) -> Iterator[None]:
         """Draw a frame around what is printed inside; on a pipe there is none.

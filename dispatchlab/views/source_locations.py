@@ -68,11 +68,6 @@ def short_debug(debug: str) -> str:
     return " ".join(piece.text for piece in located(printable(debug.replace(_AT, "", 1))))
 
 
-def without_build(text: str) -> str:
-    """A text without the folders of a build in front of the files of PyTorch."""
-    return _BUILD.sub("", text)
-
-
 def held(row: str) -> str:
     """What a slot holds, as a row of a table says it."""
     return short_debug(row) or NO_KERNEL

@@ -20,11 +20,6 @@ def text_of(blocks: Iterable[b.Block], *, whole: bool = False) -> str:
     return "".join(f"{printable(row)}\n" for row in rows_of(blocks, whole=whole))
 
 
-def document_text(document: b.Document, *, whole: bool = False) -> str:
-    """Write a document as text: its title first."""
-    return text_of((b.Line(document.title), *document.blocks), whole=whole)
-
-
 def plain(content: b.Inline) -> str:
     """Inline text without anything but its characters."""
     match content:

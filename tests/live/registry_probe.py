@@ -8,7 +8,6 @@ import sys
 from dispatchlab.pytorch.bridge.torch import bindings
 from dispatchlab.pytorch.introspection.package_paths import package_roots
 from dispatchlab.pytorch.introspection.registry_reader import record_registry
-from dispatchlab.records.compare import change_lines, compare
 from dispatchlab.records.file import open_bundled, registry_bytes
 from dispatchlab.records.model import dump_text
 from dispatchlab.records.stored import StoredRegistry
@@ -18,7 +17,7 @@ from dispatchlab.sources.replay_on_lab import bench
 def main() -> None:
     """Print what was found as JSON."""
     recorded, bundled = record_registry(), open_bundled("torch-2.13-cpu")
-    again, differences = record_registry(), compare(bundled, recorded)
+    again = record_registry()
     benches = {semantics: bench(bundled, semantics=semantics) for semantics in ("strict", "torch-2.13")}
     roots = [f"registered at {root}" for root in package_roots()]
 
@@ -36,8 +35,7 @@ def main() -> None:
         "recorded twice the same": recorded == again,
         "file reads back": StoredRegistry(registry_bytes(recorded)).load() == recorded,
         "symint kernels": sum(kernel.takes_symint for each in recorded for kernel in each.kernels),
-        "compared with the bundled": differences.compared,
-        "differences from the bundled": [*change_lines(differences)],
+        "differences from the bundled": [str(one.name) for one in recorded if bundled.operator(one.name) != one],
         "same tags": all(bundled.operator(each.name) == each for each in recorded),
     }
     for semantics, replayed in benches.items():

@@ -144,14 +144,6 @@ class CallExplanation:
     end: str
     known: bool = True
 
-    @property
-    def unsure(self) -> str:
-        """What is not known of what runs after the hops; empty when all is."""
-        if self.known:
-            return ""
-        key = self.hops[-1].key
-        return f"it is unknown whether the kernel at {key} redispatches: the rows show what runs if it does"
-
 
 def by_priority(keys: DispatchKeySet) -> tuple[DispatchKey, ...]:
     """The runtime keys of a set, highest priority first."""

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
 
-from dispatchlab.questions.record.check_record import RecordChange, RecordCheck
-from dispatchlab.records.compare import ChangeKind
+from dispatchlab.questions.record.check_record import ChangeKind, RecordChange, RecordCheck
 from dispatchlab.views.as_json import as_json
 from dispatchlab.views.blocks import Line
 from dispatchlab.views.formatting import counted

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
+from dispatchlab._short_repr import WordEnum
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import (
@@ -23,7 +24,6 @@ from dispatchlab.model.registration import (
     TorchLibraryFunction,
 )
 from dispatchlab.model.schema import FunctionSchema, clone_with_name, source_text
-from dispatchlab.records.compare import ChangeKind
 from dispatchlab.records.side_by_side import paired
 from dispatchlab.scenario.load import load_scenario, parse_scenario
 from dispatchlab.scenario.write import kernel_word
@@ -43,6 +43,14 @@ class NoPackagesError(DispatchLabError):
         "{file} does not name the packages that were recorded: add `packages: [my_package]`, or name them on "
         "the command line"
     )
+
+
+class ChangeKind(WordEnum):
+    """What happened to a registration."""
+
+    CAME = "came"
+    WENT = "went"
+    CHANGED = "changed"
 
 
 @dataclass(frozen=True, slots=True)

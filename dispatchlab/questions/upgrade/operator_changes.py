@@ -19,7 +19,7 @@ from dispatchlab.errors import ParseError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import qualified
 from dispatchlab.model.schema import FunctionSchema
-from dispatchlab.model.schema_compatibility import backward_break, forward_break
+from dispatchlab.model.schema_compatibility import backward_break
 from dispatchlab.records.backend_coverage import Way
 from dispatchlab.records.model import RecordedFallback, RecordedKernel, RecordedOperator
 from dispatchlab.records.ownership import Ownership
@@ -90,14 +90,12 @@ class SchemaChange:
         before: the schema; None when there was no def.
         after: likewise.
         backward: why callers of the old schema break; None when they do not.
-        forward: why callers of the new schema would break on the old one; None when they would not.
         changes: what differs, a phrase each.
     """
 
     before: str | None
     after: str | None
     backward: str | None
-    forward: str | None
     changes: tuple[str, ...] = ()
 
     @property
@@ -561,12 +559,12 @@ def schema_change(before: str | None, after: str | None) -> SchemaChange:
     """How a schema differs from another, and whether that breaks callers."""
     if before is None or after is None:
         lost = "it has no def any more" if after is None else None
-        return SchemaChange(before, after, lost, None if after is None else "it had no def")
+        return SchemaChange(before, after, lost)
     try:
         old, new = schema_of(before), schema_of(after)
     except ParseError:
-        return SchemaChange(before, after, None, None, ("one of the schemas cannot be read",))
-    return SchemaChange(before, after, backward_break(old, new), forward_break(old, new), tuple(_phrases(old, new)))
+        return SchemaChange(before, after, None, ("one of the schemas cannot be read",))
+    return SchemaChange(before, after, backward_break(old, new), tuple(_phrases(old, new)))
 
 
 def _phrases(old: FunctionSchema, new: FunctionSchema) -> Iterator[str]:
