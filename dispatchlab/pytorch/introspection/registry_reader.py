@@ -193,33 +193,15 @@ def all_dumps() -> dict[str, str]:
 _untouched = count()
 
 
-class UntouchedOperator:
-    """An operator of our own that has no kernel, so that its table shows the backend fallbacks alone.
-
-    It is there until it is closed.
-    """
-
-    def __init__(self) -> None:
-        self._name = f"untouched_{next(_untouched)}"  # there may be several at a time
-        self._library = bindings()._dispatch_library("FRAGMENT", FALLBACK_ROWS, "")
-        self._library.define(f"{self._name}() -> ()", "")
-
-    def rows(self) -> str:
-        """The rows that the backend fallbacks fill now, as a table prints them."""
-        return str(bindings()._dispatch_dump_table(f"{FALLBACK_ROWS}::{self._name}"))
-
-    def close(self) -> None:
-        """Take the operator away; a second time is harmless."""
-        self._library.reset()
-
-
 def fallback_rows() -> str:
-    """The rows that the backend fallbacks fill, as a table prints them."""
-    operator = UntouchedOperator()
+    """The rows that the backend fallbacks fill, as the table of an operator of our own without kernels prints them."""
+    name = f"untouched_{next(_untouched)}"
+    library = bindings()._dispatch_library("FRAGMENT", FALLBACK_ROWS, "")
+    library.define(f"{name}() -> ()", "")
     try:
-        return operator.rows()
+        return str(bindings()._dispatch_dump_table(f"{FALLBACK_ROWS}::{name}"))
     finally:
-        operator.close()
+        library.reset()
 
 
 def _orders(operators: Iterable[str]) -> dict[str, tuple[str, ...]]:

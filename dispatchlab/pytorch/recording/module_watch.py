@@ -22,7 +22,7 @@ from dispatchlab.prover.program import Module, contract
 from dispatchlab.pytorch.bridge.native_libraries import knows_torch
 from dispatchlab.pytorch.bridge.torch import torch
 from dispatchlab.pytorch.introspection.package_paths import without_root
-from dispatchlab.pytorch.introspection.registry_reader import UntouchedOperator, all_dumps
+from dispatchlab.pytorch.introspection.registry_reader import all_dumps, fallback_rows
 from dispatchlab.pytorch.recording.wrapped_functions import WrappedFunctions
 from dispatchlab.records.model import RecordedFallback, read_dump, read_fallbacks
 
@@ -36,8 +36,7 @@ from dispatchlab.records.model import RecordedFallback, read_dump, read_fallback
 #
 # C++ registers while a shared library is loaded. Whatever is new in the dumps after a library that knows PyTorch was
 # loaded belongs to the module body that loaded it. A library that needs PyTorch has the name of its core in it.
-# Backend fallbacks are in no dump: they are read right before and right after, since the next one for the key may take
-# the place of this one.
+# Backend fallbacks are in no dump: they are read right before and right after.
 
 Native: TypeAlias = tuple[str, str, str]
 """A registration by C++, as dumps show it: operator, key, debug text without folders.
@@ -64,7 +63,6 @@ class ModuleWatch:
         self._before = frozenset(sys.modules)
         self._torch = os.path.join(os.path.dirname(torch().__file__), "")
         self._own = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
-        self._untouched = UntouchedOperator()
         self._dumps = all_dumps() if dumps is None else dumps
         self.fallbacks: list[RecordedFallback] = []
         """The backend fallbacks that shared libraries registered while they were loaded, in order."""
@@ -79,7 +77,6 @@ class ModuleWatch:
 
     def __exit__(self, *error: object) -> None:
         self._wrapped.put_back()
-        self._untouched.close()
 
     def registered(self, what: object) -> None:
         """Something was registered just now, in the body that is running."""
@@ -170,24 +167,17 @@ class ModuleWatch:
         if not isinstance(path, str | os.PathLike) or not knows_torch(path):
             yield
             return
-        rows = self._untouched.rows()
+        fallbacks = read_fallbacks(fallback_rows())
         yield
-        came = self._came(rows)
-        self.fallbacks += came
         before, self._dumps = self._dumps, all_dumps()
+        came = [one for one in read_fallbacks(fallback_rows()) if one not in fallbacks]
+        self.fallbacks += came
         new = {native("", one.key, without_root(one.debug, self._roots)) for one in came}
         for operator, text in self._dumps.items():
             had = before.get(operator, "")
             if text != had:
                 new |= _registrations_of(operator, text, self._roots) - _registrations_of(operator, had, self._roots)
         self._add(frozenset(new))
-
-    def _came(self, rows: str) -> list[RecordedFallback]:
-        """The fallbacks of C++ that there were not when the rows were read, nor another library has registered."""
-        now = self._untouched.rows()
-        old = () if now == rows else (*read_fallbacks(rows), *self.fallbacks)
-        new = () if now == rows else read_fallbacks(now)
-        return [one for one in new if one not in old and PYTHON_LINE.search(one.debug) is None]
 
     def _add(self, what: object) -> None:
         running = list(self._running())

@@ -27,7 +27,7 @@ from dispatchlab.pytorch.bridge.torch import (
 from dispatchlab.pytorch.introspection.module_variables import own_modules, public_variables
 from dispatchlab.pytorch.introspection.package_paths import modules_by_path, package_roots, without_root
 from dispatchlab.pytorch.introspection.python_registries import read_now
-from dispatchlab.pytorch.introspection.queries import look_at, privateuse1_name
+from dispatchlab.pytorch.introspection.queries import look_at
 from dispatchlab.pytorch.introspection.registry_reader import all_dumps, record_registry
 from dispatchlab.pytorch.introspection.site_log import import_logged, log_of_imports
 from dispatchlab.pytorch.introspection.slot_memory import SlotView, entry_address, memory_layout
@@ -128,7 +128,6 @@ def _import(order: Order, before: _Before, answers: Connection) -> None:
     for one in record_registry(only=()).fallbacks:
         if one not in before.fallbacks:
             found[f"fallback of {one.key}"] = "fallthrough " * one.fallthrough + without_root(one.debug, roots)
-    found["name of PrivateUse1"] = privateuse1_name()
     for entry in entries:
         what = f"{entry.registry} of {entry.operator}{f' at {entry.key}' if entry.key else ''}"
         site = f" registered at {entry.site}" if entry.site else ""

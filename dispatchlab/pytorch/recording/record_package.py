@@ -385,12 +385,12 @@ def _registered_at(calls: Sequence[WatchedCall]) -> Iterator[tuple[str, Dispatch
 def _added_fallbacks(
     watched: _WatchedImports, by_python: Counter[tuple[str, DispatchKey | None]]
 ) -> Iterator[Fallback]:
-    """The backend fallbacks of C++, without PyTorch's: those that libraries brought, and others that are there now."""
+    """The backend fallbacks of C++ without PyTorch's: those that libraries brought, and others that are there now."""
     ownership, brought = running_ownership(), watched.modules.fallbacks
-    known = {*watched.fallbacks, *brought}
-    others = [one for one in read_fallbacks(fallback_rows()) if one not in known and not by_python["", one.key]]
+    others = [one for one in read_fallbacks(fallback_rows()) if one not in brought and not by_python["", one.key]]
     for one in (*brought, *others):
-        if PYTHON_LINE.search(one.debug) is None and not ownership.is_own_fallback(one):
+        is_known = one in watched.fallbacks or PYTHON_LINE.search(one.debug) is not None
+        if not is_known and not ownership.is_own_fallback(one):
             kernel = Kernel(KernelForm.FALLTHROUGH) if one.fallthrough else Kernel()
             yield Fallback(one.key, kernel, without_root(one.debug, watched.roots))
 
