@@ -169,8 +169,8 @@ def _summary(found: PackageRecord, packages: tuple[str, ...]) -> list[str]:
     if found.in_python:
         titles = Counter(one.described.title for one in found.in_python)
         lines.append(
-            f"{counted(len(found.in_python), 'entry', 'entries')} of the registries of Python, which the record leaves "
-            f"out: {', '.join(f'{count} of {title}' for title, count in titles.items())}"
+            f"{counted(len(found.in_python), 'entry', 'entries')} of the registries of Python, which permute does not "
+            f"explore: {', '.join(f'{count} of {title}' for title, count in titles.items())}"
         )
     if found.dangling:
         lines.append(f"kernels without a def dangle: {first_of(found.dangling, _FEW)}")

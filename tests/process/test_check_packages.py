@@ -259,7 +259,7 @@ def test_a_package_that_registers_nothing_is_named_and_never_fine(tmp_path: Path
     code, found = checked(tmp_path, "quiet")
     assert (code, found["nothing"]) == (2, ["quiet"])
     assert not any(each["asked"] for each in found["answers"])
-    assert found["summary"] == "quiet registers nothing: name the module that registers, such as quiet.ops"
+    assert found["summary"] == "quiet: nothing is registered: name the module that registers, such as quiet.ops"
     code, found = checked(tmp_path, "clean", "quiet")
     assert (code, found["nothing"]) == (2, ["quiet"])
     assert answer(found, "lint")["asked"]

@@ -254,8 +254,8 @@ def test_torchao_is_recorded_with_its_sites(tmp_path: Path) -> None:
     done = dispatchlab(tmp_path, "permute", "found.yaml", "--engine", "torch", "--format", "json")
     report = json.loads(done.stdout)
     assert report["verdict"] == "no violation found"
-    done = dispatchlab(tmp_path, "permute", "found.yaml", "--format", "json")
-    assert json.loads(done.stdout)["verdict"] == "order-independent"
+    report = json.loads(dispatchlab(tmp_path, "permute", "found.yaml", "--format", "json").stdout)
+    assert (report["verdict"], report["unexplored"]) == ("no violation found", len(scenario.python))
 
 
 @needs_quanto
@@ -275,7 +275,7 @@ def test_the_kernel_of_quanto_for_mps_dangles_in_the_record_too(tmp_path: Path) 
     report = json.loads(done.stdout)
     assert (done.returncode, report["verdict"]) == (0, "no violation found")
     done = dispatchlab(tmp_path, "permute", "found.yaml", "--format", "json")
-    assert (done.returncode, json.loads(done.stdout)["verdict"]) == (0, "order-independent")
+    assert (done.returncode, json.loads(done.stdout)["verdict"]) == (0, "no violation found")
 
 
 def test_what_cannot_be_recorded_is_an_error(tmp_path: Path) -> None:
@@ -440,3 +440,36 @@ def test_what_a_thread_registers_is_of_the_module_that_waits_for_it(tmp_path: Pa
     assert {key for _, key in kernels} == {"CPU", "CUDA"}, "a call of a thread is none of the call of another one"
     done = dispatchlab(tmp_path, "permute", "found.yaml", "--format", "json")
     assert (done.returncode, json.loads(done.stdout)["verdict"]) == (1, "order-dependent"), done.stdout
+
+
+_IN_PYTHON = """\
+import torch
+from torch._decomp import decomposition_table
+
+torch.utils.rename_privateuse1_backend("spinner")
+
+
+def absolute(x):
+    return x
+
+
+decomposition_table[torch.ops.aten.addcdiv.default] = absolute
+"""
+
+
+def test_what_a_package_puts_into_registries_of_python_is_listed_and_checked(tmp_path: Path) -> None:
+    (tmp_path / "tables.py").write_text(_IN_PYTHON)
+    scenario, printed = recorded(tmp_path, "tables")
+    line = line_of(_IN_PYTHON, "def absolute")
+    assert [(one.registry, one.operator, one.function, one.site) for one in scenario.python] == [
+        ("decompositions", "aten::addcdiv", "tables:absolute", f"tables.py:{line}"),
+        ("privateuse1_name", scenario.python[-1].operator, "spinner", ""),
+    ]
+    assert scenario.privateuse1 == "spinner"
+    assert "2 entries of the registries of Python, which permute does not explore: " in printed
+    assert dispatchlab(tmp_path, "record", "--check", "found.yaml").returncode == 0
+    (tmp_path / "tables.py").write_text(_IN_PYTHON.replace("absolute", "other"))
+    done = dispatchlab(tmp_path, "record", "--check", "found.yaml")
+    assert (done.returncode, "+ tables:other" in done.stdout) == (1, True), done.stdout
+    found = dispatchlab(tmp_path, "lint", "found.yaml")
+    assert "DL016" in found.stdout, found.stdout

@@ -141,6 +141,7 @@ def record_packages(packages: Sequence[str], witness: Witness | None = None) -> 
         semantics=model if (model := semantics()) in SEMANTICS else None,
         registry=bundled_for(watched.torch),
         packages=tuple(packages),
+        python=watched.in_python,
     )
     events: dict[int, object] = {id(made): native_event(_operator(made), _key(made), made.debug) for made in native}
     events |= {id(registration): id(call) for registration, call in written}
@@ -219,7 +220,9 @@ def _watch_imports(packages: Sequence[str], witness: Witness | None) -> _Watched
     if witness is not None:
         witness.collected()
     entries = (one for one in read_now() if one not in python)
-    in_python = tuple(one for one in entries if one.registry not in _OF_CALLS and not one.site.startswith("torch/"))
+    in_python = tuple(
+        one for one in entries if one.active and one.registry not in _OF_CALLS and not one.site.startswith("torch/")
+    )
     return _WatchedImports(version, roots, before, all_dumps(), calls, modules, fallbacks, in_python)
 
 

@@ -41,9 +41,8 @@ def summary(found: CheckReport) -> str:
 
 def _result(found: CheckReport) -> str:
     if found.nothing:
-        names = " and ".join(found.nothing)
-        verb = "registers" if len(found.nothing) == 1 else "register"
-        return f"{names} {verb} nothing: name the module that registers, such as {found.nothing[0]}.ops"
+        which = "" if found.nothing == found.packages else f"of {' and '.join(found.nothing)} "
+        return f"nothing {which}is registered: name the module that registers, such as {found.nothing[0]}.ops"
     counts = level_counts([group.level for group in found.groups])
     accepted = f"{counted(found.accepted, 'finding')} that the baseline accepts"
     return counts or (f"nothing but {accepted}" if found.accepted else "nothing found")
