@@ -18,7 +18,6 @@ from dispatchlab.views.blocks import (
     Document,
     Facts,
     Folded,
-    Frame,
     Items,
     Line,
     Meter,
@@ -53,7 +52,6 @@ def every_block(text: str) -> tuple[Block, ...]:
     return (
         Verdict("order-dependent", "bad", f", {text}"),
         Facts((("operators", 1200), ("about", text))),
-        Frame((Line(text, "strong"), Line(text, indent=2))),
         Section(
             "A part",
             (
@@ -76,8 +74,6 @@ def test_text_is_what_the_blocks_say() -> None:
         "order-dependent, aten::add\n"
         "operators: 1,200\n"
         "about: aten::add\n"
-        "aten::add\n"
-        "  aten::add\n"
         "\n"
         "A part\n"
         "aten::add: no\n"

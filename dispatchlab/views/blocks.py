@@ -1,17 +1,14 @@
 """Blocks: what a result consists of, as values that every format shows.
 
-A room makes them, and a format is a backend of them. A room has one module `blocks.py`, with one function that gives
-a `View` (see views/view.py) of its result:
+A question makes one document of them, and a format is a backend of it. The module `blocks.py` of a question has one
+function that gives a `View` (see views/view.py) of its result:
 
     def certification_view(found: Certification, *, torch: str = "") -> View[Certification]:
-        return View(found, lines=_lines, screen=_screen, page=_page, indent=1, torch=torch)
+        return View(found, document=_document, indent=1, torch=torch)
 
-`lines`, `screen` and `page` take the result and give blocks. Leave out what says the same as the one before it:
-
-- `lines` is plain text, the contract: every fact, a line each, to be searched and compared. Write `Line`s; `indent` and
-  `label` say where the words stand.
-- `screen` is for a terminal: what matters first, alike things once. Words are wrapped and coloured there.
-- `page` is a report to keep, as HTML and as Markdown: a lead, then sections with tables.
+A document begins with a verdict, which stands beside the title, then the result in short, then a section for each part.
+A table that is long says how many rows text and a terminal show, and a part that few ask for is `Folded`. `lines` gives
+plain text apart from the document, where that text is a contract: golden files, dumps, tables.
 
 The inline text of a block is a `str`, a `Span` or a tuple of these. Spans say what a text is, and a backend how that
 looks: `name` for keys and operators, `code`, `source` for a debug text or a source location (short, and a link where
@@ -156,19 +153,6 @@ class Section:
     blocks: tuple[Block, ...] = ()
     anchor: str = ""
     mood: Mood = "strong"
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """Lines whose arrangement belongs to them, such as a summary: framed on a terminal, of one width in a page.
-
-    Args:
-        blocks: the lines.
-        mood: the colour of the frame.
-    """
-
-    blocks: tuple[Block, ...]
-    mood: Mood = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +312,7 @@ class Sides:
     marked: int | None = None
 
 
-Block: TypeAlias = Line | Section | Frame | Verdict | Facts | Table | Folded | Items | Code | Difference | Sides
+Block: TypeAlias = Line | Section | Verdict | Facts | Table | Folded | Items | Code | Difference | Sides
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,10 @@ instead. See Note [What may be broken].
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 
-from rich.box import ROUNDED
 from rich.cells import cell_len
-from rich.console import Console, Group
-from rich.panel import Panel
+from rich.console import Console
 from rich.segment import Segment, Segments
 from rich.style import Style
 from rich.text import Span, Text
@@ -47,7 +44,6 @@ class Page:
         self._ascii = console.options.ascii_only
         self.whole = whole
         self._printed: list[Text] = []
-        self._frame: list[Text] | None = None
         self.width = min(console.width, _WIDEST)
 
     def blank(self) -> None:
@@ -59,32 +55,10 @@ class Page:
         drawn = self._console.is_terminal and not self._ascii
         return ("\N{BOX DRAWINGS HEAVY HORIZONTAL}" if drawn else "#") * round(share * width)
 
-    @contextmanager
-    def framed(self, style: str) -> Iterator[None]:
-        """Draw a frame around what is printed inside; on a pipe there is none.
-
-        Args:
-            style: the colour of the frame.
-        """
-        if not self._console.is_terminal:
-            yield
-            return
-        before, self.width, self._frame = self.width, self.width - 4, list[Text]()
-        try:
-            yield
-        finally:
-            lines, self.width, self._frame = self._frame, before, None
-            self.flush()
-            frame = Panel(Group(*lines), border_style=style, box=ROUNDED, width=before)
-            self._console.print(frame)
-
     def _print(self, line: Text) -> None:
         if self._ascii:
             line.plain = line.plain.replace(ELLIPSIS, "~")  # as long, so that nothing moves
-        if self._frame is None:
-            self._printed.append(line)
-        else:
-            self._frame.append(line)
+        self._printed.append(line)
 
     def flush(self) -> None:
         """Write what was printed so far: all of it at once, as a console takes long for a line."""

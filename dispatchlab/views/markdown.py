@@ -10,7 +10,6 @@ from typing import assert_never
 from dispatchlab.escape import printable
 from dispatchlab.views import blocks as b
 from dispatchlab.views.source_locations import short_debug
-from dispatchlab.views.text import rows_of
 
 _MOST_ROWS = 50
 """How many rows of a table are shown: a pull request takes 65,536 characters."""
@@ -64,8 +63,6 @@ def _block(block: b.Block, level: int) -> Iterator[str]:
         case b.Section():
             yield f"{'#' * level} {_escaped(block.title)}"
             yield from _blocks(block.blocks, level + 1)
-        case b.Frame():
-            yield _fenced("\n".join(rows_of(block.blocks)))
         case b.Verdict():
             yield f"**{_escaped(block.text)}**{_inline(block.beside)}"
         case b.Facts():

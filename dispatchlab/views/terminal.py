@@ -54,9 +54,6 @@ def _draw(page: Page, block: b.Block, indent: int) -> None:
         case b.Section():
             page.title(block.title, MOOD_STYLES[block.mood])
             draw_on(page, block.blocks, indent=indent)
-        case b.Frame():
-            with page.framed(MOOD_STYLES[block.mood].removeprefix("bold ")):
-                draw_on(page, block.blocks)
         case b.Verdict():
             verdict = page.words(block.text, f"bold {MOOD_STYLES[block.mood].removeprefix('bold ')}")
             beside = inline_words(page, block.beside)

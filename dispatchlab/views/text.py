@@ -48,8 +48,6 @@ def _rows(block: b.Block, *, whole: bool) -> Iterator[str]:
             yield ""
             yield block.title
             yield from rows_of(block.blocks, whole=whole)
-        case b.Frame():
-            yield from rows_of(block.blocks, whole=whole)
         case b.Verdict():
             yield f"{block.text}{plain(block.beside)}"
         case b.Facts():

@@ -22,7 +22,6 @@ class View(Generic[_Result]):
     Args:
         value: the result.
         lines: makes the blocks of plain text where that is a contract; text shows the document when left out.
-        screen: makes those of a terminal; the same when left out.
         document: makes the document; when left out there is no HTML, and other formats show the lines.
         indent: how far the fields of its JSON are indented; None for one line.
         torch: the version of the PyTorch that source locations are of; empty when that is not known.
@@ -31,7 +30,6 @@ class View(Generic[_Result]):
 
     value: _Result
     lines: Callable[[_Result], Iterable[Block]] | None = None
-    screen: Callable[[_Result], Iterable[Block]] | None = None
     document: Callable[[_Result], Document] | None = None
     indent: int | None = None
     torch: str = ""
@@ -51,13 +49,13 @@ class View(Generic[_Result]):
         """Print the result on a terminal."""
         from dispatchlab.views.terminal import draw
 
-        draw(console, self._screen(), torch=self.torch, whole=self.whole)
+        draw(console, self._blocks(), torch=self.torch, whole=self.whole)
 
     def markdown(self) -> str:
         """Write the result as Markdown, for a pull request."""
         from dispatchlab.views.markdown import markdown_document, markdown_of
 
-        return markdown_of(self._screen()) if self.document is None else markdown_document(self.document(self.value))
+        return markdown_of(self._blocks()) if self.document is None else markdown_document(self.document(self.value))
 
     def html(self) -> str:
         """Write the result as a page of its own."""
@@ -71,17 +69,15 @@ class View(Generic[_Result]):
         from dispatchlab.views.html.notebook import notebook_html
 
         if self.document is None:
-            return notebook_html("", self._screen())
+            return notebook_html("", self._blocks())
         document = self.document(self.value)
         return notebook_html(document.title, document.blocks)
 
-    def _screen(self) -> Iterable[Block]:
-        shown = self.screen or (self.lines if self.document is None else None)
-        return self._blocks() if shown is None else shown(self.value)
-
     def _blocks(self) -> tuple[Block, ...]:
-        """The document with its title, which a verdict follows on the same line."""
-        assert self.document is not None
+        """The document with its title, which a verdict follows on the same line; the lines where there is none."""
+        if self.document is None:
+            assert self.lines is not None
+            return tuple(self.lines(self.value))
         document = self.document(self.value)
         match document.blocks:
             case (Verdict(text, mood, beside), *others):

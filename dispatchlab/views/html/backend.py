@@ -124,8 +124,6 @@ def _block(block: b.Block, most: int | None) -> Html:
             return element("p", inline(block.content), class_=_CLASSES.get(block.mood)) if block.content else Html()
         case b.Section():
             return joined((element("h3", block.title), html_of(block.blocks, most=most)))
-        case b.Frame():
-            return _arranged(block.blocks)
         case b.Verdict():
             return element("p", _mark(block.text, block.mood), inline(block.beside))
         case b.Facts():
