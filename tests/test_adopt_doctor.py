@@ -11,7 +11,8 @@ import pytest
 from dispatchlab.adopt import doctor, live_probes
 from dispatchlab.adopt.doctor import FEATURES, Diagnosis, TorchFound, Tried, diagnose, doctor_json, doctor_text
 from dispatchlab.adopt.live_probes import NotOffered, ProbeFailed
-from dispatchlab.cli import COMMANDS, main
+from dispatchlab.cli import main
+from dispatchlab.commands.overview import COMMANDS
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.prover.protocol import EngineCrashed
 from dispatchlab.pytorch.bridge.running_keys import RunningKeys

@@ -107,9 +107,6 @@ def test_a_mistake_in_settings_ends_the_command_with_2(tmp_path: Path, monkeypat
     [
         (("--fail-on", "ordr"), "Invalid value for '--fail-on': 'ordr' is not one of"),
         (("--fail-on", "nothing", "--fail-on", "lint"), "--fail-on nothing stands alone"),
-        (("--root", "."), "--root is for the paths of --format sarif and github"),
-        (("--all", "--format", "sarif"), "--all has no effect with --format sarif"),
-        (("--force",), "--force is for the files of --write-baseline and --report"),
         ((), "has no package: name the module that registers operators"),
     ],
 )

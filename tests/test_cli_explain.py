@@ -27,10 +27,10 @@ def explain(*arguments: str) -> tuple[int, str, str]:
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
-        ("explain_add_two_cuda", ["aten::add.Tensor", "--arg", "cuda", "--arg", "cuda"]),
-        ("explain_add_below_autograd", ["add.Tensor", "--arg", "cuda", "--arg", "cuda", "--exclude", "Autograd"]),
-        ("explain_randn_cuda", ["aten::randn", "--arg", "device=cuda"]),
-        ("explain_normal_cuda", ["aten::normal_", "--arg", "cuda requires_grad"]),
+        ("explain_add_two_cuda", ["aten::add.Tensor", "cuda", "cuda"]),
+        ("explain_add_below_autograd", ["add.Tensor", "cuda", "cuda", "--exclude", "Autograd"]),
+        ("explain_randn_cuda", ["aten::randn", "device=cuda"]),
+        ("explain_normal_cuda", ["aten::normal_", "cuda requires_grad"]),
     ],
 )
 def test_the_examples_of_the_walkthrough_on_the_registry_of_pytorch(name: str, arguments: list[str]) -> None:
@@ -44,7 +44,7 @@ def test_the_examples_of_the_walkthrough_on_the_registry_of_pytorch(name: str, a
 
 
 def test_a_question_about_cuda_is_answered_by_the_registry_that_has_its_kernels() -> None:
-    code, stdout, _ = explain("aten::mm", "--arg", "cuda:0", "--arg", "cuda:0", "--format", "json")
+    code, stdout, _ = explain("aten::mm", "cuda:0", "cuda:0", "--format", "json")
     found = json.loads(stdout)
     assert (code, found["source"], found["no_answer"]) == (0, "torch-2.13", None)
     assert [(hop["key"], hop["refusal"]) for hop in found["hops"]] == [("AutogradCUDA", None), ("CUDA", None)]
@@ -54,9 +54,9 @@ def test_a_question_about_cuda_is_answered_by_the_registry_that_has_its_kernels(
 @pytest.mark.parametrize(
     ("arguments", "backend", "instead"),
     [
-        (["--arg", "cuda", "--arg", "cuda", "--from", "torch-2.13-cpu"], "CUDA", "torch-2.13 has them"),
-        (["--arg", "mps", "--arg", "mps"], "MPS", "use --engine torch on a PyTorch that has them"),
-        (["--arg", "PrivateUse1", "--arg", "PrivateUse1"], "PrivateUse1", "use --engine torch with --import PACKAGE"),
+        (["cuda", "cuda", "--from", "torch-2.13-cpu"], "CUDA", "torch-2.13 has them"),
+        (["mps", "mps"], "MPS", "use --engine torch on a PyTorch that has them"),
+        (["PrivateUse1", "PrivateUse1"], "PrivateUse1", "use --engine torch with --import PACKAGE"),
     ],
 )
 def test_an_answer_that_is_none_says_so_first(arguments: list[str], backend: str, instead: str) -> None:
@@ -78,7 +78,7 @@ def test_a_kernel_for_the_backend_itself_is_an_answer_on_any_build(tmp_path: Pat
         "claim: c\nregistry: torch-2.13-cpu\nregistrations:\n  - def: my::op(Tensor x) -> Tensor\n"
         "  - impl: my::op\n    dispatch: PrivateUse1\n"
     )
-    code, stdout, _ = explain("my::op", "--arg", "PrivateUse1", "--from", str(path), "--format", "json")
+    code, stdout, _ = explain("my::op", "PrivateUse1", "--from", str(path), "--format", "json")
     found = json.loads(stdout)
     assert (code, found["no_answer"]) == (0, None)
     assert [hop["key"] for hop in found["hops"]] == ["AutogradPrivateUse1", "PrivateUse1"]
@@ -92,7 +92,7 @@ def test_what_comes_after_a_kernel_that_nobody_knows_is_not_known_in_every_forma
         "  - impl: my::op\n    dispatch: CPU\n    debug: registered at /build/my/csrc/cpu.cpp:12\n"
     )
     for format in ("text", "rich", "json"):
-        code, stdout, _ = explain("my::op", "--arg", "cpu requires_grad", "--from", str(path), "--format", format)
+        code, stdout, _ = explain("my::op", "cpu requires_grad", "--from", str(path), "--format", format)
         assert code == 0
         assert "what comes next is not known:" in " ".join(stdout.split())
         assert "csrc/cpu.cpp" not in stdout
@@ -101,7 +101,7 @@ def test_what_comes_after_a_kernel_that_nobody_knows_is_not_known_in_every_forma
 
 
 def test_json_has_every_set_and_every_candidate() -> None:
-    code, stdout, _ = explain("aten::add.Tensor", "--arg", "cpu", "--arg", "meta", "--format", "json")
+    code, stdout, _ = explain("aten::add.Tensor", "cpu", "meta", "--format", "json")
     explanation = json.loads(stdout)
     assert code == 0
     assert (explanation["version"], explanation["engine"], explanation["source"], explanation["semantics"]) == (
@@ -121,7 +121,7 @@ def test_json_has_every_set_and_every_candidate() -> None:
 
 
 def test_rich_says_what_text_says() -> None:
-    arguments = ("aten::add_.Tensor", "--arg", "cpu requires_grad", "--arg", "cpu", "--exclude", "AutogradCPU")
+    arguments = ("aten::add_.Tensor", "cpu requires_grad", "cpu", "--exclude", "AutogradCPU")
     _, text, _ = explain(*arguments, "--format", "text")
     code, rich, _ = explain(*arguments, "--format", "rich")
     said = set(re.findall(r"[\w.&*]+", rich))
@@ -133,7 +133,7 @@ def test_rich_says_what_text_says() -> None:
 
 
 def test_markdown_has_a_heading_for_each_hop() -> None:
-    arguments = ("aten::add.Tensor", "--arg", "cpu requires_grad", "--from", "torch-2.13-cpu")
+    arguments = ("aten::add.Tensor", "cpu requires_grad", "--from", "torch-2.13-cpu")
     code, markdown, _ = explain(*arguments, "--format", "markdown")
     assert code == 0
     headings = re.findall(r"^### (.*)$", markdown, re.MULTILINE)
@@ -204,7 +204,7 @@ def test_a_record_knows_that_kernels_of_register_autograd_redispatch(
 def test_a_call_without_a_kernel_says_where_the_operator_has_some(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(MADE.partition("  - library")[0])
-    shown = explain("mine::f", "--arg", "cuda", "--from", str(path))[1]
+    shown = explain("mine::f", "cuda", "--from", str(path))[1]
     assert ": the call fails: missing_kernel, as mine::f has no kernel for CUDA; it has kernels for CPU\n" in shown
 
 
@@ -217,7 +217,7 @@ def test_a_recorded_registry_is_explained(tmp_path: Path) -> None:
 
     some = [one for name in ("aten::relu", "aten::sin") if (one := recorded.operator(name)) is not None]
     save_registry(registry_of("here", some, recorded.fallbacks), path)
-    code, stdout, stderr = explain("relu", "--arg", "cpu", "--from", str(path), "--format", "json")
+    code, stdout, stderr = explain("relu", "cpu", "--from", str(path), "--format", "json")
     assert (code, stderr) == (0, "")
     assert [hop["key"] for hop in json.loads(stdout)["hops"]] == ["AutogradCPU", "CPU"]
 
@@ -228,13 +228,12 @@ def test_a_recorded_registry_is_explained(tmp_path: Path) -> None:
         (["aten::add"], "aten::add has 2 overloads: name one of aten::add.Tensor, aten::add.Scalar"),
         (["aten::ad*"], "'aten::ad*' is a glob, and explain takes one operator: name it"),
         (["aten::reluu"], "there is no operator aten::reluu in torch-2.13-cpu; did you mean aten::relu"),
-        (["aten::relu", "--arg", "cude"], "'cude' does not describe a tensor; did you mean cuda?"),
+        (["aten::relu", "cude"], "'cude' does not describe a tensor; did you mean cuda?"),
         (["aten::relu", "--exclude", "AutogradCPV"], "'AutogradCPV' is not a dispatch key; did you mean AutogradCPU?"),
         (
             ["aten::relu", "--engine", "torch", "--from", "torch-2.13"],
             "torch-2.13 is a recording, which --engine torch cannot run",
         ),
-        (["aten::relu", "--import", "json", "--from", "torch-2.13"], "--import json needs the installed PyTorch"),
         (["aten::relu", "--from", "nothing.yaml"], "nothing.yaml"),
     ],
 )
@@ -267,7 +266,7 @@ def test_a_call_of_a_name_goes_to_the_first_overload_that_takes_it() -> None:
         ["takes 2 positional arguments but 3 were given"],
     )
     assert tried("aten::mean", "cpu", "dim=[0]", *pytorch)[0] == "aten::mean.dim"
-    assert tried("aten::mean", "cpu", "dtype=float32", *pytorch) == ("aten::mean", [])
+    assert "aten::mean(Tensor self" in explain("aten::mean", "cpu", "dtype=float32", *pytorch)[1]
     assert tried("aten::index_reduce", "cpu", "0", "cpu", "cpu", '"prod"', *pytorch)[0] == "aten::index_reduce"
     assert tried("aten::index", "cpu", "list:cuda, none", *pytorch)[0] == "aten::index.Tensor"
     code, stdout, _ = explain("aten::add", "cuda requires_grad", "1", *pytorch)
@@ -287,7 +286,7 @@ def test_a_scenario_decides_which_overload_is_tried_first(tmp_path: Path) -> Non
         "t::foo.b",
         ["argument 'n' (position 2) must be int, not float"],
     )
-    assert tried("t::foo", "--arg", "cpu", "--arg", "s=1", "--from", str(path))[0] == "t::foo.b"
+    assert tried("t::foo", "cpu", "s=1", "--from", str(path))[0] == "t::foo.b"
 
 
 @pytest.mark.parametrize(

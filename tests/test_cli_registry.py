@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.command_line import run
 
 SCENARIOS = Path(__file__).parent.parent / "scenarios" / "lint"
@@ -43,8 +45,9 @@ def test_coverage_counts_the_operators_of_a_scenario() -> None:
     }
 
 
-def test_certify_prints_progress_lines_with_the_option() -> None:
-    result = run("certify", "--operator", "_quantized::conv3d_relu", "--jobs", "1", "--progress")
+def test_certify_shows_its_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dispatchlab.commands.output._FIRST_LINE_S", 0.0)
+    result = run("certify", "--operator", "_quantized::conv3d_relu", "--jobs", "1")
     assert result.exit_code == 0
     assert "torch-2.13-cpu: " in result.stderr
     assert "torch-2.13-cpu under torch-2.13: 1 operator\norder-independent: 1\n" in result.stdout
@@ -72,6 +75,6 @@ def test_certify_of_nothing_is_refused(tmp_path: Path) -> None:
 
 
 def test_certify_names_what_it_can_certify() -> None:
-    assert "name strict or a PyTorch, such as torch-2.13" in run("certify", "--semantics", "pr35061").stderr
+    assert "name strict or a PyTorch" in run("certify", "--semantics", "pr35061").stderr
     unknown = run("certify", "--semantics", "torch-2.99")
     assert (unknown.exit_code, "did you mean torch-2." in unknown.stderr) == (2, True)

@@ -128,7 +128,7 @@ def test_the_name_of_a_backend_in_a_record_is_a_name_of_its_key(tmp_path: Path) 
     record = tmp_path / "npu.yaml"
     record.write_text(RENAMED, encoding="utf-8")
     assert "direct     1 " in run("coverage", str(record), "--key", "npu", "--format", "text").stdout
-    explained = run("explain", "test::foo", "--arg", "npu", "--from", str(record), "--format", "text").stdout
+    explained = run("explain", "test::foo", "npu", "--from", str(record), "--format", "text").stdout
     assert "my_foo" in explained
     assert "my_foo" in run("dump", "test::foo", "--from", str(record), "--key", "npu", "--format", "text").stdout
 
@@ -138,6 +138,3 @@ def test_programs_are_for_a_key_that_a_device_can_stand_in_for(tmp_path: Path) -
     program.write_text("raise SystemExit\n", encoding="utf-8")
     with pytest.raises(NoStandInError, match="and MPS is another key"):
         run_raising("coverage", "torch-2.13-cpu", "--key", "MPS", "--program", str(program))
-    result = run("coverage", "--key", "PrivateUse1", "--device", "npu")
-    assert result.exit_code == 2
-    assert "--device is for --program FILE.py" in result.output

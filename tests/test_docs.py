@@ -11,7 +11,8 @@ import click
 import pytest
 import yaml
 
-from dispatchlab.cli import COMMANDS, main
+from dispatchlab.cli import main
+from dispatchlab.commands.overview import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

@@ -116,8 +116,8 @@ def test_without_versions_all_are_compared_and_a_name_is_its_overload() -> None:
     [
         (("aten::bmm", "--across", "2.3"), f"no registry of PyTorch 2.3 is bundled: choose from 2.4 to {VERSIONS[-1]}"),
         (("aten::bmmm", "--across"), "there is no operator aten::bmmm in torch-"),
-        (("aten::bmm", "--across", "--from", "live"), "--from is for one version: leave --across out, or it"),
-        (("aten::bmm", "--arg", "cpuu", "--across", "2.4", "2.5"), "cpuu"),
+        (("aten::bmm", "--across", "--from", "live"), "--from names one source, and --across takes the bundled ones"),
+        (("aten::bmm", "cpuu", "--across", "2.4", "2.5"), "cpuu"),
     ],
 )
 def test_what_cannot_be_explained_is_bad_input(arguments: tuple[str, ...], sentence: str) -> None:

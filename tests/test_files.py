@@ -57,10 +57,9 @@ def test_what_dispatchlab_did_not_write_is_not_written_over(tmp_path: Path) -> N
     file = tmp_path / "page.html"
     file.write_text("<p>mine</p>")
     with pytest.raises(OverwriteError, match="did not write it: write a report to keep to another file"):
-        check_output(file, FileKind.PAGE, force=False)
-    check_output(file, FileKind.PAGE, force=True)
+        check_output(file, FileKind.PAGE)
     write_file(file, marked("<!DOCTYPE html>\n", FileKind.PAGE))
-    check_output(file, FileKind.PAGE, force=False)
+    check_output(file, FileKind.PAGE)
 
 
 def test_a_file_beyond_the_limit_is_refused(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def test_a_record_without_a_registry_is_taken_alone_and_says_so(record: str) -> 
 def test_explain_of_one_operator_reads_one_block_for_it_and_each_operator_of_the_record(
     record: str, operators_read: list[str]
 ) -> None:
-    result = run("explain", "mul.Tensor", "--from", record, "--arg", "PrivateUse1", "--arg", "PrivateUse1")
+    result = run("explain", "mul.Tensor", "--from", record, "PrivateUse1", "PrivateUse1")
     assert result.exit_code == 0, result.output
     assert "registered at mine/ops.py:3" in result.stdout
     assert len(operators_read) <= 6

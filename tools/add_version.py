@@ -189,7 +189,7 @@ def install(work: Work) -> dict[str, Any]:
 def profile(work: Work) -> dict[str, Any]:
     """Measure the profile, of which its model is made."""
     file = work.out / f"{work.name}.json"
-    work.run("dispatchlab", "profile", "-o", str(file), "--force").expect(0)
+    work.run("dispatchlab", "profile", "-o", str(file)).expect(0)
     measured = read_profile(file)
     file.unlink()
     store_profiles({**{name: bundled_profile(name) for name in bundled_profiles()}, work.name: measured})
@@ -207,7 +207,7 @@ def store_profiles(profiles: Mapping[str, Profile], folder: Path = PROFILES) -> 
 
 def registry(work: Work) -> dict[str, Any]:
     """Record everything that is registered, in a process that nothing has disturbed, and bundle it."""
-    done = work.run("dispatchlab", "record", "--all", "-o", str(work.recording), "--force").expect(0)
+    done = work.run("dispatchlab", "record", "--all", "-o", str(work.recording)).expect(0)
     counts = re.search(r"([\d,]+) operators, ([\d,]+) kernels", done.err)
     assert counts is not None, done.err
     operators, kernels = (int(number.replace(",", "")) for number in counts.groups())

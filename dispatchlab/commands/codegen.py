@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import click
 
-from dispatchlab.commands.options import PLAIN_FORMATS, force_option, given, refuse
+from dispatchlab.commands.options import plain_format_option
 from dispatchlab.commands.output import Format, exit_with, note, out, show_view
 
 
@@ -20,7 +20,6 @@ from dispatchlab.commands.output import Format, exit_with, note, out, show_view
 @click.option(
     "--only", metavar="OP", multiple=True, help="Generate only the group of this operator or glob; may be repeated."
 )
-@force_option
 @click.option("--check", is_flag=True, help="Write nothing; exit with 1 when the files in DIR differ.")
 @click.option("--registrations", is_flag=True, help="Show every registration that is generated for the functions.")
 @click.option(
@@ -36,16 +35,12 @@ from dispatchlab.commands.output import Format, exit_with, note, out, show_view
     help="Call OP, a structured operator of the lab (add.Tensor, torch.add), and show each frame of the call, from the "
     "Python binding to the kernel.",
 )
-@click.option("--format", type=PLAIN_FORMATS, help="Output format of --registrations and --walk.")
-@click.pass_context
+@plain_format_option
 def codegen(
-    context: click.Context,
-    /,
     *,
     file: str | None,
     folder: str | None,
     only: tuple[str, ...],
-    force: bool,
     check: bool,
     registrations: bool,
     cpp: bool,
@@ -66,28 +61,21 @@ def codegen(
       dispatchlab codegen --walk torch.add
     """
     if walked is not None:
-        others = ("folder", "only", "check", "force", "registrations", "cpp")
-        if file is not None or any(name in given(context) for name in others):
-            raise click.UsageError("--walk shows a call of the lab: leave out what is for a file")
         _show_walk(walked, format)
         return
     if file is None:
         raise click.UsageError("no file was named: name a file of native functions, or an operator with --walk")
     if registrations:
-        refuse(context, ("cpp", "folder", "check", "force"), "and --registrations do different things: leave one out")
         _show_registrations(file, only, format)
         return
-    refuse(context, ("format",), "is for --registrations and --walk: add one of them, or leave this out")
     if check and folder is None:
         raise click.UsageError("--check compares with the files in a folder: name the folder with -o DIR")
-    if force and (check or folder is None):
-        raise click.UsageError("--force is for the files of -o DIR, and nothing is written: leave it out")
     path = None if folder is None else Path(folder)
     made = _declarations(file, only) if cpp else _generated(file, path, only, whole=path is not None and not check)
     if path is None:
         _print(made[0])
     else:
-        _write(path, *made, file, only, check=check, force=force)
+        _write(path, *made, file, only, check=check)
 
 
 def _print(files: Mapping[str, str]) -> None:
@@ -148,7 +136,6 @@ def _write(
     only: tuple[str, ...],
     *,
     check: bool,
-    force: bool,
 ) -> None:
     """Write the files, or compare with those that are there; with `only`, other files are left alone."""
     from dispatchlab.codegen.emit.generate import differing, generated_before, write_files
@@ -159,7 +146,7 @@ def _write(
     for each in left:
         note(f"{folder / each} is no longer generated: remove it")
     if not check:
-        for each in () if force else differing(folder, files):
+        for each in differing(folder, files):
             kind = FileKind.SCENARIO if each.endswith(".yaml") else FileKind.GENERATED
             check_overwrite(folder / each, kind)
         written = write_files(folder, files)

@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from dispatchlab.commands.options import (
-    ROW,
-    SOURCE,
-    check_page,
-    force_option,
-    import_option,
-    operators_option,
-    refuse,
-    report_option,
-    view_format_option,
-)
-from dispatchlab.commands.output import Format, note, save_page, show_view
-
-if TYPE_CHECKING:
-    from dispatchlab.views.view import View
+from dispatchlab.commands.options import ROW, SOURCE, format_option, operators_option, report_option, with_package
+from dispatchlab.commands.output import Format, note, show_and_keep
 
 _WAYS = click.Choice(["direct", "composite", "fallback", "ambiguous", "missing"])
 
@@ -65,20 +52,9 @@ _WAYS = click.Choice(["direct", "composite", "fallback", "ambiguous", "missing"]
     metavar="NAME",
     help="What the programs call the device. Default: the name that the registry has, or privateuseone.",
 )
-@click.option(
-    "--fallback/--no-fallback",
-    "fallback",
-    default=None,
-    help="With --program: suppose that there is a fallback to the CPU, or none. Default: as in the registry.",
-)
-@import_option()
 @report_option(", with every operator unless --list selects some")
-@force_option
-@view_format_option()
-@click.pass_context
+@format_option()
 def coverage(
-    context: click.Context,
-    /,
     *,
     source: str | None,
     key: str,
@@ -88,10 +64,7 @@ def coverage(
     what_if: tuple[str, ...],
     programs: tuple[str, ...],
     device: str | None,
-    fallback: bool | None,
-    imports: tuple[str, ...],
     page: str | None,
-    force: bool,
     format: Format | None,
 ) -> None:
     """Show which operators a backend can run: with its own kernel, through a composite, by fallback, or not at all.
@@ -111,7 +84,7 @@ def coverage(
       dispatchlab coverage --key PrivateUse1 --what-if "impl aten::mul.Tensor PrivateUse1"
       dispatchlab coverage my_package --key MPS
       dispatchlab coverage --key PrivateUse1 --report coverage.html
-      dispatchlab coverage my_backend.yaml --key npu --program train.py --fallback
+      dispatchlab coverage my_backend.yaml --key npu --program train.py
     """
     from dispatchlab.questions.coverage.blocks import coverage_view
     from dispatchlab.questions.coverage.coverage_on_lab import coverage_report
@@ -119,39 +92,29 @@ def coverage(
     from dispatchlab.records.backend_coverage import Way, runtime_key
     from dispatchlab.records.builds import default_registry
     from dispatchlab.sources.find_sources import chosen, recorded_from, with_tags
+    from dispatchlab.views.view import View
 
-    if programs:
-        refuse(
-            context,
-            ("operators", "listed", "what_if", "tags"),
-            "is about operators, and --program runs them: leave one out",
-        )
-    else:
-        refuse(context, ("device", "fallback"), "is for --program FILE.py: leave it out")
-    check_page(context, page, force=force)
-    reason = ""
+    if programs and (operators or tags or listed or what_if):
+        raise click.UsageError("--program runs programs, and --operator, --tag, --list and --what-if select operators")
+    imports: tuple[str, ...] = ()
     if source is None:
         source, reason = default_registry([key])
+        note(f"note: {reason}")
+    else:
+        source, imports = with_package(source)
     recorded = recorded_from(source, imports=imports, report=note)
     row = runtime_key(key, privateuse1=recorded.privateuse1)
+    view: View[Any]
     if programs:
-        found = program_coverage(recorded, row, programs, name=source, device=device or "", fallback=fallback)
-        _show(program_coverage_view(found), reason, format, page, force=force)
-        return
-    report = coverage_report(
-        recorded,
-        row,
-        name=source,
-        operators=with_tags(chosen(recorded, operators), tags),
-        listed=tuple(map(Way, listed)),
-        what_if=what_if,
-    )
-    _show(coverage_view(report, torch=recorded.torch), reason, format, page, force=force)
-
-
-def _show(view: View[Any], reason: str, format: Format | None, page: str | None, *, force: bool) -> None:
-    if reason:
-        note(f"note: {reason}")
-    show_view(format, view)
-    if page is not None:
-        save_page(page, view.html(), force=force)
+        view = program_coverage_view(program_coverage(recorded, row, programs, name=source, device=device or ""))
+    else:
+        found = coverage_report(
+            recorded,
+            row,
+            name=source,
+            operators=with_tags(chosen(recorded, operators), tags),
+            listed=tuple(map(Way, listed)),
+            what_if=what_if,
+        )
+        view = coverage_view(found, torch=recorded.torch)
+    show_and_keep(format, view, page)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from dispatchlab.commands.options import format_option
+from dispatchlab.commands.options import plain_format_option
 from dispatchlab.commands.output import Format, exit_with, show
 
 
 @click.command()
 @click.argument("name", required=False)
-@format_option
+@plain_format_option
 def defects(*, name: str | None, format: Format | None) -> None:
     """Show which known defects the installed PyTorch has, by running a program for each.
 

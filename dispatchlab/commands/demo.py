@@ -9,8 +9,7 @@ from dispatchlab.commands.output import out, save
 
 @click.command()
 @click.option("--save", "file", metavar="FILE", type=click.Path(), help="Write the example to FILE as a scenario, too.")
-@click.option("--force", is_flag=True, help="With --save: write over FILE whatever it holds.")
-def demo(*, file: str | None, force: bool) -> None:
+def demo(*, file: str | None) -> None:
     """Show a defect of order on a small example, and what to do next.
 
     Registers two kernels in two orders, calls the operator after each, and explores every order. Needs no PyTorch.
@@ -26,4 +25,4 @@ def demo(*, file: str | None, force: bool) -> None:
     shown = run_demo()
     out(demo_text(shown))
     if file is not None:
-        save(file, shown.text, FileKind.SCENARIO, force=force)
+        save(file, shown.text, FileKind.SCENARIO)

@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
-from dispatchlab.commands.options import (
-    LIVE,
-    ROW,
-    SCENARIO,
-    SOURCE,
-    OneOf,
-    check_page,
-    force_option,
-    import_option,
-    operators_option,
-    packages_named,
-    quiet_option,
-    refuse,
-    report_option,
-    view_format_option,
-)
-from dispatchlab.commands.output import Format, exit_with, note, reading, save_page, show_view
+from dispatchlab.commands.options import ROW, SOURCE, format_option, operators_option, report_option, with_package
+from dispatchlab.commands.output import Format, exit_with, note, reading, show_and_keep
+
+if TYPE_CHECKING:
+    from dispatchlab.questions.upgrade.compare_sources import Layer
 
 
 @click.command()
@@ -40,16 +28,9 @@ from dispatchlab.commands.output import Format, exit_with, note, reading, save_p
     "--for",
     "package",
     metavar="FILE",
-    type=SCENARIO,
+    type=click.Path(),
     help="Report what changes for the registrations in this recording or scenario: what B refuses, what dangles, which "
     "calls run another kernel.",
-)
-@import_option()
-@click.option(
-    "--semantics",
-    metavar="NAME",
-    type=OneOf("name", "semantics"),
-    help="Semantics of scenarios and of both dispatchers. Default: those of a scenario, and the model of each PyTorch.",
 )
 @click.option(
     "--layer",
@@ -68,26 +49,19 @@ from dispatchlab.commands.output import Format, exit_with, note, reading, save_p
 )
 @click.option("--exit-code", is_flag=True, help="Exit with 1 when anything is reported; else it is 0 in any case.")
 @report_option(", with every detail")
-@force_option
-@view_format_option()
-@quiet_option
-@click.pass_context
+@format_option()
 def diff(
-    context: click.Context,
-    /,
     *,
     before: str,
     after: str,
     operators: tuple[str, ...],
     key: str | None,
     package: str | None,
-    imports: tuple[str, ...],
+    layer: Layer,
     everything: bool,
     exit_code: bool,
     page: str | None,
-    force: bool,
     format: Format | None,
-    **options: Any,
 ) -> None:
     """Report what an upgrade from A to B means: operators, schemas, kernels, composites, tags, fallbacks, slots.
 
@@ -117,27 +91,24 @@ def diff(
     from dispatchlab.questions.upgrade.blocks import upgrade_view
     from dispatchlab.questions.upgrade.compare_sources import upgrade_sources
 
-    if key is not None or package is not None:
-        refuse(context, ("layer",), "compares whole registries: leave out --key and --for, or it")
-    if (named := packages_named(context).get("before")) and after == LIVE:
-        raise click.UsageError(f"{named[0]} is imported into B, the second: write `diff live {named[0]}`", context)
-    check_page(context, page, force=force)
-    if package is not None:
-        refuse(context, ("operators",), "selects among all operators, and --for names those of its file: leave it out")
-    with reading((before, after), imports):
+    (first, into_first), (second, into_second) = with_package(before), with_package(after)
+    if into_first and second == "live":
+        raise click.UsageError(f"{before} is imported into B, the second: write `diff live {before}`")
+    if package is not None and operators:
+        raise click.UsageError("--operator selects among all operators, and --for names those of its file")
+    everything = everything or bool(operators)
+    imports = (*into_first, *into_second)
+    with reading((first, second), imports):
         report = upgrade_sources(
-            before,
-            after,
+            first,
+            second,
             imports=imports,
             operators=operators,
-            everything=everything or bool(operators),
+            everything=everything,
             key=key,
             package=package,
+            layer=layer,
             report=note,
-            **options,
         )
-    view = upgrade_view(report, everything=everything or bool(operators))
-    show_view(format, view)
-    if page is not None:
-        save_page(page, view.html(), force=force)
+    show_and_keep(format, upgrade_view(report, everything=everything), page)
     exit_with(report.exit_code if exit_code else 0)

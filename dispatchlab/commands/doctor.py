@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import click
 
-from dispatchlab.commands.options import format_option, progress_option
+from dispatchlab.commands.options import plain_format_option
 from dispatchlab.commands.output import Format, exit_with, note, show
 
 
 @click.command()
-@format_option
-@progress_option
-def doctor(*, format: Format | None, progress: bool | None) -> None:
+@plain_format_option
+def doctor(*, format: Format | None) -> None:
     """Show the versions, and what works with the installed PyTorch and why the rest does not.
 
     Tries each feature in a process of its own, which imports PyTorch; nothing is concluded from its version. Exit
@@ -26,7 +25,6 @@ def doctor(*, format: Format | None, progress: bool | None) -> None:
 
     from dispatchlab.adopt.doctor import diagnose, doctor_json, doctor_text
 
-    shown = sys.stderr.isatty() if progress is None else progress
-    found = diagnose(progress=(lambda name: note(f"trying: {name}")) if shown else None)
+    found = diagnose(progress=(lambda name: note(f"trying: {name}")) if sys.stderr.isatty() else None)
     show(format, text=lambda: doctor_text(found), json=lambda: doctor_json(found))
     exit_with(found.exit_code)

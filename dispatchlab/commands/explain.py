@@ -9,13 +9,12 @@ import click
 from dispatchlab.commands.options import (
     OPERATOR,
     ROW,
-    SOURCE,
     engine_option,
-    import_option,
-    refuse,
+    format_option,
+    from_option,
     semantics_option,
     versions_after,
-    view_format_option,
+    with_package,
 )
 from dispatchlab.commands.output import Format, note, show_view
 
@@ -44,28 +43,13 @@ _ALL = "all"
 @click.argument("operator", metavar="OP", type=OPERATOR)
 @click.argument("arguments", metavar="[ARG...]", nargs=-1)
 @click.option(
-    "--arg",
-    "args",
-    metavar="SPEC",
-    multiple=True,
-    help="Describe an argument, in the order of the schema or as NAME=SPEC; may be repeated. Default: a "
-    "tensor that is not described is on the CPU.",
-)
-@click.option(
     "--exclude", metavar="KEY", multiple=True, type=ROW, help="Exclude KEY, as a guard does; may be repeated."
 )
 @click.option(
     "--include", metavar="KEY", multiple=True, type=ROW, help="Include KEY, as a guard does; may be repeated."
 )
 @click.option("--inference-mode", is_flag=True, help="Explain the call in inference mode.")
-@click.option(
-    "--from",
-    "source",
-    metavar="SOURCE",
-    type=SOURCE,
-    help="Read a scenario, a recorded registry, a bundled one by its name, `live`, or a package. Default: the bundled "
-    "registry of the installed PyTorch, or else the newest; for CUDA tensors, one that has CUDA's kernels.",
-)
+@from_option
 @click.option(
     "--across",
     metavar="[VERSION...]",
@@ -75,16 +59,12 @@ _ALL = "all"
 )
 @engine_option("Engine whose dispatcher to explain.")
 @semantics_option
-@import_option()
-@view_format_option()
-@click.pass_context
+@format_option()
 def explain(
-    context: click.Context,
-    /,
     *,
     operator: str,
     arguments: tuple[str, ...],
-    args: tuple[str, ...],
+    source: str | None,
     across: tuple[str, ...],
     format: Format | None,
     **options: Any,
@@ -92,55 +72,52 @@ def explain(
     """Show which kernel a call of OP runs and why, without running it.
 
     Shows the key sets, which keys are masked and whose fallthrough masks them, the keys that remain, the kernel, and
-    the candidates that lost, with the reasons. Then shows the same for each redispatch, down to a backend kernel.
+    the candidates that lost, with the reasons. Then shows the same for each redispatch, down to a backend kernel. With
+    --across, shows what changed from one version to the next; a kernel is named by its file.
 
-    With --across, shows each part of the call on several versions, what changed from one to the next, and since which
-    version; a kernel is named by its file.
+    ARG is a SPEC, by position or as NAME=SPEC; a tensor that is not described is on the CPU. SPEC is a device (cpu,
+    cuda, meta, ...), a layout (sparse, csr, mkldnn, nested, ...), and any of quantized, requires_grad, conj, neg, zero,
+    inference, python (a subclass that intercepts calls). It is `none` for no tensor, and 'list:cpu, cuda' for a list.
+    The key of a backend (PrivateUse1, SparseCUDA) means a tensor of that backend, any other key (Functionalize) is
+    added to the tensor's. For a factory, describe the result with device=, layout= and dtype=.
 
-    With ARG..., the arguments of a call, a name without overload tries its overloads as torch.ops does. Shows which
-    were tried and why each did not take the call, and explains the one that did. ARG is a SPEC, which stands for a
-    tensor of two elements, or what Python writes for a number, a bool, a list or a text (1, 2.5, True, '[1, 2]',
-    '"mean"'), by position or as NAME=ARG.
-
-    SPEC is a device (cpu, cuda, meta, ...), a layout (sparse, csr, mkldnn, nested, ...), and any of quantized,
-    requires_grad, conj, neg, zero, inference, python (a subclass that intercepts calls). It is `none` for no tensor,
-    and 'list:cpu, cuda' for a list. The key of a backend (PrivateUse1, SparseCUDA) means a tensor of that backend, any
-    other key (Functionalize) is added to the tensor's. A backend that a package renames is known by its name with
-    --engine torch. For a factory, describe the result with device=, layout= and dtype=.
+    ARG may also be what Python writes for a number, a bool, a list or a text (1, 2.5, True, '[1, 2]', '"mean"'). A name
+    without overload goes to the first overload that takes the arguments, as in torch.ops.
 
     \b
     Examples:
-      dispatchlab explain aten::add.Tensor --arg "cuda requires_grad" --arg cuda
+      dispatchlab explain aten::add.Tensor "cuda requires_grad" cuda
       dispatchlab explain aten::add cpu 1 alpha=2
-      dispatchlab explain aten::randn --arg device=cuda
-      dispatchlab explain aten::cat --arg "list:cpu, meta" --exclude Autograd
-      dispatchlab explain test::foo --arg cpu --from scenario.yaml --semantics torch-2.13
+      dispatchlab explain aten::randn device=cuda
+      dispatchlab explain aten::cat "list:cpu, meta" --exclude Autograd
+      dispatchlab explain test::foo cpu --from scenario.yaml --semantics torch-2.13
       dispatchlab explain aten::bmm cuda cuda --across 2.12 2.15
-      dispatchlab explain my::op --arg cpu --package my_package
+      dispatchlab explain my::op cpu --from my_package
     """
     from dispatchlab.questions.dump.operator_text import refused_step_text
     from dispatchlab.questions.explain.blocks import explanation_notes, explanation_view
     from dispatchlab.questions.explain.explain_operator import explain_operator
 
+    imports: tuple[str, ...] = ()
+    if source is not None:
+        source, imports = with_package(source)
+
     def explained_on(name: str, source: str | None, report: Callable[[str], None] | None = None) -> ExplainedOperator:
-        return explain_operator(
-            name,
-            (*arguments, *args),
-            call=bool(arguments),
-            report=report,
-            **options | {"source": source},
-        )
+        return explain_operator(name, arguments, source=source, imports=imports, report=report, **options)
 
     if across:
         from dispatchlab.questions.explain.across import across_view, call_across
 
-        refuse(context, ("source", "engine", "semantics", "imports"), "is for one version: leave --across out, or it")
+        if source is not None:
+            raise click.UsageError(
+                "--from names one source, and --across takes the bundled ones: leave one of them out"
+            )
         found = call_across(operator, () if _ALL in across else across, explained_on)
         if found.note:
             note(found.note)
         show_view(format, across_view(found))
         return
-    explained = explained_on(operator, options["source"], note)
+    explained = explained_on(operator, source, note)
     for refused in explained.inspection.refused:
         note(refused_step_text(*refused))
     for text in explanation_notes(explained):

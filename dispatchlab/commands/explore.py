@@ -10,14 +10,7 @@ from typing import Any
 
 import click
 
-from dispatchlab.commands.options import (
-    SOURCE,
-    OneOf,
-    allow_import_option,
-    engine_option,
-    import_option,
-    semantics_option,
-)
+from dispatchlab.commands.options import allow_import_option, engine_option, from_option, semantics_option, with_package
 from dispatchlab.commands.output import exit_with, note, use_color
 from dispatchlab.errors import DispatchLabError
 
@@ -40,15 +33,8 @@ class NoTerminalError(DispatchLabError):
 
 
 @click.command()
-@click.argument("what", metavar="[SCENARIO|OP|REGISTRY]", required=False, type=OneOf("what", "explored"))
-@click.option(
-    "--from",
-    "source",
-    metavar="REGISTRY",
-    type=SOURCE,
-    help="Search this registry for operators: a file, a bundled one's name, or `live`. Default: that of the installed "
-    "PyTorch, or the newest.",
-)
+@click.argument("what", metavar="[SCENARIO|OP|REGISTRY]", required=False)
+@from_option
 @click.option(
     "--after",
     metavar="SEQUENCE",
@@ -56,9 +42,8 @@ class NoTerminalError(DispatchLabError):
 )
 @engine_option("Engine to register on.")
 @semantics_option
-@import_option()
 @allow_import_option
-def explore(**options: Any) -> None:
+def explore(*, source: str | None, **options: Any) -> None:
     """Register and release by hand, and see what each step changes.
 
     Opens an application in the terminal: the registrations, the sequence of steps, the dispatch table with what the
@@ -87,8 +72,11 @@ def explore(**options: Any) -> None:
 
     from dispatchlab.explorer_app.open import Asked, make_app
 
+    imports: tuple[str, ...] = ()
+    if source is not None:
+        source, imports = with_package(source)
     with ExitStack() as resources:
-        app = make_app(Asked(**options), resources, report=note)
+        app = make_app(Asked(source=source, imports=imports, **options), resources, report=note)
         app.run()
     if app.failure is not None:
         raise app.failure

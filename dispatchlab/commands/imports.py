@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import click
 
-from dispatchlab.commands.options import import_timeout_option, progress_option, view_format_option
+from dispatchlab.commands.options import format_option
 from dispatchlab.commands.output import Format, exit_with, show_view, working
 
 
 @click.command()
 @click.argument("packages", metavar="PACKAGE...", nargs=-1, required=True)
-@import_timeout_option
-@view_format_option()
-@progress_option
-def imports(*, packages: tuple[str, ...], format: Format | None, progress: bool | None) -> None:
+@format_option()
+def imports(*, packages: tuple[str, ...], format: Format | None) -> None:
     """Import packages in every order and show what depends on it.
 
     Each order runs in a fresh process; of more than 12 orders, 12 are chosen. What is compared stands in the output.
@@ -27,7 +25,7 @@ def imports(*, packages: tuple[str, ...], format: Format | None, progress: bool 
     from dispatchlab.questions.imports.blocks import import_orders_view
     from dispatchlab.questions.imports.import_orders import compare_import_orders
 
-    with working("starting PyTorch", asked=progress) as say:
+    with working("starting PyTorch") as say:
         found = compare_import_orders(packages, started=say)
     show_view(format, import_orders_view(found))
     exit_with(found.exit_code)

@@ -17,8 +17,7 @@ from dispatchlab.commands.output import exit_with, note, out
 )
 @click.option("--force", is_flag=True, help="Replace files that exist. pytest's configuration is edited in any case.")
 @click.option("--dry-run", is_flag=True, help="Show what would be written, and write nothing.")
-@click.pass_context
-def init(context: click.Context, /, *, module: str | None, ci: str | None, force: bool, dry_run: bool) -> None:
+def init(*, module: str | None, ci: str | None, force: bool, dry_run: bool) -> None:
     """Set up dispatchlab in the checkout of a package, the one that contains the current folder.
 
     Records what importing MODULE registers, in a process of its own, as a first scenario with its golden file, below
@@ -42,7 +41,7 @@ def init(context: click.Context, /, *, module: str | None, ci: str | None, force
     from dispatchlab.adopt.first_files import plan_text
     from dispatchlab.questions.order.golden import golden
 
-    reach_checkout(context)
+    reach_checkout()
     checkout = find_checkout(Path.cwd())
     planned = first_files.plan(
         checkout,

@@ -7,21 +7,15 @@ from typing import Literal
 import click
 
 from dispatchlab.commands.options import (
-    IMPORT_HELP,
+    LIVE,
     SOURCE,
-    baseline_option,
-    check_baseline,
-    force_option,
-    import_option,
+    baseline_options,
+    format_option,
     operators_option,
-    quiet_option,
-    refuse,
     report_option,
-    root_option,
-    view_format_option,
-    write_baseline_option,
+    with_package,
 )
-from dispatchlab.commands.output import FOR_READING, Format, exit_with, note, out, reading, save, save_page, show_view
+from dispatchlab.commands.output import Format, exit_with, note, out, reading, save, show_and_keep
 
 
 @click.command()
@@ -31,7 +25,6 @@ from dispatchlab.commands.output import FOR_READING, Format, exit_with, note, ou
 )
 @click.option("--ignore", metavar="RULE", multiple=True, help="Skip these rules, by code or name, separated by commas.")
 @operators_option
-@import_option(f"{IMPORT_HELP} Only what it adds is reported.")
 @click.option(
     "--against",
     metavar="SOURCE",
@@ -39,41 +32,31 @@ from dispatchlab.commands.output import FOR_READING, Format, exit_with, note, ou
     help="Leave out the findings that SOURCE has, too. Report the operators that SOURCE defines and that "
     "have no def any more.",
 )
-@baseline_option
-@write_baseline_option
+@baseline_options
 @report_option(" of all findings")
-@force_option
 @click.option("--explain", metavar="RULE", help="Print the page of a rule: what it reports, why, and how to fix it.")
 @click.option(
     "--all", "show_all", is_flag=True, help="Show all findings, not the 20 most harmful causes, with every operator."
 )
-@root_option
-@view_format_option("sarif")
-@quiet_option
-@click.pass_context
+@format_option("sarif")
 def lint(
-    context: click.Context,
-    /,
     *,
     sources: tuple[str, ...],
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     operators: tuple[str, ...],
-    imports: tuple[str, ...],
     against: str | None,
     baseline: str | None,
     write_baseline: str | None,
     page: str | None,
-    force: bool,
     explain: str | None,
     show_all: bool,
-    root: str | None,
     format: Format | Literal["sarif"] | None,
 ) -> None:
     """Report likely mistakes: kernels that dangle, override others, or disable a decomposition.
 
-    SOURCE is a package, which is imported, a record of one or another scenario, a recorded registry, a bundled one's
-    name, or `live`, the installed PyTorch. Default: live.
+    SOURCE is a package, which is imported and of which only what it adds is reported, a record of one or another
+    scenario, a recorded registry, a bundled one's name, or `live`, the installed PyTorch. Default: live.
     Findings of one cause are shown as one, the most harmful first.
     Exit codes: 0 when nothing is found but information, 1 when an error or a warning is.
 
@@ -85,56 +68,46 @@ def lint(
       dispatchlab lint my_package --report findings.html
       dispatchlab lint --explain DL004
     """
-    from dispatchlab.files.file_kinds import FileKind
+    from dispatchlab.files.file_kinds import FileKind, check_output
     from dispatchlab.questions.lint.baseline import load_baseline, renewed_baseline
     from dispatchlab.questions.lint.blocks import lint_view
-    from dispatchlab.questions.lint.checkout import Checkout, checkout_of
+    from dispatchlab.questions.lint.checkout import checkout_of
     from dispatchlab.questions.lint.rule import Identity
     from dispatchlab.questions.lint.rules import rule_named, selected
     from dispatchlab.questions.lint.run import lint_source
     from dispatchlab.questions.lint.sarif import sarif
-    from dispatchlab.sources.find_sources import LIVE, check_sources
+    from dispatchlab.sources.find_sources import check_sources
 
     if explain is not None:
-        refuse(
-            context, sorted(set(context.params) - {"explain", "sources"}), "has no effect with --explain: leave it out"
-        )
-        if sources:
-            raise click.UsageError(f"--explain prints the page of a rule, and checks nothing: leave {sources[0]} out")
         out(rule_named(explain).page)
         return
-    check_baseline(context, write_baseline, page, force=force)
-    if format != "sarif":
-        refuse(context, ("root",), "is for the paths of --format sarif: leave it out")
-    if format not in (None, *FOR_READING):
-        refuse(context, ("show_all",), f"has no effect with --format {format}, which has all findings: leave it out")
+    if write_baseline is not None:
+        check_output(write_baseline, FileKind.BASELINE)
     accepted = frozenset[Identity]() if baseline is None else load_baseline(baseline)
     rules = selected(select, ignore)
-    check_sources((*sources, against) if against is not None else sources)
-    sources = tuple(dict.fromkeys(sources or (LIVE,)))
-    with reading(sources, imports):
+    named = [with_package(source) for source in sources or (LIVE,)]
+    imports = tuple(name for _, packages in named for name in packages)
+    found = tuple(dict.fromkeys(source for source, _ in named))
+    check_sources(found if against is None else (*found, against))
+    with reading(found, imports):
         reports = [
             lint_source(
                 source,
                 rules,
                 operators=operators,
-                imports=imports if source == LIVE or LIVE not in sources else (),
+                imports=imports if source == LIVE else (),
                 against=against,
                 accepted=accepted,
                 report=note,
             )
-            for source in sources
+            for source in found
         ]
     view = lint_view(reports, complete=show_all)
-    if format == "sarif":
-        out(sarif(reports, checkout_of(".") if root is None else Checkout(root), imports=imports))
-    else:
-        show_view(format, view)
-    if page is not None:
-        save_page(page, view.html(), force=force)
+    others = {"sarif": lambda: sarif(reports, checkout_of("."), imports=imports)}
+    show_and_keep(format, view, page, others=others)
     if write_baseline is not None:
         text, count = renewed_baseline(reports, accepted)
-        save(write_baseline, text, FileKind.BASELINE, force=force)
+        save(write_baseline, text, FileKind.BASELINE)
         note(f"{write_baseline} accepts {count:,} findings")
         return
     exit_with(max(report.exit_code for report in reports))

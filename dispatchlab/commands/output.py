@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from io import TextIOWrapper
 from threading import Event, Thread
 from time import monotonic
@@ -40,18 +40,20 @@ QUIET: Final = "dispatchlab.quiet"
 NO_PAGER: Final = "dispatchlab.no_pager"
 """The place that says whether `--no-pager` was given."""
 
-_FIRST_LINE_S: Final = 5.0
+_FIRST_LINE_S: Final = 2.0
 _LINE_S: Final = 10.0
 _STAGE_S: Final = 1.0
+
+_NONE: Final[Mapping[str, Callable[[], str]]] = {}
 
 _display: Display | None = None  # what shows progress, and is cleared before anything else is written
 
 
 # Note [One door out]
 # ~~~~~~~~~~~~~~~~~~~~
-# Debug texts, claims, names and paths are a user's or a stranger's, and a terminal obeys what is in them. `out`, `warn`
-# and `usage_error_texts` spell out every control character, so that no command can forget to. A drawing has control
-# characters of its own, its colours: the console of `views.console` spells out those in the texts that it draws.
+# Debug texts, claims, names and paths are a user's or a stranger's, and a terminal obeys what is in them. `out` and
+# `warn` spell out every control character, so that no command can forget to. A drawing has control characters of its
+# own, its colours: the console of `views.console` spells out those in the texts that it draws.
 # JSON is in ASCII (`escape.json_document`), and so is valid whatever the encoding of a stream is.
 
 
@@ -87,15 +89,16 @@ def show(
             out_paged(text())
 
 
-def show_view(asked: Format | None, view: View[Any]) -> None:
+def show_view(asked: Format | None, view: View[Any], *, paged: bool = True) -> None:
     """Print a result in the requested format.
 
     Args:
         asked: the value of `--format`.
         view: the result.
+        paged: through a pager on a terminal, where it is longer than the screen.
     """
     format = chosen_format(asked)
-    (out_paged if format in FOR_READING else out)(shown(format, view))
+    (out_paged if paged and format in FOR_READING else out)(shown(format, view))
 
 
 def shown(format: Format, view: View[Any]) -> str:
@@ -142,31 +145,26 @@ def _colors_are_forced() -> bool:
     return os.environ.get("FORCE_COLOR", "0") not in ("", "0") and use_color()
 
 
-def progress_display(asked: bool | None) -> Display:  # noqa: FBT001  the value of an option
-    """Bars on a terminal; elsewhere a line now and then of what takes long, or one a second when they are requested.
-
-    Args:
-        asked: the value of `--progress/--no-progress`.
-    """
+def progress_display() -> Display:
+    """Bars on a terminal; elsewhere a line now and then of what takes long; nothing with `--quiet`."""
     from dispatchlab.views.progress import BarDisplay, Display, LineDisplay
 
     global _display
-    if asked is False or (asked is None and is_quiet()):
+    if is_quiet():
         _display = Display()
     elif sys.stderr.isatty():
         _display = BarDisplay(sys.stderr, color=use_color())
     else:
-        _display = LineDisplay(sys.stderr) if asked else LineDisplay(sys.stderr, after_s=_FIRST_LINE_S, every_s=_LINE_S)
+        _display = LineDisplay(sys.stderr, after_s=_FIRST_LINE_S, every_s=_LINE_S)
     return _display
 
 
 @contextmanager
-def working(text: str, *, asked: bool | None = None) -> Iterator[Callable[[str], None]]:
+def working(text: str) -> Iterator[Callable[[str], None]]:
     """Show what is being done and for how long, while it is done and counts nothing.
 
     Args:
         text: what is being done.
-        asked: the value of `--progress/--no-progress`.
 
     Returns:
         A function that is called with what is being done from then on.
@@ -180,7 +178,7 @@ def working(text: str, *, asked: bool | None = None) -> Iterator[Callable[[str],
             if ended.wait(_STAGE_S):
                 return
 
-    with progress_display(asked) as display:
+    with progress_display() as display:
         thread = Thread(target=show_stage, daemon=True)
         thread.start()
         try:
@@ -243,14 +241,13 @@ def out_paged(text: str) -> None:
     out(text)
 
 
-def save(path: str, content: str | bytes, kind: FileKind, *, force: bool) -> None:
+def save(path: str, content: str | bytes, kind: FileKind) -> None:
     """Write a file that a user asked for, and say so on standard error.
 
     Args:
         path: the file.
         content: what it holds.
         kind: what that is; a text that could have been written by hand is marked.
-        force: write over whatever is there.
 
     Raises:
         OverwriteError: it holds something else than what a command writes there.
@@ -259,27 +256,30 @@ def save(path: str, content: str | bytes, kind: FileKind, *, force: bool) -> Non
     from dispatchlab.files.atomic_write import write_file
     from dispatchlab.files.file_kinds import check_overwrite, marked
 
-    if not force:
-        check_overwrite(path, kind)
+    check_overwrite(path, kind)
     write_file(path, marked(content, kind, path) if isinstance(content, str) else content)
     note(f"wrote {path}: {kind.label}")
 
 
-def save_page(path: str, text: str, *, force: bool) -> None:
-    """Write a report to keep.
+def show_and_keep(
+    asked: Any, view: View[Any], page: str | None, *, others: Mapping[str, Callable[[], str]] = _NONE
+) -> None:
+    """Print a result in the requested format, and write it as a report to keep where one was asked for.
 
     Args:
-        path: the value of `--report`.
-        text: the page.
-        force: write over whatever is there.
-
-    Raises:
-        OverwriteError: there is something else.
-        WriteError: it could not be written.
+        asked: the value of `--format`.
+        view: the result.
+        page: the value of `--report`.
+        others: the formats that this result has besides those of every view.
     """
     from dispatchlab.files.file_kinds import FileKind
 
-    save(path, text, FileKind.PAGE, force=force)
+    if asked in others:
+        out(others[asked]())
+    else:
+        show_view(asked, view)
+    if page is not None:
+        save(page, view.html(), FileKind.PAGE)
 
 
 def abandon_stdout() -> None:
@@ -291,10 +291,6 @@ def abandon_stdout() -> None:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  lives as long as the process
     finally:
         os.close(nowhere)
-
-
-def forbid_measuring() -> None:
-    """Have nothing measured of an unknown PyTorch, here and in the processes that this one starts."""
 
 
 def is_quiet() -> bool:
@@ -318,27 +314,6 @@ def warn(text: str) -> None:
         sys.stderr.flush()
     except OSError:
         pass
-
-
-@contextmanager
-def usage_error_texts() -> Iterator[None]:
-    """Spell out control characters in the errors that click prints: they quote the command line."""
-    try:
-        yield
-    except click.ClickException as error:
-        if isinstance(error, click.NoSuchOption) and (meant := _format_meant(error)):
-            error = click.NoSuchOption(error.option_name, possibilities=meant, ctx=error.ctx)
-        with suppress(AttributeError):
-            object.__setattr__(error, "message", printable(error.message))
-        raise error from None
-
-
-def _format_meant(error: click.NoSuchOption) -> list[str]:
-    """The option that `--json` stands for, where the command has that format: names that look alike are others."""
-    name = error.option_name.removeprefix("--")
-    options = () if error.ctx is None else error.ctx.command.params
-    formats = [option.type for option in options if option.name == "format"]
-    return [f"--format {name}" for each in formats if isinstance(each, click.Choice) and name in each.choices]
 
 
 def tolerate_encodings() -> None:

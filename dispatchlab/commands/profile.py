@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dispatchlab.commands.options import force_option
 from dispatchlab.commands.output import note, out, save
 
 if TYPE_CHECKING:
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("-o", "--output", "file", metavar="FILE", type=click.Path(), help="Write there, not to standard output.")
-@force_option
-def profile(*, file: str | None, force: bool) -> None:
+def profile(*, file: str | None) -> None:
     """Measure what makes the dispatcher of the running PyTorch differ from that of other versions.
 
     Registers operators of its own in a new process and reads dumps, tables and slots: the keys, what alias keys stand
@@ -33,13 +31,13 @@ def profile(*, file: str | None, force: bool) -> None:
     from dispatchlab.pytorch.worker.engine import LiveEngine
 
     if file is not None:
-        check_output(file, FileKind.PROFILE, force=force)
+        check_output(file, FileKind.PROFILE)
     with LiveEngine() as engine:
         found: Profile = engine.ask("dispatchlab.pytorch.introspection.profile_probe:measure_profile")
     if file is None:
         out(profile_text(found))
     else:
-        save(file, profile_text(found), FileKind.PROFILE, force=force)
+        save(file, profile_text(found), FileKind.PROFILE)
     note(
         f"PyTorch {found.torch}: {len(found.keys)} keys, {len(found.runtime)} of them with a slot, "
         f"{len(found.fallbacks)} fallbacks; not measured: {', '.join(found.not_probed) or 'nothing'}"

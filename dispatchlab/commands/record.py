@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from dispatchlab.commands.options import force_option, import_timeout_option, progress_option, refuse
 from dispatchlab.commands.output import exit_with, note, out, save, working
 from dispatchlab.views.formatting import counted, first_of
 
@@ -22,7 +21,6 @@ _FEW = 3
 @click.option(
     "-o", "--output", "file", metavar="FILE", type=click.Path(), help="The file to write. Default: print the record."
 )
-@force_option
 @click.option("--all", "everything", is_flag=True, help="Record everything that is registered, as a registry file.")
 @click.option(
     "--check",
@@ -34,20 +32,13 @@ _FEW = 3
 @click.option(
     "--format", type=click.Choice(["text", "json"]), help="Output format of --check. Default: text.", default=None
 )
-@import_timeout_option
-@progress_option
-@click.pass_context
 def record(
-    context: click.Context,
-    /,
     *,
     packages: tuple[str, ...],
     file: str | None,
     everything: bool,
-    force: bool,
     checked: str | None,
     format: Literal["text", "json"] | None,
-    progress: bool | None,
 ) -> None:
     """Record what importing packages registers, as a scenario that names the true call site of each registration.
 
@@ -68,21 +59,13 @@ def record(
       dispatchlab record --all -o today.dlreg
     """
     if checked is not None:
-        refuse(
-            context,
-            ("file", "force", "everything"),
-            "has no effect with --check, which writes nothing: leave it out",
-        )
-        _check(checked, packages, format, progress=progress)
+        _check(checked, packages, format)
         return
-    refuse(context, ("format",), "is for --check: leave it out")
-    if file is None and not everything:
-        refuse(context, ("force",), "is for the file of -o, and none is written: leave it out")
     if everything:
         if file is None:
             note("no file was named: name the one to write with -o FILE")
             exit_with(2)
-        _record_registry(packages, file, force=force, progress=progress)
+        _record_registry(packages, file)
         return
     if not packages:
         note("no package was named: name packages to import, or use --all for everything that is registered")
@@ -91,24 +74,22 @@ def record(
     from dispatchlab.sources.recorded_packages import recorded_packages
 
     if file is not None:
-        check_output(file, FileKind.SCENARIO, force=force)
-    with working(f"starting PyTorch and importing {' and '.join(packages)}", asked=progress):
+        check_output(file, FileKind.SCENARIO)
+    with working(f"starting PyTorch and importing {' and '.join(packages)}"):
         found = recorded_packages(packages)
     if file is None:
         out(found.text)
     else:
-        save(file, found.text, FileKind.SCENARIO, force=force)
+        save(file, found.text, FileKind.SCENARIO)
     for line in _summary(found, packages):
         note(f"{file or ', '.join(packages)}: {line}")
 
 
-def _check(
-    file: str, packages: tuple[str, ...], format: Literal["text", "json"] | None, *, progress: bool | None
-) -> None:
+def _check(file: str, packages: tuple[str, ...], format: Literal["text", "json"] | None) -> None:
     from dispatchlab.questions.record.blocks import check_view
     from dispatchlab.questions.record.check_record import check_record
 
-    with working(f"starting PyTorch and importing what {file} names", asked=progress):
+    with working(f"starting PyTorch and importing what {file} names"):
         found = check_record(file, packages)
     for each in found.unreadable:
         note(f"{file}: left out: {each}")
@@ -117,20 +98,20 @@ def _check(
     exit_with(found.exit_code)
 
 
-def _record_registry(packages: tuple[str, ...], file: str, *, force: bool, progress: bool | None) -> None:
+def _record_registry(packages: tuple[str, ...], file: str) -> None:
     from dispatchlab.files.file_kinds import FileKind, check_output
     from dispatchlab.model.python_layer import REGISTRY_NAMED
     from dispatchlab.pytorch.registry import live_registry
     from dispatchlab.records.file import registry_bytes
 
-    check_output(file, FileKind.REGISTRY, force=force)
+    check_output(file, FileKind.REGISTRY)
     importing = "".join(f", importing {name}" for name in packages)
-    with working(f"starting PyTorch{importing} and reading its registries", asked=progress):
+    with working(f"starting PyTorch{importing} and reading its registries"):
         registry = live_registry(packages, python=True)
     for each in registry.unreadable:
         note(each)
     content = registry_bytes(registry)
-    save(file, content, FileKind.REGISTRY, force=force)
+    save(file, content, FileKind.REGISTRY)
     note(
         f"{file}: {len(registry):,} operators, {registry.kernel_count:,} kernels and {len(registry.fallbacks)} "
         f"fallbacks of PyTorch {registry.torch} in {len(content):,} bytes"

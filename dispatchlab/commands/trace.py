@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dispatchlab.commands.options import OPERATOR, ROW, engine_option, refuse, view_format_option
+from dispatchlab.commands.options import ROW, engine_option, format_option, operators_option
 from dispatchlab.commands.output import Format, exit_with, note, save, show_view, warn
 
 if TYPE_CHECKING:
@@ -22,14 +22,7 @@ if TYPE_CHECKING:
     default=None,
 )
 @click.option("--sets", is_flag=True, help="Also show how each key set came about, the guards and the kernels.")
-@click.option(
-    "--operator",
-    "operators",
-    metavar="OP",
-    multiple=True,
-    type=OPERATOR,
-    help="Show the calls of this operator only, a name or a glob; may be repeated.",
-)
+@operators_option
 @click.option("--key", "keys", metavar="KEY", multiple=True, type=ROW, help="Show calls to KEY only; may be repeated.")
 @click.option("--summary", is_flag=True, help="Show which kernels ran, how often, and for how long.")
 @click.option(
@@ -38,10 +31,8 @@ if TYPE_CHECKING:
     type=click.Path(),
     help="Write the calls to PATH as well, for https://ui.perfetto.dev or chrome://tracing.",
 )
-@view_format_option()
-@click.pass_context
+@format_option()
 def trace(
-    context: click.Context,
     *,
     file: str,
     arguments: tuple[str, ...],
@@ -77,11 +68,9 @@ def trace(
     from dispatchlab.questions.trace.summary import summary as summary_of
     from dispatchlab.views.as_json import deep_nesting
 
-    if summary:
-        refuse(context, ("sets",), "shows each call, and --summary none: leave one of them out")
     program = program_at(file)
     if perfetto is not None:
-        check_output(perfetto, FileKind.TRACE, force=False)
+        check_output(perfetto, FileKind.TRACE)
     is_torch = program.imports_torch if engine is None else engine == "torch"
     if is_torch:
         from dispatchlab.questions.trace.torch_trace import TorchTrace as Recording
@@ -99,7 +88,7 @@ def trace(
     traced = Trace(tuple(shown), notes)
     with deep_nesting():
         if perfetto is not None:
-            save(perfetto, chrome_trace(threads, program=file), FileKind.TRACE, force=False)
+            save(perfetto, chrome_trace(threads, program=file), FileKind.TRACE)
         show_view(format, summary_view(summary_of(traced)) if summary else trace_view(traced, sets=sets))
     for text in notes:
         warn(f"note: {text}")

@@ -357,7 +357,7 @@ class ExplorerApp(App[None]):
             WriteError: it cannot be written.
             UnwritableError: a registration cannot be written.
         """
-        check_output(path, FileKind.SCENARIO, force=False)
+        check_output(path, FileKind.SCENARIO)
         text, _ = saved_scenario(self.subject, self.session.sequence, path=path)
         write_file(path, marked(text, FileKind.SCENARIO, path))
         self.notify(one_line(f"wrote {os.path.abspath(path)}"), markup=False)

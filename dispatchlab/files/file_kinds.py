@@ -105,7 +105,7 @@ class OverwriteError(DispatchLabError):
         what = "exists" if self.found is None else f"is {self.found}"
         if self.found is None or not self.found.is_written:
             what += ", and dispatchlab did not write it"
-        return f"{self.path} {what}: write {self.wanted.label} to another file, or write over this one with --force"
+        return f"{self.path} {what}: write {self.wanted.label} to another file, or remove this one"
 
 
 def recognised(content: bytes) -> FileContent | None:
@@ -188,21 +188,19 @@ def instead(content: bytes, file: str, *wanted: FileKind) -> tuple[str, str] | N
     return f"expected {' or '.join(kind.label for kind in wanted)} but found {found}", found.usage(file)
 
 
-def check_output(path: str | os.PathLike[str], kind: FileKind, *, force: bool) -> None:
+def check_output(path: str | os.PathLike[str], kind: FileKind) -> None:
     """Make sure, before work is done for it, that a file can be written.
 
     Args:
         path: the file.
         kind: what will be written there.
-        force: write over whatever is there.
 
     Raises:
         WriteError: there is a folder, or nothing that the file could be in.
         OverwriteError: the file holds something else.
     """
     check_target(path)
-    if not force:
-        check_overwrite(path, kind)
+    check_overwrite(path, kind)
 
 
 def check_overwrite(path: str | os.PathLike[str], kind: FileKind) -> None:

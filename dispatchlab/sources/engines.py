@@ -32,10 +32,10 @@ class ImportForLabError(DispatchLabError):
 
     module: str
 
-    template = "--import {module} is for what the running PyTorch knows: use it with --engine torch"
+    template = "--package {module} is for what the running PyTorch knows: use it with --engine torch"
 
 
-_kept: dict[tuple[tuple[str, ...], bool], LiveEngine] | None = None
+_kept: dict[tuple[str, ...], LiveEngine] | None = None
 
 
 @contextmanager
@@ -58,7 +58,6 @@ def engine_for(
     asked: str | None,
     in_file: str | None,
     imports: Sequence[str] = (),
-    every_table: bool = False,
 ) -> Iterator[Engine]:
     """The engine that a command asks for.
 
@@ -67,7 +66,6 @@ def engine_for(
         asked: the semantics of `--semantics`, if it was given.
         in_file: the semantics that the scenario names, if it does; the lab engine is `strict` without either.
         imports: modules that the live engine imports first.
-        every_table: the live engine reads the table after every step.
 
     Raises:
         UnknownSemanticsError: there are no semantics of that name.
@@ -80,13 +78,13 @@ def engine_for(
             raise SemanticsOfTorchError(asked)
         from dispatchlab.pytorch.worker.engine import LiveEngine
 
-        key = tuple(imports), every_table
+        key = tuple(imports)
         if _kept is not None:
             if key not in _kept:
-                _kept[key] = LiveEngine(imports=imports, every_table=every_table)
+                _kept[key] = LiveEngine(imports=imports)
             yield _kept[key]
             return
-        with LiveEngine(imports=imports, every_table=every_table) as live:
+        with LiveEngine(imports=imports) as live:
             yield live
         return
     if imports:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from dispatchlab.errors import DispatchLabError, RegistrationError, UnknownOperatorError, did_you_mean
 from dispatchlab.files.file_kinds import FileKind, OtherFileError, content_of
@@ -36,7 +36,7 @@ class ImportOfRecordError(DispatchLabError):
     modules: tuple[str, ...]
 
     def __str__(self) -> str:
-        return f"--import {self.modules[0]} needs the installed PyTorch, and no source is `{LIVE}`: name `{LIVE}`"
+        return f"{self.modules[0]} is imported into the installed PyTorch, and no source is `{LIVE}`: name `{LIVE}`"
 
 
 def is_scenario_source(text: str) -> bool:
@@ -445,21 +445,23 @@ def find_operators(asked: str, known: Sequence[str], *, source: str, packets: bo
     return found
 
 
-def find_listed(recorded: Recorded, asked: str, *, source: str, **properties: Any) -> tuple[RecordedOperator, ...]:
-    """The operators of a listing: those that a text means and that have the properties; there may be none.
+def find_listed(
+    recorded: Recorded, asked: str, *, source: str, keys: Collection[DispatchKey] = ()
+) -> tuple[RecordedOperator, ...]:
+    """The operators of a listing: those that a text means and that have a kernel at a key; there may be none.
 
     Args:
         recorded: the registry.
         asked: as `find_operators` reads it, but a name stands for all its overloads and `*` for all operators.
         source: what to call the registry, for the error.
-        properties: as `registry.find.find` takes them.
+        keys: the keys; any operator will do when there are none.
 
     Raises:
         UnknownOperatorError: the registry has no operator that is meant.
     """
     if asked != "*" and not find_names(recorded.names, asked):
         raise UnknownOperatorError(asked, tuple(recorded.names), source)
-    return tuple(find(recorded, asked, **properties))
+    return tuple(find(recorded, asked, keys=keys))
 
 
 def named_key(text: str, privateuse1: str) -> DispatchKey:

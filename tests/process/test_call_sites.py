@@ -66,7 +66,7 @@ def test_packages_that_override_each_other_differ_though_both_register_in_a_line
 
 
 def test_a_loop_in_a_helper_is_named_with_its_callers(loop: Path) -> None:
-    done = dispatchlab(loop, "dump", "--from", "live", "--import", "loop", "loop::*", "--key", "CPU")
+    done = dispatchlab(loop, "dump", "--from", "loop", "loop::*", "--key", "CPU")
     assert done.returncode == 0, done.stderr
     rows = [line for line in done.stdout.splitlines() if line.startswith("CPU: ") and line.endswith("[kernel]")]
     assert rows == [
@@ -79,9 +79,9 @@ def test_a_loop_in_a_helper_is_named_with_its_callers(loop: Path) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        ("lint", "live", "--import", "loop", "--select", "DL006"),
-        ("diff", "live", "live", "--import", "loop", "--format", "json"),
-        ("explain", "loop::one", "--from", "live", "--import", "loop"),
+        ("lint", "loop", "--select", "DL006"),
+        ("diff", "live", "loop", "--format", "json"),
+        ("explain", "loop::one", "--from", "loop"),
     ],
 )
 def test_commands_on_live_name_the_line_that_registered(loop: Path, command: tuple[str, ...]) -> None:

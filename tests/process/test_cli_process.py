@@ -129,7 +129,7 @@ def test_a_pipe_imports_nothing_that_is_for_people_who_look(folder: Path, line: 
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_ctrl_c_prints_what_was_covered_and_exits_with_130(folder: Path, jobs: str) -> None:
     process = subprocess.Popen(
-        [*COMMAND, "permute", "many.yaml", "more.yaml", "--walk", "graph", "--jobs", jobs, "--progress"],
+        [*COMMAND, "permute", "many.yaml", "more.yaml", "--walk", "graph", "--jobs", jobs],
         cwd=folder,
         env=environment(),
         stdout=subprocess.PIPE,
@@ -162,7 +162,7 @@ def test_a_closed_pipe_is_no_traceback(folder: Path) -> None:
     read, write = os.pipe()
     os.close(read)
     result = subprocess.run(
-        [*COMMAND, "permute", "twice.yaml", "five.yaml", "--progress"],
+        [*COMMAND, "permute", "twice.yaml", "five.yaml"],
         cwd=folder,
         env=environment(),
         stdout=write,

@@ -25,7 +25,7 @@ _TIMES = re.compile(r"^elapsed: .*$|(?<=besides, ).*$", re.MULTILINE)
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "dispatchlab", *arguments, "--no-progress"],
+        [sys.executable, "-m", "dispatchlab", *arguments],
         cwd=folder,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,

@@ -16,7 +16,7 @@ def test_ctrl_c_prints_what_was_covered_and_ends_with_130(tmp_path: Path) -> Non
     scenario = tmp_path / "many.yaml"
     scenario.write_text(many(24))
     process = subprocess.Popen(
-        [*COMMAND, "permute", str(scenario), "--walk", "graph", "--progress"],
+        [*COMMAND, "permute", str(scenario), "--walk", "graph"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

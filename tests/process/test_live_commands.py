@@ -45,7 +45,7 @@ def test_any_operator_of_the_installed_pytorch_is_shown(tmp_path: Path) -> None:
 
 def test_operators_of_an_imported_package_match_a_glob(tmp_path: Path) -> None:
     package(tmp_path, "street", init=_DOOR)
-    imported = ["--engine", "torch", "--import", "street"]
+    imported = ["--engine", "torch", "--from", "street"]
     done = dispatchlab(tmp_path, "dump", "street::*", *imported, "--format", "json")
     report = json.loads(done.stdout)
     assert [each["name"] for each in report["operators"]] == ["street::door", "street::door.out"]
@@ -62,7 +62,7 @@ def test_what_pytorch_registers_for_itself_meanwhile_is_left_out_of_diff_and_cou
     package(tmp_path, "street", init=f"import torch.distributed._functional_collectives\n{_DOOR}")
     if before not in ("live", bundled_for(version("torch"))):
         pytest.skip("another PyTorch is installed")
-    done = dispatchlab(tmp_path, "diff", before, "live", "--import", "street")
+    done = dispatchlab(tmp_path, "diff", before, "street")
     lines = done.stdout.splitlines()
     assert (lines[0], lines[2]) == (f"{before} -> live", "  operators  2 added: street 2")
     assert re.fullmatch(
@@ -80,7 +80,7 @@ def test_what_pytorch_registers_for_itself_meanwhile_is_left_out_of_diff_and_cou
 
 def test_what_pytorch_registers_for_itself_meanwhile_is_not_certified(tmp_path: Path) -> None:
     package(tmp_path, "quiet", init="import torch.distributed._functional_collectives\n")
-    done = dispatchlab(tmp_path, "certify", "live", "--import", "quiet", "--jobs", "1", "--format", "text")
+    done = dispatchlab(tmp_path, "certify", "quiet", "--jobs", "1", "--format", "text")
     assert (done.returncode, done.stdout) == (2, "")
     assert (
         "live has no operator to certify: each is as in torch-2.13-cpu, or as PyTorch made it for itself "
@@ -90,7 +90,7 @@ def test_what_pytorch_registers_for_itself_meanwhile_is_not_certified(tmp_path: 
 
 def test_an_unknown_operator_is_refused_with_the_nearest_one_of_the_imported_package(tmp_path: Path) -> None:
     package(tmp_path, "street", init=_DOOR)
-    done = dispatchlab(tmp_path, "dump", "street::dor", "--engine", "torch", "--import", "street")
+    done = dispatchlab(tmp_path, "dump", "street::dor", "--engine", "torch", "--from", "street")
     assert (done.returncode, done.stdout) == (2, "")
     assert re.fullmatch(
         r"there is no operator street::dor in PyTorch \S+ \+ street; did you mean street::door.*\?\n", done.stderr
@@ -107,8 +107,8 @@ def test_a_package_that_is_not_imported_has_no_operators(tmp_path: Path) -> None
     ("arguments", "message"),
     [
         (["dump", "aten::relu", "--engine", "torch", "--after", "+0"], "name it with --from SCENARIO"),
-        (["dump", "aten::relu", "--engine", "torch", "--import", "nobody"], "nobody cannot be imported: "),
-        (["permute", "five.yaml", "--import", "nobody"], "use it with --engine torch"),
+        (["dump", "aten::relu", "--engine", "torch", "--from", "nobody"], "nobody cannot be imported: "),
+        (["permute", "five.yaml", "--package", "nobody"], "use it with --engine torch"),
         (["permute", "name.yaml", "--engine", "torch"], "no binding registers a name alone"),
     ],
 )  # fmt: skip
@@ -199,7 +199,7 @@ def test_ctrl_c_ends_every_process_and_reports_what_was_covered(tmp_path: Path, 
         (tmp_path / name).write_text(many(14))
     command = [sys.executable, "-m", "dispatchlab.cli", "permute", "one.yaml", "two.yaml", "--engine", "torch"]
     process = subprocess.Popen(
-        [*command, "--passes", "1000", "--jobs", jobs, "--progress"],
+        [*command, "--passes", "1000", "--jobs", jobs],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,

@@ -41,14 +41,14 @@ _ENDS = {
 @pytest.mark.parametrize(
     ("end", "arguments"),
     [
-        ("segfault", ["lint", "live", "--import", "street"]),
-        ("abort", ["diff", "torch-2.13-cpu", "live", "--import", "street"]),
-        ("exit", ["certify", "live", "--import", "street"]),
-        ("sys_exit", ["dump", "street::*", "--list", "--from", "live", "--import", "street"]),
-        ("skip", ["coverage", "live", "--key", "CUDA", "--import", "street"]),
-        ("segfault", ["dump", "aten::relu", "--engine", "torch", "--import", "street"]),
-        ("sys_exit", ["explain", "aten::relu", "--from", "live", "--import", "street"]),
-        ("exit", ["permute", "five.yaml", "--engine", "torch", "--import", "street"]),
+        ("segfault", ["lint", "street"]),
+        ("abort", ["diff", "torch-2.13-cpu", "street"]),
+        ("exit", ["certify", "street"]),
+        ("sys_exit", ["dump", "street::*", "--list", "--from", "street"]),
+        ("skip", ["coverage", "street", "--key", "CUDA"]),
+        ("segfault", ["dump", "aten::relu", "--engine", "torch", "--from", "street"]),
+        ("sys_exit", ["explain", "aten::relu", "--from", "street"]),
+        ("exit", ["permute", "five.yaml", "--engine", "torch", "--package", "street"]),
         ("abort", ["record", "street", "-o", "street.yaml"]),
         ("sys_exit", ["record", "street", "--all", "-o", "all.dlreg"]),
     ],
@@ -70,26 +70,29 @@ def test_a_package_that_ends_its_process_is_named_with_how_it_died(
 
 @pytest.mark.parametrize(
     "arguments",
-    [["lint", "live", "--import", "street"], ["record", "street", "-o", "street.yaml"], ["imports", "street"]],
+    [["lint", "street"], ["record", "street", "-o", "street.yaml"], ["imports", "street"]],
 )
-def test_a_package_that_hangs_ends_with_124_after_the_limit(tmp_path: Path, arguments: list[str]) -> None:
+def test_a_package_that_hangs_ends_with_124_after_the_limit(
+    tmp_path: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     package(tmp_path, "street", init="import time\ntime.sleep(600)\n")
-    done = dispatchlab(tmp_path, *arguments, "--import-timeout", "0.5")
+    monkeypatch.setenv("DISPATCHLAB_IMPORT_LIMIT", "0.5")
+    done = dispatchlab(tmp_path, *arguments)
     assert (done.returncode, done.stdout) == (124, "")
     assert done.stderr == (
-        "street was not imported after 0.5 s, so its process was ended; if it needs longer, give it more with "
-        "--import-timeout\n"
+        "street was not imported after 0.5 s, so its process was ended; if it needs longer, set "
+        "DISPATCHLAB_IMPORT_LIMIT to more seconds\n"
     )
 
 
 def test_what_a_package_prints_on_import_is_not_in_the_json(tmp_path: Path) -> None:
     package(tmp_path, "street", init=_REGISTERS)
     for arguments in (
-        ["lint", "live"],
-        ["diff", "live", "live"],
-        ["dump", "street::*", "--list", "--from", "live"],
+        ["lint", "street"],
+        ["diff", "live", "street"],
+        ["dump", "street::*", "--list", "--from", "street"],
     ):
-        done = dispatchlab(tmp_path, *arguments, "--import", "street", "--format", "json")
+        done = dispatchlab(tmp_path, *arguments, "--format", "json")
         assert done.returncode in (0, 1), done.stderr
         assert json.loads(done.stdout)["version"] >= 1
         assert "street::door" in done.stdout or arguments[0] == "lint"
@@ -99,8 +102,8 @@ def test_the_process_of_the_command_imports_neither_torch_nor_the_package(tmp_pa
     package(tmp_path, "street", init=_REGISTERS)
     program = (
         "import sys\nfrom tests.command_line import run\n"
-        "for arguments in (['lint', 'live'], ['dump', '--list', '--from', 'live', 'street::*']):\n"
-        "    done = run(*arguments, '--import', 'street')\n"
+        "for arguments in (['lint', 'street'], ['dump', '--list', '--from', 'street', 'street::*']):\n"
+        "    done = run(*arguments)\n"
         "    print(done.exit_code, 'torch' in sys.modules, 'street' in sys.modules)\n"
     )
     done = subprocess.run(
@@ -128,14 +131,14 @@ def test_a_renamed_backend_is_known_by_its_name_on_the_running_pytorch(tmp_path:
     note = "note: PrivateUse1 is the backend npu\n"
 
     def run(*arguments: str) -> tuple[int, str, str]:
-        done = dispatchlab(tmp_path, *arguments, "--import", "street")
+        done = dispatchlab(tmp_path, *arguments, "--from", "street")
         return done.returncode, done.stdout, done.stderr
 
-    code, out, err = run("explain", "street::door", "--arg", "npu:0 requires_grad", "--engine", "torch")
+    code, out, err = run("explain", "street::door", "npu:0 requires_grad", "--engine", "torch")
     assert (code, err) == (0, note)
     assert "  x (Tensor), npu:0 requires_grad: AutocastPrivateUse1, AutogradPrivateUse1, ADInplaceOrView, Priv" in out
     assert "\n2. redispatch -> PrivateUse1\n" in out
-    code, out, err = run("explain", "street::made", "--arg", "device=npu", "--exclude", "npu", "--from", "live")
+    code, out, err = run("explain", "street::made", "device=npu", "--exclude", "npu", "--from", "live")
     assert (code, err) == (0, note)
     code, out, err = run("dump", "street::door", "--engine", "torch", "--key", "npu")
     assert (code, err) == (0, note)
@@ -152,7 +155,7 @@ def test_a_renamed_backend_is_known_by_its_name_on_the_running_pytorch(tmp_path:
         assert note in err
     saved = tmp_path / "npu.dlreg"
     assert dispatchlab(tmp_path, "record", "street", "--all", "-o", str(saved)).returncode == 0
-    done = dispatchlab(tmp_path, "explain", "street::door", "--arg", "npu", "--from", str(saved))
+    done = dispatchlab(tmp_path, "explain", "street::door", "npu", "--from", str(saved))
     assert (done.returncode, done.stderr) == (0, note)
 
 
@@ -180,7 +183,7 @@ def test_the_kernels_that_torch_library_makes_are_followed_and_those_of_the_pack
         ("own", ["AutogradCPU"], False),
     ):
         done = dispatchlab(
-            tmp_path, "explain", f"shop::{name}", "--engine", "torch", "--import", "shop", "--format", "json"
+            tmp_path, "explain", f"shop::{name}", "--engine", "torch", "--from", "shop", "--format", "json"
         )
         found = json.loads(done.stdout)
         assert ([hop["key"] for hop in found["hops"]], found["known"]) == (keys, is_known)

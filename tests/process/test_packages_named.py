@@ -54,7 +54,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         ("dump mill::grind --package mill", "debug: registered at mill/__init__.py:4"),
         ("dump mill::grind --from mill", "debug: registered at mill/__init__.py:4"),
         ("explain mill::grind --package mill", "runs: AutogradCPU -> CPU"),
-        ("explain mill::grind --from mill --arg cpu+grad", "x (Tensor), cpu requires_grad"),
+        ("explain mill::grind --from mill cpu+grad", "x (Tensor), cpu requires_grad"),
         ("diff live mill", "mill::grind(Tensor x) -> Tensor"),
         ("record mill", "packages: [mill]"),
         ("imports mill", "mill: not asked: one module registers"),

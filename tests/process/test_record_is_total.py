@@ -58,8 +58,8 @@ def test_schemas_that_pytorch_prints_and_does_not_read_are_recorded(odd: Path) -
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("explain", "odd::fresh", "--engine", "torch", "--import", "odd"),
-        ("diff", "torch-2.13-cpu", "live", "--import", "odd", "--operator", "odd::*"),
+        ("explain", "odd::fresh", "--engine", "torch", "--from", "odd"),
+        ("diff", "torch-2.13-cpu", "odd", "--operator", "odd::*"),
         ("permute", "odd.yaml", "--engine", "torch", "--format", "json"),
     ],
     ids=lambda arguments: arguments[0],
@@ -73,7 +73,7 @@ def test_commands_survive_such_a_schema_on_the_running_pytorch(odd: Path, argume
 
 
 def test_certify_of_the_running_pytorch_is_about_what_the_packages_add(odd: Path) -> None:
-    done = dispatchlab(odd, "certify", "live", "--import", "odd", "--format", "json", "--jobs", "1")
+    done = dispatchlab(odd, "certify", "odd", "--format", "json", "--jobs", "1")
     found = json.loads(done.stdout)
     names = {each["operator"] for each in found["certificates"]} | set(found["known"])
     assert {"odd::fresh", "odd::named", "odd::united", "odd::lines", "aten::cumsum"} <= names
@@ -157,10 +157,10 @@ OF_CPP = {
 def test_backend_fallbacks_of_cpp_are_in_the_record_as_they_are_live(accel: Path) -> None:
     found, printed = fallbacks_in(accel, "accel")
     assert (found, "3 registrations, all in C++: 0 operators and 3 kernels\n" in printed) == (OF_CPP, True)
-    compared = dispatchlab(accel, "diff", "accel.yaml", "live", "--import", "accel", "--exit-code")
+    compared = dispatchlab(accel, "diff", "accel.yaml", "accel", "--exit-code")
     assert (compared.returncode, "no difference" in compared.stdout) == (0, True), compared.stdout
     for key in ("PrivateUse1", "AutogradPrivateUse1"):
-        sources = ("accel.yaml",), ("live", "--import", "accel")
+        sources = ("accel.yaml",), ("accel")
         recorded, live = (dispatchlab(accel, "coverage", *one, "--key", key, "--format", "json") for one in sources)
         counts = json.loads(recorded.stdout)["counts"]
         assert "was refused" not in recorded.stderr

@@ -144,7 +144,7 @@ def test_a_record_is_replayed_at_the_level_at_which_it_was_made(shop: tuple[Path
 def test_a_replay_shows_what_the_package_shows(shop: tuple[Path, Scenario, str]) -> None:
     folder, _, _ = shop
     for name in ("shop::plain", "shop::bought", "shop::made", "shop::first"):
-        live = dispatchlab(folder, "dump", name, "--engine", "torch", "--import", "shop", "--format", "json")
+        live = dispatchlab(folder, "dump", name, "--engine", "torch", "--from", "shop", "--format", "json")
         again = dispatchlab(folder, "dump", name, "--from", "found.yaml", "--engine", "torch", "--format", "json")
         lab = dispatchlab(folder, "dump", name, "--from", "found.yaml", "--semantics", "torch-2.13", "--format", "json")
         shown = [json.loads(done.stdout)["operators"][0] for done in (live, again, lab)]

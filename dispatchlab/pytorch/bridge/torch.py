@@ -87,7 +87,7 @@ class ImportTimeoutError(ImportFailedError):
     def __str__(self) -> str:
         return (
             f"{self.module} was not imported after {self.limit_s:g} s, so its process was ended; "
-            "if it needs longer, give it more with --import-timeout"
+            "if it needs longer, set DISPATCHLAB_IMPORT_LIMIT to more seconds"
         )
 
 

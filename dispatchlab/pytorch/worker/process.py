@@ -9,9 +9,8 @@ import subprocess
 import sys
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 from threading import Timer
@@ -26,8 +25,8 @@ from dispatchlab.pytorch.bridge.torch import ImportEndedError, ImportTimeoutErro
 from dispatchlab.pytorch.sandbox.journal import Journal
 from dispatchlab.pytorch.worker.ipc import interrupt, receive, send
 
-IMPORT_LIMIT_S = 300.0
-"""How long a package may take to be imported, unless somebody says otherwise."""
+IMPORT_LIMIT = "DISPATCHLAB_IMPORT_LIMIT"
+"""The environment variable that says how many seconds a package may take to be imported; 300 without it."""
 
 # The worker runs this very package, also from a checkout that is not installed. Its folder is on the path for this one
 # import: it would have the user's modules, or those of Python, shadowed by what lies beside or in the package.
@@ -42,28 +41,13 @@ _LAST_LINES = 3
 _FATAL, _DYING_THREAD = "Fatal Python error: ", "Current thread "
 _FRAME = re.compile(r'  File "(.+)", line (\d+) in ')
 
-_import_limit_s: ContextVar[float | None] = ContextVar("import_limit_s", default=None)
 
-
-@contextmanager
-def import_limit(seconds: float, *, unless_set: bool = False) -> Iterator[None]:
-    """Give every package that is imported meanwhile this long, each by itself.
-
-    Args:
-        seconds: how long.
-        unless_set: leave a limit that is in force as it is.
-    """
-    before = _import_limit_s.get()
-    token = _import_limit_s.set(seconds if before is None or not unless_set else before)
+def import_limit() -> float:
+    """How many seconds a package may take to be imported."""
     try:
-        yield
-    finally:
-        _import_limit_s.reset(token)
-
-
-def limit_in_force() -> float | None:
-    """How long a package may take now; None where nobody has said anything."""
-    return _import_limit_s.get()
+        return float(os.environ.get(IMPORT_LIMIT, "")) or 300.0
+    except ValueError:
+        return 300.0
 
 
 class WorkerCrashed(EngineCrashed):
@@ -93,8 +77,7 @@ class WorkerProcess:
         self._finalizer = weakref.finalize(self, _end, self._process, self._journal, self._errors)
         self._crash: DispatchLabError | None = None
         self._importing: str | None = None
-        limit_s = _import_limit_s.get()
-        self._limit_s = IMPORT_LIMIT_S if limit_s is None else limit_s
+        self._limit_s = import_limit()
         self._import_timer: Timer | None = None
         self._import_timed_out = False
         self._is_interrupted = False

@@ -200,6 +200,8 @@ def inspect_operators(
     Raises:
         DispatchLabError: there is no such operator, or the source, the engine or the sequence cannot be used.
     """
+    if source == LIVE and options.engine == "torch":
+        source = None
     if source is not None and not is_registry_source(source):
         if not is_scenario_source(source) and not os.path.exists(source):
             raise UnknownRegistryError(source)

@@ -48,9 +48,7 @@ class RegisteredKeys:
     table: tuple[tuple[str, str], ...]
 
 
-def register_keys(
-    text: str, *, engine: EngineName, semantics: str | None, rows: Sequence[str] = (), imports: Sequence[str] = ()
-) -> RegisteredKeys:
+def register_keys(text: str, *, engine: EngineName, semantics: str | None, rows: Sequence[str] = ()) -> RegisteredKeys:
     """Register a kernel `fn_KEY` at each key of a list, for an operator that takes and gives a tensor.
 
     Args:
@@ -58,7 +56,6 @@ def register_keys(
         engine: the engine.
         semantics: those of `--semantics`.
         rows: the rows that are shown; those of `PythonDispatcher` when there are none.
-        imports: modules that the live engine imports first.
 
     Raises:
         UnknownKeyError: no key has that name.
@@ -77,7 +74,7 @@ def register_keys(
     kernel, name = Kernel(KernelForm.UNBOXED, _TYPE), parse_name(_NAME)
     all_of: list[Registration] = [Def(parse_schema(f"{_NAME}(Tensor x) -> Tensor"))]
     all_of += (Impl(name, None if key is DispatchKey.Undefined else key, kernel, f"fn_{key.name}") for key in keys)
-    with engine_for(engine, asked=semantics, in_file=None, imports=imports) as made, made.sandbox() as sandbox:
+    with engine_for(engine, asked=semantics, in_file=None) as made, made.sandbox() as sandbox:
         held = [sandbox.register(each) for each in all_of]
         found = {key.name: str(entry) for key, entry in parse_table(sandbox.snapshot(name).table).items()}
         del held

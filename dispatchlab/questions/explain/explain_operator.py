@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.packet import Packet, PacketOverload
-from dispatchlab.model.schema_types import OptionalType
 from dispatchlab.questions.dump.inspect_operators import Inspection, InspectOptions, inspect_operator
 from dispatchlab.questions.explain.argument_specs import ArgumentSpec, ArgumentSpecError, Described, describe_arguments
 from dispatchlab.questions.explain.hops import explain, schema_of, thread_keys
@@ -15,7 +14,6 @@ from dispatchlab.questions.explain.packet_calls import (
     Given,
     NoOverloadError,
     PacketCall,
-    SeveralTakeItError,
     describe_call,
     read_call,
     resolve,
@@ -50,7 +48,6 @@ def explain_operator(
     operator: str,
     arguments: Sequence[ArgumentSpec],
     *,
-    call: bool = False,
     source: str | None = None,
     engine: EngineName = "lab",
     semantics: str | None = None,
@@ -63,10 +60,8 @@ def explain_operator(
     """Explain a call.
 
     Args:
-        operator: a name; of one without overload that has several, none of them without a name, those that the call
-            tries, as `torch.ops` does.
-        arguments: as `describe_arguments` reads them; of a call, as `read_call` does.
-        call: the arguments are all of a call, and a name without overload tries those that it has in any case.
+        operator: a name; of one without overload that has several, the first that takes the arguments.
+        arguments: as `describe_arguments` reads them, or else all of a call, as `read_call` does.
         source: a scenario, a registry or `live`; when left out the bundled registry that has the kernels of the call.
         engine: see `InspectOptions`.
         semantics: see `InspectOptions`.
@@ -84,16 +79,10 @@ def explain_operator(
         source, reason = default_registry()
     options = InspectOptions(engine, semantics, imports, packets=True, report=report)
     inspection = inspect_operator(operator, source=source, options=options)
-    given = _given(inspection, arguments, call=call)
-    try:
-        inspection, packet_call = _one_of(inspection, given)
-    except (NoOverloadError, SeveralTakeItError):
-        if call or inspection.packet is None:
-            raise
-        inspection, given, packet_call = _fitting(operator, arguments, inspection), None, None
-        if report is not None:
-            fits = inspection.snapshots[0].operator
-            report(f"note: {operator} is taken as {fits}, the one overload that fits these arguments")
+    given = _given(inspection, arguments)
+    if given is not None and not arguments:
+        raise AmbiguousOperatorError(operator, tuple(str(each.operator) for each in inspection.snapshots))
+    inspection, packet_call = _one_of(inspection, given)
     operator = str(inspection.snapshots[0].operator)
     described = _described(inspection, arguments, given)
     if chosen:
@@ -116,37 +105,23 @@ def explain_operator(
     return ExplainedOperator(inspection, explanation, lacks, engine, packet_call)
 
 
-def _fitting(operator: str, arguments: Sequence[ArgumentSpec], all_of_them: Inspection) -> Inspection:
-    """The one overload whose tensors are as many as were described; raises where it is none or several."""
-    fitting = []
-    for snapshot in all_of_them.snapshots:
-        schema = schema_of(all_of_them.view(snapshot.operator))
-        try:
-            described = describe_arguments(schema, arguments, privateuse1=all_of_them.privateuse1)
-        except ArgumentSpecError:
-            continue
-        named = {str(spec).partition("=")[0] for spec in arguments if "=" in str(spec)}
-        deciding = {one.name for one in described.arguments}
-        needed = [
-            argument
-            for argument in schema.arguments
-            if argument.name in deciding and argument.default is None and not isinstance(argument.type, OptionalType)
-        ]
-        said = len(arguments) - len(named - deciding)
-        if 0 < said >= len(needed) and all(not one.kwarg_only or one.name in named for one in needed):
-            fitting.append(snapshot)
-    if len(fitting) != 1:
-        raise AmbiguousOperatorError(operator, tuple(str(each.operator) for each in all_of_them.snapshots))
-    return all_of_them._replace(snapshots=tuple(fitting), packet=None)
-
-
-def _given(inspection: Inspection, arguments: Sequence[ArgumentSpec], *, call: bool) -> Given | None:
-    """The arguments of a call of a name; None where they only describe the tensors of one operator."""
+def _given(inspection: Inspection, arguments: Sequence[ArgumentSpec]) -> Given | None:
+    """The arguments of a call; None where they only describe the tensors of one operator."""
     packet = inspection.packet
-    has_default = packet is not None and any(overload.name == packet.name for overload in packet.overloads)
-    if not call and (packet is None or has_default or not packet.overloads):
-        return None
-    return read_call(arguments)
+    names = [str(snapshot.operator) for snapshot in inspection.snapshots]
+    if packet is not None and packet.overloads and packet.name not in names:
+        return read_call(arguments)
+    one = inspection.snapshots[0 if packet is None else names.index(packet.name)]
+    try:
+        describe_arguments(schema_of(inspection.view(one.operator)), arguments, privateuse1=inspection.privateuse1)
+    except ArgumentSpecError as error:
+        call = read_call(arguments)
+        try:
+            _one_of(inspection, call)
+        except NoOverloadError:
+            raise error from None
+        return call
+    return None
 
 
 def _one_of(inspection: Inspection, given: Given | None) -> tuple[Inspection, PacketCall | None]:

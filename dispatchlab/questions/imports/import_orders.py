@@ -118,9 +118,9 @@ def compare_import_orders(
     """
     from dispatchlab.processes.machine import most_jobs
     from dispatchlab.pytorch.worker.engine import LiveEngine
-    from dispatchlab.pytorch.worker.process import IMPORT_LIMIT_S, limit_in_force
+    from dispatchlab.pytorch.worker.process import import_limit
 
-    named, limit_s = tuple(dict.fromkeys(packages)), limit_in_force() or IMPORT_LIMIT_S
+    named, limit_s = tuple(dict.fromkeys(packages)), import_limit()
     if registering is not None and len(modules := modules_with_orders(named, registering)) == 1:
         return _comparison(named, modules, registering, (), None)
     with LiveEngine() as engine:

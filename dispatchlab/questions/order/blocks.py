@@ -23,7 +23,7 @@ from dispatchlab.questions.order.report_text import (
     report_lines,
     step_text,
 )
-from dispatchlab.questions.order.snapshots import Passed, Snapshots, Way
+from dispatchlab.questions.order.snapshots import Snapshots, Way
 from dispatchlab.questions.order.snapshots_blocks import snapshot_blocks, snapshot_lines
 from dispatchlab.views import blocks as b
 from dispatchlab.views.as_json import as_json, fields_of
@@ -63,7 +63,13 @@ class Explored:
 
 
 def report_view(
-    report: Report, *, seen: Seen = (), snapshots: Snapshots | None = None, torch: str = ""
+    report: Report,
+    *,
+    seen: Seen = (),
+    snapshots: Snapshots | None = None,
+    program: str = "",
+    before: Sequence[b.Block] = (),
+    torch: str = "",
 ) -> View[object]:
     """How a report is shown.
 
@@ -71,10 +77,13 @@ def report_view(
         report: what was found.
         seen: operators after some sequence, each with a title that names it.
         snapshots: the snapshots after each step, where they are shown.
+        program: a program that shows a violation; empty where there is none.
+        before: what stands before it.
         torch: the version of the PyTorch that source locations are of; empty when that is not known.
     """
     explored = Explored(report, seen, snapshots=snapshots)
     steps = () if snapshots is None else (b.Line(), *snapshot_lines(snapshots))
+    code = (b.Line(), b.Line(f"# {_PROGRAM}"), b.Code(program)) if program else ()
     value: object = report
     if snapshots is not None:
         found = as_json(report)
@@ -82,10 +91,13 @@ def report_view(
         value = {**found, "snapshots": snapshots}
     return View(
         value,
-        lines=lambda _: (*report_lines(report), *steps),
-        document=lambda _: permute_document([explored]),
+        lines=lambda _: (*before, *report_lines(report), *steps, *code),
+        document=lambda _: permute_document([explored], after=code),
         torch=torch,
     )
+
+
+_PROGRAM = "A program that shows it wherever PyTorch is installed; --save FILE.py keeps it."
 
 
 @as_json.register
@@ -107,13 +119,13 @@ def _(value: Way) -> dict[str, object]:
     return {**value._asdict(), "step": format_sequence((value.step,))}
 
 
-@as_json.register
-def _(value: Passed) -> dict[str, object]:
-    return {"sequence": format_sequence(value.sequence), "numbers": list(value.numbers)}
-
-
 def permute_document(
-    explored: Sequence[Explored], *, failed: Sequence[str] = (), summary: str = "", interrupted: bool = False
+    explored: Sequence[Explored],
+    *,
+    failed: Sequence[str] = (),
+    summary: str = "",
+    interrupted: bool = False,
+    after: Sequence[b.Block] = (),
 ) -> b.Document:
     """The report on one scenario or several.
 
@@ -122,11 +134,12 @@ def permute_document(
         failed: why others could not be, a sentence each.
         summary: the line that ends the reports of several scenarios.
         interrupted: it was interrupted, and there is no more than this.
+        after: what stands behind one scenario.
     """
     blocks: list[b.Block] = [b.Line("Interrupted: this is what was covered until then.", "bad")] * interrupted
     if len(explored) == 1 and not failed:
         (only,) = explored
-        return b.Document("permute", only.report.scenario or only.report.claim, (*blocks, *_blocks(only)))
+        return b.Document("permute", only.report.scenario or only.report.claim, (*blocks, *_blocks(only), *after))
     blocks += [b.Line(summary), *([b.Section("Not explored", tuple(map(b.Line, failed)))] if failed else [])]
     rows = (_row(f"#s{at}", one.report) for at, one in enumerate(explored))
     heads = ("scenario", "claim", "verdict", "as expected", "registrations", "sets", "orders", "elapsed")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, runtime_checkable
@@ -49,7 +49,6 @@ class RunOptions(WalkOptions):
     require_proof: bool = False
     allow_import: bool = False
     conform: bool = False
-    every_table: bool = False
     imports: tuple[str, ...] = ()
     save: str | None = None
     graph: str | None = None
@@ -430,23 +429,12 @@ def _noted(report: Report, note: str) -> Report:
 
 @contextmanager
 def _engine(subject: _Subject, options: RunOptions) -> Iterator[Engine]:
-    """The engine; each package that it imports first is given no more time than the scenario."""
+    """The engine."""
     imports = options.imports
-    with ExitStack() as limits:
-        if imports and options.timeout_s is not None:
-            from dispatchlab.pytorch.worker.process import import_limit
-
-            limits.enter_context(import_limit(options.timeout_s, unless_set=True))
-        # With --conform, semantics are those that the live engine is held to.
-        asked = None if subject.is_live and options.conform else options.semantics
-        with engine_for(
-            subject.engine,
-            asked=asked,
-            in_file=subject.scenario.semantics,
-            imports=imports,
-            every_table=options.every_table,
-        ) as engine:
-            yield engine
+    # With --conform, semantics are those that the live engine is held to.
+    asked = None if subject.is_live and options.conform else options.semantics
+    with engine_for(subject.engine, asked=asked, in_file=subject.scenario.semantics, imports=imports) as engine:
+        yield engine
 
 
 def _stoppable(

@@ -12,18 +12,17 @@ from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.dump_format import DumpError, parse_table
 from dispatchlab.model.kernel_identity import distinguished
 from dispatchlab.model.keys import SLOT_OF_KEY
-from dispatchlab.model.lifetimes import Lifetimes
 from dispatchlab.model.registration import describe
-from dispatchlab.model.sequence import Step, StepSequence, parse_sequence
+from dispatchlab.model.sequence import Step
 from dispatchlab.model.short_names import short_names
 from dispatchlab.model.snapshot import NOTHING_REGISTERED, TABLES, Refusal, Snapshot
 from dispatchlab.prover.limits import count_orders
 from dispatchlab.prover.protocol import Engine, Forkable
-from dispatchlab.prover.run_sequence import Look, replay
+from dispatchlab.prover.run_sequence import Look
 from dispatchlab.prover.states import ReachableStates
 from dispatchlab.scenario.load import load_scenario
 from dispatchlab.scenario.scenario import Scenario
-from dispatchlab.sources.engines import EngineName, engine_for
+from dispatchlab.sources.engines import engine_for
 
 MOST_STATES: Final = 1024
 """More states are not shown: nobody reads so many."""
@@ -34,10 +33,7 @@ class TooManySnapshotsError(DispatchLabError):
 
     count: int
 
-    template = (
-        "--snapshots: the {count:,} registrations have more than 1,024 states: name sequences with --at, or a smaller "
-        "scenario"
-    )
+    template = "--snapshots: the {count:,} registrations have more than 1,024 states: name a smaller scenario"
 
 
 class NoStatesError(DispatchLabError):
@@ -45,7 +41,7 @@ class NoStatesError(DispatchLabError):
 
     engine: str
 
-    template = "--snapshots: the states of the engine {engine} cannot be read: name sequences with --at"
+    template = "--snapshots: the states of the engine {engine} cannot be read: leave it out"
 
 
 class Way(NamedTuple):
@@ -63,8 +59,7 @@ class Moment:
     Args:
         number: its number.
         registered: what is in force.
-        orders: how many orders of registration lead there; 0 for one that releases alone lead to, None where sequences
-            were chosen.
+        orders: how many orders of registration lead there; 0 for one that releases alone lead to.
         ways: the steps that lead there. The release that takes a registration back to where it came from is left out.
         look: what is observed.
         same_as: the first snapshot that shows the same; None for itself.
@@ -72,17 +67,10 @@ class Moment:
 
     number: int
     registered: tuple[int, ...]
-    orders: int | None
+    orders: int
     ways: tuple[Way, ...]
     look: Look
     same_as: int | None = None
-
-
-class Passed(NamedTuple):
-    """A sequence, and the numbers of the snapshots that it passes; one more than it has steps."""
-
-    sequence: StepSequence
-    numbers: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +83,6 @@ class Snapshots:
         keys: the rows of tables that are shown; all of them when there are none.
         moments: the snapshots, nothing registered first.
         sequences: how many sequences they stand for: orders of registration times orders of release.
-        chosen: the sequences that were chosen; none when it is about all.
     """
 
     registrations: tuple[str, ...]
@@ -103,49 +90,35 @@ class Snapshots:
     keys: tuple[str, ...]
     moments: tuple[Moment, ...]
     sequences: int
-    chosen: tuple[Passed, ...] = ()
 
 
-def snapshots_of(engine: Engine, scenario: Scenario, sequences: Sequence[StepSequence] = ()) -> Snapshots:
-    """The snapshots of a scenario: of all orders, or of the sequences that are named.
+def snapshots_of(engine: Engine, scenario: Scenario) -> Snapshots:
+    """The snapshots of a scenario, in all orders of registration and release.
 
     Args:
         engine: the engine.
         scenario: what is registered, with what can be explored of Python among it.
-        sequences: the sequences; none for all orders of registration and release.
 
     Raises:
         TooManySnapshotsError: there are too many states.
-        NoStatesError: it is about all orders, and the engine's states cannot be read.
-        SequenceError: a sequence cannot be run.
+        NoStatesError: the engine's states cannot be read.
     """
+    if not isinstance(engine, Forkable):
+        raise NoStatesError(engine.name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of kernels that are overridden: that is what is looked at
-        if sequences:
-            return _chosen(engine, scenario, sequences)
-        if not isinstance(engine, Forkable):
-            raise NoStatesError(engine.name)
         return _all(engine, scenario)
 
 
-def snapshots_of_file(
-    path: str,
-    sequences: Sequence[str],
-    *,
-    engine: EngineName,
-    semantics: str | None,
-    imports: Sequence[str] = (),
-    allow_import: bool = False,
-) -> Snapshots:
+def snapshots_of_file(path: str, *, semantics: str | None, allow_import: bool = False) -> Snapshots:
     """The snapshots of a scenario file; the arguments are options of `permute`.
 
     Raises:
         DispatchLabError: the file or an option cannot be used, or see `snapshots_of`.
     """
     scenario = load_scenario(path, allow_import=allow_import)
-    count = len(scenario.registrations)
-    with engine_for(engine, asked=semantics, in_file=scenario.semantics, imports=imports) as made:
-        return snapshots_of(made, scenario, [parse_sequence(sequence, count=count) for sequence in sequences])
+    with engine_for("lab", asked=semantics, in_file=scenario.semantics) as engine:
+        return snapshots_of(engine, scenario)
 
 
 class _Moments:
@@ -169,38 +142,20 @@ class _Moments:
         if way not in self.ways[target]:
             self.ways[target].append(way)
 
-    def snapshots(self, scenario: Scenario, *, counted: bool) -> tuple[Moment, ...]:
+    def snapshots(self) -> tuple[Moment, ...]:
         seen: dict[Look, int] = {}
         made = []
         for number, (mask, look) in enumerate(self.looks):
             registered = tuple(index for index in range(mask.bit_length()) if mask >> index & 1)
             first = seen.setdefault(look, number)
-            orders = self.orders[number] if counted else None
             same = first if first != number else None
-            made.append(Moment(number, registered, orders, tuple(self.ways[number]), look, same))
+            made.append(Moment(number, registered, self.orders[number], tuple(self.ways[number]), look, same))
         return tuple(made)
 
 
 def _about(scenario: Scenario) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     texts = tuple(map(describe, scenario.registrations))
     return texts, tuple(short_names(scenario.registrations)), tuple(key.name for key in scenario.keys)
-
-
-def _chosen(engine: Engine, scenario: Scenario, sequences: Sequence[StepSequence]) -> Snapshots:
-    """Run each sequence in a fresh sandbox."""
-    collected, passed, lifetimes = _Moments(), [], Lifetimes.of(scenario.registrations)
-    for sequence in sequences:
-        mask, numbers = 0, list[int]()
-        for done in replay(engine, scenario.registrations, scenario.operators, sequence):
-            if done.step is not None and done.refusal is None:
-                mask = lifetimes.after_release(mask, ~done.step) if done.step < 0 else mask | 1 << done.step
-            number = collected.number(mask, (done.snapshots, done.violations))
-            if done.step is not None:
-                collected.take(Way(numbers[-1], done.step, _reason(done.refusal)), number)
-            numbers.append(number)
-        passed.append(Passed(sequence[: len(numbers) - 1], tuple(numbers)))
-    moments = collected.snapshots(scenario, counted=False)
-    return Snapshots(*_about(scenario), moments, len(passed), chosen=tuple(passed))
 
 
 def _reason(refusal: Refusal | None) -> str:
@@ -230,7 +185,7 @@ def _all(engine: Forkable, scenario: Scenario) -> Snapshots:
             collected.take(way, of_node[target])
     for node, orders in enumerate(_orders(found, count, steps)):
         collected.orders[of_node[node]] += orders
-    moments = collected.snapshots(scenario, counted=True)
+    moments = collected.snapshots()
     return Snapshots(*_about(scenario), moments, count_orders(count, scenario.order))
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from dispatchlab.model.sequence import format_sequence
 from dispatchlab.questions.order.report_text import step_text
-from dispatchlab.questions.order.snapshots import Moment, Passed, Row, Snapshots, Way, rows_between
+from dispatchlab.questions.order.snapshots import Moment, Row, Snapshots, Way, rows_between
 from dispatchlab.views.blocks import Block, Difference, Folded, Line, quiet, strong
 from dispatchlab.views.formatting import counted, key_names
 
@@ -15,7 +14,6 @@ from dispatchlab.views.formatting import counted, key_names
 def snapshot_lines(found: Snapshots) -> Iterator[Block]:
     """The snapshots as plain text: every line of each, `+` and `-` before what its first step changed."""
     yield Line(f"snapshots: {_summary(found)}")
-    yield from (Line(f"{title}: {_path(passed)}") for title, passed in _chosen(found))
     for moment in found.moments:
         yield Line()
         yield Line(f"snapshot {moment.number}: {_registered(moment, None)}{_orders(moment)}")
@@ -34,7 +32,6 @@ def snapshot_lines(found: Snapshots) -> Iterator[Block]:
 def snapshot_blocks(found: Snapshots) -> Iterator[Block]:
     """The snapshots with what each step changed; keys with one kernel share a line."""
     yield Line(_summary(found))
-    yield from (Line(_path(passed), label=quiet(f"{title} ")) for title, passed in _chosen(found))
     for moment in found.moments:
         title = (strong(f"{moment.number}: {_registered(moment, found)}"), quiet(_orders(moment)))
         yield Folded(title, tuple(_moment(moment, found)), is_open=True)
@@ -90,8 +87,6 @@ def _grouped(rows: Sequence[Row]) -> list[Row]:
 
 def _summary(found: Snapshots) -> str:
     shown = counted(len(found.moments), "snapshot")
-    if found.chosen:
-        return f"{shown}, after every step of {counted(len(found.chosen), 'sequence')}"
     return f"{shown}, after every step of {counted(found.sequences, 'order')} of registration and release"
 
 
@@ -103,7 +98,7 @@ def _registered(moment: Moment, found: Snapshots | None) -> str:
 
 
 def _orders(moment: Moment) -> str:
-    if moment.orders is None or not moment.registered:
+    if not moment.registered:
         return ""
     if not moment.orders:
         return ", no order of registration alone leads here"
@@ -118,11 +113,3 @@ def _way_texts(way: Way | None, found: Snapshots) -> Iterator[str]:
     if way is not None:
         refused = f", refused: {way.refused}" if way.refused else ""
         yield f"{step_text(way.step, found.registrations)}, from snapshot {way.source}{refused}"
-
-
-def _chosen(found: Snapshots) -> Iterator[tuple[str, Passed]]:
-    return (("sequence", passed) for passed in found.chosen)
-
-
-def _path(passed: Passed) -> str:
-    return f"{format_sequence(passed.sequence)} passes snapshots {', '.join(map(str, passed.numbers))}"

@@ -1,0 +1,179 @@
+"""The outcomes of scenarios as `permute` shows them: each by itself as it comes, and all of them as a page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dispatchlab.errors import DispatchLabError
+from dispatchlab.files.file_kinds import FileKind, check_output
+from dispatchlab.model.operator_view import OperatorView
+from dispatchlab.questions.order.blocks import Explored, permute_document, report_view
+from dispatchlab.questions.order.counterexamples import kept_kind
+from dispatchlab.questions.order.report_text import line_of, summary
+from dispatchlab.questions.order.run_scenario import Outcome, RunOptions
+from dispatchlab.questions.order.snapshots import Snapshots, snapshots_of_file
+from dispatchlab.views.blocks import Block, Document, Line
+from dispatchlab.views.view import View
+
+if TYPE_CHECKING:
+    from dispatchlab.questions.order.report import Report
+
+_BAD_INPUT = 2
+_MOST_OPERATORS = 5  # that are shown beside a verdict
+
+
+class OneScenarioError(DispatchLabError):
+    """An option is about one scenario and there are several."""
+
+    option: str
+    count: int
+
+    template = "{option} is for one scenario and {count} were given: name one file"
+
+
+class NoStatesError(DispatchLabError):
+    """An option is about states, and the engine is PyTorch."""
+
+    option: str
+
+    template = "{option}: the states of PyTorch cannot be read: leave it out"
+
+
+class GraphNameError(DispatchLabError):
+    """The graph of states was asked for in a file of another kind."""
+
+    path: str
+
+    template = "--graph {path}: expected a file that ends in .dot or .mmd"
+
+
+def check_files(files: Sequence[str], options: RunOptions, *, snapshots: bool) -> None:
+    """Refuse, before anything runs, files that cannot be written, and what is about one scenario where there are more.
+
+    Raises:
+        DispatchLabError: see above.
+    """
+    asked = {"--save": options.save, "--graph": options.graph, "--snapshots": snapshots or None}
+    for option, value in asked.items():
+        if value is not None and len(files) > 1:
+            raise OneScenarioError(option, len(files))
+    if options.save is not None:
+        check_output(options.save, kept_kind(options.save))
+    for option, value in (("--graph", options.graph), ("--snapshots", snapshots or None)):
+        if value is not None and options.engine == "torch":
+            raise NoStatesError(option)
+    if options.graph is not None:
+        if not options.graph.endswith((".dot", ".mmd")):
+            raise GraphNameError(options.graph)
+        check_output(options.graph, FileKind.STATE_GRAPH)
+
+
+@dataclass
+class Outcomes:
+    """The outcomes so far.
+
+    Args:
+        files: all scenarios.
+        options: how they are run.
+        whole: show the whole report of every scenario, and not a line of those that are as expected.
+        with_snapshots: show what every registration and release leads to.
+        report: is called with a sentence about what cannot be shown or written.
+        code: the exit code so far.
+    """
+
+    files: Sequence[str]
+    options: RunOptions
+    whole: bool
+    with_snapshots: bool
+    report: Callable[[str], None]
+    code: int = 0
+    _explored: list[Explored] = field(default_factory=list)
+    _failed: list[str] = field(default_factory=list)
+    _ends_whole: bool = False
+
+    def take(self, outcome: Outcome | DispatchLabError) -> View[object] | None:
+        """How an outcome is shown; None for a scenario that cannot be run, which is reported."""
+        if isinstance(outcome, DispatchLabError):
+            self._failed.append(str(outcome))
+            self._fail(str(outcome), outcome.exit_code)
+            return None
+        for text in outcome.notes:
+            self.report(f"note: {text}")
+        report = outcome.report
+        self.code = max(self.code, report.exit_code)
+        snapshots = self._snapshots() if self.with_snapshots and not outcome.interrupted else None
+        build, seen = "", list[tuple[str, list[OperatorView]]]()
+        if len(self.files) == 1 and snapshots is None and self.options.engine != "torch":
+            build, seen = self._operators()
+        gap = (Line(),) if self._explored and (self._ends_whole or self.whole or report.exit_code) else ()
+        self._explored.append(Explored(report, seen, outcome.notes, snapshots))
+        self._ends_whole = self.whole or bool(report.exit_code)
+        if not self._ends_whole:
+            return _short_view(report, gap)
+        program = outcome.program if len(self.files) == 1 else None
+        return report_view(report, seen=seen, snapshots=snapshots, program=program or "", before=gap, torch=build)
+
+    def files_of(self, outcome: Outcome) -> Iterator[tuple[str, str, FileKind]]:
+        """The files that were asked for: path, text and kind; what cannot be written is reported."""
+        save, graph = self.options.save, self.options.graph
+        if save is not None and outcome.not_saved is not None:
+            self._fail(outcome.not_saved)
+        elif save is not None and outcome.saved is None:
+            self.report(f"note: there is no counterexample, so {save} was not written")
+        elif save is not None and outcome.saved is not None:
+            yield save, outcome.saved, kept_kind(save)
+        if graph is not None and outcome.graph is None:
+            self._fail(outcome.not_drawn or "the graph was not drawn: the exploration was interrupted")
+        elif graph is not None and outcome.graph is not None:
+            from dispatchlab.questions.order.state_graph_text import dot_text, mermaid_text
+
+            text = (dot_text if graph.endswith(".dot") else mermaid_text)(outcome.graph)
+            yield graph, text, FileKind.STATE_GRAPH
+
+    @property
+    def summary(self) -> str:
+        """The line that ends the reports of several scenarios."""
+        return summary(
+            len(self._explored),
+            as_expected=sum(one.report.as_expected for one in self._explored),
+            unreadable=len(self._failed),
+            not_explored=len(self.files) - len(self._explored) - len(self._failed),
+        )
+
+    def document(self, *, interrupted: bool) -> Document:
+        """All of them as a page."""
+        return permute_document(self._explored, failed=self._failed, summary=self.summary, interrupted=interrupted)
+
+    def _fail(self, trouble: str, code: int = _BAD_INPUT) -> None:
+        self.report(trouble)
+        self.code = max(self.code, code)
+
+    def _snapshots(self) -> Snapshots | None:
+        try:
+            return snapshots_of_file(
+                self.files[0], semantics=self.options.semantics, allow_import=self.options.allow_import
+            )
+        except DispatchLabError as error:
+            self._fail(str(error))
+            return None
+
+    def _operators(self) -> tuple[str, list[tuple[str, list[OperatorView]]]]:
+        """The version of PyTorch, and the operators with everything registered, with a title."""
+        from dispatchlab.questions.dump.inspect_operators import InspectOptions, inspect_scenario
+
+        how = InspectOptions(semantics=self.options.semantics, allow_import=self.options.allow_import)
+        try:
+            found = inspect_scenario(self.files[0], most=_MOST_OPERATORS, options=how)
+        except DispatchLabError as error:  # the verdict stands, and so does its exit code
+            self.report(f"note: the operators cannot be shown: {error}")
+            return "", []
+        views = [found.view(one.operator) for one in found.snapshots if one.exists]
+        refused = f", {len(found.refused)} refused" if found.refused else ""
+        title = f"after all registrations, in the order of the file{refused}"
+        return found.build, [(title, views)] if views else []
+
+
+def _short_view(report: Report, gap: Sequence[Block]) -> View[object]:
+    return View(report, lines=lambda _: (*gap, Line(line_of(report))))
