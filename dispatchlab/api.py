@@ -494,7 +494,7 @@ def diff(
 
     >>> from dispatchlab import diff
     >>> print(diff("torch-2.12", "torch-2.13", operators=["aten::relu"]))  # doctest: +ELLIPSIS
-    torch-2.12 -> torch-2.13
+    torch-2.12 -> torch-2.13: no caller breaks by a schema, 1 operator compared
     ...
     >>> diff("torch-2.9", "torch-2.12", package="docs/upgrade.yaml").report.package.is_affected
     True

@@ -92,8 +92,8 @@ LIVE_COMMANDS = (
     *("record {name} -o {name}", "init {name}", "imports {name} {name}", "permute --engine torch {scenario}"),
     *(
         "record hostile_package -o {name}.yaml",
-        "lint live --import hostile_package",
-        "permute --import {name} {scenario}",
+        "lint hostile_package",
+        "permute --package {name} {scenario}",
     ),
 )
 """Command lines that start PyTorch; `hostile_package` registers with `EVIL` in its texts."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dispatchlab.adopt.demo import NEXT, RETURNS, demo_scenario, run_demo
+from dispatchlab.adopt.demo import NEXT, RETURNS, run_demo
 from dispatchlab.prover.result import Verdict
 from dispatchlab.scenario.load import load_scenario
 from tests.command_line import run
@@ -52,10 +52,8 @@ def test_what_it_says_to_do_next_can_be_done(tmp_path: Path, monkeypatch: object
     assert (again.exit_code, "verdict: order-dependent\n" in again.stdout) == (0, True)
 
 
-def test_a_file_of_the_user_is_not_written_over_without_force(tmp_path: Path) -> None:
+def test_a_file_of_the_user_is_not_written_over(tmp_path: Path) -> None:
     mine = tmp_path / "mine.yaml"
     mine.write_text("claim: mine\n")
     refused = run("demo", "--save", str(mine))
     assert (refused.exit_code, mine.read_text()) == (2, "claim: mine\n")
-    assert run("demo", "--save", str(mine), "--force").exit_code == 0
-    assert mine.read_text().endswith(demo_scenario())

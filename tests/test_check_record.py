@@ -110,12 +110,8 @@ def test_a_scenario_that_names_no_packages_is_refused(tmp_path: Path) -> None:
         check_record(str(path))
 
 
-def test_options_of_the_other_mode_are_refused(tmp_path: Path) -> None:
+def test_options_of_the_other_mode_are_refused() -> None:
     result = run("record", "mine", "--check", "mine.yaml", "-o", "other.yaml")
-    assert (result.exit_code, "has no effect with --check" in result.stderr) == (2, True)
-    result = run("record", "mine", "-o", str(tmp_path / "other.yaml"), "--format", "json")
-    assert (result.exit_code, "is for --check" in result.stderr) == (2, True)
+    assert (result.exit_code, "--check writes nothing" in result.stderr) == (2, True)
     result = run("record", "--all")
     assert (result.exit_code, "no file was named" in result.stderr) == (2, True)
-    result = run("record", "mine", "--force")
-    assert (result.exit_code, "is for the file of -o" in result.stderr) == (2, True)

@@ -138,10 +138,6 @@ def test_a_write_without_a_variant_that_writes_nothing_has_no_kernel_of_function
     ("arguments", "message"),
     [
         (("--only", "nope", "--registrations"), "there is no operator nope"),
-        (("--format", "json"), "--format is for --registrations"),
-        (("--registrations", "-o", "out"), "and --registrations do different things"),
-        (("--registrations", "--cpp"), "and --registrations do different things"),
-        (("--walk", "add"), "--walk shows a call of the lab"),
         (("--check",), "--check compares with the files in a folder"),
     ],
 )

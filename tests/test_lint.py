@@ -445,10 +445,7 @@ def test_what_other_packages_registered_is_counted_and_left_out() -> None:
         ("DL002", "mine::replaced"),
     }
     assert report.others == {"theirs": 2}
-    assert (
-        "  2 findings about operators of theirs left out: lint them with --import theirs\n"
-        in lint_view([report]).text()
-    )
+    assert "  2 findings about operators of theirs left out: lint theirs\n" in lint_view([report]).text()
 
 
 def test_a_line_that_calls_a_helper_for_many_operators_does_not_stand_for_them(tmp_path: Path) -> None:

@@ -154,7 +154,7 @@ def test_a_registry_file_lies_beside_the_record(tmp_path: Path) -> None:
 
 
 def test_an_operator_of_pytorch_is_not_asked_of_a_sandbox(record: str) -> None:
-    with pytest.raises(Exception, match="use --engine torch --import mine without --from"):
+    with pytest.raises(Exception, match="use --engine torch --from mine"):
         run_raising("explain", "aten::mul.Tensor", "--from", record, "--engine", "torch")
 
 

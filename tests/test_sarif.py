@@ -182,12 +182,13 @@ def test_fingerprints_stay_when_lines_and_build_folders_move(tmp_path: Path) -> 
     assert prints[0] == {"dispatchlab/v2": "DL006/test::f/CPU/my_package/ops.cpp"}
 
 
-def test_the_command_takes_the_checkout_and_ends_with_1(tmp_path: Path) -> None:
+def test_the_command_takes_the_checkout_and_ends_with_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "src" / "my_package" / "cpu.py"
     file.parent.mkdir(parents=True)
     file.write_text("")
     source = str(SCENARIOS / "dl006_found.yaml")
-    result = run("lint", source, "--select", "DL006", "--format", "sarif", "--root", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    result = run("lint", source, "--select", "DL006", "--format", "sarif")
     assert result.exit_code == 1
     (first,) = json.loads(result.stdout)["runs"][0]["results"]
     assert first["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "src/my_package/cpu.py"

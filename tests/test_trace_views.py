@@ -86,12 +86,6 @@ def test_the_command_filters_sums_up_and_writes_a_file_for_perfetto(tmp_path: Pa
     assert (result.stdout, "no call is left" in result.stderr) == ("", True)
 
 
-def test_a_summary_shows_no_sets() -> None:
-    result = CliRunner().invoke(main, ["trace", "--summary", "--sets", "p.py"])
-    assert result.exit_code == 2
-    assert "--sets shows each call" in result.stderr
-
-
 def test_the_code_of_the_probe_is_that_of_its_source() -> None:
     done = subprocess.run([sys.executable, str(ROOT / "tools" / "build_probe.py"), "--check"], check=False)
     assert done.returncode == 0, "probe.c has changed: run python tools/build_probe.py"

@@ -59,6 +59,8 @@ def record(
       dispatchlab record --all -o today.dlreg
     """
     if checked is not None:
+        if file is not None or everything:
+            raise click.UsageError("--check writes nothing: leave out -o and --all, or it")
         _check(checked, packages, format)
         return
     if everything:

@@ -72,10 +72,10 @@ class ForeignOperatorOnTorchError(DispatchLabError):
     packages: tuple[str, ...]
 
     def __str__(self) -> str:
-        imports = " ".join(f"--import {package}" for package in self.packages or ("MODULE",))
+        package = (self.packages or ("MODULE",))[0]
         return (
             f"{self.operator} is not of {self.source} alone, and a sandbox on the installed PyTorch has none of its "
-            f"other kernels: use --engine torch {imports} without --from, or --from {self.source} without --engine"
+            f"other kernels: use --engine torch --from {package}, or --from {self.source} without --engine"
         )
 
 

@@ -139,7 +139,7 @@ def _summary_rows(report: LintReport) -> Iterator[str]:
     if report.own:
         yield f"{counted(report.own, 'operator')} that PyTorch registered for itself left out"
     for package, count in report.others.items():
-        how = f"lint them with --import {package}" if report.source == LIVE else f"lint a record of {package}"
+        how = f"lint {package}" if report.source == LIVE else f"lint a record of {package}"
         yield f"{counted(count, 'finding')} about operators of {package} left out: {how}"
     if report.accepted:
         yield f"{report.accepted:,} more are accepted by the baseline"
