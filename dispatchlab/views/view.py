@@ -83,4 +83,4 @@ class View(Generic[_Result]):
             case (Verdict(text, mood, beside), *others):
                 return (Line((strong(document.title), ": ", Span(text, mood), beside)), *others)
             case blocks:
-                return (Line(document.title, "strong"), *blocks)
+                return (Line(document.title, "strong"), *blocks) if document.title else blocks

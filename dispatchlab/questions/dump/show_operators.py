@@ -12,7 +12,7 @@ from dispatchlab.model.snapshot import NOTHING_REGISTERED
 from dispatchlab.questions.dump.inspect_operators import Inspection, InspectOptions, inspect_operators
 from dispatchlab.sources.engines import EngineName
 from dispatchlab.sources.find_sources import LIVE, is_registry_source, recorded_from, table_rows
-from dispatchlab.views.blocks import Block, Code, Line
+from dispatchlab.views.blocks import Block, Code, Document, Line
 from dispatchlab.views.view import View
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def operators(asked: DumpOptions, *, after: str | None, report: Report) -> View[
     return View(
         _value(inspection, asked),
         lines=lambda _: _lines(inspection, parts, asked),
-        screen=lambda _: _screen(inspection, parts, asked),
+        document=lambda _: Document("dump", "", tuple(_screen(inspection, parts, asked))),
         torch=inspection.build,
         whole=asked.everything,
     )
