@@ -68,15 +68,3 @@ def json_document(value: object, *, indent: int | None = None) -> str:
     import json  # costs start-up, and the help needs none
 
     return json.dumps(value, indent=indent).replace("\x7f", "\\u007f")
-
-
-def bash_word(text: str) -> str:
-    """The text as it stands unquoted on a line of bash, each character that means something behind a backslash.
-
-    Args:
-        text: has no control characters.
-    """
-    if re.fullmatch(r"[\w@%+=:,./-]*", text, re.ASCII):
-        return text
-    quoted = re.sub(r"[^\w@%+=:,./~-]", lambda found: found[0] if ord(found[0]) > 127 else f"\\{found[0]}", text)
-    return f"\\{quoted}" if quoted.startswith("~") else quoted

@@ -71,34 +71,6 @@ def write_hostile_files(folder: Path) -> dict[str, str]:
     return found
 
 
-TEXT_COMMANDS = (
-    *("permute {scenario} --verbose", "permute {scenario} {broken}", "permute {broken}", "permute nothing{scenario}"),
-    *("dump test::foo --from {scenario}", "dump test::foo --from {registry}", "dump {name} --from {registry}"),
-    *("explain test::foo --from {scenario}", "explain test::foo --from {registry}", "explain {name}"),
-    *(
-        "certify {registry} --jobs 1",
-        "certify {scenario} --jobs 1",
-        "coverage --key CUDA --from {registry} --list ambiguous",
-    ),
-    *("diff {registry} {other}", "lint {registry}", "lint {scenario}", "lint {registry} --explain {name}"),
-    *("trace {program}", "trace --sets {program}", "permute --{name}", "{name}"),
-)
-"""Command lines with `--format text`, `json` and `rich`, as far as they have it; `{name}` is `NAME`."""
-OTHER_COMMANDS = (
-    *("codegen {native}", "codegen {native} -o {folder}", "codegen {native} --only {name}", "codegen {broken native}"),
-    *("codegen --walk {name}", "schema {name}", "completion {name}"),
-)
-LIVE_COMMANDS = (
-    *("record {name} -o {name}", "init {name}", "imports {name} {name}", "permute --engine torch {scenario}"),
-    *(
-        "record hostile_package -o {name}.yaml",
-        "lint hostile_package",
-        "permute --package {name} {scenario}",
-    ),
-)
-"""Command lines that start PyTorch; `hostile_package` registers with `EVIL` in its texts."""
-
-
 def words_of(command: str, hostile: Mapping[str, str]) -> list[str]:
     """The words of a command line with the paths in their places, which have blanks of their own."""
     return [word.replace("|", " ").format(**hostile) for word in command.replace("n native}", "n|native}").split(" ")]

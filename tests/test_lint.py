@@ -256,7 +256,6 @@ def impl(operator: str, key: str, debug: str = "my_package/ops.py:1") -> str:
 
 
 F = "  - def: f(Tensor x) -> Tensor\n"
-OUT = "  - def: f.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)\n"
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,6 @@ BAD = Path(__file__).parent / "data" / "scenarios_bad"
 CASES = sorted(BAD.glob("*.yaml"))
 
 
-def _message(data: bytes | str) -> str:
-    with pytest.raises(ScenarioError) as caught:
-        parse_scenario(data, file="a.yaml")
-    return str(caught.value)
-
-
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_every_problem_of_a_bad_file_is_reported_with_its_source_location(path: Path) -> None:
     with pytest.raises(ScenarioError) as caught:

@@ -150,7 +150,7 @@ def test_a_file_with_every_field_makes_these_values() -> None:
     assert scenario.operators == (foo, OperatorName("other", "bar", "out"))
     assert scenario.keys == (DispatchKey.Undefined, DispatchKey.CPU, DispatchKey.AutogradCPU)
     assert (scenario.order, scenario.expect) == ((1, 0), Expectation.ORDER_DEPENDENT)
-    assert (scenario.file, scenario.file_name) == ("folder/all.yaml", "all.yaml")
+    assert scenario.file == "folder/all.yaml"
 
 
 def test_what_is_left_out_has_these_defaults() -> None:

@@ -30,7 +30,6 @@ from tests.test_views import Terminal
 
 ROOT = Path(__file__).parents[1]
 TORCH = "torch-2.13-cuda"
-WIDTHS = (60, 80, 120, 200)
 MOST = 10
 """How many operators are looked at here: those that have the most kernels."""
 

@@ -32,7 +32,6 @@ SCHEMAS = ("(Tensor x) -> Tensor",) * 6 + (
 )
 DEVICES = {"cpu": K.CPU, "cuda": K.CUDA, "meta": K.Meta}
 _F = TorchLibraryFunction
-_WITHOUT_KERNEL = _F.REGISTER_FAKE, _F.REGISTER_AUTOGRAD  # when called on what `custom_op` returned
 
 
 def content(

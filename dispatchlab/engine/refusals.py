@@ -186,26 +186,6 @@ def duplicate_python(
     )
 
 
-def python_beside(
-    operator: OperatorName, key: PythonKey, other: PythonKey, existing: str, new: str
-) -> RegistrationError:
-    """An entry where another registry must have none for the operator."""
-    return RegistrationError(
-        ErrorKind.DUPLICATE_PYTHON,
-        f"{operator} is in {other} already{_by(existing)}, and PyTorch refuses {key}{_by(new)} beside it",
-        {"operator": str(operator), "registry": str(key), "debug": new, "other_debug": existing},
-    )
-
-
-def no_operator_for_python(operator: OperatorName, key: PythonKey, debug: str) -> RegistrationError:
-    """Python code for an operator that is not defined yet."""
-    return RegistrationError(
-        ErrorKind.NO_SUCH_SCHEMA,
-        f"{operator} is not defined, and {key} takes the operator itself{_by(debug)}: import what defines it before",
-        {"operator": str(operator), "registry": str(key), "debug": debug},
-    )
-
-
 def unknown_key(key: DispatchKey, semantics: str) -> RegistrationError:
     """A key that exists, but not for registrations on this dispatcher."""
     return RegistrationError(

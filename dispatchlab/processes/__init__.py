@@ -1,7 +1,6 @@
 """Processes of our own, and what this machine gives.
 
 - `executor`: choose where tasks run: processes of this machine, or the workers of a Dask cluster.
-- `own_command`: what a command of this dispatchlab prints, in a process of its own.
 - `parent`: what a process does to those that it started.
 - `machine`: how many processes are of use, how much memory this one uses, and how much it may use.
 """

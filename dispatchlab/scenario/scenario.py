@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from dispatchlab.model.installed_torch import is_known
@@ -85,11 +84,6 @@ class Scenario:
     expect: Expectation = Expectation.ORDER_INDEPENDENT
     snapshots: bool = False
     file: str = field(default="", compare=False)
-
-    @property
-    def file_name(self) -> str:
-        """The name of the file, without its folder."""
-        return PurePath(self.file).name
 
     @property
     def program(self) -> Program | None:
