@@ -15,7 +15,6 @@ from dispatchlab.records.model import Recorded, Registry
 
 if TYPE_CHECKING:
     from dispatchlab.model.program_run import ProgramRun
-    from dispatchlab.model.python_layer import PythonLayerInMemory
     from dispatchlab.pytorch.introspection.registry_reader import RegistryMoments
 
 _PYTHON_READER = "dispatchlab.pytorch.introspection.python_registries"
@@ -40,20 +39,6 @@ def live_registry(imports: Sequence[str] = (), *, python: bool = False) -> Regis
         found: Registry = engine.ask(
             f"{_READER}:{'record_with_python' if python else 'record_registry'}", tuple(imports)
         )
-    return found
-
-
-def live_python_layer(imports: Sequence[str] = ()) -> PythonLayerInMemory:
-    """What Python registers beside the dispatch tables in a new process, in all parts of PyTorch that do.
-
-    Args:
-        imports: packages to import first.
-
-    Raises:
-        DispatchLabError: as for `live_registry`.
-    """
-    with LiveEngine(imports=tuple(imports)) as engine:
-        found: PythonLayerInMemory = engine.ask(f"{_PYTHON_READER}:read_whole_layer")
     return found
 
 
