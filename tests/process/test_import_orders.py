@@ -200,9 +200,12 @@ def test_an_import_that_ends_its_process_in_one_order_ends_with_5(tmp_path: Path
         ("import time\ntime.sleep(60)\n", 124, "left was not imported after 2 s, so its process was ended"),
     ],
 )
-def test_a_package_that_no_order_can_import_is_an_error(tmp_path: Path, text: str, code: int, said: str) -> None:
+def test_a_package_that_no_order_can_import_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, code: int, said: str
+) -> None:
+    monkeypatch.setenv("DISPATCHLAB_IMPORT_LIMIT", "2")
     (tmp_path / "left.py").write_text(text)
     (tmp_path / "right.py").write_text("print('on standard output')\n")
-    done = dispatchlab(tmp_path, "imports", "left", "right", "--import-timeout", "2")
+    done = dispatchlab(tmp_path, "imports", "left", "right")
     assert (done.returncode, done.stdout) == (code, "")
     assert said in done.stderr

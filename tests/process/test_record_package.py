@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from dispatchlab.model.registration import AliasKind, Block, Claim, Def, Fallbac
 from dispatchlab.prover.program import Module
 from dispatchlab.scenario.load import load_scenario
 from dispatchlab.scenario.scenario import Scenario
+from dispatchlab.scenario.write import scenario_text
 from tests.live.packages import HELPER, SHOP, dispatchlab, line_of, package
 
 
@@ -37,6 +39,11 @@ def recorded(folder: Path, *packages: str) -> tuple[Scenario, str]:
     done = dispatchlab(folder, "record", *packages, "-o", "found.yaml")
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     return load_scenario(folder / "found.yaml"), done.stderr
+
+
+def free(record: Path) -> None:
+    """Write a record without its modules beside it, whose registrations come and go in any order."""
+    (record.parent / "free.yaml").write_text(scenario_text(replace(load_scenario(record), modules=(), packages=())))
 
 
 def functions(scenario: Scenario) -> Counter[str]:
@@ -126,7 +133,8 @@ def test_a_record_is_replayed_at_the_level_at_which_it_was_made(shop: tuple[Path
     folder, _, _ = shop
     kept = json.loads(dispatchlab(folder, "permute", "found.yaml", "--engine", "torch", "--format", "json").stdout)
     assert (kept["verdict"], kept["walk"], kept["modules"]) == ("no violation found", "program", 1), kept
-    done = dispatchlab(folder, "permute", "found.yaml", "--engine", "torch", "--format", "json", "--free")
+    free(folder / "found.yaml")
+    done = dispatchlab(folder, "permute", "free.yaml", "--engine", "torch", "--format", "json")
     report = json.loads(done.stdout)
     assert (done.returncode, report["verdict"]) == (1, "order-dependent"), done.stderr
     # With releases in any order, a def may go before what looks it up, and a cast leaves its Python kernel behind.
@@ -136,7 +144,7 @@ def test_a_record_is_replayed_at_the_level_at_which_it_was_made(shop: tuple[Path
         lab = json.loads(dispatchlab(folder, "permute", "found.yaml", *options).stdout)
         assert (lab["verdict"], lab["conflicts"]) == ("no violation found", []), lab
         assert "there is nothing to permute: one module registers when shop is imported" in lab["notes"]
-        lab = json.loads(dispatchlab(folder, "permute", "found.yaml", *options, "--free").stdout)
+        lab = json.loads(dispatchlab(folder, "permute", "free.yaml", *options).stdout)
         assert lab["verdict"] == "order-dependent"
         assert lab["counterexample"]["flaw"] in ("asymmetry", "undo")
 
@@ -328,8 +336,8 @@ def test_modules_are_recorded_with_their_imports_and_their_lines_keep_their_orde
         report = json.loads(done.stdout)
         assert (done.returncode, report["orders"], report["modules"], report["conflicts"]) == (0, "1", 2, []), report
         assert "the lines of a module in program order, nothing released" in report["notes"][-1]
-    free = dispatchlab(tmp_path, "permute", "found.yaml", "--engine", "torch", "--free", "--format", "json")
-    assert free.returncode == 1
+    free(tmp_path / "found.yaml")
+    assert dispatchlab(tmp_path, "permute", "free.yaml", "--engine", "torch", "--format", "json").returncode == 1
 
 
 def test_two_modules_that_override_each_other_are_found_in_a_record(tmp_path: Path) -> None:

@@ -7,9 +7,8 @@
 - `call_sites`: the source line that asked for a registration.
 - `expressible`: what the bindings can express, and the error for what they cannot.
 - `torch_library_calls`: make the `torch.library` call of a block.
-- `registry_tables`: the tables of registries that Python keeps, and what their entries stand for.
-- `python_calls`: make one registration of Python, and take it back.
 - `registration_calls`: turn a registration into calls on the bindings.
+- `wrapped_functions`: functions of other modules that are wrapped for a while.
 - `error_parser`: the kind and the facts of a refusal, from PyTorch's text.
 - `reserved_namespaces`: the namespaces of sandboxes and probes.
 """

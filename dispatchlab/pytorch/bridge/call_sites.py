@@ -7,7 +7,7 @@ import functools
 import os
 import sys
 import sysconfig
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from types import FrameType
 
@@ -73,15 +73,11 @@ _IN_IMPL = {
 
 
 class CallSites:
-    """Finds the call site of a registration among the callers outside of `dispatchlab.pytorch`.
+    """Finds the call site of a registration among the callers outside of `dispatchlab.pytorch`."""
 
-    Args:
-        passing: more files below the folder of torch that register what others ask for.
-    """
-
-    def __init__(self, passing: Sequence[str] = ()) -> None:
+    def __init__(self) -> None:
         self._torch = torch_folder()
-        self._api = tuple(self._torch + path.replace("/", os.sep) for path in (*API_FILES, *passing))
+        self._api = tuple(self._torch + path.replace("/", os.sep) for path in API_FILES)
         live = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
         self._passed = (live, functools.__file__, contextlib.__file__, "<frozen ")
         self._standard = tuple({os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib")})

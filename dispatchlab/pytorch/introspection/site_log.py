@@ -20,6 +20,7 @@ from dispatchlab.model.keys import DispatchKey
 from dispatchlab.pytorch.bridge.call_mark import debug_text, file_of_libraries
 from dispatchlab.pytorch.bridge.call_sites import CallSite, CallSites, torch_folder
 from dispatchlab.pytorch.bridge.torch import bindings, import_packages, torch
+from dispatchlab.pytorch.bridge.wrapped_functions import WrappedFunctions
 from dispatchlab.pytorch.introspection.package_paths import site_chain
 from dispatchlab.records.model import RecordedKernel, RecordedOperator, dump_text, read_dump
 from dispatchlab.records.ownership import Ownership, build_folder
@@ -63,51 +64,29 @@ class _LoggedLibrary:
 
 
 class SiteLog:
-    """Logs registrations while it is on; what it wraps is as it was before when it goes off.
-
-    >>> with SiteLog() as log:
-    ...     import_module("my_package")
-    >>> log.placed(operator)
-    """
+    """Logs registrations between `open` and `pause`; what it wraps for that is as it was before afterwards."""
 
     def __init__(self) -> None:
         self._sites = CallSites()
         self._libraries: dict[int, _LoggedLibrary] = {}
         self._made: dict[tuple[str, str], list[LoggedRegistration]] = {}
-        self._undo: dict[str, Callable[[], None]] = {}
-
-    def __enter__(self) -> SiteLog:
-        self.open()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
+        self._wrapped, self._releases = WrappedFunctions(), WrappedFunctions()
 
     def open(self) -> None:
         """Begin, or go on after a pause; a second time is harmless."""
-        try:
-            c = bindings()
-            file_of_libraries()  # which makes a library to find out, so it does before that is logged
-            self._wrap(c._DispatchModule, "reset", self._reset)
-            self._wrap(c, "_dispatch_library", self._library)
-            for name, reader in _READERS.items():
-                if hasattr(c._DispatchModule, name):
-                    self._wrap(c._DispatchModule, name, functools.partial(self._registration, reader))
-        except BaseException:
-            self.close()
-            raise
+        if self._wrapped:
+            return
+        c = bindings()
+        file_of_libraries()  # which makes a library to find out, so it does before that is logged
+        if not self._releases:
+            self._releases.wrap(c._DispatchModule, "reset", self._reset)
+        self._wrapped.wrap(c, "_dispatch_library", self._library)
+        for name, reader in _READERS.items():
+            self._wrapped.wrap(c._DispatchModule, name, functools.partial(self._registration, reader))
 
     def pause(self) -> None:
         """Log nothing more, but take note of what goes; a second time is harmless."""
-        for name in [name for name in self._undo if name != "reset"]:
-            self._undo.pop(name)()
-
-    def close(self) -> None:
-        """Stop; a second time is harmless."""
-        self.pause()
-        for undo in self._undo.values():
-            undo()
-        self._undo.clear()
+        self._wrapped.put_back()
 
     def sites(self, operator: str, key: DispatchKey | None, shown: Sequence[str]) -> tuple[CallSite | None, ...]:
         """The site of each kernel of an operator at one key; None where it is not known.
@@ -148,22 +127,6 @@ class SiteLog:
                 for kernel, site in zip(found, sites, strict=True)
             ]
         return replace(operator, debug=debug, kernels=tuple(kernels))
-
-    def _wrap(self, owner: Any, name: str, around: Callable[..., object]) -> None:
-        if name in self._undo:
-            return
-        original = getattr(owner, name)
-
-        @functools.wraps(original)
-        def wrapper(*arguments: Any, **named: Any) -> object:
-            return around(original, *arguments, **named) if name in self._undo else original(*arguments, **named)
-
-        def undo() -> None:
-            if getattr(owner, name) is wrapper:  # else somebody wrapped this wrapper, which now only passes calls on
-                setattr(owner, name, original)
-
-        setattr(owner, name, wrapper)
-        self._undo[name] = undo
 
     def _library(
         self,

@@ -2,7 +2,6 @@
 
 - `watch`: each call that registers, and its call site.
 - `module_watch`: what each module body registers and imports, in program order.
-- `wrapped_functions`: functions of other modules that are wrapped for as long as a watch lasts.
 - `record_package`: packages as a scenario.
 - `package_facts`: what every question about packages is asked of, read in one process that imports them once.
 - `order_runs`: orders of imports, each in a fresh process, and what is there afterwards.

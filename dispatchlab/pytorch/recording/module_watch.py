@@ -21,9 +21,9 @@ from typing import Any, TypeAlias
 from dispatchlab.prover.program import Module, contract
 from dispatchlab.pytorch.bridge.native_libraries import knows_torch
 from dispatchlab.pytorch.bridge.torch import torch
+from dispatchlab.pytorch.bridge.wrapped_functions import WrappedFunctions
 from dispatchlab.pytorch.introspection.package_paths import without_root
 from dispatchlab.pytorch.introspection.registry_reader import all_dumps, fallback_rows
-from dispatchlab.pytorch.recording.wrapped_functions import WrappedFunctions
 from dispatchlab.records.model import RecordedFallback, read_dump, read_fallbacks
 
 # Note [Whose registration it is]

@@ -24,7 +24,7 @@ from dispatchlab.model.schema_parser import parse_inferred
 from dispatchlab.pytorch.bridge.call_sites import CallSite, CallSites
 from dispatchlab.pytorch.bridge.expressible import T_T
 from dispatchlab.pytorch.bridge.torch import bindings, torch
-from dispatchlab.pytorch.recording.wrapped_functions import WrappedFunctions
+from dispatchlab.pytorch.bridge.wrapped_functions import WrappedFunctions
 
 Registered: TypeAlias = Def | Impl | Fallback
 
@@ -81,14 +81,6 @@ class RegistrationWatch:
         self._sites = CallSites()
 
     def __enter__(self) -> RegistrationWatch:
-        try:
-            self._wrap_all()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def _wrap_all(self) -> None:
         c, library, ops = bindings(), torch().library.Library, import_module("torch._library.custom_ops")
         self._wrapped.wrap(c, "_dispatch_library", self._new_library)
         for name, reader in _READERS.items():
@@ -101,6 +93,7 @@ class RegistrationWatch:
         self._wrapped.wrap(ops, "get_library_allowing_overwrite", self._custom_op)
         for function in _PARTS:
             self._wrapped.wrap(ops.CustomOpDef, str(function), functools.partial(self._part, function))
+        return self
 
     def __exit__(self, *error: object) -> None:
         self._wrapped.put_back()

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from dispatchlab.pytorch.bridge.native_libraries import knows_torch
 from dispatchlab.pytorch.bridge.torch import bindings
+from dispatchlab.pytorch.bridge.wrapped_functions import WrappedFunctions
 
 # Note [Registrations during a trace]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -43,7 +44,7 @@ class RegistrationWatch:
     def __init__(self, attach: Attach, lock: AbstractContextManager[object]) -> None:
         self._attach = attach
         self._lock = lock
-        self._undo: list[Callable[[], None]] = []
+        self._wrapped = WrappedFunctions()
         self._namespaces: dict[int, str] = {}
         self._touched: dict[int, set[str]] = {}
 
@@ -62,23 +63,16 @@ class RegistrationWatch:
 
     def stop(self) -> None:
         """Stop watching; harmless when it has not begun."""
-        while self._undo:
-            self._undo.pop()()
+        self._wrapped.put_back()
 
     def _wrap(self, owner: Any, name: str, then: Callable[..., None], *, locked: bool = True) -> None:
-        before = getattr(owner, name, None)
-        if before is None:
-            return
-
-        def wrapped(*arguments: Any, **keywords: Any) -> Any:
+        def around(original: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
             with self._lock if locked else nullcontext():
-                result = before(*arguments, **keywords)
+                result = original(*arguments, **keywords)
                 then(result, *arguments, **keywords)
             return result
 
-        own = owner.__dict__.get(name)
-        setattr(owner, name, wrapped)
-        self._undo.append(lambda: delattr(owner, name) if own is None else setattr(owner, name, own))
+        self._wrapped.wrap(owner, name, around)
 
     def _made(self, library: object, kind: str, namespace: str, *more: Any, **keywords: Any) -> None:
         self._namespaces[id(library)] = namespace

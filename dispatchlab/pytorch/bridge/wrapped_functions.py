@@ -16,44 +16,35 @@ class WrappedFunctions:
     def __init__(self) -> None:
         self._undo: list[Callable[[], None]] = []
 
-    def wrap(self, owner: Any, name: str, around: Callable[..., object]) -> Callable[..., object] | None:
+    def __bool__(self) -> bool:
+        return bool(self._undo)
+
+    def wrap(self, owner: Any, name: str, around: Callable[..., object]) -> None:
         """Have `around` called in place of an attribute, with the original in front of the arguments.
 
-        Returns:
-            The wrapper; None when this version of PyTorch has no such attribute.
+        Where this version of PyTorch has no such attribute, nothing is wrapped.
         """
-        original = getattr(owner, name, None)
+        original, own = getattr(owner, name, None), vars(owner).get(name)
         if original is None:
-            return None
+            return
         is_on = True
 
         @functools.wraps(original)
         def wrapper(*arguments: Any, **named: Any) -> object:
             return around(original, *arguments, **named) if is_on else original(*arguments, **named)
 
-        def off() -> None:
+        def undo() -> None:
             nonlocal is_on
             is_on = False
+            if vars(owner).get(name) is not wrapper:
+                return
+            if own is None:  # it is that of a base class
+                delattr(owner, name)
+            else:
+                setattr(owner, name, own)
 
-        self.replace(owner, name, wrapper)
-        self._undo.append(off)
-        return wrapper
-
-    def replace(self, owner: Any, name: str, by: object) -> None:
-        """Have another attribute in the place of one, which the owner may have from its base class or not at all."""
-        own = vars(owner)
-        undo = (
-            functools.partial(setattr, owner, name, own[name])
-            if name in own
-            else functools.partial(delattr, owner, name)
-        )
-
-        def put_back() -> None:
-            if vars(owner).get(name) is by:
-                undo()
-
-        self._undo.append(put_back)
-        setattr(owner, name, by)
+        setattr(owner, name, wrapper)
+        self._undo.append(undo)
 
     def put_back(self) -> None:
         """Put every original back; a second time is harmless."""
