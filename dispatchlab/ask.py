@@ -58,7 +58,7 @@ def check(
 ) -> Result[CheckReport]:
     """Ask every question about packages: order, lint, upgrade, drift from a record.
 
-    The packages are imported once, in a process of its own.
+    The packages are imported in processes of their own.
 
     >>> from dispatchlab import check
     >>> check("my_package")  # doctest: +SKIP

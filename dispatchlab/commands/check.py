@@ -48,12 +48,12 @@ def check(
 ) -> None:
     """Ask every question about a package: order, lint, upgrade, drift from its record.
 
-    Imports the packages once, in a process of its own. Default: those of the settings of the checkout around the
+    Imports the packages in processes of their own. Default: those of the settings of the checkout around the
     current folder, or the module that has the name of the project. The settings are in [tool.dispatchlab] of
     pyproject.toml, or in dispatchlab.toml: packages, fail (the questions of --fail-on), baseline and record.
 
-    order is the verdict of `permute` on what is registered, lint is `lint`, drift is `record --check` with
-    a record that is committed, and upgrade is `diff --for` with the newest PyTorch that dispatchlab knows. A question
+    order is `imports`, and the verdict of `permute` on what is registered; lint is `lint`; drift is `record --check`
+    with a record that is committed; upgrade is `diff --for` with the newest PyTorch that dispatchlab knows. A question
     that cannot be asked says why.
     Exit codes: 0 when nothing is found but information, 1 when something is, 2 when a package cannot be imported or
     registers nothing, 3 when the order is not decided.

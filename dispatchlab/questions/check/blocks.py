@@ -84,7 +84,7 @@ def _answer(answer: Answer, found: CheckReport, *, complete: bool) -> b.Cell:
 
 
 def _needed_notes(answer: Answer, found: CheckReport) -> tuple[str, ...]:
-    """The notes that qualify an answer; of a verdict, why it is no proof."""
+    """The notes that qualify an answer; of a verdict, why it is not decided."""
     if answer.question is not Question.ORDER or found.order is None:
         return answer.notes
     exploration = found.order.exploration
