@@ -117,8 +117,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("dump --list --from five.yaml", "--list is for registries, and five.yaml is a scenario"),
         ("dump aten::relu --after +0", "--after +0 numbers the registrations of a scenario"),
         ("dump aten::relu --across --from torch-2.13", "--across shows every version: leave out --from"),
-        ("dump aten::relu --register CPU", "--register shows the table of an operator of its own"),
-        ("explain aten::relu --across --from torch-2.13", "--from names one source"),
         ("diff torch-2.13 torch-2.13 --for x.yaml --operator x", "--operator selects among all operators"),
         ("coverage torch-2.13 --key CPU --program five.yaml --tag core", "--program runs programs"),
         ("certify five.yaml --semantics pr35061", "its tables are not certified"),
@@ -198,9 +196,9 @@ def test_a_report_that_cannot_be_written_is_refused_before_any_work(
 
     for work in (
         "questions.order.run_scenarios.run_scenarios",
-        "sources.find_sources.recorded_from",
         "questions.lint.run.lint_source",
         "questions.upgrade.compare_sources.upgrade_sources",
+        "sources.find_sources.recorded_from",  # last: those above import it
     ):
         monkeypatch.setattr(f"dispatchlab.{work}", never)
     (folder / "mine.html").write_text("mine\n")

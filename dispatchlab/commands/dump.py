@@ -14,23 +14,12 @@ from dispatchlab.commands.options import (
     format_option,
     from_option,
     semantics_option,
-    versions_after,
     with_package,
 )
 from dispatchlab.commands.output import Format, note, show_view
 
 
-class _OfEveryVersion(click.Command):
-    """A command whose `--across` takes no versions, unlike that of `explain`."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the arguments."""
-        for version in versions_after(args):
-            raise click.UsageError(f"--across shows every version: leave {version} out.", ctx)
-        return super().parse_args(ctx, args)
-
-
-@click.command(cls=_OfEveryVersion)
+@click.command()
 @click.argument("operator", metavar="OP", required=False, type=OPERATOR)
 @from_option
 @click.option(
@@ -63,11 +52,6 @@ class _OfEveryVersion(click.Command):
     help="Show what C++ dispatches by, what Python registers beside it, or both.",
 )
 @click.option("--across", is_flag=True, help="Show the operator in every bundled version of PyTorch, from 2.4 on.")
-@click.option(
-    "--register",
-    metavar="KEYS",
-    help="Show the table of an operator with a kernel at each of these keys, as PyTorch's PythonDispatcher does.",
-)
 @format_option()
 @allow_import_option
 def dump(
@@ -77,7 +61,6 @@ def dump(
     after: str | None,
     listed: bool,
     across: bool,
-    register: str | None,
     format: Format | None,
     **options: Any,
 ) -> None:
@@ -92,17 +75,14 @@ def dump(
       dispatchlab dump test::foo --from scenario.yaml --after '+0 +2 -0'
       dispatchlab dump 'aten::*' --list --key MPS
       dispatchlab dump my::op --from my_package
-      dispatchlab dump --register 'CPU, XLA, CompositeImplicitAutograd'
     """
-    from dispatchlab.questions.dump.show_operators import DumpOptions, across_versions, listing, operators, registered
+    from dispatchlab.questions.dump.show_operators import DumpOptions, across_versions, listing, operators
 
     imports: tuple[str, ...] = ()
     if source is not None:
         source, imports = with_package(source)
     asked = DumpOptions(operator, source, imports, **options)
-    if register is not None:
-        view = registered(register, asked, report=note)
-    elif listed:
+    if listed:
         view = listing(asked, report=note)
     elif across:
         view = across_versions(asked)

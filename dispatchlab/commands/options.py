@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -117,19 +117,6 @@ def reach_checkout() -> None:
     from dispatchlab.adopt.checkout import reachable
 
     click.get_current_context().with_resource(reachable(Path.cwd()))
-
-
-def versions_after(args: Sequence[str]) -> list[str]:
-    """The words after `--across` that name versions of PyTorch, of those on a command line."""
-    if "--across" not in args:
-        return []
-    from itertools import takewhile
-
-    from dispatchlab.model.profile import NEWEST
-
-    version = re.compile(r"v?(?:torch-)?\d+\.\d+(?:[.-]\w+)*")
-    words = args[args.index("--across") + 1 :]
-    return list(takewhile(lambda word: word in NEWEST or version.fullmatch(word), words))
 
 
 _FORMAT = "Output format. Default: rich on a terminal, text anywhere else."

@@ -10,7 +10,6 @@
   refused.
 - `python_layer_blocks`: what Python has registered for an operator as blocks and as JSON, and how much each registry
   has.
-- `registered_keys`: the table that kernels at some keys give an operator, as PyTorch's `PythonDispatcher` prints it.
 - `table_groups`: the dispatch table of an operator grouped by kernel: which keys run it and why, where it lost, and
   what is stale.
 """

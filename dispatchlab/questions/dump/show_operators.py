@@ -1,4 +1,4 @@
-"""What `dump` shows: operators with their kernels and tables, a listing, every version, or keys put together."""
+"""What `dump` shows: operators with their kernels and tables, a listing, or every version."""
 
 from __future__ import annotations
 
@@ -239,27 +239,3 @@ def across_versions(asked: DumpOptions) -> View[Any]:
     if asked.source is not None or asked.semantics is not None or asked.engine != "lab":
         raise DumpOptionsError("--across shows every version: leave out --from, --engine and --semantics")
     return across_view(operators_across(asked.named_operator, tuple(map(parse_key, table_rows(asked.keys)))))
-
-
-def registered(keys: str, asked: DumpOptions, *, report: Report) -> View[Any]:
-    """The table that kernels at some keys give an operator of its own.
-
-    Args:
-        keys: their names, separated by commas.
-        asked: the engine, its semantics, and the rows.
-        report: is called with the semantics that were taken.
-
-    Raises:
-        DispatchLabError: there is no such key, or an operator was named.
-    """
-    from dispatchlab.model.installed_torch import resolved_semantics
-    from dispatchlab.model.profile import TORCH
-    from dispatchlab.questions.dump.registered_keys import keys_view, register_keys
-
-    if asked.operator is not None or asked.source is not None:
-        raise DumpOptionsError("--register shows the table of an operator of its own: name none, and no source")
-    semantics = asked.semantics
-    if semantics is None and asked.engine == "lab":
-        semantics = resolved_semantics(TORCH)
-        report(f"note: {semantics} answers, the model of the installed PyTorch, or else the newest")
-    return keys_view(register_keys(keys, engine=asked.engine, semantics=semantics, rows=table_rows(asked.keys)))
