@@ -5,7 +5,6 @@
 - `certify`: certificates for every operator of a registry.
 - `check`: all questions about a package.
 - `codegen`: generated structured kernels, and the call stack of one call.
-- `completion`: the script that makes a shell complete.
 - `coverage`: what a backend can run.
 - `defects`: the known defects that the installed PyTorch has.
 - `demo`: a defect of order on a small example.
@@ -23,7 +22,6 @@
 - `schema`: the JSON Schema of scenario files.
 - `trace`: the calls of a program.
 - `options`: options that several commands share, and the values that a shell completes.
-- `help`: the short help and the whole one.
-- `every_command`: what all options of all commands have in common.
 - `output`: where results, notes and files go; formats, colour and progress.
+- `overview`: the commands with a line each, and the help of the whole command line, which needs no other module.
 """

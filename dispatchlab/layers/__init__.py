@@ -18,6 +18,7 @@
 - `composites`: operators that are made of others, such as `matmul`, and factories;
 - `batching`: `vmap`, a loop over the elements of a batch;
 - `tracing`: `recording`.
+- `derivative_table`: all formulas by operator: those of derivatives.yaml, and those that it leaves to C++.
 """
 
 from __future__ import annotations

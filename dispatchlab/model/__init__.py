@@ -9,7 +9,6 @@
 - `schema_parser`: `parse_schema` and `parse_name`;
 - `printed_schema`: schemas as PyTorch prints them, which its parser does not always read;
 - `packet`: the overloads that a call of a name tries;
-- `operator_runs`: what a run of an operator on inputs shows, and whether a Python function takes its calls;
 - `program_run`: what a run of a program on a device shows, and what serves its calls;
 - `schema_difference`: whether a kernel fits the schema of its operator;
 - `schema_compatibility`: whether callers of one schema can use another, by PyTorch's rule;
@@ -19,13 +18,13 @@
 - `lifetimes`: which registrations no step releases, and with what they end;
 - `short_names`: names of registrations for pictures, each of its own;
 - `kernel_identity`: kernels that share a debug text, marked;
-- `short_repr`: reprs of frozen values that are code;
 - `dependence`: what a part of an engine's state depends on;
 - `sequence`: sequences of registrations and releases;
 - `snapshot`: what can be observed of an operator, refusals, and violations of invariants;
 - `operator_view`: an operator with the reason of each row of its table;
 - `python_layer`: what Python registers beside the dispatch tables, and what is known of each registry;
-- `python_layer_in_memory`: a Python layer as a value;
-- `python_view`: what Python registers for one operator, each with what it takes the place of;
 - `dump_format`: the texts of dumps and computed tables.
+- `installed_torch`: the installed PyTorch: its version, and the nearest PyTorch of which a model comes with
+  dispatchlab.
+- `order_run`: what one order of imports left behind, as a value.
 """

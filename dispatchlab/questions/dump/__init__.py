@@ -10,6 +10,7 @@
   refused.
 - `python_layer_blocks`: what Python has registered for an operator as blocks and as JSON, and how much each registry
   has.
+- `show_operators`: what `dump` shows: operators with their kernels and tables, a listing, or every version.
 - `table_groups`: the dispatch table of an operator grouped by kernel: which keys run it and why, where it lost, and
   what is stale.
 """

@@ -5,8 +5,7 @@
 - `conformance`: conformance: hold the live engine to its model step by step.
 - `counterexamples`: counterexamples after they were found: explained by a model, cut down, kept in a file.
 - `golden`: the golden file of a scenario: what was found about it, and its operators with all in force.
-- `json_view`: reports and operators as JSON for programs. A field is never renamed or dropped within a version.
-- `page`: the page of `permute`: what was explored, what was found, the picture of states, and the table of each state.
+- `outcomes`: the outcomes of scenarios as `permute` shows them: each by itself as it comes, and all of them as a page.
 - `report`: the report on one scenario: what was explored, what was found, and whether that is what the scenario
   expects.
 - `report_text`: the plain text of a report. This is the contract: golden files hold it, programs may diff it.
@@ -17,5 +16,6 @@
 - `stand_ins`: stand-ins for what PyTorch cannot register: boxed kernels for those of C++, its own classes for those of
   packages.
 - `state_graph`: the state graph of a few registrations, as a value to draw.
-- `state_picture`: the state graph as a picture, a package with a map of its own.
+- `state_graph_text`: a state graph as DOT, for Graphviz, and as Mermaid, for Markdown: `permute --graph FILE.dot` or
+  `FILE.mmd`.
 """

@@ -104,8 +104,7 @@ _PROGRAM = "A program that shows it wherever PyTorch is installed; --save FILE.p
 def _(report: Report) -> dict[str, object]:
     found = report.exploration
     own = fields_of(report, without=("exploration", "registrations"), registration_texts=report.registrations)
-    about = {"layers": as_json(report.layers), "standing": as_json(report.standing)}
-    return own | fields_of(found, orders=digits(found.orders)) | about
+    return own | fields_of(found, orders=digits(found.orders), standing=report.standing)
 
 
 @as_json.register

@@ -25,12 +25,9 @@ class Report:
         exploration: what was found.
         as_expected: whether that is what was expected.
         exit_code: what this scenario alone would end with.
-        unexplored: how many registrations of Python the scenario has that were not explored; see
-            Note [The layers of a verdict].
-        in_python: how many registrations of Python were explored.
+        unexplored: how many registrations of Python the scenario has; see Note [The layers of a verdict].
         is_record: whether it has what packages register when they are imported.
         torch_model: what PyTorch's model says of a scenario that names no semantics, where it says something else.
-        overwritten: how many of these a later one has taken the place of, so that their order matters.
     """
 
     scenario: str
@@ -43,8 +40,6 @@ class Report:
     as_expected: bool
     exit_code: int
     unexplored: int = 0
-    overwritten: int = 0
-    in_python: int = 0
     is_record: bool = False
     torch_model: str = ""
 
@@ -83,29 +78,19 @@ class Report:
 
     @property
     def layers_text(self) -> str:
-        """Which layers the verdict is about, where it is about Python, too, or one is not explored; else nothing."""
-        named = {"cxx": "the C++ layer", "python": "the Python layer"}
-        layers = f" in {' and '.join(named[layer] for layer in self.layers)}"
+        """Which layer the verdict is about, where another one is there; else nothing."""
         if not self.unexplored:
-            return layers if self.in_python and self.exploration.counterexample is None else ""
+            return ""
         number = f"{self.unexplored:,} registration{'' if self.unexplored == 1 else 's'} of Python"
-        over = f", of which {self.overwritten:,} overwritten by a later one" if self.overwritten else ""
-        return f"{layers}; {number} not explored{over}"
-
-    @property
-    def layers(self) -> tuple[str, ...]:
-        """The layers that the verdict is about, without those where nothing is registered."""
-        in_cxx = ("cxx",) if len(self.registrations) > self.in_python or not self.in_python else ()
-        return (*in_cxx, *(("python",) if self.in_python else ()))
+        return f" in the C++ layer; {number} not explored"
 
 
 # Note [The layers of a verdict]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# What a package keeps in the Python-side registries of PyTorch, a decomposition or a lowering, is explored like what
-# reaches the dispatcher, where the rule of the registry is known and when it comes, on an engine that can register it.
-# The rest stays in the field `python` of the scenario: there, order may well matter. So a scenario with such
-# registrations is never order-independent as a whole: its verdict is "no violation found" at best, names the layers
-# that it is about, and is no proof for --require-proof. A violation is one all the same.
+# What a package keeps in the Python-side registries of PyTorch, a decomposition or a lowering, stands in the field
+# `python` of the scenario and is not explored: there, order may well matter. So a scenario with such registrations is
+# never order-independent as a whole: its verdict is "no violation found" at best, names the layer that it is about, and
+# is no proof for --require-proof. A violation is one all the same.
 
 
 def report_of(scenario: Scenario, engine: Engine, found: Exploration, *, require_proof: bool = False) -> Report:

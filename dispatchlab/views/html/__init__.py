@@ -5,4 +5,6 @@ and answer to the mouse. See Note [One place that escapes] in elements.py.
 
 - `backend`: blocks as HTML: a report as a document of its own, or a fragment of one.
 - `elements`: elements of HTML. Every text is escaped here, and markup is a type of its own.
+- `notebook`: what notebooks show of a value: a fragment with looks of its own, for light and dark pages, without
+  scripts.
 """
