@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +13,9 @@ import pytest
 from dispatchlab.errors import UnknownOperatorError
 from dispatchlab.model.keys import DispatchKey, UnknownKeyError
 from dispatchlab.model.schema_parser import parse_name
-from dispatchlab.records.file import UnknownRegistryError
+from dispatchlab.questions.dump.operator_text import operator_text
+from dispatchlab.questions.dump.recorded_text import recorded_text
+from dispatchlab.records.file import UnknownRegistryError, bundled_names, open_bundled
 from dispatchlab.records.model import RecordedKernel, RecordedOperator, registry_of
 from dispatchlab.sources.find_sources import (
     AmbiguousOperatorError,
@@ -20,6 +24,7 @@ from dispatchlab.sources.find_sources import (
     is_registry_source,
     recorded_from,
 )
+from dispatchlab.sources.replay_on_lab import bench
 from tests.command_line import run, run_raising
 from tests.registry_cases import BAR, FOO, SMALL, save_registry
 
@@ -270,3 +275,24 @@ def test_a_diff_shows_the_first_of_each_part_and_says_how_many_more_there_are(tm
     for asked in ("--all", "--operator=*"):
         assert diffed(one, other, asked)[1].count("mine::n") == 200
     assert len(json.loads(diffed(one, other, "--format", "json")[1])["upgrade"]["added"]) == 200
+
+
+def test_what_is_printed_from_a_record_is_what_the_engine_prints_after_a_replay() -> None:
+    for name in bundled_names():
+        recorded = open_bundled(name)
+        some = recorded.names[:: len(recorded.names) // 12]
+        held = bench(recorded, operators=some)
+        for one in some:
+            operator = recorded.operator(one)
+            assert operator is not None
+            assert recorded_text(recorded, operator) == operator_text(held.dispatcher.snapshot(operator.name))
+
+
+def test_a_text_of_a_bundled_operator_needs_no_engine() -> None:
+    program = "import sys; from dispatchlab.__main__ import run; sys.argv[1:] = ['dump', 'add.Tensor']; run()"
+    program = f"import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); {program}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("name: aten::add.Tensor\n")
+    loaded = set(done.stderr.split())
+    assert not {"dispatchlab.engine.dispatcher", "dispatchlab.views.blocks", "numpy", "rich"} & loaded
+    assert sum(one.startswith("dispatchlab.") for one in loaded) < 40

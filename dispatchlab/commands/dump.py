@@ -16,7 +16,7 @@ from dispatchlab.commands.options import (
     semantics_option,
     with_package,
 )
-from dispatchlab.commands.output import Format, note, show_view
+from dispatchlab.commands.output import Format, chosen_format, note, out_paged, show_view
 
 
 @click.command()
@@ -76,6 +76,14 @@ def dump(
       dispatchlab dump 'aten::*' --list --key MPS
       dispatchlab dump my::op --from my_package
     """
+    is_plain = not (listed or across or after or any(options[name] for name in _NOT_PLAIN))
+    if is_plain and operator is not None and options["engine"] == "lab" and chosen_format(format) == "text":
+        from dispatchlab.questions.dump.recorded_text import bundled_text  # which needs no engine, and so is quick
+
+        text = bundled_text(operator, source, layer=options["layer"], report=note)
+        if text is not None:
+            out_paged(text)
+            return
     from dispatchlab.questions.dump.show_operators import DumpOptions, across_versions, listing, operators
 
     imports: tuple[str, ...] = ()
@@ -89,3 +97,6 @@ def dump(
     else:
         view = operators(asked, after=after, report=note)
     show_view(format, view)
+
+
+_NOT_PLAIN = ("semantics", "keys", "everything", "allow_import")
