@@ -148,7 +148,6 @@ def check_order(
     max_states: int | None = None,
     timeout_s: float | None = None,
     allow_import: bool = False,
-    free: bool = False,
 ) -> OrderCheck:
     """Check whether the order of registrations matters, over every order of registrations and releases.
 
@@ -175,7 +174,6 @@ def check_order(
         max_states: stop at this many states.
         timeout_s: stop after so many seconds.
         allow_import: import the functions that a scenario file names, which runs their code.
-        free: where a scenario has modules, or for a package: register and release one by one, in every order.
 
     Returns:
         The result; `print` shows the whole report.
@@ -199,7 +197,6 @@ def check_order(
         seed=seed,
         max_states=max_states,
         timeout_s=timeout_s,
-        free=free,
     )
     _check_options(options)
     scenario = _scenario(subject, allow_import=allow_import) if package is None else _recorded(package)

@@ -25,6 +25,7 @@ from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Fallback, Kernel, KernelForm, Registration
 from dispatchlab.model.slot_set import KEY_BIT
 from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
+from dispatchlab.prover.chains import Chains
 from dispatchlab.prover.prng import SplitMix64
 from dispatchlab.prover.protocol import StateVariable
 from tests.random_scenarios import random_scenario
@@ -182,7 +183,7 @@ class CoupledEngine:
         semantics: str,
         registrations: Sequence[Registration],
         operators: Sequence[OperatorName],
-        order: Sequence[int],
+        order: Chains,
         coupling: Coupling,
     ) -> None:
         self.semantics = semantics

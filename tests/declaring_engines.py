@@ -17,6 +17,7 @@ from dispatchlab.model.dependence import Dependence
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Claim, Registration
 from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
+from dispatchlab.prover.chains import Chains, later_masks
 from dispatchlab.prover.prng import SplitMix64
 from dispatchlab.prover.protocol import StateSpace
 from tests.brute_force import Failure
@@ -362,7 +363,7 @@ class DeclaringEngine:
         return replace(self.whole, operators=tuple(operators))
 
 
-def random_engine(seed: int, *, secrets: bool, refusals: bool = False) -> tuple[DeclaringEngine, tuple[int, ...]]:
+def random_engine(seed: int, *, secrets: bool, refusals: bool = False) -> tuple[DeclaringEngine, Chains]:
     """An engine with up to three cells and an order to keep, always the same for a seed.
 
     Args:
@@ -394,7 +395,7 @@ def random_engine(seed: int, *, secrets: bool, refusals: bool = False) -> tuple[
     exclusions = tuple(some(40) for _ in range(random.below(2)))
     order = list(range(count))
     random.shuffle(order)
-    kept = tuple(order[: random.below(count + 1)]) if random.chance(30) else ()
+    kept = (order[: random.below(count + 1)],) if random.chance(30) else ()
     memories = []
     if refusals:
         for at, cell in enumerate(cells):
@@ -420,16 +421,12 @@ class CountedSpace(StateSpace[Any], Protocol):
         """How many registrations there are."""
 
 
-def shortest_failure(space: CountedSpace, order: Sequence[int], *, longest: int) -> Failure | None:
+def shortest_failure(space: CountedSpace, order: Chains, *, longest: int) -> Failure | None:
     """The shortest sequence that breaks a rule, of all sequences up to a length.
 
     The toy is a function of its state, so sequences to one state and one active set go on alike.
     """
-    later = [0] * space.count
-    after = 0
-    for index in reversed(order):
-        later[index] = after
-        after |= 1 << index
+    later = later_masks(space.count, order)
     seen = {0: (space.observe(space.empty()), space.violations(space.empty()))}
     answers: dict[tuple[int, int], object] = {}
     last: dict[int, str] = {}

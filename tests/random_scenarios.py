@@ -23,6 +23,7 @@ from dispatchlab.model.registration import (
 )
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.schema_parser import parse_inferred, parse_name, parse_schema
+from dispatchlab.prover.chains import normal
 from dispatchlab.prover.prng import SplitMix64
 from dispatchlab.prover.result import Exploration, Verdict
 
@@ -131,8 +132,8 @@ _MANY_ARGUMENTS = f"({', '.join(f'Tensor x{at}' for at in range(70))}) -> Tensor
 
 def random_scenario(
     seed: int, most: int = 6, *, refused: bool = False
-) -> tuple[str, tuple[Registration, ...], tuple[OperatorName, ...], tuple[int, ...]]:
-    """Semantics, registrations, operators and an order to keep, always the same for a seed.
+) -> tuple[str, tuple[Registration, ...], tuple[OperatorName, ...], tuple[tuple[int, ...], ...]]:
+    """Semantics, registrations, operators and chains to keep, always the same for a seed.
 
     Args:
         seed: the seed.
@@ -145,9 +146,10 @@ def random_scenario(
     registrations = distinguished([scenario.registration() for _ in range(count)])
     order = list(range(count))
     random.shuffle(order)
-    kept = tuple(order[: 2 + random.below(count - 1)]) if random.chance(50) else ()
+    kept = order[: 2 + random.below(count - 1)] if random.chance(50) else []
+    chains = (kept[:2], kept[2:]) if len(kept) > 3 and seed % 2 else (kept,)
     names = tuple(map(parse_name, scenario.operators if random.chance(90) else scenario.operators[:1]))
-    return scenario.one(SEMANTICS), registrations, names, kept
+    return scenario.one(SEMANTICS), registrations, names, normal(chains)
 
 
 def findings(found: Exploration) -> tuple[object, ...]:

@@ -108,7 +108,6 @@ MODULES = """\
 claim: Two modules of a package override each other.
 namespace: shop
 modules:
-  shop: [shop.one, shop.two]
   shop.one: [0-1]
   shop.two: [2, 3]
 registrations:

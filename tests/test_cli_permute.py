@@ -402,19 +402,34 @@ def test_a_counterexample_that_cannot_be_written_is_reported_after_the_report(mo
 
 def test_modules_are_permuted_and_their_lines_are_not(folder: Path) -> None:
     (folder / "shop.yaml").write_text(MODULES)
-    kept = json.loads(permute("shop.yaml", "--format", "json").stdout)
-    assert (kept["walk"], kept["modules"], kept["orders"], kept["verdict"]) == ("program", 2, "2", "order-dependent")
-    assert (kept["counterexample"]["expected_sequence"], kept["counterexample"]["actual_sequence"]) == (
+    found = json.loads(permute("shop.yaml", "--format", "json").stdout)
+    assert (found["walk"], found["modules"], found["orders"], found["verdict"]) == (
+        "imports",
+        2,
+        "2",
+        "order-dependent",
+    )
+    assert (found["counterexample"]["expected_sequence"], found["counterexample"]["actual_sequence"]) == (
         "+0 +1 +2 +3",
         "+2 +3 +0 +1",
     )
+    (folder / "one.yaml").write_text(MODULES.replace("registrations:", "order: [1, 2]\nregistrations:"))
+    one = permute("one.yaml")
+    assert one.exit_code == 0
+    assert "note: this is about the one order in which shop.one, shop.two can be imported" in one.stdout
+
+
+def test_what_is_about_single_registrations_is_refused_for_modules(folder: Path) -> None:
+    (folder / "shop.yaml").write_text(MODULES)
+    result = permute("shop.yaml", "--graph", "g.dot")
+    assert "--graph is about single registrations, and this scenario has `modules`" in result.stderr
 
 
 def test_a_counterexample_of_modules_is_saved_with_its_modules(folder: Path) -> None:
     (folder / "shop.yaml").write_text(MODULES)
     permute("shop.yaml", "--save", "cut.scenario.yaml")
     again = json.loads(permute("cut.scenario.yaml", "--format", "json").stdout)
-    assert (again["walk"], again["as_expected"], again["orders"]) == ("program", True, "2")
+    assert (again["walk"], again["as_expected"], again["orders"]) == ("imports", True, "2")
 
 
 @pytest.mark.parametrize(

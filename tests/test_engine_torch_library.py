@@ -13,8 +13,7 @@ from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.registration import Impl, Kernel, Registration, TorchLibraryCall
 from dispatchlab.model.registration import TorchLibraryFunction as F
-from dispatchlab.prover.program import Module, Program
-from dispatchlab.prover.program_walk import explore_program
+from dispatchlab.prover.modules import Module, explore_modules
 from dispatchlab.prover.result import Flaw, Verdict
 from tests.torch_library_scenarios import FOO, OPERATORS, block
 
@@ -176,8 +175,8 @@ def test_without_leave_to_override_a_kernel_is_refused_until_the_note_of_another
 
 
 def test_a_fake_of_another_module_is_refused_in_one_order_of_imports_and_nothing_is_blamed_for_it() -> None:
-    program = Program.of(2, (Module("defines", (0,)), Module("fakes", (1,))))
-    found = explore_program(LabEngine(), [DEFINE, FAKE], [NAME], program=program)
+    modules = Module("defines", (0,)), Module("fakes", (1,))
+    found = explore_modules(LabEngine(), [DEFINE, FAKE], [NAME], modules)
     assert found.verdict is Verdict.ORDER_DEPENDENT
     assert found.counterexample is not None
     assert (found.counterexample.flaw, found.counterexample.why) == (Flaw.OUTCOME, ())

@@ -14,6 +14,7 @@ from dispatchlab.model.lifetimes import Lifetimes
 from dispatchlab.model.registration import Impl
 from dispatchlab.model.sequence import format_sequence
 from dispatchlab.prover.all_orders import AllOrders
+from dispatchlab.prover.chains import Chains
 from dispatchlab.prover.driver import explore_walk
 from dispatchlab.prover.explore import explore
 from dispatchlab.prover.graph_walk import explore_graph
@@ -26,7 +27,7 @@ from tests.torch_library_scenarios import OPERATORS, scenario
 from tests.toy_engines import FOO, Exclusion, ForkableToyEngine, Planted, ToySpace, random_toy, toy
 
 
-def walk(space: ToySpace, order: tuple[int, ...] = ()) -> Exploration:
+def walk(space: ToySpace, order: Chains = ()) -> Exploration:
     engine = ForkableToyEngine(space)
     return explore(engine, engine.registrations, [FOO], WalkOptions(walk="orders"), order=order)
 
@@ -39,12 +40,12 @@ def test_all_sequences_are_run_step_by_step() -> None:
 
 
 def test_all_orders_keep_the_order_of_the_scenario() -> None:
-    found = walk(toy(4), order=(2, 0))
+    found = walk(toy(4), order=[(2, 0)])
     assert found.notes == ("288 sequences were run",)
     assert found.orders == 288
     broken = toy(3, Planted("depends on order", by=2, partner=1, effect="shows"))
-    assert walk(broken, order=(2, 1)).verdict is Verdict.ORDER_INDEPENDENT
-    assert walk(broken, order=(1, 2)).verdict is Verdict.ORDER_INDEPENDENT
+    assert walk(broken, order=[(2, 1)]).verdict is Verdict.ORDER_INDEPENDENT
+    assert walk(broken, order=[(1, 2)]).verdict is Verdict.ORDER_INDEPENDENT
     assert walk(broken).verdict is Verdict.ORDER_DEPENDENT
 
 

@@ -196,7 +196,7 @@ def test_shuffles_and_choices_are_the_same_for_ever() -> None:
 
 
 def test_a_full_sequence_registers_and_releases_everything_and_keeps_an_order() -> None:
-    sequence = full_sequence(6, SplitMix64(5), order=(4, 0, 2))
+    sequence = full_sequence(6, SplitMix64(5), order=[(4, 0, 2)])
     assert sorted(sequence[:6]) == sorted(~step for step in sequence[6:]) == list(range(6))
     assert [step for step in sequence[:6] if step in (4, 0, 2)] == [4, 0, 2]
 

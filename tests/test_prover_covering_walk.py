@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 from dispatchlab.model.sequence import format_sequence
+from dispatchlab.prover.chains import Chains
 from dispatchlab.prover.covering_walk import CoveringWalk
 from dispatchlab.prover.driver import explore_walk
 from dispatchlab.prover.explore import explore
@@ -22,7 +23,7 @@ from tests.effort import share
 from tests.toy_engines import FOO, Exclusion, Planted, ToyEngine, ToySandbox, ToySpace, random_toy, toy
 
 
-def walk(space: ToySpace, *, passes: int = 8, seed: int = 0, order: tuple[int, ...] = ()) -> Exploration:
+def walk(space: ToySpace, *, passes: int = 8, seed: int = 0, order: Chains = ()) -> Exploration:
     engine = ToyEngine(space)
     return explore(engine, engine.registrations, [FOO], WalkOptions(passes=passes, seed=seed), order=order)
 
@@ -48,8 +49,8 @@ def test_the_same_seed_takes_the_same_walk() -> None:
 
 def test_a_covering_walk_keeps_the_order_of_the_scenario() -> None:
     broken_backwards = toy(3, Planted("depends on order", by=0, partner=2, effect="breaks"))
-    assert walk(broken_backwards, order=(0, 2)).verdict is Verdict.NO_VIOLATION_FOUND
-    assert walk(broken_backwards, order=(2, 0)).verdict is Verdict.ORDER_DEPENDENT
+    assert walk(broken_backwards, order=[(0, 2)]).verdict is Verdict.NO_VIOLATION_FOUND
+    assert walk(broken_backwards, order=[(2, 0)]).verdict is Verdict.ORDER_DEPENDENT
 
 
 def test_refusals_are_edges_that_lead_nowhere() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -23,6 +22,7 @@ from dispatchlab.model.registration import (
 )
 from dispatchlab.model.schema_parser import parse_name, parse_schema
 from dispatchlab.prover import neighbourhoods
+from dispatchlab.prover.chains import Chains
 from dispatchlab.prover.explore import explore
 from dispatchlab.prover.limits import Interrupted
 from dispatchlab.prover.partition import explore_forkable
@@ -83,7 +83,7 @@ def in_pairs() -> ExitStack:
     return stack
 
 
-def reduced(engine: DeclaringEngine, order: Sequence[int]) -> Exploration:
+def reduced(engine: DeclaringEngine, order: Chains) -> Exploration:
     return explore_forkable(engine, engine.registrations, OPERATORS, order=order, least=0)
 
 
@@ -176,7 +176,7 @@ def test_a_slot_that_is_not_refreshed_is_found_with_the_shortest_sequences_among
 def test_an_order_among_kernels_of_one_key_is_kept() -> None:
     first = at_keys(18)
     again = [replace(one, debug=f"again_{one.key}") for one in first[3:7] if isinstance(one, Impl)]
-    order = tuple(number for at in range(4) for number in (3 + at, 18 + at))
+    order = [(3 + at, 18 + at) for at in range(4)]
     assert explore_forkable(LabEngine(), [*first, *again], [FOO], order=order).verdict is Verdict.ORDER_INDEPENDENT
     free = explore_forkable(LabEngine(), [*first, *again], [FOO])
     assert free.counterexample is not None

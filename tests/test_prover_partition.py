@@ -16,6 +16,7 @@ from dispatchlab.model.registration import Def, Impl, Registration
 from dispatchlab.model.schema_parser import parse_schema
 from dispatchlab.model.sequence import format_sequence
 from dispatchlab.prover import partition
+from dispatchlab.prover.chains import Chains
 from dispatchlab.prover.explore import explore
 from dispatchlab.prover.limits import Progress
 from dispatchlab.prover.neighbourhoods import NotReduced
@@ -27,7 +28,7 @@ from tests.toy_engines import Exclusion, Planted, toy
 from tests.toy_operators import MultiOperatorEngine, operator_name
 
 
-def walk(engine: MultiOperatorEngine, *, by: WalkName = "auto", order: tuple[int, ...] = ()) -> Exploration:
+def walk(engine: MultiOperatorEngine, *, by: WalkName = "auto", order: Chains = ()) -> Exploration:
     return explore(engine, engine.registrations, engine.operators, WalkOptions(walk=by), order=order)
 
 
@@ -158,8 +159,8 @@ def test_one_part_of_each_pattern_shows_what_exploring_each_part_shows(semantics
 def test_an_order_across_parts_is_kept_within_each() -> None:
     forwards = toy(2, Planted("depends on order", by=0, partner=1, effect="breaks"))
     engine = MultiOperatorEngine((forwards, forwards))
-    assert walk(engine, order=(2, 0, 3, 1)).verdict is Verdict.ORDER_INDEPENDENT
-    assert walk(engine, order=(2, 1, 3, 0)).verdict is Verdict.ORDER_DEPENDENT
+    assert walk(engine, order=[(2, 0, 3, 1)]).verdict is Verdict.ORDER_INDEPENDENT
+    assert walk(engine, order=[(2, 1, 3, 0)]).verdict is Verdict.ORDER_DEPENDENT
 
 
 def test_a_bound_counts_over_all_parts() -> None:
@@ -204,10 +205,10 @@ def test_parts_are_found_in_time_that_grows_as_the_scenario_does() -> None:
     engine = MultiOperatorEngine((toy(2),) * 200, fallbacks=1)
     space = engine.space(engine.registrations, engine.operators)
     operators, order = _Counted(engine.operators), _Counted(range(len(engine.registrations)))
-    parts = list(parts_of(space, engine.registrations, operators, order))
+    parts = list(parts_of(space, engine.registrations, operators, [order]))
     assert len(parts) == 200
     assert [part.operators for part in parts] == [(operator_name(number),) for number in range(200)]
-    assert parts[7].order == tuple(range(len(parts[7].indices)))
+    assert parts[7].order == (tuple(range(len(parts[7].indices))),)
     assert (operators.read, order.read) == (2 * len(operators), len(order))
 
 

@@ -77,8 +77,8 @@ def test_the_same_seed_takes_the_same_walks() -> None:
 def test_random_walks_keep_the_order_of_the_scenario() -> None:
     backwards = toy(6, Planted("depends on order", by=1, partner=4, effect="breaks"))
     engine = ForkableToyEngine(backwards)
-    kept = explore(engine, engine.registrations, [FOO], WalkOptions(walk="sample", samples=200), order=(1, 4))
-    broken = explore(engine, engine.registrations, [FOO], WalkOptions(walk="sample", samples=200), order=(4, 1))
+    kept = explore(engine, engine.registrations, [FOO], WalkOptions(walk="sample", samples=200), order=[(1, 4)])
+    broken = explore(engine, engine.registrations, [FOO], WalkOptions(walk="sample", samples=200), order=[(4, 1)])
     assert (kept.verdict, broken.verdict) == (Verdict.NO_VIOLATION_FOUND, Verdict.ORDER_DEPENDENT)
 
 

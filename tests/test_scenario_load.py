@@ -26,7 +26,7 @@ from dispatchlab.model.registration import (
 )
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.schema_parser import parse_schema
-from dispatchlab.prover.program import Module
+from dispatchlab.prover.modules import Module
 from dispatchlab.prover.result import Expectation, Verdict
 from dispatchlab.questions.certify.certificate import Certified
 from dispatchlab.scenario import Scenario, ScenarioError, load_scenario, parse_scenario, scenario_text
@@ -149,7 +149,7 @@ def test_a_file_with_every_field_makes_these_values() -> None:
     assert (scenario.claim, scenario.namespace, scenario.semantics) == ("Every field is here.", "ns", "torch-2.13")
     assert scenario.operators == (foo, OperatorName("other", "bar", "out"))
     assert scenario.keys == (DispatchKey.Undefined, DispatchKey.CPU, DispatchKey.AutogradCPU)
-    assert (scenario.order, scenario.expect) == ((1, 0), Expectation.ORDER_DEPENDENT)
+    assert (scenario.order, scenario.expect) == (((1, 0),), Expectation.ORDER_DEPENDENT)
     assert scenario.file == "folder/all.yaml"
 
 
@@ -300,15 +300,27 @@ def test_verdicts_and_expectations_share_their_words() -> None:
     assert {str(each) for each in Certified} - {str(each) for each in Verdict} == {"not decided"}
 
 
-def test_modules_are_read_and_written_in_program_order() -> None:
+def test_modules_are_read_and_written() -> None:
     scenario = parse_scenario(MODULES, file="shop.yaml")
-    assert scenario.modules == (
-        Module("shop", ("shop.one", "shop.two")),
-        Module("shop.one", (0, 1)),
-        Module("shop.two", (2, 3)),
-    )
-    assert scenario.program is not None
-    assert list(scenario.program.orders()) == [(0, 1, 2, 3), (2, 3, 0, 1)]
+    assert scenario.modules == (Module("shop.one", (0, 1)), Module("shop.two", (2, 3)))
     text = scenario_text(scenario)
-    assert "  shop: [shop.one, shop.two]\n  shop.one: [0-1]\n  shop.two: [2-3]\n" in text
+    assert "modules:\n  shop.one: [0-1]\n  shop.two: [2-3]\n" in text
     assert parse_scenario(text) == scenario
+
+
+@pytest.mark.parametrize(
+    ("text", "order", "written"),
+    [
+        ("[1, 0]", ((1, 0),), "[1, 0]"),
+        ("[[0, 1], [2, 3]]", ((0, 1), (2, 3)), "[[0, 1], [2, 3]]"),
+        ("[[0, 1], [1, 2]]", ((0, 1, 2),), "[0, 1, 2]"),
+        ("[[0, 2], [1, 2], [2, 3]]", ((0, 2), (0, 3), (1, 2), (1, 3), (2, 3)), "[[0, 2, 3], [1, 2]]"),
+        ("[]", (), None),
+    ],
+)
+def test_an_order_is_one_chain_or_several(text: str, order: tuple[tuple[int, ...], ...], written: str | None) -> None:
+    body = "".join(f"  - {{impl: foo, debug: fn_{at}}}\n" for at in range(4))
+    scenario = parse_scenario(f"claim: A\norder: {text}\nregistrations:\n{body}")
+    assert scenario.order == order
+    assert parse_scenario(scenario_text(scenario)) == scenario
+    assert (f"order: {written}\n" in scenario_text(scenario)) == (written is not None)

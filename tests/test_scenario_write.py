@@ -31,6 +31,7 @@ from dispatchlab.model.registration import (
 )
 from dispatchlab.model.schema import FunctionSchema, clone_with_name
 from dispatchlab.model.schema_parser import parse_schema
+from dispatchlab.prover.chains import normal
 from dispatchlab.prover.result import Expectation
 from dispatchlab.scenario import Scenario, UnwritableError, json_schema, parse_scenario, scenario_text
 from dispatchlab.scenario.load import read_scenario
@@ -120,7 +121,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         namespace=draw(NAMESPACES),
         semantics=draw(st.none() | st.sampled_from([*SEMANTICS])),
         keys=tuple(draw(st.lists(st.sampled_from(RUNTIME_KEYS), max_size=4, unique=True))),
-        order=tuple(draw(st.permutations(range(len(registrations))))[: draw(st.integers(0, len(registrations)))]),
+        order=normal([draw(st.permutations(range(len(registrations))))[: draw(st.integers(0, len(registrations)))]]),
         expect=draw(st.sampled_from(Expectation)),
     )
 

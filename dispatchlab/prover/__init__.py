@@ -9,10 +9,9 @@
 - `covering_walk`: take every edge of an engine that cannot be forked.
 - `random_walk`: sample steps where the state graph is too large.
 - `all_orders`: run every order of registration with every order of release.
-- `program`: modules whose registrations run in program order, and the orders of their imports.
-- `program_walk`: explore every order in which programs make registrations, with nothing released.
+- `modules`: every order in which modules can be imported, each as a whole, with nothing released.
+- `chains`: which registrations keep an order.
 - `partition`: split registrations into independent parts, explore each, and check that they are independent.
-- `partition_by_operator`: the same by operators, for an engine whose state cannot be read.
 - `neighbourhoods`: prove what meets at one operator from small sets of registrations, and check the ground for it.
 - `states`: every state that registrations can reach, and the steps between them, whatever the verdict is.
 - `symmetry`: neighbourhoods that are equal up to which registration plays which part.

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import permutations
 
 from dispatchlab.model.lifetimes import EVERYTHING_IS_RELEASED, Lifetimes
+from dispatchlab.prover.chains import Chains, earlier_masks
 from dispatchlab.prover.driver import Run, Steps, Walk
 
 
@@ -19,13 +20,13 @@ class AllOrders(Walk):
 
     Args:
         count: how many registrations there are.
-        order: registrations that are registered in this order only; releases are free.
+        order: chains of registrations that are registered in this order only; releases are free.
         lifetimes: how registrations end.
     """
 
     name = "orders"
 
-    def __init__(self, count: int, *, order: Sequence[int] = (), lifetimes: Lifetimes = EVERYTHING_IS_RELEASED) -> None:
+    def __init__(self, count: int, *, order: Chains = (), lifetimes: Lifetimes = EVERYTHING_IS_RELEASED) -> None:
         self.count = count
         self._lifetimes = lifetimes
         self.order = order
@@ -67,20 +68,16 @@ def _fixed(registered: Sequence[int], released: Sequence[int]) -> Steps:
         yield ~index
 
 
-def orders_keeping(count: int, order: Sequence[int]) -> Iterator[tuple[int, ...]]:
+def orders_keeping(count: int, order: Chains) -> Iterator[tuple[int, ...]]:
     """The permutations that keep `order`, without going through those that do not."""
+    earlier = earlier_masks(count, order)
 
-    def extend(done: tuple[int, ...], at: int) -> Iterator[tuple[int, ...]]:
+    def extend(done: tuple[int, ...], mask: int) -> Iterator[tuple[int, ...]]:
         if len(done) == count:
             yield done
             return
         for index in range(count):
-            if index in done:
-                continue
-            if index not in ordered:
-                yield from extend((*done, index), at)
-            elif order[at] == index:
-                yield from extend((*done, index), at + 1)
+            if not mask >> index & 1 and not earlier[index] & ~mask:
+                yield from extend((*done, index), mask | 1 << index)
 
-    ordered = frozenset(order)
     yield from extend((), 0)

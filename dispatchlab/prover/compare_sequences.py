@@ -5,13 +5,13 @@ Every counterexample that is reported was made here: two sequences in fresh sess
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from dispatchlab.model.lifetimes import EVERYTHING_IS_RELEASED, Lifetimes, lifetimes_in
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.model.snapshot import Refusal
+from dispatchlab.prover.chains import Chains, keeping
 from dispatchlab.prover.checker import (
     Observation,
     Outcome,
@@ -107,22 +107,17 @@ def _end(sessions: Sessions, sequence: StepSequence) -> _End:
 
 
 def full_sequence(
-    count: int, random: SplitMix64, *, order: Sequence[int] = (), lifetimes: Lifetimes = EVERYTHING_IS_RELEASED
+    count: int, random: SplitMix64, *, order: Chains = (), lifetimes: Lifetimes = EVERYTHING_IS_RELEASED
 ) -> StepSequence:
     """A random sequence that registers everything, then releases what can be; registrations keep `order`."""
     registered, released = list(range(count)), list(range(count))
     random.shuffle(registered)
     random.shuffle(released)
-    ordered = iter(order)
-    members = frozenset(order)
-    return (
-        *(next(ordered) if index in members else index for index in registered),
-        *(~index for index in lifetimes.released(released)),
-    )
+    return (*keeping(registered, order), *(~index for index in lifetimes.released(released)))
 
 
 def check_determinism(
-    first: Sessions, second: Sessions, count: int, *, seed: int, order: Sequence[int] = ()
+    first: Sessions, second: Sessions, count: int, *, seed: int, order: Chains = ()
 ) -> Counterexample | None:
     """Run one sequence twice and compare every outcome and what is seen.
 
@@ -131,7 +126,7 @@ def check_determinism(
         second: where to run it again.
         count: how many registrations there are; when there are many, only the turn and the end are looked at.
         seed: of the sequence.
-        order: registrations that are registered in this order only.
+        order: chains of registrations that are registered in this order only.
 
     Returns:
         The sequence and the difference, or the sequence that ended the engine (`Flaw.CRASH`), or None when all is well.

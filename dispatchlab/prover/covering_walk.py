@@ -14,12 +14,12 @@ Its hidden state cannot be read, so nothing is ever proved here: see Note [Why p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from dispatchlab.model.lifetimes import EVERYTHING_IS_RELEASED, Lifetimes
+from dispatchlab.prover.chains import Chains, later_masks
 from dispatchlab.prover.driver import Run, Steps, Walk
-from dispatchlab.prover.limits import later_masks
 from dispatchlab.prover.prng import SplitMix64
 
 DEFAULT_PASSES: Final = 8
@@ -32,7 +32,7 @@ class CoveringWalk(Walk):
         count: how many registrations there are.
         passes: how many times to take every edge.
         seed: of all the passes; a printed seed replays.
-        order: registrations that are registered in this order only; releases are free.
+        order: chains of registrations that are registered in this order only; releases are free.
         lifetimes: how registrations end.
     """
 
@@ -46,7 +46,7 @@ class CoveringWalk(Walk):
         *,
         passes: int = DEFAULT_PASSES,
         seed: int = 0,
-        order: Sequence[int] = (),
+        order: Chains = (),
         lifetimes: Lifetimes = EVERYTHING_IS_RELEASED,
     ) -> None:
         self.count = count

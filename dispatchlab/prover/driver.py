@@ -13,15 +13,16 @@ engine, the end of memory, a bound and Ctrl-C are handled here, for these walks 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
 from dispatchlab.model.lifetimes import lifetimes_in
 from dispatchlab.model.sequence import StepSequence
+from dispatchlab.prover.chains import Chains, count_orders
 from dispatchlab.prover.checker import Observations, Pair, minimal_conflicts
 from dispatchlab.prover.compare_sequences import compare_sequences
-from dispatchlab.prover.limits import Interrupted, Watch, count_orders
+from dispatchlab.prover.limits import Interrupted, Watch
 from dispatchlab.prover.protocol import EngineCrashed
 from dispatchlab.prover.result import Conflict, Counterexample, Exploration, Flaw, Verdict
 from dispatchlab.prover.run_sequence import SequenceError, Session, Sessions
@@ -52,19 +53,21 @@ class Walk(ABC):
     Attributes:
         name: `orders`, `sample` or `covering`.
         count: how many registrations there are.
-        order: registrations that are registered in this order only.
+        order: chains of registrations that are registered in this order only.
         seed: where something is random.
         passes: how many passes were begun, where there are passes.
         looks_at_every_step: otherwise only the end of each run is looked at, and compared with the runs that continue
             it alone.
+        is_shrunk: whether steps may be left out of what it finds.
     """
 
     name: str
     count: int
-    order: Sequence[int]
+    order: Chains
     seed: int | None = None
     passes: int | None = None
     looks_at_every_step = True
+    is_shrunk = True
 
     @abstractmethod
     def runs(self) -> Iterator[Run]:
@@ -167,7 +170,9 @@ class _SandboxDrive:
                 return Ending(Verdict.INCOMPLETE, reasons=(self._stopped,))
             walk.ended(run)
             if pair is not None:
-                return Ending(*conclude(self._sessions, self._walk.count, pair, order=self._walk.order))
+                if not walk.is_shrunk:
+                    return Ending(*judged(self._sessions, pair))
+                return Ending(*conclude(self._sessions, walk.count, pair, order=walk.order))
             self._taken += len(self._steps)
             self._steps = []
         return Ending(Verdict.NO_VIOLATION_FOUND)
@@ -220,6 +225,8 @@ class _SandboxDrive:
 
     def crashed(self, crash: EngineCrashed) -> Ending:
         steps = tuple(self._steps)
+        if not self._walk.is_shrunk:
+            return Ending(Verdict.CRASHED, Counterexample(Flaw.CRASH, steps, steps, "", (crash.text,)))
         return Ending(*crashed(self._sessions, self._walk.count, steps, crash, order=self._walk.order))
 
     def exploration(self, ending: Ending) -> Exploration:
@@ -247,17 +254,22 @@ class _SandboxDrive:
         )
 
 
-def conclude(sessions: Sessions, count: int, pair: Pair, *, order: Sequence[int]) -> tuple[Verdict, Counterexample]:
+def conclude(sessions: Sessions, count: int, pair: Pair, *, order: Chains) -> tuple[Verdict, Counterexample]:
     """Verify that two sequences disagree when they are run from scratch, and make them short.
 
     Returns:
         `ORDER_DEPENDENT`, or `NONDETERMINISTIC` when they agree this time or one of them cannot be run, or `CRASHED`
         when one of them ends the engine.
     """
+    verdict, example = judged(sessions, pair)
+    return (verdict, example) if verdict is Verdict.NONDETERMINISTIC else _shortened(sessions, count, example, order)
+
+
+def judged(sessions: Sessions, pair: Pair) -> tuple[Verdict, Counterexample]:
+    """Verify that two sequences disagree when they are run from scratch, as they are."""
     example = verified(sessions, pair)
-    if example.flaw is Flaw.NONDETERMINISTIC:
-        return Verdict.NONDETERMINISTIC, example
-    return _shortened(sessions, count, example, order)
+    verdicts = {Flaw.NONDETERMINISTIC: Verdict.NONDETERMINISTIC, Flaw.CRASH: Verdict.CRASHED}
+    return verdicts.get(example.flaw, Verdict.ORDER_DEPENDENT), example
 
 
 def verified(sessions: Sessions, pair: Pair) -> Counterexample:
@@ -271,14 +283,14 @@ def verified(sessions: Sessions, pair: Pair) -> Counterexample:
 
 
 def crashed(
-    sessions: Sessions, count: int, sequence: StepSequence, crash: EngineCrashed, *, order: Sequence[int]
+    sessions: Sessions, count: int, sequence: StepSequence, crash: EngineCrashed, *, order: Chains
 ) -> tuple[Verdict, Counterexample]:
     """Make the sequence that ended the engine short."""
     return _shortened(sessions, count, Counterexample(Flaw.CRASH, sequence, sequence, "", (crash.text,)), order)
 
 
 def _shortened(
-    sessions: Sessions, count: int, example: Counterexample, order: Sequence[int]
+    sessions: Sessions, count: int, example: Counterexample, order: Chains
 ) -> tuple[Verdict, Counterexample]:
     trouble = None
     try:

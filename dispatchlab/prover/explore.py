@@ -11,10 +11,11 @@ from dispatchlab.model.lifetimes import Lifetimes
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
 from dispatchlab.prover.all_orders import AllOrders
+from dispatchlab.prover.chains import Chains, count_orders
 from dispatchlab.prover.compare_sequences import check_determinism, compare_sequences, reasons_of
 from dispatchlab.prover.covering_walk import DEFAULT_PASSES, CoveringWalk
 from dispatchlab.prover.driver import explore_walk
-from dispatchlab.prover.limits import Progress, Watch, count_orders
+from dispatchlab.prover.limits import Progress, Watch
 from dispatchlab.prover.partition import explore_forkable
 from dispatchlab.prover.protocol import Engine, Forkable, StateSpace
 from dispatchlab.prover.random_walk import DEFAULT_SAMPLES, RandomWalks
@@ -29,7 +30,7 @@ def explore(
     operators: Sequence[OperatorName],
     options: WalkOptions = DEFAULT_WALK,
     *,
-    order: Sequence[int] = (),
+    order: Chains = (),
     cancelled: Callable[[], bool] | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Exploration:
@@ -40,7 +41,7 @@ def explore(
         registrations: what is registered and released.
         operators: what is observed.
         options: which walk to take, and its bounds.
-        order: registrations that are registered in this order only; releases are free.
+        order: chains of registrations that are registered in this order only; releases are free.
         cancelled: called about ten times a second to ask whether to stop.
         progress: called about ten times a second with how far it has come.
 

@@ -30,6 +30,7 @@ from dispatchlab.errors import RegistrationError
 from dispatchlab.model.lifetimes import lifetimes_in
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.model.snapshot import Refusal, Snapshot
+from dispatchlab.prover.chains import Chains, count_edges, count_orders, later_masks
 from dispatchlab.prover.checker import (
     Observation,
     Outcome,
@@ -40,7 +41,7 @@ from dispatchlab.prover.checker import (
     outcomes_agree,
 )
 from dispatchlab.prover.driver import Ending, finish
-from dispatchlab.prover.limits import Watch, count_edges, count_orders, later_masks
+from dispatchlab.prover.limits import Watch
 from dispatchlab.prover.protocol import EngineCrashed, StateSpace
 from dispatchlab.prover.result import Counterexample, Exploration, Flaw, Verdict
 
@@ -55,7 +56,7 @@ def explore_graph(
     space: StateSpace[Any],
     count: int,
     *,
-    order: Sequence[int] = (),
+    order: Chains = (),
     watch: Watch | None = None,
     max_length: int | None = None,
     max_edges: int | None = None,
@@ -66,7 +67,7 @@ def explore_graph(
     Args:
         space: the states.
         count: how many registrations there are.
-        order: registrations that are registered in this order only; releases are free.
+        order: chains of registrations that are registered in this order only; releases are free.
         watch: bounds and progress.
         max_length: do not look at sequences longer than this.
         max_edges: stop at this many edges, between two states.
@@ -100,7 +101,7 @@ class _GraphDrive:
 
     space: StateSpace[Any]
     count: int
-    order: Sequence[int]
+    order: Chains
     watch: Watch
     max_length: int | None
     max_edges: int | None

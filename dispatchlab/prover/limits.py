@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from math import factorial
 from time import perf_counter
 from typing import Final
 
@@ -125,29 +124,6 @@ class Watch:
 def _size_text(size: int) -> str:
     """A size in bytes for people."""
     return f"{size / _MIB / 1024:.3g} GiB" if size >= _MIB * 1000 else f"{size / _MIB:.3g} MiB"
-
-
-def count_orders(count: int, order: Sequence[int] = ()) -> int:
-    """How many orders there are: all registration orders that keep `order`, times all release orders."""
-    return factorial(count) // factorial(len(order)) * factorial(count)
-
-
-def count_edges(count: int, order: Sequence[int] = ()) -> int:
-    """How many edges the graph of active sets has when nothing is refused; *n* times 2 to the *n* without `order`."""
-    ordered, free = len(order), count - len(order)
-    releases = (ordered << ordered) >> 1
-    registers = (1 << ordered) - 1
-    return (free << count) + ((releases + registers) << free)
-
-
-def later_masks(count: int, order: Sequence[int]) -> list[int]:
-    """For each registration, the registrations that must not be active when it is registered, as a bit mask."""
-    masks = [0] * count
-    later = 0
-    for index in reversed(order):
-        masks[index] = later
-        later |= 1 << index
-    return masks
 
 
 def exact_text(number: int) -> str:

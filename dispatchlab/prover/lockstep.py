@@ -17,10 +17,11 @@ from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
 from dispatchlab.model.sequence import StepSequence, format_sequence
 from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
+from dispatchlab.prover.chains import Chains, count_edges
 from dispatchlab.prover.checker import difference, outcome_difference, outcome_text
 from dispatchlab.prover.covering_walk import CoveringWalk
 from dispatchlab.prover.driver import explore_walk
-from dispatchlab.prover.limits import Progress, Watch, count_edges
+from dispatchlab.prover.limits import Progress, Watch
 from dispatchlab.prover.protocol import Engine
 from dispatchlab.prover.result import Exploration, Verdict
 from dispatchlab.prover.run_sequence import Look, SandboxSession, Session, Sessions
@@ -108,7 +109,7 @@ def lockstep(
     operators: Sequence[OperatorName],
     options: WalkOptions = DEFAULT_WALK,
     *,
-    order: Sequence[int] = (),
+    order: Chains = (),
     progress: Callable[[Progress], None] | None = None,
 ) -> Exploration:
     """Find out whether two engines agree after every step of random passes.

@@ -66,10 +66,11 @@ from dispatchlab.model.names import OperatorName
 from dispatchlab.model.sequence import renumbered
 from dispatchlab.model.slot_set import set_bits
 from dispatchlab.model.snapshot import Refusal
+from dispatchlab.prover.chains import Chains, ChainsWithin, count_edges, count_orders, keeping, later_masks
 from dispatchlab.prover.checker import outcomes_agree
 from dispatchlab.prover.compare_sequences import compare_sequences
 from dispatchlab.prover.graph_walk import explore_graph, too_long, too_many
-from dispatchlab.prover.limits import Interrupted, Watch, count_edges, count_orders, later_masks
+from dispatchlab.prover.limits import Interrupted, Watch
 from dispatchlab.prover.prng import SplitMix64
 from dispatchlab.prover.protocol import Dependences, StateSpace
 from dispatchlab.prover.result import Conflict, Counterexample, Exploration, Verdict
@@ -148,7 +149,7 @@ class Plan:
 
 
 def plan_of(
-    space: StateSpace[Any], count: int, operators: Sequence[OperatorName], order: Sequence[int], *, least: int
+    space: StateSpace[Any], count: int, operators: Sequence[OperatorName], order: Chains, *, least: int
 ) -> Plan | None:
     """The neighbourhoods of `count` registrations; None when walking everything is less work, unless `least` is 0.
 
@@ -317,7 +318,7 @@ def explore_neighbourhoods(
     count: int,
     operators: Sequence[OperatorName],
     *,
-    order: Sequence[int] = (),
+    order: Chains = (),
     seed: int = 0,
     watch: Watch,
     max_length: int | None = None,
@@ -330,7 +331,7 @@ def explore_neighbourhoods(
         plan: the neighbourhoods.
         count: how many registrations there are.
         operators: what is observed.
-        order: registrations that are registered in this order only; releases are free.
+        order: chains of registrations that are registered in this order only; releases are free.
         seed: of the sequences over everything.
         watch: bounds and progress; the neighbourhoods are settled with it.
         max_length: do not look at sequences longer than this.
@@ -360,7 +361,7 @@ class _Proof:
     plan: Plan
     count: int
     operators: Sequence[OperatorName]
-    order: Sequence[int]
+    order: Chains
     seed: int
     watch: Watch
     max_length: int | None
@@ -372,7 +373,7 @@ class _Proof:
     accepted: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.knowledge = Knowledge(self.plan)
+        self.knowledge, self.chains = Knowledge(self.plan), ChainsWithin(self.order)
         orders, notes = count_orders(self.count, self.order), tuple[str, ...]()
         if self.plan.largest > MOST_REGISTRATIONS:
             notes = (
@@ -461,9 +462,8 @@ class _Proof:
             part, len(indices), order=self._local(indices), watch=self.watch, max_length=longest, numbers=numbers
         )
 
-    def _local(self, indices: Sequence[int]) -> tuple[int, ...]:
-        place = {index: local for local, index in enumerate(indices)}
-        return tuple(place[index] for index in self.order if index in place)
+    def _local(self, indices: Sequence[int]) -> Chains:
+        return self.chains.among(indices)
 
     def _operators_of(self, neighbourhood: Neighbourhood) -> Sequence[OperatorName]:
         shown = {self.plan.dependences[variable].operator for variable in neighbourhood.variables}
@@ -572,10 +572,9 @@ class _Proof:
 
     def _in_order(self, mask: int) -> Iterator[int]:
         """Registrations in an order that may be."""
-        ordered = [index for index in self.order if mask >> index & 1]
-        free = (index for index in set_bits(mask) if index not in ordered)
-        yield from lifetimes_in(self.space).permanent_last(free)
-        yield from ordered
+        chained = sum(1 << index for index in {index for chain in self.order for index in chain})
+        free = lifetimes_in(self.space).permanent_last(set_bits(mask & ~chained))
+        yield from keeping([*free, *set_bits(mask & chained)], self.order)
 
     def _looks_as_direct(self, state: Any, mask: int) -> bool:
         direct, done = self.space.empty(), 0
@@ -881,9 +880,7 @@ def _subsets(mask: int) -> Iterator[int]:
 class _Visit:
     """Goes to what can be reached in a neighbourhood, and gives active sets in the numbers of the whole."""
 
-    def __init__(
-        self, space: StateSpace[Any], indices: Sequence[int], order: Sequence[int], knowledge: Knowledge
-    ) -> None:
+    def __init__(self, space: StateSpace[Any], indices: Sequence[int], order: Chains, knowledge: Knowledge) -> None:
         self._space = space
         self._indices = indices
         self._later = later_masks(len(indices), order)

@@ -28,9 +28,10 @@ from dispatchlab.model.lifetimes import lifetimes_in
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration, operators_of
 from dispatchlab.model.sequence import renumbered
+from dispatchlab.prover.chains import Chains, ChainsWithin, count_edges, count_orders, later_masks
 from dispatchlab.prover.compare_sequences import check_determinism
 from dispatchlab.prover.graph_walk import explore_graph, too_many
-from dispatchlab.prover.limits import Interrupted, Watch, count_edges, count_orders, later_masks
+from dispatchlab.prover.limits import Interrupted, Watch
 from dispatchlab.prover.neighbourhoods import (
     LEAST_EDGES,
     MOST_EDGES,
@@ -54,12 +55,12 @@ class Part:
     Args:
         indices: their numbers in the scenario, ascending, broadcasts included.
         operators: the observed operators that they name.
-        order: the numbers within the part that keep an order.
+        order: the chains that there are within the part, in its numbers.
     """
 
     indices: tuple[int, ...]
     operators: tuple[OperatorName, ...]
-    order: tuple[int, ...]
+    order: Chains
 
 
 def explore_forkable(
@@ -67,7 +68,7 @@ def explore_forkable(
     registrations: Sequence[Registration],
     operators: Sequence[OperatorName],
     *,
-    order: Sequence[int] = (),
+    order: Chains = (),
     seed: int = 0,
     watch: Watch | None = None,
     reduced: bool = True,
@@ -106,7 +107,7 @@ def _explored(
     engine: Forkable,
     registrations: Sequence[Registration],
     operators: Sequence[OperatorName],
-    order: Sequence[int],
+    order: Chains,
     seed: int,
     watch: Watch,
     least: int | None,
@@ -123,22 +124,21 @@ def parts_of(
     space: StateSpace[Any],
     registrations: Sequence[Registration],
     operators: Sequence[OperatorName],
-    order: Sequence[int] = (),
+    order: Chains = (),
 ) -> Iterator[Part]:
     """The parts of a scenario, by the first registration of each; one part when the space knows no footprints."""
     if not isinstance(space, Footprints):
-        yield Part(tuple(range(len(registrations))), tuple(operators), tuple(order))
+        yield Part(tuple(range(len(registrations))), tuple(operators), order)
         return
     broadcasts = [index for index in range(len(registrations)) if space.is_broadcast(index)]
     named = [frozenset(operators_of(registration)) for registration in registrations]
     unclaimed = set(operators).difference(*named) if named else set(operators)
-    observed, ordered = places_of(operators), places_of(order)
+    observed, chains = places_of(operators), ChainsWithin(order)
     for group in _groups(space, len(registrations)) or [[]]:
         indices = tuple(sorted([*group, *broadcasts]))
         names = unclaimed.union(*(named[index] for index in indices))
         unclaimed = set()
-        local = {index: at for at, index in enumerate(indices)}
-        yield Part(indices, among(observed, names), tuple(local[index] for index in among(ordered, indices)))
+        yield Part(indices, among(observed, names), chains.among(indices))
 
 
 def places_of(items: Iterable[_Item]) -> dict[_Item, int]:
@@ -202,7 +202,7 @@ class _Run:
     engine: Forkable
     registrations: Sequence[Registration]
     operators: Sequence[OperatorName]
-    order: Sequence[int]
+    order: Chains
     seed: int
     watch: Watch
     least: int | None  # edges of a part that is explored in neighbourhoods; None for none
@@ -217,7 +217,7 @@ class _Run:
 
     def whole(self, *notes: str) -> Exploration:
         """Everything in one go."""
-        everything = Part(tuple(range(len(self.registrations))), tuple(self.operators), tuple(self.order))
+        everything = Part(tuple(range(len(self.registrations))), tuple(self.operators), self.order)
         self.watch.total_edges = count_edges(len(self.registrations), self.order)
         result = self._one(everything, self._space(everything), None)
         quiet = self._hiding(result, [everything])
@@ -265,7 +265,7 @@ class _Run:
         first, *others = members
         space = self._space(first)
         result = self._one(first, space, self._shorter())
-        strays = strays_of(space, len(first.indices), first.operators)
+        strays = strays_of(space, range(len(first.indices)), first.operators)
         if strays:
             return strays
         result = self._hiding(result, members)
@@ -284,7 +284,7 @@ class _Run:
                 own = self._hiding(self._one(other, twin, self._shorter()), [other])
                 self._add(own, own, 1)
                 self._note("parts that look alike behave differently, so they were explored one by one")
-            strays = strays_of(twin, len(other.indices), other.operators)
+            strays = strays_of(twin, range(len(other.indices)), other.operators)
             if strays:
                 return strays
         return frozenset()
@@ -425,17 +425,19 @@ def hidden_state_note(result: Exploration, operators: Sequence[OperatorName]) ->
 _NAMED: Final = 3
 
 
-def strays_of(space: StateSpace[Any], count: int, operators: Sequence[OperatorName]) -> frozenset[StateVariable]:
-    """The variables that were touched outside of a part of `count` registrations that observes these operators."""
+def strays_of(
+    space: StateSpace[Any], indices: Iterable[int], operators: Sequence[OperatorName]
+) -> frozenset[StateVariable]:
+    """The variables that were touched outside of a part of some registrations that observes these operators."""
     if not isinstance(space, Footprints):
         return frozenset()
     allowed: set[StateVariable] = {*space.shared_variables(), *operators, *map(str, operators)}
-    for index in range(count):
+    for index in indices:
         allowed |= space.written_variables(index)
     return space.touched() - allowed
 
 
-def _signature(space: StateSpace[Any], count: int, order: Sequence[int], seed: int) -> tuple[object, ...]:
+def _signature(space: StateSpace[Any], count: int, order: Chains, seed: int) -> tuple[object, ...]:
     """What a random sequence does, without names: each outcome, and to which former state each step comes back."""
     random = SplitMix64(seed)
     later, lifetimes = later_masks(count, order), lifetimes_in(space)

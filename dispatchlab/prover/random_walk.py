@@ -16,6 +16,7 @@ from math import ceil, factorial, log
 from typing import Final
 
 from dispatchlab.model.lifetimes import EVERYTHING_IS_RELEASED, Lifetimes
+from dispatchlab.prover.chains import Chains, keeping
 from dispatchlab.prover.checker import Observations
 from dispatchlab.prover.driver import Run, Steps, Walk
 from dispatchlab.prover.prng import SplitMix64
@@ -42,7 +43,7 @@ class RandomWalks(Walk):
         count: how many registrations there are.
         samples: how many random walks.
         seed: of them all; a printed seed replays.
-        order: registrations that are registered in this order only; releases are free.
+        order: chains of registrations that are registered in this order only; releases are free.
         lifetimes: how registrations end.
     """
 
@@ -56,7 +57,7 @@ class RandomWalks(Walk):
         *,
         samples: int = DEFAULT_SAMPLES,
         seed: int = 0,
-        order: Sequence[int] = (),
+        order: Chains = (),
         lifetimes: Lifetimes = EVERYTHING_IS_RELEASED,
     ) -> None:
         self.count = count
@@ -146,7 +147,7 @@ class RandomWalks(Walk):
         extras = [index for index in range(self.count) if index not in members and random.chance(50)]
         plan = [*sorted(members), *extras]
         random.shuffle(plan)
-        plan = self._keeping(plan)
+        plan = keeping(plan, self.order)
         for index in self._lifetimes.released(extras):
             after = plan.index(index) + 1
             plan.insert(after + random.below(len(plan) - after + 1), ~index)
@@ -154,12 +155,7 @@ class RandomWalks(Walk):
 
     def _direct(self, mask: int) -> list[int]:
         members = (index for index in range(self.count) if mask >> index & 1)
-        return self._keeping(self._lifetimes.permanent_last(members))
-
-    def _keeping(self, indices: list[int]) -> list[int]:
-        """The same, with those that have an order in that order."""
-        ordered = iter([index for index in self.order if index in indices])
-        return [next(ordered) if index in self.order else index for index in indices]
+        return keeping(self._lifetimes.permanent_last(members), self.order)
 
 
 class _Way:

@@ -9,9 +9,9 @@ from typing import Final
 
 from dispatchlab.model.lifetimes import EVERYTHING_IS_RELEASED, lifetimes_in
 from dispatchlab.model.sequence import StepSequence
+from dispatchlab.prover.chains import Chains, keeping, later_masks
 from dispatchlab.prover.checker import Observations, Pair
 from dispatchlab.prover.compare_sequences import compare_sequences
-from dispatchlab.prover.limits import later_masks
 from dispatchlab.prover.protocol import EngineCrashed
 from dispatchlab.prover.result import Counterexample, Flaw
 from dispatchlab.prover.run_sequence import SequenceError, Sessions, run
@@ -32,7 +32,7 @@ def shrink(
     count: int,
     example: Counterexample,
     *,
-    order: Sequence[int] = (),
+    order: Chains = (),
     steps: int = STEPS,
     seconds: float = SECONDS,
 ) -> Counterexample:
@@ -42,7 +42,7 @@ def shrink(
         sessions: where to run sequences, each from scratch.
         count: how many registrations there are.
         example: the counterexample to shorten.
-        order: registrations that are registered in this order only.
+        order: chains of registrations that are registered in this order only.
         steps: how many steps may be run; `example`, as short as it then is, is given back when they are spent.
         seconds: how long they may take.
     """
@@ -50,7 +50,7 @@ def shrink(
 
 
 class _Shrink:
-    def __init__(self, sessions: Sessions, count: int, order: Sequence[int], steps: int, seconds: float) -> None:
+    def __init__(self, sessions: Sessions, count: int, order: Chains, steps: int, seconds: float) -> None:
         self.sessions = sessions
         self.order = order
         self.later = later_masks(count, order)
@@ -208,8 +208,7 @@ class _Shrink:
     def _direct(self, mask: int) -> StepSequence:
         """All of a set, registered in ascending order but for those that have an order of their own or may need one."""
         members = self.lifetimes.permanent_last(index for index in range(mask.bit_length()) if mask >> index & 1)
-        ordered = iter([index for index in self.order if mask >> index & 1])
-        return tuple(next(ordered) if index in self.order else index for index in members)
+        return tuple(keeping(members, self.order))
 
     def _compare(self, pair: Pair) -> Counterexample | None:
         self._spend(len(pair[0]) + len(pair[1]))

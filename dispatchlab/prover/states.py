@@ -14,7 +14,7 @@ from dispatchlab.errors import RegistrationError
 from dispatchlab.model.lifetimes import lifetimes_in
 from dispatchlab.model.sequence import Step, StepSequence
 from dispatchlab.model.snapshot import Refusal
-from dispatchlab.prover.limits import later_masks
+from dispatchlab.prover.chains import Chains, later_masks
 from dispatchlab.prover.protocol import StateSpace
 
 
@@ -49,7 +49,7 @@ class ReachableStates:
         self,
         space: StateSpace[Any],
         members: Sequence[int],
-        order: Sequence[int] = (),
+        order: Chains = (),
         *,
         stop: Callable[[int, int], str | None] = lambda states, edges: None,
     ) -> None:
@@ -58,7 +58,7 @@ class ReachableStates:
         self.masks: list[int] = []
         self.stopped: str | None = None
         self._stop = stop
-        later = later_masks(max(members, default=-1) + 1, [index for index in order if index in set(members)])
+        later = later_masks(1 + max((*members, *(index for chain in order for index in chain)), default=-1), order)
         self._members = [(index, 1 << index, later[index]) for index in members]
         self._parents, self._steps = array("q"), array("q")
         self._known: dict[tuple[int, Any], int] = {}

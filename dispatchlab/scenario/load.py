@@ -21,10 +21,9 @@ from dispatchlab.files.yaml_tree import Listing, Node, Problem, Scalar, YamlErro
 from dispatchlab.model.installed_torch import is_known
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.prover.result import Expectation
-from dispatchlab.scenario.modules import MODULE_BODIES, check_modules
+from dispatchlab.scenario.modules import MODULE_BODIES, ORDER_CHAINS, check_modules, check_numbers
 from dispatchlab.scenario.python_registrations import PYTHON
 from dispatchlab.scenario.registrations import (
-    INDEX,
     NAMESPACE,
     NESTED_TABLES,
     OPERATOR,
@@ -88,15 +87,15 @@ CLASSES = Field(
 )
 ORDER = Field(
     "order",
-    list_of(INDEX, "a list of numbers of registrations", empty=True),
-    "Registrations, by number from 0, that keep this order; releases are still free.",
+    ORDER_CHAINS,
+    "Registrations, by number from 0, that keep this order; releases are still free. A list of lists is several "
+    "chains, each of which keeps its order.",
 )
 MODULES = Field(
     "modules",
     MODULE_BODIES,
-    "The modules that make the registrations, each with what its body registers and imports, in program order: numbers "
-    "of registrations, `0-3` for several, and names of modules. Then the orders are those in which the modules can be "
-    "imported, and nothing is released.",
+    "The modules that make the registrations, each with the numbers of what its body registers, `0-3` for several. A "
+    "module comes as a whole, in the orders that `order` leaves, and nothing is released.",
 )
 EXPECT = Field(
     "expect",
@@ -244,15 +243,12 @@ def _read(root: Node, context: Context) -> Scenario | None:
         message = "expected at least one registration but found an empty list"
         context.report(Wrong(node, message, "add at least one entry"))
     if REGISTRATIONS in entry:
-        _check_order(entry.node_of(ORDER), entry.get(ORDER, ()), len(nodes), context)
+        check_numbers(entry.node_of(ORDER), len(nodes), context)
         if MODULES in entry:
             count = len(nodes) + len(entry.get(PYTHON, ()))
-            check_modules(entry.node_of(MODULES), entry.get(MODULES, ()), count, context)
-    if MODULES in entry and entry.get(ORDER, ()):
-        message = "`order` has no effect on modules, which run in program order"
-        context.report(Wrong(entry.node_of(ORDER), message, "keep one of `order` and `modules`"))
+            check_modules(entry.node_of(MODULES), entry.get(MODULES, ()), entry.get(ORDER, ()), count, context)
     if MODULES in entry and entry.get(SNAPSHOTS, False):
-        message = "`snapshots` are of single registrations and releases, and modules run in program order"
+        message = "`snapshots` are of single registrations and releases, and modules come as a whole"
         context.report(Wrong(entry.node_of(SNAPSHOTS), message, "keep one of `snapshots` and `modules`"))
     if context.problems:
         return None
@@ -283,16 +279,6 @@ def _model_of(registry: str | None) -> str | None:
 
 
 _VERSION = re.compile(r"torch-[0-9]+\.[0-9]+")
-
-
-def _check_order(node: Node, order: tuple[int, ...], count: int, context: Context) -> None:
-    if not isinstance(node, Listing) or not order:
-        return
-    for child in node.items:
-        if isinstance(child, Scalar) and child.text.isdecimal() and len(child.text) < 10 and int(child.text) >= count:
-            message = f"there is no registration {int(child.text)}"
-            hint = "the only one is 0" if count == 1 else f"they are 0 to {count - 1}"
-            context.report(Wrong(child, message, hint))
 
 
 def json_schema() -> dict[str, object]:

@@ -1,69 +1,76 @@
-"""The field `modules` of a scenario file: what each module body registers and imports, in program order."""
+"""The fields `order` and `modules` of a scenario file: chains that keep an order, and what comes as a whole."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from itertools import groupby
+from itertools import pairwise
 
-from dispatchlab.files.yaml_fields import Context, Shape, Wrong, did_you_mean, expected, scalar
+from dispatchlab.files.yaml_fields import Context, Shape, Wrong, expected, list_of, scalar
 from dispatchlab.files.yaml_tree import Listing, Mapping, Node, Scalar
-from dispatchlab.prover.program import Module
+from dispatchlab.prover.chains import normal, shortest
+from dispatchlab.prover.modules import Module, chains_of
+from dispatchlab.scenario.registrations import INDEX
 
 _NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _NUMBERS = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
-_WANTED = "the number of a registration, several as `0-3`, or the name of a module"
+_CHAIN = list_of(INDEX, "a list of numbers of registrations", empty=True)
+_CHAIN_LIST = list_of(_CHAIN, "a list of chains")
+
+
+def _chains(node: Node, context: Context) -> tuple[tuple[int, ...], ...]:
+    if isinstance(node, Listing) and any(isinstance(child, Listing) for child in node.items):
+        chains = _CHAIN_LIST.read(node, context)
+    else:
+        chains = (_CHAIN.read(node, context),)
+    try:
+        return normal(chains)
+    except ValueError as circle:
+        raise _in_circle(node, circle) from None
+
+
+def _in_circle(node: Node, circle: ValueError) -> Wrong:
+    return Wrong(node, f"the order goes in a circle: {', '.join(map(str, circle.args))}", "leave one of the chains out")
 
 
 def _modules(node: Node, context: Context) -> tuple[Module, ...]:
     if not isinstance(node, Mapping):
-        raise expected("a mapping from modules to what they register and import", node)
+        raise expected("a mapping from modules to what they register", node)
     if not node.pairs:
         raise Wrong(node, "expected at least one module but found none", "leave the field out for free orders")
     modules: dict[str, Module] = {}
     for key, child in node.pairs:
         try:
-            name = _name(scalar(key, "the name of a module"))
-            if name in modules:
-                raise Wrong(key, f"the module {name} appears twice")
-            modules[name] = Module(name, tuple(_body(child, context)))
+            name = scalar(key, "the name of a module")
+            if not _NAME.fullmatch(name.text):
+                raise expected("the name of a module", name, "a module is named as `import` names it: package.module")
+            if name.text in modules:
+                raise Wrong(key, f"the module {name.text} appears twice")
+            if not isinstance(child, Listing):
+                raise expected("a list of registrations", child)
+            numbers = tuple(number for item in child.items for number in _numbers(scalar(item, _WANTED)))
+            modules[name.text] = Module(name.text, numbers)
         except Wrong as wrong:
             context.report(wrong)
     return tuple(modules.values())
 
 
-def _name(node: Scalar) -> str:
-    if not _NAME.fullmatch(node.text):
-        raise expected("the name of a module", node, "a module is named as `import` names it: package.module")
-    return node.text
-
-
-def _body(node: Node, context: Context) -> Iterator[int | str]:
-    if not isinstance(node, Listing):
-        raise expected("a list of registrations and imports", node)
-    for child in node.items:
-        try:
-            yield from _items(scalar(child, _WANTED))
-        except Wrong as wrong:
-            context.report(wrong)
-
-
-def _items(node: Scalar) -> Iterable[int | str]:
+def _numbers(node: Scalar) -> range:
     numbers = _NUMBERS.fullmatch(node.text)
     if numbers is None:
-        if not _NAME.fullmatch(node.text):
-            raise expected(_WANTED, node)
-        return (node.text,)
+        raise expected(_WANTED, node)
     first, last = int(numbers[1]), int(numbers[2] or numbers[1])
     if last < first or last - first > _MOST:
         raise expected(_WANTED, node, "the first number is the smaller one")
     return range(first, last + 1)
 
 
+_WANTED = "the number of a registration, or several as `0-3`"
 _MOST = 1_000_000
 
+ORDER_CHAINS = Shape("a list of numbers, or of lists of them", _chains, {"anyOf": [_CHAIN.schema, _CHAIN_LIST.schema]})
 MODULE_BODIES = Shape(
-    "a mapping from modules to what they register and import",
+    "a mapping from modules to what they register",
     _modules,
     {
         "type": "object",
@@ -73,45 +80,48 @@ MODULE_BODIES = Shape(
 )
 
 
-def check_modules(node: Node, modules: tuple[Module, ...], count: int, context: Context) -> None:
-    """Report numbers that no registration has or that appear twice, and imports of modules that are not there."""
-    if not isinstance(node, Mapping):
-        return
-    names = {module.name for module in modules}
+def check_numbers(node: Node, count: int, context: Context) -> None:
+    """Report numbers of chains that no registration has."""
+    for child in node.items if isinstance(node, Listing) else ():
+        check_numbers(child, count, context)
+    if isinstance(node, Scalar) and node.text.isdecimal() and len(node.text) < 10 and int(node.text) >= count:
+        context.report(_missing(node, int(node.text), count))
+
+
+def check_modules(
+    node: Node, modules: tuple[Module, ...], order: tuple[tuple[int, ...], ...], count: int, context: Context
+) -> None:
+    """Report numbers that no registration has or that appear twice, and chains that whole modules cannot keep."""
     seen: set[int] = set()
-    bodies = [child for _, child in node.pairs if isinstance(child, Listing)]
-    for child in (child for body in bodies for child in body.items if isinstance(child, Scalar)):
-        try:
-            items = _items(child)
-        except Wrong:
-            continue  # which was reported when it was read
-        for item in items:
-            if isinstance(item, str):
-                if item not in names:
-                    hint = did_you_mean(item, names) or "a module that registers nothing is left out"
-                    context.report(Wrong(child, f"there is no module {item} here", hint))
-                continue
-            if item >= count:
-                hint = "the only one is 0" if count == 1 else f"they are 0 to {count - 1}"
-                context.report(Wrong(child, f"there is no registration {item}", hint))
+    for module in modules:
+        for number in module.registrations:
+            if number >= count:
+                context.report(_missing(node, number, count))
                 break
-            if item in seen:
-                context.report(Wrong(child, f"the registration {item} appears twice", "one module makes it"))
-                break
-            seen.add(item)
+            if number in seen:
+                context.report(Wrong(node, f"the registration {number} appears twice", "one module makes it"))
+            seen.add(number)
+    try:
+        chains_of(modules, order)
+    except ValueError as circle:
+        names = [modules[at].name for at in circle.args]
+        context.report(_in_circle(node, ValueError(*names)))
+
+
+def _missing(node: Node, number: int, count: int) -> Wrong:
+    hint = "the only one is 0" if count == 1 else f"they are 0 to {count - 1}"
+    return Wrong(node, f"there is no registration {number}", hint)
+
+
+def order_text(order: tuple[tuple[int, ...], ...]) -> str:
+    """The value of `order` as it is written."""
+    chains = [f"[{', '.join(map(str, chain))}]" for chain in shortest(order)]
+    return chains[0] if len(chains) == 1 else f"[{', '.join(chains)}]"
 
 
 def module_texts(modules: Iterable[Module]) -> Iterator[tuple[str, list[str]]]:
-    """Each module with the items of its body as they are written; numbers that follow one another are one item."""
+    """Each module with its numbers as they are written; those that follow one another are one item."""
     for module in modules:
-        texts: list[str] = []
-        for _, run in groupby(enumerate(module.body), key=_run_of):
-            items = [item for _, item in run]
-            texts.append(str(items[0]) if len(items) == 1 else f"{items[0]}-{items[-1]}")
-        yield module.name, texts
-
-
-def _run_of(item: tuple[int, int | str]) -> tuple[str, int]:
-    """Equal for numbers that follow one another, different for every name."""
-    at, value = item
-    return ("", value - at) if isinstance(value, int) else (value, at)
+        starts = [0, *(at for at, (one, other) in enumerate(pairwise(module.registrations), 1) if other != one + 1)]
+        runs = [module.registrations[a:b] for a, b in pairwise([*starts, len(module.registrations)])]
+        yield module.name, [f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs if run]

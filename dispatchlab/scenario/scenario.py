@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dispatchlab.model.installed_torch import is_known
@@ -22,7 +22,7 @@ from dispatchlab.model.registration import (
     TorchLibraryFunction,
     operators_of,
 )
-from dispatchlab.prover.program import Module, Program
+from dispatchlab.prover.modules import Module
 from dispatchlab.prover.result import Expectation
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ class Scenario:
         registry: the registry that it stands on: the name of a bundled one, or a file beside the scenario; None when it
             stands alone.
         packages: the packages whose import made the registrations, in order; empty for what was not recorded.
-        order: registrations that keep this order among themselves; releases are free.
-        modules: the modules that make the registrations; then their imports are ordered, and nothing is released.
+        order: chains of registrations that keep their order; releases are free.
+        modules: the modules that make the registrations; then each comes as a whole, and nothing is released.
         python: what the packages register in Python beside the dispatch tables; it is not explored.
         expect: what will be found.
         snapshots: whether the golden file has what is seen after each step.
@@ -78,24 +78,12 @@ class Scenario:
     keys: tuple[DispatchKey, ...] = ()
     registry: str | None = None
     packages: tuple[str, ...] = ()
-    order: tuple[int, ...] = ()
+    order: tuple[tuple[int, ...], ...] = ()
     modules: tuple[Module, ...] = ()
     python: tuple[PythonRegistration, ...] = ()
     expect: Expectation = Expectation.ORDER_INDEPENDENT
     snapshots: bool = False
     file: str = field(default="", compare=False)
-
-    @property
-    def program(self) -> Program | None:
-        """The orders in which the modules make the registrations; None when the scenario has no modules."""
-        if not self.modules:
-            return None
-        count = len(self.registrations)
-        known = (
-            replace(module, body=tuple(item for item in module.body if isinstance(item, str) or item < count))
-            for module in self.modules
-        )
-        return Program.of(count, tuple(known))
 
     @property
     def privateuse1(self) -> str:

@@ -31,7 +31,7 @@ from dispatchlab.model.schema_parser import KNOWN_CLASSES
 from dispatchlab.model.schema_types import classes_in
 from dispatchlab.prover.result import Expectation
 from dispatchlab.scenario.load import ScenarioError, read_scenario
-from dispatchlab.scenario.modules import module_texts
+from dispatchlab.scenario.modules import module_texts, order_text
 from dispatchlab.scenario.python_registrations import python_fields
 from dispatchlab.scenario.registrations import UNKNOWN
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
@@ -92,7 +92,7 @@ def _head(scenario: Scenario) -> Lines:
     if scenario.keys:
         yield f"keys: {_flow(key.name for key in scenario.keys)}"
     if scenario.order:
-        yield f"order: {_flow(map(str, scenario.order))}"
+        yield f"order: {order_text(scenario.order)}"
     if scenario.modules:
         yield "modules:"
         yield from (f"  {scalar_text(name)}: [{', '.join(body)}]" for name, body in module_texts(scenario.modules))

@@ -5,6 +5,7 @@ Without `--whole` each is tried under one of them, in turn.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from unittest import mock
@@ -33,9 +34,9 @@ def loaded(path: Path) -> Scenario:
 
 def found(scenario: Scenario, semantics: str | None, walk: str) -> Exploration | str:
     """What a run of `permute` finds, of single registrations; or why it does not run."""
-    options = RunOptions(semantics=semantics, walk="graph" if walk == "graph" else "auto", free=bool(scenario.modules))
+    options = RunOptions(semantics=semantics, walk="graph" if walk == "graph" else "auto")
     try:
-        return run_scenario(scenario, options).report.exploration
+        return run_scenario(replace(scenario, modules=()), options).report.exploration
     except DispatchLabError as error:
         return str(error)
 

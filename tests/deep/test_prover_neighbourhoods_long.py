@@ -23,7 +23,7 @@ from tests.test_prover_neighbourhoods import DEF, FOO, at_keys, without
 def test_thirty_kernels_of_one_key_are_proved_in_a_fixed_order_and_refuted_in_any() -> None:
     kernels = [Impl(FOO, DispatchKey.CPU, debug=f"fn_{at}") for at in range(30)]
     engine = LabEngine("torch-2.13")
-    fixed = explore_forkable(engine, [DEF, *kernels], [FOO], order=range(1, 31))
+    fixed = explore_forkable(engine, [DEF, *kernels], [FOO], order=[range(1, 31)])
     assert (fixed.verdict, fixed.neighbourhoods > 100) == (Verdict.ORDER_INDEPENDENT, True)
     with without("near"):
         free = explore_forkable(engine, [DEF, *kernels], [FOO])

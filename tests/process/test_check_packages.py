@@ -99,6 +99,15 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def loose(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same modules in a package that imports none of them, so that they come in any order."""
+    return module(tmp_path_factory.mktemp("loose"), "planted", __init__="", ops=OPS, fast=FAST)
+
+
+LOOSE = ("planted.ops", "planted.fast")
+
+
 def checked(folder: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
     done = dispatchlab(folder, "check", *arguments, "--format", "json")
     assert done.stdout, done.stderr
@@ -113,8 +122,8 @@ def answer(found: dict[str, Any], question: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def found(planted: Path) -> dict[str, Any]:
-    code, found = checked(planted)
+def found(loose: Path) -> dict[str, Any]:
+    code, found = checked(loose, *LOOSE)
     assert code == found["exit_code"] == 1
     return found
 
@@ -182,37 +191,36 @@ def test_what_packages_imported_along_lack_is_theirs(planted: Path, tmp_path: Pa
     assert {one["operator"] for one in answer(found, "lint")["findings"]} == {"beside::op"}
 
 
-def test_its_order_is_the_verdict_of_permute_on_the_record(
-    planted: Path, found: dict[str, Any], tmp_path: Path
-) -> None:
+def test_its_order_is_the_verdict_of_permute_on_the_record(loose: Path, found: dict[str, Any], tmp_path: Path) -> None:
     file = str(tmp_path / "planted.yaml")
-    assert dispatchlab(planted, "record", "planted", "-o", file).returncode == 0
-    report = json.loads(dispatchlab(planted, "permute", file, "--format", "json").stdout)
+    assert dispatchlab(loose, "record", *LOOSE, "-o", file).returncode == 0
+    report = json.loads(dispatchlab(loose, "permute", file, "--format", "json").stdout)
     assert report["verdict"] == "order-dependent"
     assert f"the registrations alone: {report['verdict']}" in answer(found, "order")["text"]
     assert all(one in answer(found, "order")["text"] for one in report["standing"])
-    code, drifted = checked(planted, "planted", "--record", file)
+    code, drifted = checked(loose, *LOOSE, "--record", file)
     assert (code, answer(drifted, "drift")["text"]) == (1, f"the same as in {file}")
     changed = Path(file)
     text = changed.read_text()
     assert "shift(Tensor x) -> Tensor" in text
     changed.write_text(text.replace("shift(Tensor x) -> Tensor", "shift(Tensor x, int by=1) -> Tensor"))
-    _, drifted = checked(planted, "planted", "--record", file)
+    _, drifted = checked(loose, *LOOSE, "--record", file)
     (one,) = answer(drifted, "drift")["findings"]
     assert (one["operator"], one["owners"]) == ("planted::shift", ["registered at planted/ops.py:6"])
 
 
-def test_the_fix_that_it_names_takes_the_finding_away(planted: Path, tmp_path: Path) -> None:
-    folder = module(
-        tmp_path,
-        "planted",
-        __init__="from planted import ops, fast\n",
-        ops=OPS,
-        fast=FAST.replace("import torch\n", "import torch\nfrom planted import ops\n", 1),
-    )
-    _, found = checked(folder, "planted")
+def test_the_fix_that_it_names_takes_the_finding_away(tmp_path: Path) -> None:
+    fast = FAST.replace("import torch\n", "import torch\nfrom planted import ops\n", 1)
+    _, found = checked(module(tmp_path, "planted", __init__="", ops=OPS, fast=fast), *LOOSE)
     assert answer(found, "order")["findings"] == []
     assert "the registrations alone: order-independent" in answer(found, "order")["text"]
+
+
+def test_what_an_init_imports_has_one_order_and_no_finding_about_another(planted: Path) -> None:
+    _, found = checked(planted)
+    assert answer(found, "order")["findings"] == []
+    overriding = {one["code"] for one in answer(found, "lint")["findings"] if one["operator"] == "planted::scale"}
+    assert "DL002" in overriding
 
 
 def test_a_clean_package_ends_with_0_and_every_question_says_what_it_is(tmp_path: Path) -> None:
@@ -290,26 +298,30 @@ def test_an_import_that_fails_names_the_line_of_the_package(tmp_path: Path) -> N
     assert f"broken cannot be imported: KeyError: 'missing', raised at {tmp_path}/broken/inner.py:3" in done.stderr
 
 
-def test_a_baseline_accepts_what_is_there_and_nothing_new(planted: Path, tmp_path: Path) -> None:
+def test_a_baseline_accepts_what_is_there_and_nothing_new(loose: Path, tmp_path: Path) -> None:
     file = str(tmp_path / "accepted.json")
-    assert dispatchlab(planted, "check", "--write-baseline", file).returncode == 0
-    code, found = checked(planted, "--baseline", file)
+    assert dispatchlab(loose, "check", *LOOSE, "--write-baseline", file).returncode == 0
+    code, found = checked(loose, *LOOSE, "--baseline", file)
     assert (code, found["accepted"] > 2, found["outdated"]) == (0, True, [])
-    assert found["summary"] == f"planted: nothing but {found['accepted']} findings that the baseline accepts"
+    assert (
+        found["summary"]
+        == f"planted.ops and planted.fast: nothing but {found['accepted']} findings that the baseline accepts"
+    )
     one = json.loads(Path(file).read_text())
     one["findings"] = [each for each in one["findings"] if each["code"] != "order"]
     Path(file).write_text(json.dumps(one))
-    code, found = checked(planted, "--baseline", file)
+    code, found = checked(loose, *LOOSE, "--baseline", file)
     assert (code, [each["code"] for one in found["answers"] for each in one["findings"]]) == (1, ["order"])
 
 
-def test_the_formats_for_forges(planted: Path) -> None:
-    found = json.loads(dispatchlab(planted, "check", "--format", "sarif", "--root", str(planted)).stdout)
+def test_the_formats_for_forges(loose: Path) -> None:
+    rooted = "--root", str(loose)
+    found = json.loads(dispatchlab(loose, "check", *LOOSE, "--format", "sarif", *rooted).stdout)
     assert errors(found, schema()) == []
     (order,) = [one for one in found["runs"][0]["results"] if one["ruleId"] == "order"]
     place = order["locations"][0]["physicalLocation"]
     assert (place["artifactLocation"]["uri"], place["region"]) == ("planted/fast.py", {"startLine": 5})
-    lines = dispatchlab(planted, "check", "--format", "github", "--root", str(planted)).stdout.splitlines()
+    lines = dispatchlab(loose, "check", *LOOSE, "--format", "github", *rooted).stdout.splitlines()
     assert lines[0].startswith("::error file=planted/fast.py,line=5,title=dispatchlab order::planted::scale: ")
 
 

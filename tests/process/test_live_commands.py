@@ -161,7 +161,7 @@ def test_a_scenario_that_kills_its_worker_ends_with_5_and_names_the_sequence(tmp
     )
     assert done.returncode == 5, done.stderr
     report = json.loads(done.stdout)
-    assert (report["verdict"], report["counterexample"]["kind"], report["counterexample"]["actual_sequence"]) == (
+    assert (report["verdict"], report["counterexample"]["flaw"], report["counterexample"]["actual_sequence"]) == (
         "engine crashed",
         "crash",
         "+1",

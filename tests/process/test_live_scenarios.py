@@ -13,7 +13,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'disp
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.prover.explore import explore
 from dispatchlab.prover.lockstep import lockstep
-from dispatchlab.prover.program_walk import explore_program
+from dispatchlab.prover.modules import explore_modules
 from dispatchlab.prover.result import Expectation, Verdict, judge
 from dispatchlab.prover.walk_options import WalkOptions
 from dispatchlab.pytorch.bridge.expressible import NotExpressibleError
@@ -55,8 +55,8 @@ def outcomes(native: NativeKernels | None) -> dict[str, tuple[str, str]]:
         about = scenario.registrations, scenario.operators
         engine = LocalEngine(scenario.registrations, native=native)
         try:
-            if scenario.program is not None:
-                explored = explore_program(engine, *about, program=scenario.program)
+            if scenario.modules:
+                explored = explore_modules(engine, *about, scenario.modules, order=scenario.order)
             else:
                 explored = explore(engine, *about, WalkOptions(passes=PASSES), order=scenario.order)
             both = lockstep(

@@ -140,17 +140,17 @@ def fallbacks_in(folder: Path, *packages: str) -> tuple[set[tuple[str, str, bool
     """The module, the key and whether it is a fallthrough, of each fallback in a record; and what was printed."""
     done = dispatchlab(folder, "record", *packages, "-o", "accel.yaml", "--force")
     scenario = load_scenario(folder / "accel.yaml")
-    numbers = [(module.name, number) for module in scenario.modules for number in module.body]
-    made = [(name, scenario.registrations[number]) for name, number in numbers if isinstance(number, int)]
+    numbers = [(module.name, number) for module in scenario.modules for number in module.registrations]
+    made = [(name, scenario.registrations[number]) for name, number in numbers]
     return {(name, str(one.key), one.kernel.is_fallthrough) for name, one in made if isinstance(one, Fallback)}, (
         done.stderr
     )
 
 
 OF_CPP = {
-    ("accel.loads", "PrivateUse1", False),
-    ("accel.loads", "AutocastPrivateUse1", True),
-    ("accel.loads", "AutogradPrivateUse1", True),
+    ("accel", "PrivateUse1", False),
+    ("accel", "AutocastPrivateUse1", True),
+    ("accel", "AutogradPrivateUse1", True),
 }
 
 

@@ -18,12 +18,12 @@ from itertools import pairwise
 from types import FrameType, ModuleType
 from typing import Any, TypeAlias
 
-from dispatchlab.prover.program import Module, contract
 from dispatchlab.pytorch.bridge.native_libraries import knows_torch
 from dispatchlab.pytorch.bridge.torch import torch
 from dispatchlab.pytorch.bridge.wrapped_functions import WrappedFunctions
 from dispatchlab.pytorch.introspection.package_paths import without_root
 from dispatchlab.pytorch.introspection.registry_reader import all_dumps, fallback_rows
+from dispatchlab.pytorch.recording.module_blocks import Blocks, blocks_of
 from dispatchlab.records.model import RecordedFallback, read_dump, read_fallbacks
 
 # Note [Whose registration it is]
@@ -92,8 +92,8 @@ class ModuleWatch:
             for event in (item if isinstance(item, frozenset) else (item,))
         }
 
-    def modules(self, numbers: Mapping[object, Sequence[int]]) -> tuple[Module, ...]:
-        """The modules that register, with the numbers of their registrations.
+    def modules(self, numbers: Mapping[object, Sequence[int]]) -> Blocks:
+        """The modules that register, and the chains of registrations that their imports ask for.
 
         Args:
             numbers: by what `registered` was given, and by what C++ registered; nothing else counts.
@@ -118,7 +118,7 @@ class ModuleWatch:
         if unseen:
             taken.update(unseen)
             bodies[self._packages[0]] = (*unseen, *bodies.get(self._packages[0], ()))
-        return contract([Module(name, body) for name, body in bodies.items()])
+        return blocks_of(bodies)
 
     def _import(
         self,

@@ -34,7 +34,7 @@ from dispatchlab.model.registration import (
     TorchLibraryFunction,
 )
 from dispatchlab.model.schema import clone_with_name
-from dispatchlab.prover.program import Module
+from dispatchlab.prover.chains import normal
 from dispatchlab.pytorch.bridge.torch import import_packages, semantics, torch
 from dispatchlab.pytorch.introspection.package_paths import (
     modules_by_path,
@@ -45,6 +45,7 @@ from dispatchlab.pytorch.introspection.package_paths import (
 from dispatchlab.pytorch.introspection.python_registries import read_now
 from dispatchlab.pytorch.introspection.registry_reader import all_dumps, fallback_rows, tags_of
 from dispatchlab.pytorch.introspection.site_log import running_ownership, site_text
+from dispatchlab.pytorch.recording.module_blocks import Blocks
 from dispatchlab.pytorch.recording.module_watch import PYTHON_LINE, ModuleWatch
 from dispatchlab.pytorch.recording.module_watch import native as native_event
 from dispatchlab.pytorch.recording.watch import Registered, RegistrationWatch, WatchedCall
@@ -242,8 +243,8 @@ def _registering(watched: _WatchedImports, calls: Sequence[WatchedCall], native:
 
 def _modules_of(
     watched: _WatchedImports, events: Mapping[int, object], registrations: Sequence[Registration]
-) -> tuple[Module, ...]:
-    """The modules, with the numbers of what they register.
+) -> Blocks:
+    """The modules, with the numbers of what they register, and the order that their imports ask for.
 
     Args:
         watched: what was seen.
@@ -337,13 +338,16 @@ def _key(one: Registered) -> DispatchKey | None:
 def _written(
     scenario: Scenario,
     registrations: tuple[Registration, ...],
-    modules_of: Callable[[Sequence[Registration]], tuple[Module, ...]],
+    modules_of: Callable[[Sequence[Registration]], Blocks],
 ) -> tuple[str, list[str]]:
     """The text of a scenario with all registrations that can be written, and a sentence for each that cannot."""
 
     def text(some: tuple[Registration, ...]) -> str:
         named = operators_named_by(some)
-        return scenario_text(replace(scenario, registrations=some, operators=named, modules=modules_of(some)))
+        modules, order = modules_of(some)
+        return scenario_text(
+            replace(scenario, registrations=some, operators=named, modules=modules, order=normal(order))
+        )
 
     try:
         return text(registrations), []

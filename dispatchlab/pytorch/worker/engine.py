@@ -16,6 +16,7 @@ from dispatchlab.model.kernel_identity import distinguished
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
 from dispatchlab.model.snapshot import Snapshot, Violation
+from dispatchlab.prover.chains import Chains
 from dispatchlab.prover.protocol import EngineCrashed
 from dispatchlab.prover.walk_options import DEFAULT_WALK, WalkOptions
 from dispatchlab.pytorch.bridge.torch import require_torch, semantics
@@ -23,7 +24,7 @@ from dispatchlab.pytorch.worker.process import WorkerCrashed, WorkerProcess
 
 if TYPE_CHECKING:
     from dispatchlab.prover.limits import Progress
-    from dispatchlab.prover.program import Program
+    from dispatchlab.prover.modules import Module
     from dispatchlab.prover.result import Exploration
 
 # Note [The walk runs in the worker]
@@ -159,8 +160,8 @@ class LiveEngine:
         operators: Sequence[OperatorName],
         options: WalkOptions = DEFAULT_WALK,
         *,
-        order: Sequence[int] = (),
-        program: Program | None = None,
+        order: Chains = (),
+        modules: Sequence[Module] = (),
         progress: Callable[[Progress], None] | None = None,
     ) -> Exploration:
         """Find out whether the order of registrations matters on the running PyTorch.
@@ -169,7 +170,7 @@ class LiveEngine:
 
         Args:
             options: which walk to take, and its bounds.
-            program: the orders of the registrations, with nothing released; None for every order and release.
+            modules: what comes as a whole; then nothing is released.
 
         Returns:
             What the explorer returns; `CRASHED` with the sequence when the worker died.
@@ -178,11 +179,11 @@ class LiveEngine:
             NotExpressibleError: a registration cannot be made through the bindings of PyTorch.
             Interrupted: by Ctrl-C, with what was covered.
         """
-        if program is not None:
-            function = "dispatchlab.prover.program_walk:explore_program"
-            return self.walk(function, registrations, operators, program, options, order=None, progress=progress)
-        function = "dispatchlab.prover.explore:explore"
-        return self.walk(function, registrations, operators, options, order=order, progress=progress)
+        about = registrations, operators
+        if modules:
+            function = "dispatchlab.prover.modules:explore_modules"
+            return self.walk(function, *about, tuple(modules), options, order=order, progress=progress)
+        return self.walk("dispatchlab.prover.explore:explore", *about, options, order=order, progress=progress)
 
     def walk(
         self,
@@ -190,7 +191,7 @@ class LiveEngine:
         registrations: Sequence[Registration],
         operators: Sequence[OperatorName],
         *arguments: object,
-        order: Sequence[int] | None = (),
+        order: Chains = (),
         progress: Callable[[Progress], None] | None = None,
     ) -> Exploration:
         """Run any walk over registrations in the worker.
@@ -200,7 +201,7 @@ class LiveEngine:
         Args:
             function: `package.module:function`, called as `explore` is, with a `LocalEngine` first.
             arguments: what it is given after these.
-            order: registrations that are registered in this order only; None for a function that asks for none.
+            order: chains of registrations that are registered in this order only.
 
         Returns:
             What the function returns; `CRASHED` with the shortest sequence when the worker died.
@@ -211,11 +212,10 @@ class LiveEngine:
         """
         registrations, operators = distinguished(registrations), tuple(operators)
         given = registrations, operators, *arguments
-        ordered = {"order": tuple(order)} if order is not None else {}
         try:
-            found: Exploration = self.run(function, registrations, *given, progress=progress, **ordered)
+            found: Exploration = self.run(function, registrations, *given, progress=progress, order=order)
         except WorkerCrashed as crash:
-            return self._crashed(crash, registrations, operators, order or ())
+            return self._crashed(crash, registrations, operators, order)
         return found if self.reads_slots else replace(found, notes=(SLOTS_NOTE, *found.notes))
 
     def _crashed(
@@ -223,10 +223,10 @@ class LiveEngine:
         crash: WorkerCrashed,
         registrations: Sequence[Registration],
         operators: Sequence[OperatorName],
-        order: Sequence[int],
+        order: Chains,
     ) -> Exploration:
+        from dispatchlab.prover.chains import count_orders
         from dispatchlab.prover.driver import crashed
-        from dispatchlab.prover.limits import count_orders
         from dispatchlab.prover.result import Exploration
         from dispatchlab.prover.run_sequence import on_sandboxes
 

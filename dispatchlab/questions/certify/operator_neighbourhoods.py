@@ -25,6 +25,7 @@ from dispatchlab.model.registration import Def, Fallback, Impl, Kernel, Registra
 from dispatchlab.model.schema_parser import parse_name, parse_schema
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.model.slot_set import KEY_BIT, KEY_OF_BIT, set_bits
+from dispatchlab.prover.chains import Chains
 from dispatchlab.prover.graph_walk import explore_graph
 from dispatchlab.prover.result import Verdict
 from dispatchlab.questions.certify.certificate import Pattern
@@ -259,7 +260,7 @@ def explore_neighbourhood(semantics: Semantics, neighbourhood: Neighbourhood) ->
 
 def scenario_of(
     semantics: Semantics, neighbourhood: Neighbourhood
-) -> tuple[Semantics, tuple[Registration, ...], tuple[int, ...]]:
+) -> tuple[Semantics, tuple[Registration, ...], Chains]:
     """A neighbourhood as a scenario: the dispatcher, a def, kernels and the fallback, the order of each key's kernels.
 
     Args:
@@ -274,7 +275,7 @@ def scenario_of(
         if count > 1:
             order += range(len(registrations), len(registrations) + count)
         registrations += [Impl(NAME, key, Kernel(), f"{key} {number}") for number in range(count)]
-    return replace(semantics, fallbacks=in_force), (*registrations, *coming), tuple(order)
+    return replace(semantics, fallbacks=in_force), (*registrations, *coming), (order,) if order else ()
 
 
 def _in_keys(sequence: StepSequence, registrations: Sequence[Registration]) -> KeySequence:

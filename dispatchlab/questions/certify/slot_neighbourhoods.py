@@ -20,7 +20,7 @@ from dispatchlab.model.dependence import Dependence
 from dispatchlab.model.keys import SLOT_OF_KEY, DispatchKey
 from dispatchlab.model.registration import Def, Impl, Kernel, Registration
 from dispatchlab.model.slot_set import KEY_OF_BIT, set_bits
-from dispatchlab.prover.limits import later_masks
+from dispatchlab.prover.chains import keeping, later_masks
 from dispatchlab.prover.neighbourhoods import combination, one_of_each_role
 from dispatchlab.prover.prng import SplitMix64
 from dispatchlab.prover.result import Verdict
@@ -262,8 +262,7 @@ def look_at(semantics: Semantics, neighbourhood: Neighbourhood) -> str:
     first, last = list(range(count)), list(range(count))
     random.shuffle(first)
     random.shuffle(last)
-    kept = iter(order)
-    first = [next(kept) if index in order else index for index in first]
+    first = keeping(first, order)
     state, mask = space.empty(), 0
     for index in (*first, *last, *(random.below(count) for _ in range(count)), *first):
         if mask >> index & 1:

@@ -8,6 +8,7 @@ from typing import Protocol, runtime_checkable
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
 from dispatchlab.model.sequence import format_sequence
+from dispatchlab.prover.chains import Chains
 from dispatchlab.prover.limits import Progress
 from dispatchlab.prover.protocol import Engine
 from dispatchlab.prover.result import Exploration, Verdict
@@ -28,7 +29,7 @@ class WalksElsewhere(Protocol):
         registrations: Sequence[Registration],
         operators: Sequence[OperatorName],
         *arguments: object,
-        order: Sequence[int] = (),
+        order: Chains = (),
         progress: Callable[[Progress], None] | None = None,
     ) -> Exploration:
         """Call a walk there."""
@@ -71,7 +72,7 @@ def beside_its_model(
     model: str,
     options: WalkOptions,
     *,
-    order: Sequence[int],
+    order: Chains,
     progress: Callable[[Progress], None] | None,
 ) -> Exploration:
     """The walk itself, run where the engine is."""

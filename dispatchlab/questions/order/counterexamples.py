@@ -12,8 +12,9 @@ from dispatchlab.errors import DispatchLabError
 from dispatchlab.files.file_kinds import FileKind
 from dispatchlab.model.sequence import StepSequence, python_steps, renumbered
 from dispatchlab.model.snapshot import TABLES
+from dispatchlab.prover.chains import ChainsWithin
 from dispatchlab.prover.compare_sequences import compare_sequences, reasons_of
-from dispatchlab.prover.program import modules_of
+from dispatchlab.prover.modules import Module
 from dispatchlab.prover.protocol import Engine, StateSpace
 from dispatchlab.prover.result import Counterexample, Expectation, Exploration, Flaw, Verdict
 from dispatchlab.prover.run_sequence import on_sandboxes
@@ -163,22 +164,17 @@ def cut(
     number = {member: new for new, member in enumerate(members)}
     registrations = tuple(scenario.registrations[member] for member in members)
     named = operators_named_by(registrations)
-    program, modules = scenario.program, scenario.modules
-    if program is not None:
-        kept = program.restricted_to(members)
-        is_program = all(
-            kept.allows(tuple(number.get(step, step) for step in sequence))
-            for sequence in (counterexample.expected_sequence, counterexample.actual_sequence)
-        )
-        modules = modules_of(modules, members) if is_program else ()  # else it is of --free
+    bodies = (
+        Module(name, tuple(number[index] for index in body if index in number)) for name, body in scenario.modules
+    )
     small = replace(
         scenario,
         claim=f"{scenario.claim.rstrip('.')}: the order of these matters.",
         registrations=registrations,
         operators=tuple(name for name in scenario.operators if name in named) or scenario.operators,
         semantics=semantics if semantics in SEMANTICS else scenario.semantics,
-        order=tuple(number[index] for index in scenario.order if index in number),
-        modules=modules,
+        order=ChainsWithin(scenario.order).among(members),
+        modules=tuple(body for body in bodies if body.registrations),
         expect=Expectation.ORDER_DEPENDENT,
     )
     expected, actual = counterexample.expected_sequence, counterexample.actual_sequence

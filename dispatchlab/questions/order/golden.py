@@ -7,7 +7,7 @@ import warnings
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.model.snapshot import Snapshot
 from dispatchlab.prover.explore import explore
-from dispatchlab.prover.program_walk import explore_program
+from dispatchlab.prover.modules import explore_modules
 from dispatchlab.prover.protocol import Engine
 from dispatchlab.prover.run_sequence import on_sandboxes
 from dispatchlab.questions.order.report import Report, report_of
@@ -25,11 +25,10 @@ def golden(scenario: Scenario) -> tuple[Report, str]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of kernels that are overridden: scenarios are about that
         about = scenario.registrations, scenario.operators
-        program = scenario.program
-        if program is None:
-            found = explore(engine, *about, order=scenario.order)
+        if scenario.modules:
+            found = explore_modules(engine, *about, scenario.modules, order=scenario.order)
         else:
-            found = explore_program(engine, *about, program)
+            found = explore(engine, *about, order=scenario.order)
         report, operators = report_of(scenario, engine, found), _all_in_force(engine, scenario)
     text = golden_text(report, operators, keys=[str(key) for key in scenario.keys])
     if scenario.snapshots:

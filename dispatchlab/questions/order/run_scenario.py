@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, runtime_checkable
+from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.engine.semantics import SEMANTICS, semantics_named, unknown_keys
@@ -17,8 +17,10 @@ from dispatchlab.model.profile import bundled_profiles, read_profile
 from dispatchlab.model.registration import Block, Fallback, Registration
 from dispatchlab.model.short_names import short_names
 from dispatchlab.processes.machine import default_memory_bound
+from dispatchlab.prover.chains import Chains, count_orders
 from dispatchlab.prover.explore import explore
-from dispatchlab.prover.limits import Interrupted, Progress, count_orders
+from dispatchlab.prover.limits import Interrupted, Progress
+from dispatchlab.prover.modules import Module, explore_modules
 from dispatchlab.prover.partition import parts_of
 from dispatchlab.prover.protocol import Engine, Forkable
 from dispatchlab.prover.result import Expectation, Exploration, Verdict, judge
@@ -32,9 +34,6 @@ from dispatchlab.scenario.load import load_scenario
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
 from dispatchlab.sources.engines import EngineName, engine_for
 
-if TYPE_CHECKING:
-    from dispatchlab.prover.program import Program
-
 LIVE_TIMEOUT_S: Final = 120.0
 """The bound on the time of one scenario on the live engine, where no other is given."""
 
@@ -45,7 +44,6 @@ class RunOptions(WalkOptions):
 
     engine: EngineName | None = None
     semantics: str | None = None
-    free: bool = False
     require_proof: bool = False
     allow_import: bool = False
     conform: bool = False
@@ -59,12 +57,12 @@ class RunOptions(WalkOptions):
         return WalkOptions(**{field.name: getattr(self, field.name) for field in fields(WalkOptions)})
 
 
-class FreeOptionError(DispatchLabError):
-    """An option is about single registrations, and the scenario has modules, which run in program order."""
+class ModulesError(DispatchLabError):
+    """An option is about single registrations, and the scenario has modules, which come as a whole."""
 
     option: str
 
-    template = "{option} is about single registrations, and this scenario has modules: add --free"
+    template = "{option} is about single registrations, and this scenario has `modules`: leave one of the two out"
 
 
 class NothingToExploreError(DispatchLabError):
@@ -202,8 +200,8 @@ class Explores(Protocol):
         options: WalkOptions,
         /,
         *,
-        order: Sequence[int],
-        program: Program | None,
+        order: Chains,
+        modules: Sequence[Module],
         progress: Callable[[Progress], None] | None,
     ) -> Exploration:
         """Find out whether the order of registrations matters."""
@@ -389,18 +387,16 @@ def _explored(
     progress: Callable[[Progress], None] | None,
     cancelled: Callable[[], bool] | None,
 ) -> Exploration:
-    program = None if options.free else scenario.program
-    if program is not None and options.passes is not None:
-        raise FreeOptionError("--passes")
+    modules = scenario.modules
+    if modules and options.passes is not None:
+        raise ModulesError("--passes")
     about, order = (scenario.registrations, scenario.operators), scenario.order
     if isinstance(engine, Explores):
-        return engine.explore(*about, options.walk_options, order=order, program=program, progress=progress)
-    if program is not None:
-        from dispatchlab.prover.program_walk import explore_program
-
-        walk = options.walk_options
-        return explore_program(engine, *about, program, walk, cancelled=cancelled, progress=progress)
-    return explore(engine, *about, options.walk_options, order=order, cancelled=cancelled, progress=progress)
+        return engine.explore(*about, options.walk_options, order=order, modules=modules, progress=progress)
+    walk = options.walk_options
+    if modules:
+        return explore_modules(engine, *about, modules, walk, order=order, cancelled=cancelled, progress=progress)
+    return explore(engine, *about, walk, order=order, cancelled=cancelled, progress=progress)
 
 
 def _conforming(
@@ -457,8 +453,8 @@ def _with_graph(outcome: Outcome, scenario: Scenario, engine: Engine, options: R
     """The outcome with the graph of its states, where one is wanted."""
     if options.graph is None:
         return outcome
-    if scenario.modules and not options.free:
-        return replace(outcome, not_drawn=str(FreeOptionError("--graph")))
+    if scenario.modules:
+        return replace(outcome, not_drawn=str(ModulesError("--graph")))
     if not isinstance(engine, Forkable):
         return replace(outcome, not_drawn=str(NotDrawnError(f"the states of the engine {engine.name} cannot be read")))
     report = outcome.report

@@ -16,7 +16,7 @@ from dispatchlab.model.registration import describe
 from dispatchlab.model.sequence import Step
 from dispatchlab.model.short_names import short_names
 from dispatchlab.model.snapshot import NOTHING_REGISTERED, TABLES, Refusal, Snapshot
-from dispatchlab.prover.limits import count_orders
+from dispatchlab.prover.chains import count_orders
 from dispatchlab.prover.protocol import Engine, Forkable
 from dispatchlab.prover.run_sequence import Look
 from dispatchlab.prover.states import ReachableStates

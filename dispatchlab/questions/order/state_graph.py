@@ -11,6 +11,7 @@ from dispatchlab._short_repr import member_repr
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.sequence import Step, StepSequence
 from dispatchlab.model.snapshot import Snapshot
+from dispatchlab.prover.chains import Chains
 from dispatchlab.prover.protocol import StateSpace
 from dispatchlab.prover.result import Counterexample
 from dispatchlab.prover.states import ReachableStates
@@ -141,12 +142,12 @@ class PartOfGraph(NamedTuple):
     Args:
         space: the states.
         indices: the numbers of the registrations in the scenario.
-        order: those, by their place in `indices`, that are registered in this order only.
+        order: chains of those, by their place in `indices`, that are registered in this order only.
     """
 
     space: StateSpace[Any]
     indices: tuple[int, ...]
-    order: tuple[int, ...] = ()
+    order: Chains = ()
 
 
 def state_graph(

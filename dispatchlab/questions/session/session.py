@@ -26,7 +26,7 @@ from dispatchlab.model.names import OperatorName
 from dispatchlab.model.operator_view import OperatorView, view_of
 from dispatchlab.model.sequence import Step, StepSequence, format_sequence
 from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
-from dispatchlab.prover.limits import later_masks
+from dispatchlab.prover.chains import Chains, later_masks
 from dispatchlab.prover.run_sequence import SandboxSession, SequenceError
 
 if TYPE_CHECKING:
@@ -203,11 +203,11 @@ class LabRunner:
                 refusals.append(refusal)
             return self._memory.put(self._moment(sequence, active, tuple(refusals), state, ended=ended))
 
-    def states_of_sets(self, order: Sequence[int] = ()) -> Mapping[frozenset[int], tuple[StepSequence, ...]] | None:
+    def states_of_sets(self, order: Chains = ()) -> Mapping[frozenset[int], tuple[StepSequence, ...]] | None:
         """For each set of registrations a shortest sequence to each state that looks different.
 
         Args:
-            order: registrations that are registered in this order only.
+            order: chains of registrations that are registered in this order only.
 
         Returns:
             None when there are too many states.
@@ -444,7 +444,8 @@ class InteractiveSession:
         runner: the registrations on their engine.
         count: how many registrations there are.
         operators: what is observed.
-        order: registrations that are meant to be registered in this order only; pairs of them are not compared.
+        order: chains of registrations that are meant to be registered in this order only; pairs of a chain are not
+            compared.
         start: the sequence to begin with.
 
     Attributes:
@@ -460,7 +461,7 @@ class InteractiveSession:
         count: int,
         operators: Sequence[OperatorName],
         *,
-        order: Sequence[int] = (),
+        order: Chains = (),
         start: StepSequence = (),
     ) -> None:
         self._runner, self._count, self.operators = runner, count, tuple(operators)
@@ -603,7 +604,11 @@ class InteractiveSession:
     def _relation(self, here: Moment, one: Moment, other: Moment) -> _Relation:
         """What the order of two steps from here decides, and the order in which their registrations were registered."""
         first, second = one.sequence[-1], other.sequence[-1]
-        if one.ended or other.ended or {max(first, ~first), max(second, ~second)} <= set(self._order):
+        if (
+            one.ended
+            or other.ended
+            or any({max(first, ~first), max(second, ~second)} <= {*chain} for chain in self._order)
+        ):
             return _Relation.COMMUTE
 
         def after(*steps: Step) -> Moment:

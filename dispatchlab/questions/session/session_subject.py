@@ -20,6 +20,7 @@ from dispatchlab.model.names import OperatorName
 from dispatchlab.model.profile import version_of
 from dispatchlab.model.registration import Block, Fallback, Registration, operators_of
 from dispatchlab.model.sequence import StepSequence, format_sequence
+from dispatchlab.prover.chains import ChainsWithin
 from dispatchlab.prover.result import Expectation, Verdict
 from dispatchlab.questions.dump.inspect_operators import ground_of
 from dispatchlab.questions.order.run_scenario import RunOptions, run_scenario
@@ -274,7 +275,7 @@ def saved_scenario(subject: Subject, sequence: StepSequence, *, path: str = "") 
     registrations = tuple(whole.registrations[member] for member in members)
     named = operators_named_by(registrations)
     about = subject.title if not subject.origin else f"{subject.title} of {subject.origin}"
-    places = [number[index] for index in whole.order if index in number]
+    chains = ChainsWithin(whole.order).among(members)
     scenario = replace(
         whole,
         claim=f"The sequence {format_sequence(sequence)} of {about}.",
@@ -282,7 +283,7 @@ def saved_scenario(subject: Subject, sequence: StepSequence, *, path: str = "") 
         operators=tuple(name for name in whole.operators if name in named) or whole.operators,
         semantics=subject.semantics.name if subject.semantics.name in SEMANTICS else whole.semantics,
         registry=_registry_beside(whole, path),
-        order=tuple(places) if len(places) > 1 and places == sorted(places) else (),
+        order=tuple(chain for chain in chains if list(chain) == sorted(chain)),
         modules=(),
         expect=Expectation.ORDER_INDEPENDENT,
         file=path,
