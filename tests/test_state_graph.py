@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from dispatchlab.prover.result import Verdict
 from dispatchlab.questions.order.run_scenario import RunOptions, run_scenario
-from dispatchlab.questions.order.state_graph import StateGraph
-from dispatchlab.questions.order.state_graph_text import dot_text, mermaid_text
+from dispatchlab.questions.order.state_graph import dot_text, mermaid_text
 
 SCENARIOS = Path(__file__).parent.parent / "scenarios"
 SOME = sorted(
@@ -19,16 +19,15 @@ SOME = sorted(
 )
 
 
-def graph_of(name: str) -> StateGraph | None:
-    return run_scenario(str(SCENARIOS / name), RunOptions(graph="states.dot", timeout_s=20)).graph
-
-
 @pytest.mark.parametrize("name", SOME)
 def test_both_languages_have_each_node_and_each_edge(name: str) -> None:
-    graph = graph_of(name)
+    outcome = run_scenario(str(SCENARIOS / name), RunOptions(graph="states.dot", timeout_s=20))
+    found, graph = outcome.report.exploration, outcome.graph
     if graph is None:
         pytest.skip("it has too many states to be drawn")
     dot, mermaid = dot_text(graph), mermaid_text(graph)
+    if found.verdict is Verdict.ORDER_INDEPENDENT:
+        assert len(graph.nodes) == found.states
     edges = [(str(edge.source), str(edge.target)) for edge in graph.edges]
     assert re.findall(r"^  n(\d+) -> n(\d+) ", dot, re.MULTILINE) == edges
     assert re.findall(r'^  n(\d+) [-=.]+>(?:\|".*?"\|)? n(\d+)$', mermaid, re.MULTILINE) == edges
@@ -36,7 +35,7 @@ def test_both_languages_have_each_node_and_each_edge(name: str) -> None:
     assert len(re.findall(r"^  n\d+\(", mermaid, re.MULTILINE)) == len(graph.nodes)
     marked = sum(bool(node.mark) for node in graph.nodes)
     assert len(re.findall(r"^  style n", mermaid, re.MULTILINE)) == marked
-    if graph.violation is not None:
+    if graph.counterexample is not None:
         assert "Violated: " in dot
         assert "%% Violated: " in mermaid
         assert marked

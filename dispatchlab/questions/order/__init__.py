@@ -15,7 +15,5 @@
 - `snapshots_blocks`: these as blocks: plain text for golden files, lines for a terminal, sections of a page.
 - `stand_ins`: stand-ins for what PyTorch cannot register: boxed kernels for those of C++, its own classes for those of
   packages.
-- `state_graph`: the state graph of a few registrations, as a value to draw.
-- `state_graph_text`: a state graph as DOT, for Graphviz, and as Mermaid, for Markdown: `permute --graph FILE.dot` or
-  `FILE.mmd`.
+- `state_graph`: the graph of the states of a few registrations, as DOT for Graphviz and as Mermaid.
 """

@@ -127,7 +127,7 @@ class Outcomes:
         if graph is not None and outcome.graph is None:
             self._fail(outcome.not_drawn or "the graph was not drawn: the exploration was interrupted")
         elif graph is not None and outcome.graph is not None:
-            from dispatchlab.questions.order.state_graph_text import dot_text, mermaid_text
+            from dispatchlab.questions.order.state_graph import dot_text, mermaid_text
 
             text = (dot_text if graph.endswith(".dot") else mermaid_text)(outcome.graph)
             yield graph, text, FileKind.STATE_GRAPH

@@ -468,7 +468,7 @@ def _with_graph(outcome: Outcome, scenario: Scenario, engine: Engine, options: R
         )
     except NotDrawnError as error:
         return replace(outcome, not_drawn=str(error))
-    return replace(outcome, graph=_counted(graph, report.exploration))
+    return replace(outcome, graph=graph)
 
 
 def _parts_to_draw(engine: Forkable, scenario: Scenario, found: Exploration) -> tuple[PartOfGraph, ...]:
@@ -484,20 +484,3 @@ def _parts_to_draw(engine: Forkable, scenario: Scenario, found: Exploration) -> 
         )
         for part in parts_of(whole, scenario.registrations, scenario.operators, scenario.order)
     )
-
-
-def _counted(graph: StateGraph, found: Exploration) -> StateGraph:
-    """The picture, with why the report counts other states than it has."""
-    if graph.is_cut or graph.states == found.states:
-        return graph
-    match found.verdict:
-        case _ if found.walk != "graph":
-            why = f"the walk {found.walk!r} does not count every state"
-        case _ if found.neighbourhoods:
-            why = "it adds up those of neighbourhoods"
-        case Verdict.ORDER_DEPENDENT | Verdict.NONDETERMINISTIC | Verdict.CRASHED:
-            why = "its walk ended at the counterexample"
-        case _:
-            why = "its walk was stopped"
-    note = f"{graph.states:,} states are drawn; the report counts {found.states:,}, since {why}"
-    return replace(graph, notes=(note, *graph.notes))

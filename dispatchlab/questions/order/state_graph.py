@@ -1,29 +1,25 @@
-"""The state graph of a few registrations, as a value to draw."""
+"""The graph of the states of a few registrations, as DOT for Graphviz and as Mermaid: `permute --graph FILE`."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from textwrap import wrap
 from typing import Any, NamedTuple
 
 from dispatchlab._short_repr import member_repr
 from dispatchlab.errors import DispatchLabError
+from dispatchlab.escape import one_line, printable
 from dispatchlab.model.sequence import Step, StepSequence
-from dispatchlab.model.snapshot import Snapshot
 from dispatchlab.prover.chains import Chains
 from dispatchlab.prover.protocol import StateSpace
 from dispatchlab.prover.result import Counterexample
 from dispatchlab.prover.states import ReachableStates
+from dispatchlab.questions.order.report_text import FLAWS, reasons
 
 MAX_NODES = 512
-"""More states with different tables are not drawn: nobody could read them."""
-
-MAX_STATES = 4096
-"""How many states are looked at to find those with equal tables."""
-
-GROUPED_ABOVE = 32
-"""In a picture of more states, those with equal tables are one node."""
+"""More states are not drawn: nobody could read them."""
 
 
 class Mark(StrEnum):
@@ -45,28 +41,11 @@ class Mark(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A state, or the states with one table.
-
-    Args:
-        members: what is active in it; of several sets, what is active in all of them.
-        state: which of the states of that set it is, from 0.
-        mark: whether a sequence of the counterexample ends in it.
-        seen: what is seen in it, or in its first set, by its place in `StateGraph.sights`.
-        part: which part of the scenario it is of.
-        sets: the active sets, when it stands for several states; else empty.
-    """
+    """A state: what is active in it, which of the states of that set it is, and which sequence ends in it."""
 
     members: tuple[int, ...]
     state: int = 0
     mark: Mark = Mark.NONE
-    seen: int = 0
-    part: int = 0
-    sets: tuple[tuple[int, ...], ...] = ()
-
-    @property
-    def label(self) -> str:
-        """`0 2`, with a prime for each further state of the set."""
-        return (" ".join(map(str, self.members)) or "nothing") + "'" * self.state
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,51 +60,26 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True)
-class Violation:
-    """What a counterexample is in the picture.
-
-    Args:
-        counterexample: the sequences and why they disagree.
-        expected: the node in which the expected sequence ends.
-        actual: the node in which the actual sequence ends.
-    """
-
-    counterexample: Counterexample
-    expected: int
-    actual: int
-
-
-@dataclass(frozen=True, slots=True)
 class StateGraph:
     """States and the steps between them.
 
     Args:
         title: what it is about.
         registrations: what each registration is, in the order of the file.
+        names: a short name for each registration.
         nodes: the states, the empty one first.
         edges: registrations and releases; refusals that lead nowhere only where a counterexample has them.
-        notes: what a reader should know, such as what was left out.
-        is_cut: there are more states than are drawn.
-        names: a short name for each registration; their numbers when there are none.
-        sights: what is seen in the states, each different sight once.
-        violation: what the counterexample is in the picture, if there is one.
-        states: how many states the nodes stand for.
+        counterexample: the sequences that are marked, if there are some.
+        is_cut: there are more states than those that the registrations of the counterexample reach.
     """
 
     title: str
     registrations: tuple[str, ...]
+    names: tuple[str, ...]
     nodes: tuple[Node, ...]
     edges: tuple[Edge, ...]
-    notes: tuple[str, ...] = ()
+    counterexample: Counterexample | None = None
     is_cut: bool = False
-    names: tuple[str, ...] = ()
-    sights: tuple[tuple[Snapshot, ...], ...] = ()
-    violation: Violation | None = None
-    states: int = 0
-
-    def name(self, index: int) -> str:
-        """The short name of a registration."""
-        return self.names[index] if self.names else str(index)
 
 
 class NotDrawnError(DispatchLabError):
@@ -155,155 +109,173 @@ def state_graph(
     registrations: Sequence[str],
     *,
     title: str,
-    names: Sequence[str] = (),
+    names: Sequence[str],
     counterexample: Counterexample | None = None,
 ) -> StateGraph:
-    """The states of a scenario with the steps between them, and a counterexample marked.
+    """Return the states of a scenario with the steps between them, and a counterexample marked.
 
     Args:
-        parts: the parts that were explored, side by side in the picture; the whole is one part.
+        parts: the parts that were explored, side by side in the graph; the whole is one part.
         registrations: what each registration is.
-        title: what the picture is about.
+        title: what the graph is about.
         names: a short name for each registration.
         counterexample: the sequences to mark. When there are too many states, those that the registrations of these
-            sequences can reach are drawn alone.
+            sequences can reach are there alone.
 
     Raises:
         NotDrawnError: there are too many.
     """
-    about = StateGraph(title, tuple(registrations), (), (), names=tuple(names))
-    whole = _whole(parts, about, counterexample)
-    if whole is not None:
-        return whole
-    if counterexample is None:
-        raise NotDrawnError(f"there are more than {MAX_NODES} states with different tables, too many to read")
-    used = {max(step, ~step) for step in (*counterexample.expected_sequence, *counterexample.actual_sequence)}
-    part = next(each for each in parts if used.issubset(each.indices))
-    drawn = _Drawing(part, [at for at, index in enumerate(part.indices) if index in used], MAX_NODES)
-    if not drawn.complete:
-        raise NotDrawnError(f"the registrations of the counterexample alone have more than {MAX_NODES} states")
-    note = "cut to the registrations of the counterexample: all together have too many states to read"
-    return replace(_together([drawn], about, counterexample), notes=(note,), is_cut=True)
-
-
-def _whole(parts: Sequence[PartOfGraph], about: StateGraph, counterexample: Counterexample | None) -> StateGraph | None:
-    """All states, those with equal tables together when there are many; None when there are too many for that."""
     drawn: list[_Drawing] = []
-    left = max(MAX_STATES, MAX_NODES)
-    for number, part in enumerate(parts):
-        drawn.append(_Drawing(part, range(len(part.indices)), left, number=number))
-        left -= len(drawn[-1].nodes)
+    for part in parts:
+        drawn.append(_Drawing(part, range(len(part.indices)), MAX_NODES - sum(len(one.nodes) for one in drawn)))
         if not drawn[-1].complete:
-            return None
-    graph = _together(drawn, about, counterexample)
-    if len(graph.nodes) > GROUPED_ABOVE:
-        graph = grouped(graph)
-    return graph if len(graph.nodes) <= MAX_NODES else None
-
-
-def _together(drawn: Sequence[_Drawing], about: StateGraph, counterexample: Counterexample | None) -> StateGraph:
-    """The states of several parts as one graph."""
+            break
+    is_cut = not drawn[-1].complete
+    if is_cut:
+        if counterexample is None:
+            raise NotDrawnError(f"there are more than {MAX_NODES} states, too many to read")
+        used = {max(step, ~step) for step in (*counterexample.expected_sequence, *counterexample.actual_sequence)}
+        part = next(each for each in parts if used.issubset(each.indices))
+        drawn = [_Drawing(part, [at for at, index in enumerate(part.indices) if index in used], MAX_NODES)]
+        if not drawn[0].complete:
+            raise NotDrawnError(f"the registrations of the counterexample alone have more than {MAX_NODES} states")
     nodes: list[Node] = []
     edges: list[Edge] = []
-    seen: dict[tuple[Snapshot, ...], int] = {}
-    violation = None
     for each in drawn:
+        if counterexample is not None:
+            each.mark(counterexample)
         first = len(nodes)
-        if counterexample is not None and violation is None:
-            violation = each.marked(counterexample, first)
-        for node, state in zip(each.nodes, each.states, strict=True):
-            number = seen.setdefault(tuple(each.space.observe(state)), len(seen))
-            nodes.append(replace(node, seen=number))
-        edges += [replace(edge, source=first + edge.source, target=first + edge.target) for edge in each.edges.values()]
-    sights = tuple(seen)
-    return replace(about, nodes=tuple(nodes), edges=tuple(edges), sights=sights, violation=violation, states=len(nodes))
-
-
-def grouped(graph: StateGraph) -> StateGraph:
-    """The same with one node for all states of a part that have one table; what is marked stays by itself."""
-    kept = {0}
-    for edge in graph.edges:
-        kept |= {edge.source, edge.target} if edge.mark else set()
-    if graph.violation is not None:
-        kept |= {graph.violation.expected, graph.violation.actual}
-    tables = [tuple((one.operator, one.table, one.slots, one.exists) for one in sight) for sight in graph.sights]
-    groups: dict[Hashable, list[int]] = {}
-    for at, node in enumerate(graph.nodes):
-        single = at in kept or not node.members
-        groups.setdefault(at if single else (node.part, tables[node.seen]), []).append(at)
-    if len(groups) == len(graph.nodes):
-        return graph
-    number = {at: new for new, members in enumerate(groups.values()) for at in members}
-    nodes = tuple(_group([graph.nodes[at] for at in members]) for members in groups.values())
-    edges: dict[tuple[int, int, Step, bool], Edge] = {}
-    for edge in graph.edges:
-        source, target = number[edge.source], number[edge.target]
-        if source != target or edge.mark:
-            edges.setdefault((source, target, edge.step, edge.refused), replace(edge, source=source, target=target))
-    violation = graph.violation
-    if violation is not None:
-        violation = replace(violation, expected=number[violation.expected], actual=number[violation.actual])
-    note = f"{len(graph.nodes):,} states; those with one table are one node"
-    return replace(graph, nodes=nodes, edges=tuple(edges.values()), violation=violation, notes=(*graph.notes, note))
-
-
-def _group(nodes: Sequence[Node]) -> Node:
-    first = min(nodes, key=lambda node: (len(node.members), node.members, node.state))
-    if len(nodes) == 1:
-        return first
-    sets = tuple(sorted({node.members for node in nodes}, key=lambda members: (len(members), members)))
-    common = set.intersection(*(set(members) for members in sets))
-    return replace(first, members=tuple(sorted(common)), state=0, sets=sets)
+        nodes += each.nodes
+        edges += (replace(one, source=first + one.source, target=first + one.target) for one in each.edges.values())
+    return StateGraph(
+        title, tuple(registrations), tuple(names), tuple(nodes), tuple(edges), counterexample, is_cut=is_cut
+    )
 
 
 class _Drawing:
     """The states of one part; nodes and edges have the numbers of the scenario."""
 
-    def __init__(self, part: PartOfGraph, members: Sequence[int], MAX_NODES: int, *, number: int = 0) -> None:
-        self.space = part.space
+    def __init__(self, part: PartOfGraph, members: Sequence[int], most: int) -> None:
         self.numbers = part.indices
         self.nodes: list[Node] = []
         self.edges: dict[tuple[int, Step], Edge] = {}
         of_set: dict[int, int] = {}
-        found = ReachableStates(
-            part.space,
-            members,
-            part.order,
-            stop=lambda states, _: "too many" if states > MAX_NODES else None,
-        )
+        stop = lambda states, _: "too many" if states > most else None  # noqa: E731
+        found = ReachableStates(part.space, members, part.order, stop=stop)
         for source, step, target, refusal in found.edges():
             if refusal is None or source != target:
                 named = ~self.numbers[~step] if step < 0 else self.numbers[step]
                 self.edges[source, named] = Edge(source, target, named, refusal is not None)
-        self.complete, self.states = found.stopped is None, found.states
+        self.complete = found.stopped is None
         for mask in found.masks:
             registered = tuple(self.numbers[index] for index in range(mask.bit_length()) if mask >> index & 1)
-            self.nodes.append(Node(registered, of_set.setdefault(mask, 0), part=number))
+            self.nodes.append(Node(registered, of_set.setdefault(mask, 0)))
             of_set[mask] += 1
 
-    def marked(self, counterexample: Counterexample, first: int) -> Violation | None:
-        """Mark the sequences of a counterexample if they are of this part.
+    def mark(self, counterexample: Counterexample) -> None:
+        """Mark the sequences of a counterexample if they are of this part."""
+        expected, actual = counterexample.expected_sequence, counterexample.actual_sequence
+        if {max(step, ~step) for step in (*expected, *actual)}.issubset(self.numbers):
+            self._mark(expected, Mark.EXPECTED)
+            self._mark(actual, Mark.ACTUAL)
 
-        Args:
-            counterexample: the sequences.
-            first: the number of the first node of this part in the picture.
-        """
-        steps = (*counterexample.expected_sequence, *counterexample.actual_sequence)
-        if not {max(step, ~step) for step in steps}.issubset(self.numbers):
-            return None
-        expected = self._mark(counterexample.expected_sequence, Mark.EXPECTED)
-        actual = self._mark(counterexample.actual_sequence, Mark.ACTUAL)
-        return Violation(counterexample, first + expected, first + actual)
-
-    def _mark(self, sequence: StepSequence, mark: Mark) -> int:
-        """Mark the way of a sequence and where it ends, which is returned."""
+    def _mark(self, sequence: StepSequence, mark: Mark) -> None:
+        """Mark the way of a sequence and where it ends."""
         at = 0
         for step in sequence:
-            edge = self.edges.get((at, step)) or self._refused(at, step)
+            edge = self.edges.get((at, step)) or Edge(at, at, step, refused=True)
             self.edges[at, step] = replace(edge, mark=edge.mark.also(mark))
             at = edge.target
         self.nodes[at] = replace(self.nodes[at], mark=self.nodes[at].mark.also(mark))
-        return at
 
-    def _refused(self, at: int, step: Step) -> Edge:
-        return Edge(at, at, step, refused=True)
+
+# -- as text
+
+
+_COLORS = {Mark.NONE: "#6e7781", Mark.EXPECTED: "#1a7f37", Mark.ACTUAL: "#cf222e", Mark.BOTH: "#9a6700"}
+_WRAP = 30  # characters in a line of a box
+_LABELLED = 12  # with more boxes, what an edge registers is seen from its ends
+
+
+def dot_text(graph: StateGraph) -> str:
+    """Return a state graph in the language of Graphviz, with its title, the counterexample and a legend."""
+    texts = [*wrap(one_line(graph.title), 110), *_explanation(graph), "", *_legend(graph)]
+    lines = [
+        "digraph states {",
+        f"  label={_quoted(*texts)};",
+        "  labelloc=t; labeljust=l; rankdir=LR; fontname=monospace; fontsize=11;",
+        "  node [shape=box, style=rounded, fontname=monospace, fontsize=12]; edge [fontname=monospace, fontsize=11];",
+    ]
+    for at, node in enumerate(graph.nodes):
+        lines.append(f'  n{at} [label={_quoted(*_node_lines(graph, node))}, color="{_COLORS[node.mark]}"];')
+    for edge in graph.edges:
+        label = f", label={_quoted(text)}" if (text := _edge_text(graph, edge)) else ""
+        style = ", style=dashed" if edge.refused else ", penwidth=2" if edge.mark else ""
+        lines.append(f'  n{edge.source} -> n{edge.target} [color="{_COLORS[edge.mark]}"{label}{style}];')
+    return "".join(f"{line}\n" for line in (*lines, "}"))
+
+
+def mermaid_text(graph: StateGraph) -> str:
+    """Return a state graph as a Mermaid flowchart, which GitHub draws in Markdown."""
+    lines = ["---", f"title: {one_line(graph.title)!r}", "---", "flowchart LR"]
+    lines += (f"  %% {text}" for text in (*_explanation(graph), *_legend(graph)))
+    for at, node in enumerate(graph.nodes):
+        label = "<br/>".join(text.replace('"', "#quot;") for text in _node_lines(graph, node))
+        lines.append(f'  n{at}("{label}")')
+        if node.mark:
+            lines.append(f"  style n{at} stroke:{_COLORS[node.mark]},stroke-width:3px")
+    for number, edge in enumerate(graph.edges):
+        arrow = "-.->" if edge.refused else "==>" if edge.mark else "-->"
+        label = f'|"{text.replace(chr(34), "#quot;")}"|' if (text := _edge_text(graph, edge)) else ""
+        lines.append(f"  n{edge.source} {arrow}{label} n{edge.target}")
+        if edge.mark:
+            lines.append(f"  linkStyle {number} stroke:{_COLORS[edge.mark]}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _explanation(graph: StateGraph) -> Iterator[str]:
+    """What is violated and why, a sentence each; nothing without a counterexample."""
+    found = graph.counterexample
+    if graph.is_cut:
+        yield "cut to the registrations of the counterexample: all together have too many states to read"
+    if found is None:
+        return
+    yield f"Violated: {FLAWS[found.flaw]}."
+    if found.expected_sequence != found.actual_sequence:
+        yield f"green, expected: {printable(_sequence_text(graph, found.expected_sequence))}"
+    yield f"red, actual: {printable(_sequence_text(graph, found.actual_sequence))}"
+    yield from (f"why: {printable(reason)}" for reason in reasons(found))
+
+
+def _sequence_text(graph: StateGraph, sequence: StepSequence) -> str:
+    """`+def +CPU -def`."""
+    return " ".join(_step_text(graph, step) for step in sequence) or "(nothing)"
+
+
+def _node_lines(graph: StateGraph, node: Node) -> list[str]:
+    """What is written in the box of a node."""
+    texts = [", ".join(one_line(graph.names[index]) for index in node.members) or "nothing"]
+    texts += [f"state {node.state + 1} of this set"] * bool(node.state)
+    texts += [str(node.mark).replace("both", "both sequences")] * bool(node.mark)
+    return [line for text in texts for line in wrap(printable(text), _WRAP) or [""]]
+
+
+def _edge_text(graph: StateGraph, edge: Edge) -> str:
+    step = _step_text(graph, edge.step)
+    if edge.refused:
+        return f"{step} refused"
+    return step if edge.mark or (edge.step >= 0 and len(graph.nodes) <= _LABELLED) else ""
+
+
+def _step_text(graph: StateGraph, step: Step) -> str:
+    return f"{'-' if step < 0 else '+'}{one_line(graph.names[max(step, ~step)])}"
+
+
+def _legend(graph: StateGraph) -> Iterator[str]:
+    for index in sorted({max(edge.step, ~edge.step) for edge in graph.edges}):
+        yield f"{one_line(graph.names[index])}: {index}, {printable(graph.registrations[index])}"
+
+
+def _quoted(*lines: str) -> str:
+    escaped = [line.replace("\\", "\\\\").replace('"', '\\"') for line in lines]
+    return f'"{escaped[0]}"' if len(escaped) == 1 else '"' + "".join(f"{line}\\l" for line in escaped) + '"'
