@@ -11,8 +11,8 @@ The public names:
   `AliasKind`, `BlockKind`; scenarios of them: `Scenario`, `load_scenario`, `parse_scenario`, `scenario_text`;
 - call: `operator`, `ops`, `Operator`, `Tensor`, `tensor`, `trace`; `explain` gives an `ExplainedCall`; `Lab` is a
   dispatcher with autograd, batching and Meta;
-- ask about packages and registries: `check`, `lint`, `coverage`, `certify` and `record` give a `Result`;
-- look up: `dump` gives an `OperatorDump`, `diff` a `SourceDiff`; `open_registry`, `bundled_registries`; `DispatchKey`,
+- ask about packages and registries: `check`, `lint`, `coverage`, `certify`, `diff` and `record` give a `Result`;
+- look up: `dump` gives an `OperatorDump`; `open_registry`, `bundled_registries`; `DispatchKey`,
   `DispatchKeySet`, `OperatorName`, `FunctionSchema`, `parse_name`, `parse_schema`, `parse_schema_or_name`;
 - errors: `DispatchLabError`, `RegistrationError`, `CallError`, `ParseError`, `ErrorKind`.
 
@@ -32,7 +32,7 @@ The packages, from the bottom; each has a map of its own:
 - `questions`: a room for each question of a user, with what it finds, its result and its views;
 - `adopt`: the first steps of a new user: the example, what works here, the files for a package's checkout;
 - `explorer_app`: the application of `dispatchlab explore`; `commands`, `cli`: the command line;
-- `api`, `ask`: the public functions that tie packages together; `pytest_plugin`: scenarios as tests; `strategies`:
+- `api`: the public functions that tie packages together; `pytest_plugin`: scenarios as tests; `strategies`:
   generated scenarios for tests with hypothesis.
 """
 
@@ -47,20 +47,19 @@ if TYPE_CHECKING:  # what `_NAMES` imports on first use, for type checkers
     from dispatchlab.api import ExplainedCall as ExplainedCall
     from dispatchlab.api import OperatorDump as OperatorDump
     from dispatchlab.api import OrderCheck as OrderCheck
-    from dispatchlab.api import SourceDiff as SourceDiff
+    from dispatchlab.api import Result as Result
     from dispatchlab.api import bundled_registries as bundled_registries
+    from dispatchlab.api import certify as certify
+    from dispatchlab.api import check as check
     from dispatchlab.api import check_order as check_order
+    from dispatchlab.api import coverage as coverage
     from dispatchlab.api import diff as diff
     from dispatchlab.api import dump as dump
     from dispatchlab.api import explain as explain
+    from dispatchlab.api import lint as lint
     from dispatchlab.api import open_registry as open_registry
+    from dispatchlab.api import record as record
     from dispatchlab.api import trace as trace
-    from dispatchlab.ask import Result as Result
-    from dispatchlab.ask import certify as certify
-    from dispatchlab.ask import check as check
-    from dispatchlab.ask import coverage as coverage
-    from dispatchlab.ask import lint as lint
-    from dispatchlab.ask import record as record
     from dispatchlab.call.operators import Operator as Operator
     from dispatchlab.call.operators import operator as operator
     from dispatchlab.call.operators import ops as ops
@@ -114,9 +113,8 @@ if TYPE_CHECKING:  # what `_NAMES` imports on first use, for type checkers
 
 _NAMES = {
     "._version": "__version__",
-    ".api": "ExplainedCall OperatorDump OrderCheck SourceDiff bundled_registries "
+    ".api": "ExplainedCall OperatorDump OrderCheck Result bundled_registries certify check coverage lint record "
     "check_order diff dump explain open_registry trace",
-    ".ask": "Result certify check coverage lint record",
     ".call.operators": "Operator operator ops",
     ".call.tensor": "Tensor tensor",
     ".engine.dispatcher": "Dispatcher InvariantError OverrideWarning",

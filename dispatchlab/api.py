@@ -1,11 +1,11 @@
-"""The public functions that tie packages together: `check_order`, `explain`, `dump`, `diff`, `trace`, registries."""
+"""The public functions: questions about orders, calls, operators, packages and registries, and their answers."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args, overload
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args, overload
 
 from dispatchlab.errors import DispatchLabError, ErrorKind, did_you_mean
 from dispatchlab.model.registration import Block, Claim, Def, Fallback, Impl, NameOnly, Registration
@@ -19,6 +19,8 @@ from dispatchlab.records.file import bundled_names, open_named
 from dispatchlab.scenario.load import load_scenario, parse_scenario
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
 from dispatchlab.sources.engines import EngineName
+from dispatchlab.sources.find_sources import LIVE
+from dispatchlab.views.view import View
 
 if TYPE_CHECKING:
     from dispatchlab.call.operators import Operator
@@ -26,9 +28,14 @@ if TYPE_CHECKING:
     from dispatchlab.engine.dispatcher import Dispatcher
     from dispatchlab.model.keys import DispatchKey
     from dispatchlab.model.operator_view import OperatorView
+    from dispatchlab.pytorch.recording.record_package import PackageRecord
+    from dispatchlab.questions.certify.certificate import Certification
+    from dispatchlab.questions.check.report import CheckReport
     from dispatchlab.questions.explain.argument_specs import ArgumentSpec
+    from dispatchlab.questions.lint.rule import LintReport
     from dispatchlab.questions.trace.torch_trace import TorchTrace
     from dispatchlab.questions.upgrade.compare_sources import UpgradeReport
+    from dispatchlab.records.backend_coverage import CoverageReport
     from dispatchlab.records.stored import StoredRegistry
 
 _KINDS = (Def, Impl, Fallback, NameOnly, Claim, Block)
@@ -71,6 +78,39 @@ class CheckOptionError(DispatchLabError):
     wanted: str
 
     template = "{option}={found!r}: {wanted}"
+
+
+_Report = TypeVar("_Report")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Result(Generic[_Report]):
+    """The answer to a question: its report, and the whole text as `str`. Results of equal reports are equal.
+
+    >>> from dispatchlab import lint
+    >>> found = lint("scenarios/lint/dl012_found.yaml")
+    >>> found
+    <Result: scenarios/lint/dl012_found.yaml: 1 finding in 2 operators (1 error)>
+    >>> found == lint("scenarios/lint/dl012_found.yaml"), found.report.exit_code
+    (True, 1)
+
+    Args:
+        report: what was found.
+    """
+
+    report: _Report
+    _summary: str = field(compare=False)
+    _view: Callable[[], View[Any]] = field(compare=False)
+
+    def __repr__(self) -> str:
+        return f"<Result: {self._summary}>"
+
+    def __str__(self) -> str:
+        return self._view().text()
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the summary, and the first details of each part."""
+        return self._view().notebook()
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -442,43 +482,6 @@ def dump(operator: str, *, of: Dispatcher | str | None = None, after: str | None
     return OperatorDump(view, f"{of.dump(operator)}\n{of.dump_table(operator)}")
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class SourceDiff:
-    """What the second of two registries means for users of the first; the whole report as `str`.
-
-    >>> from dispatchlab import diff
-    >>> found = diff("torch-2.12", "torch-2.13")
-    >>> found.is_empty
-    False
-    >>> found
-    <SourceDiff: torch-2.12 to torch-2.13>
-
-    Args:
-        report: operators, schemas, kernels, fallbacks and slots that differ.
-    """
-
-    report: UpgradeReport
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing differs."""
-        return not self.report.exit_code
-
-    def __repr__(self) -> str:
-        return f"<SourceDiff: {self.report.before.source} to {self.report.after.source}>"
-
-    def __str__(self) -> str:
-        from dispatchlab.questions.upgrade.blocks import upgrade_view
-
-        return upgrade_view(self.report, everything=True).text()
-
-    def _repr_html_(self) -> str:
-        """What a notebook shows: the summary, and the details by operator."""
-        from dispatchlab.questions.upgrade.blocks import upgrade_view
-
-        return upgrade_view(self.report).notebook()
-
-
 def diff(
     before: str | os.PathLike[str],
     after: str | os.PathLike[str],
@@ -486,13 +489,12 @@ def diff(
     operators: Iterable[str] = (),
     key: str | None = None,
     package: str | os.PathLike[str] | None = None,
-) -> SourceDiff:
+) -> Result[UpgradeReport]:
     """Compare two registries, scenarios or PyTorches, as a whole, for one backend or for one package.
 
     >>> from dispatchlab import diff
-    >>> print(diff("torch-2.12", "torch-2.13", operators=["aten::relu"]))  # doctest: +ELLIPSIS
-    torch-2.12 -> torch-2.13: no caller breaks by a schema, 1 operator compared
-    ...
+    >>> diff("torch-2.12", "torch-2.13", operators=["aten::relu"])
+    <Result: torch-2.12 to torch-2.13>
     >>> diff("torch-2.9", "torch-2.12", package="docs/upgrade.yaml").report.package.is_affected
     True
 
@@ -504,27 +506,209 @@ def diff(
         package: the recording or scenario of the package that it is about.
 
     Returns:
-        What differs; `print` shows all of it.
+        What differs; `print` shows all of it, and `report.exit_code` is 0 where nothing does.
 
     Raises:
         CheckOptionError: operators are named, and it is about a package, whose file names its operators.
         DispatchLabError: a source cannot be read, an operator is in neither, or there is no such key.
     """
+    from dispatchlab.questions.upgrade.blocks import upgrade_view
     from dispatchlab.questions.upgrade.compare_sources import upgrade_sources
 
     named = tuple(operators)
     if named and package is not None:
         raise CheckOptionError("operators", operators, "the file of the package names its operators; leave them out")
-    return SourceDiff(
-        upgrade_sources(
-            os.fspath(before),
-            os.fspath(after),
-            operators=named,
-            everything=bool(named),
-            key=key,
-            package=None if package is None else os.fspath(package),
-        )
+    found = upgrade_sources(
+        os.fspath(before),
+        os.fspath(after),
+        operators=named,
+        everything=bool(named),
+        key=key,
+        package=None if package is None else os.fspath(package),
     )
+    summary = f"{found.before.source} to {found.after.source}"
+    return Result(found, summary, lambda: upgrade_view(found, everything=True))
+
+
+def check(
+    *packages: str,
+    records: Iterable[str | os.PathLike[str]] = (),
+    baseline: str | os.PathLike[str] | None = None,
+) -> Result[CheckReport]:
+    """Ask every question about packages: order, lint, upgrade, drift from a record.
+
+    The packages are imported in processes of their own.
+
+    >>> from dispatchlab import check
+    >>> check("my_package")  # doctest: +SKIP
+    <Result: my_package: 1 error, 3 warnings, 1 information>
+
+    Args:
+        packages: the modules, imported in this order.
+        records: the files of their records.
+        baseline: the file of the findings that are accepted.
+
+    Raises:
+        ImportFailedError: a package cannot be imported.
+        DispatchLabError: PyTorch, a record or the baseline cannot be used.
+    """
+    from dispatchlab.questions.check.blocks import check_view, summary
+    from dispatchlab.questions.check.check_packages import check_packages
+    from dispatchlab.questions.lint.baseline import load_baseline
+
+    accepted = () if baseline is None else load_baseline(os.fspath(baseline))
+    _named("check", packages)
+    found = check_packages(packages, records=[os.fspath(one) for one in records], accepted=accepted)
+    return Result(found, summary(found), lambda: check_view(found))
+
+
+def lint(
+    source: str | os.PathLike[str] = LIVE,
+    *,
+    package: str | None = None,
+    operators: Iterable[str] = (),
+    select: Iterable[str] = (),
+    ignore: Iterable[str] = (),
+) -> Result[LintReport]:
+    """Find likely mistakes in registrations.
+
+    >>> from dispatchlab import lint
+    >>> lint("scenarios/lint/dl012_found.yaml", select=["DL001"])
+    <Result: scenarios/lint/dl012_found.yaml: 0 findings in 2 operators>
+    >>> lint(package="my_package")  # doctest: +SKIP
+    <Result: live: 2 findings in 3,599 operators (1 warning, 1 information)>
+
+    Args:
+        source: a scenario, a recorded registry, the name of a bundled one, or `live`, the installed PyTorch.
+        package: a package to import first, into `live`; only what it adds is reported.
+        operators: names and globs of operators; all of them when there are none.
+        select: the rules that are checked, by code or name; all of them when there are none.
+        ignore: rules that are not.
+
+    Raises:
+        DispatchLabError: the source cannot be used, or there is no such rule or operator.
+    """
+    from dispatchlab.questions.lint.blocks import lint_view, summary
+    from dispatchlab.questions.lint.rules import selected
+    from dispatchlab.questions.lint.run import lint_source
+
+    rules = selected(tuple(select), tuple(ignore))
+    found = lint_source(os.fspath(source), rules, operators=tuple(operators), imports=_imports(package))
+    return Result(found, summary(found), lambda: lint_view([found]))
+
+
+def coverage(
+    key: str,
+    *,
+    of: str | os.PathLike[str] | None = None,
+    package: str | None = None,
+    operators: Iterable[str] = (),
+    what_if: Sequence[str] = (),
+) -> Result[CoverageReport]:
+    """Find out which operators a backend can run, and how.
+
+    >>> from dispatchlab import coverage
+    >>> coverage("PrivateUse1", of="torch-2.13-cpu", operators=["aten::relu"])
+    <Result: PrivateUse1 in torch-2.13-cpu: 1 operator>
+
+    Args:
+        key: the runtime key of the backend.
+        of: a scenario, a recorded registry, the name of a bundled one, or `live`; when left out, the bundled registry
+            of the installed PyTorch, or else the newest.
+        package: a package to import first, into `live`.
+        operators: names and globs of operators; all of them when there are none.
+        what_if: registrations, `impl OP KEY` or `fallback KEY`, whose effects are shown, each after those before it.
+
+    Raises:
+        DispatchLabError: the source cannot be used, or there is no such key or operator.
+    """
+    from dispatchlab.questions.coverage.blocks import coverage_view
+    from dispatchlab.questions.coverage.coverage_on_lab import coverage_report
+    from dispatchlab.records.backend_coverage import runtime_key
+    from dispatchlab.records.builds import default_registry
+    from dispatchlab.sources.find_sources import chosen, recorded_from
+    from dispatchlab.views.formatting import counted
+
+    source = os.fspath(of) if of is not None else LIVE if package else default_registry([key]).name
+    recorded = recorded_from(source, imports=_imports(package))
+    asked = tuple(chosen(recorded, tuple(operators)))
+    row = runtime_key(key, privateuse1=recorded.privateuse1)
+    found = coverage_report(recorded, row, name=source, operators=asked, what_if=tuple(what_if))
+    summary = f"{row} in {source}: {counted(len(asked), 'operator')}"
+    return Result(found, summary, lambda: coverage_view(found, torch=recorded.torch))
+
+
+def certify(
+    registry: str | os.PathLike[str] | None = None,
+    *,
+    package: str | None = None,
+    operators: Iterable[str] = (),
+    semantics: str | None = None,
+    jobs: int = 1,
+) -> Result[Certification]:
+    """Prove for every operator of a registry that the order of its registrations does not matter.
+
+    >>> from dispatchlab import certify
+    >>> certify("torch-2.13", operators=["aten::relu"])
+    <Result: torch-2.13: 1 of 1 operator order-independent>
+
+    Args:
+        registry: a scenario, a recorded registry, the name of a bundled one, or `live`; when left out, the bundled
+            registry of the installed PyTorch, or else the newest.
+        package: a package to import first, into `live`.
+        operators: names and globs of operators; those that are not as in the bundled registry of their PyTorch when
+            there are none.
+        semantics: the dispatcher; that of the PyTorch of the registry when left out.
+        jobs: how many processes to use.
+
+    Raises:
+        DispatchLabError: the registry cannot be used, or there is no such operator.
+    """
+    from dispatchlab.questions.certify.blocks import certification_view
+    from dispatchlab.questions.certify.certificate import Certified
+    from dispatchlab.questions.certify.certify_registry import certification_of_own
+    from dispatchlab.records.builds import default_registry
+    from dispatchlab.sources.find_sources import recorded_from
+    from dispatchlab.views.formatting import counted
+
+    name = os.fspath(registry) if registry is not None else LIVE if package else default_registry().name
+    recorded = recorded_from(name, imports=_imports(package))
+    found = certification_of_own(recorded, name, operators=tuple(operators), semantics=semantics, jobs=jobs)
+    proved = sum(certificate.verdict is Certified.ORDER_INDEPENDENT for certificate in found.certificates)
+    summary = f"{name}: {proved:,} of {counted(len(found.certificates), 'operator')} order-independent"
+    return Result(found, summary, lambda: certification_view(found, torch=recorded.torch))
+
+
+def record(*packages: str) -> Result[PackageRecord]:
+    """Record what importing packages registers; `str` is the scenario, as `dispatchlab record` writes it.
+
+    >>> from dispatchlab import record
+    >>> record("my_package")  # doctest: +SKIP
+    <Result: my_package: 7 registrations>
+
+    Args:
+        packages: the modules, imported in this order.
+
+    Raises:
+        DispatchLabError: PyTorch or a package cannot be imported.
+    """
+    from dispatchlab.sources.recorded_packages import recorded_packages
+    from dispatchlab.views.blocks import Code
+    from dispatchlab.views.formatting import counted
+
+    _named("record", packages)
+    found = recorded_packages(packages)
+    summary = f"{' and '.join(packages)}: {counted(found.registrations, 'registration')}"
+    return Result(found, summary, lambda: View(found, lines=lambda one: (Code(one.text),)))
+
+
+def _named(function: str, packages: Sequence[str]) -> None:
+    if not packages:
+        raise CheckOptionError("packages", packages, f"expected the name of a package: {function}('my_package')")
+
+
+def _imports(package: str | None) -> tuple[str, ...]:
+    return () if package is None else (package,)
 
 
 def open_registry(source: str | os.PathLike[str] | None = None) -> StoredRegistry:

@@ -13,7 +13,7 @@ from dispatchlab import (
     ExplainedCall,
     OperatorDump,
     OrderCheck,
-    SourceDiff,
+    Result,
     check_order,
     diff,
     dump,
@@ -21,6 +21,7 @@ from dispatchlab import (
     parse_scenario,
 )
 from dispatchlab.escape import printable
+from dispatchlab.questions.upgrade.compare_sources import UpgradeReport
 from dispatchlab.views.html.elements import Html, element, joined
 from tests.hostile_texts import EVIL, write_hostile_files
 from tests.scenario_texts import COMPOSITES, FIVE, TWO_DEFS
@@ -102,7 +103,7 @@ def test_an_explanation_shows_each_hop() -> None:
 def test_hostile_texts_stay_text(tmp_path: Path) -> None:
     files = write_hostile_files(tmp_path)
     check = check_order(files["scenario"])
-    values: list[OrderCheck | OperatorDump | ExplainedCall | SourceDiff] = [
+    values: list[OrderCheck | OperatorDump | ExplainedCall | Result[UpgradeReport]] = [
         check,
         dump("test::foo", of=files["registry"]),
         dump("test::foo", of=files["scenario"]),

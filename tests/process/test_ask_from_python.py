@@ -112,7 +112,7 @@ def test_to_import_the_package_imports_none_of_it() -> None:
         "print(before, lint.__module__, 'torch' in sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert done.stdout == "['dispatchlab', 'dispatchlab._lazy'] dispatchlab.ask False\n"
+    assert done.stdout == "['dispatchlab', 'dispatchlab._lazy'] dispatchlab.api False\n"
 
 
 def test_a_question_about_no_package_says_what_to_name() -> None:
