@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatchlab.engine.lab_engine import LabEngine
-from dispatchlab.model.lifetimes import lifetimes_in
 from dispatchlab.prover.partition import explore_forkable
 from dispatchlab.prover.run_sequence import StateSession, on_sandboxes
 from tests.effort import examples
@@ -37,7 +36,7 @@ def test_states_show_what_a_fresh_sandbox_shows(seed: int, refused: bool, data: 
     semantics, registrations, operators, _ = random_scenario(seed, most=5, refused=refused)
     engine = LabEngine(semantics)
     space = engine.space(registrations, operators)
-    states, lifetimes, mask = StateSession(space), lifetimes_in(space), 0
+    states, mask = StateSession(space), 0
     steps = data.draw(st.lists(st.integers(0, len(registrations) - 1), max_size=20))
     with on_sandboxes(engine, registrations, operators)() as session:
         for index in steps:
@@ -45,7 +44,7 @@ def test_states_show_what_a_fresh_sandbox_shows(seed: int, refused: bool, data: 
                 refusal = session.register(index)
                 assert states.register(index) == refusal
                 mask |= 0 if refusal else 1 << index
-            elif not lifetimes.is_permanent(index):
+            else:
                 assert states.release(index) == session.release(index)
-                mask = lifetimes.after_release(mask, index)
+                mask = mask & ~(1 << index)
             assert states.look() == session.look()

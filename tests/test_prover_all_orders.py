@@ -10,7 +10,6 @@ from random import Random
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.model.kernel_identity import distinguished
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.model.lifetimes import Lifetimes
 from dispatchlab.model.registration import Impl
 from dispatchlab.model.sequence import format_sequence
 from dispatchlab.prover.all_orders import AllOrders
@@ -103,7 +102,7 @@ def test_sequences_on_states_that_share_beginnings_are_those_in_fresh_sandboxes(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of overrides
             shared = explore(engine, given, OPERATORS, WalkOptions(walk="orders"))
-            every = AllOrders(len(given), lifetimes=Lifetimes.of(given))
+            every = AllOrders(len(given))
             alone = explore_walk(every, on_sandboxes(engine, given, OPERATORS), watch=Watch(WalkOptions()))
         assert _counts(shared) == _counts(alone), f"seed {seed}"
         if shared.counterexample is not None:

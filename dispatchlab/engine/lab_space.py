@@ -21,7 +21,6 @@ from dispatchlab.engine.state import FALLBACKS, PythonVariable, State, StateVari
 from dispatchlab.errors import RegistrationError
 from dispatchlab.model.dependence import Dependence
 from dispatchlab.model.dump_format import key_text
-from dispatchlab.model.lifetimes import Lifetimes
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Block, Claim, Def, Fallback, Impl, NameOnly, Registration
 from dispatchlab.model.schema import FunctionSchema, clone_with_name
@@ -101,10 +100,6 @@ class LabSpace:
         """Whether it is a fallback, which reaches every operator."""
         primitives = self.lowered[index].primitives
         return bool(primitives) and all(isinstance(primitive, RegisterFallback) for primitive in primitives)
-
-    def lifetimes(self) -> Lifetimes:
-        """Which registrations no step releases, and with what they end."""
-        return Lifetimes.of(self._registrations)
 
     def shared_variables(self) -> frozenset[StateVariable]:
         """The variable of the fallbacks, which every operator reads."""

@@ -15,7 +15,6 @@
 - `infer_schema`: the schema of a Python function's annotations;
 - `cpp_signature`: the C++ signature of a schema;
 - `registration`: `Def`, `Impl`, `Fallback`, `NameOnly`, `Claim`, `Block`, `PythonImpl`, and `SourceLocation`;
-- `lifetimes`: which registrations no step releases, and with what they end;
 - `short_names`: names of registrations for pictures, each of its own;
 - `kernel_identity`: kernels that share a debug text, marked;
 - `dependence`: what a part of an engine's state depends on;

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import permutations
 
-from dispatchlab.model.lifetimes import EVERYTHING_IS_RELEASED, Lifetimes
 from dispatchlab.prover.chains import Chains, earlier_masks
 from dispatchlab.prover.driver import Run, Steps, Walk
 
@@ -21,14 +20,12 @@ class AllOrders(Walk):
     Args:
         count: how many registrations there are.
         order: chains of registrations that are registered in this order only; releases are free.
-        lifetimes: how registrations end.
     """
 
     name = "orders"
 
-    def __init__(self, count: int, *, order: Chains = (), lifetimes: Lifetimes = EVERYTHING_IS_RELEASED) -> None:
+    def __init__(self, count: int, *, order: Chains = ()) -> None:
         self.count = count
-        self._lifetimes = lifetimes
         self.order = order
         self._run = 0
 
@@ -36,7 +33,7 @@ class AllOrders(Walk):
         """One run a sequence; the first of each registration order finds out who is accepted."""
         for registered in orders_keeping(self.count, self.order):
             accepted: list[int] = []
-            yield Run(_ascending(registered, accepted, self._lifetimes))
+            yield Run(_ascending(registered, accepted))
             others = permutations(accepted)
             next(others)
             for released in others:
@@ -51,10 +48,10 @@ class AllOrders(Walk):
         return [] if found else [f"{self._run:,} sequences were run"]
 
 
-def _ascending(registered: Sequence[int], accepted: list[int], lifetimes: Lifetimes) -> Steps:
+def _ascending(registered: Sequence[int], accepted: list[int]) -> Steps:
     """Register in an order, then release in ascending order what was accepted and can be released, which is noted."""
     for index in registered:
-        if (yield index) and not lifetimes.is_permanent(index):
+        if (yield index):
             accepted.append(index)
     accepted.sort()
     for index in accepted:

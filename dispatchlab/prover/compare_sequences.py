@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dispatchlab.model.lifetimes import EVERYTHING_IS_RELEASED, Lifetimes, lifetimes_in
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.model.snapshot import Refusal
 from dispatchlab.prover.chains import Chains, keeping
@@ -92,28 +91,24 @@ def _end(sessions: Sessions, sequence: StepSequence) -> _End:
     refusal: Refusal | None = None
     any_refused = False
     with sessions() as session:
-        lifetimes = lifetimes_in(session)
         for step, refused in run(session, sequence):
             before, last, refusal = after, step, refused
             if refused is not None:
                 any_refused = True
             elif step < 0:
-                ended = lifetimes.ends.get(~step, 0)
-                after = frozenset(index for index in before if index != ~step and not ended >> index & 1)
+                after = before - {~step}
             else:
                 after = before | {step}
         observed = Observation(sequence, session.look(), any_refused, last_refused=refusal is not None)
         return _End(last, before, after, refusal, observed)
 
 
-def full_sequence(
-    count: int, random: SplitMix64, *, order: Chains = (), lifetimes: Lifetimes = EVERYTHING_IS_RELEASED
-) -> StepSequence:
+def full_sequence(count: int, random: SplitMix64, *, order: Chains = ()) -> StepSequence:
     """A random sequence that registers everything, then releases what can be; registrations keep `order`."""
     registered, released = list(range(count)), list(range(count))
     random.shuffle(registered)
     random.shuffle(released)
-    return (*keeping(registered, order), *(~index for index in lifetimes.released(released)))
+    return (*keeping(registered, order), *(~index for index in released))
 
 
 def check_determinism(
@@ -134,7 +129,7 @@ def check_determinism(
     steps: list[int] = []
     try:
         with first() as session:
-            sequence = full_sequence(count, SplitMix64(seed), order=order, lifetimes=lifetimes_in(session))
+            sequence = full_sequence(count, SplitMix64(seed), order=order)
             end = len(sequence) - 1
             looks = frozenset(range(end + 1) if count <= _LOOKED_AT_EVERY_STEP else (count - 1, end))
             once = _record(session, sequence, looks, steps)

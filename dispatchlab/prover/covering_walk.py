@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from dispatchlab.model.lifetimes import EVERYTHING_IS_RELEASED, Lifetimes
 from dispatchlab.prover.chains import Chains, later_masks
 from dispatchlab.prover.driver import Run, Steps, Walk
 from dispatchlab.prover.prng import SplitMix64
@@ -33,7 +32,6 @@ class CoveringWalk(Walk):
         passes: how many times to take every edge.
         seed: of all the passes; a printed seed replays.
         order: chains of registrations that are registered in this order only; releases are free.
-        lifetimes: how registrations end.
     """
 
     name = "covering"
@@ -47,10 +45,8 @@ class CoveringWalk(Walk):
         passes: int = DEFAULT_PASSES,
         seed: int = 0,
         order: Chains = (),
-        lifetimes: Lifetimes = EVERYTHING_IS_RELEASED,
     ) -> None:
         self.count = count
-        self._lifetimes = lifetimes
         self.order = order
         self.seed = seed
         self.passes = 0  # that were begun
@@ -60,15 +56,11 @@ class CoveringWalk(Walk):
         self._later = list(enumerate(later_masks(count, order))) if order else []
 
     def runs(self) -> Iterator[Run]:
-        """One run a pass; where something is never released, as many as it takes to come to every edge."""
+        """One run a pass."""
         random = SplitMix64(self.seed)
         for _ in range(self._wanted):
             self.passes += 1
-            numbers = random.split()
-            seen = _Seen({}, {})
-            yield Run(self._pass(numbers, seen), is_long=True)
-            while self._lifetimes.permanent and (seen.untried[0] or self._way(0, seen)):
-                yield Run(self._pass(numbers, seen), is_long=True)
+            yield Run(self._pass(random.split(), _Seen({}, {})), is_long=True)
 
     def coverage(self, *, found: bool) -> list[str]:
         """How many edges were tried in how many steps."""
@@ -105,21 +97,17 @@ class CoveringWalk(Walk):
                 self._tried += 1
             self._steps += 1
             if (yield ~index if mask & bit else index):
-                mask = self._after(mask, index)
+                mask ^= bit
             else:
                 stuck[mask] = stuck.get(mask, 0) | bit
 
     def _edges(self, mask: int) -> int:
         """The registrations that may be toggled in a set."""
-        edges = self._full & ~(mask & self._lifetimes.permanent)
+        edges = self._full
         for index, later in self._later:
             if later & mask and not mask >> index & 1:
                 edges ^= 1 << index
         return edges
-
-    def _after(self, mask: int, index: int) -> int:
-        """The set after a toggle that is accepted."""
-        return self._lifetimes.after_release(mask, index) if mask >> index & 1 else mask | 1 << index
 
     def _way(self, start: int, seen: _Seen) -> list[int]:
         """The shortest way over edges that were walked to a set with an edge that was not; last toggle first."""
@@ -133,7 +121,7 @@ class CoveringWalk(Walk):
                 while edges:
                     bit = edges & -edges
                     edges ^= bit
-                    target = self._after(mask, bit.bit_length() - 1)
+                    target = mask ^ bit
                     if target == start or target in back:
                         continue
                     back[target] = mask, bit.bit_length() - 1

@@ -13,11 +13,10 @@ engine, the end of memory, a bound and Ctrl-C are handled here, for these walks 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
-from dispatchlab.model.lifetimes import lifetimes_in
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.prover.chains import Chains, count_orders
 from dispatchlab.prover.checker import Observations, Pair, minimal_conflicts
@@ -151,7 +150,6 @@ class _SandboxDrive:
         self._taken = 0  # steps of the runs that are over
         self._steps: list[int] = []  # those of the run that is not
         self._stopped: str | None = None
-        self._after_release: Callable[[int, int], int] | None = None  # the same in all sessions
 
     def take(self) -> Ending:
         walk = self._walk
@@ -183,9 +181,6 @@ class _SandboxDrive:
         register, release, look = session.register, session.release, session.look
         outcome, observation = self._observations.outcome, self._observations.observation
         every, stop, choose = self._walk.looks_at_every_step, self._stop, run.steps.send
-        if self._after_release is None:
-            self._after_release = lifetimes_in(session).after_release
-        after_release = self._after_release
         mask = 0
         accepted: bool | None = None  # which starts a generator
         pair = observation(0, look(), steps, 0) if every else None
@@ -210,7 +205,7 @@ class _SandboxDrive:
                 if pair is not None:
                     return pair
             if accepted:
-                mask = after_release(mask, ~step) if step < 0 else mask | 1 << step
+                mask ^= 1 << (~step if step < 0 else step)
             if every:
                 if not self._observations.has(mask):
                     self._stopped = self._watch.full(self._walk.sets(self._observations) + 1)

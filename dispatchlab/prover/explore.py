@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any, assert_never
 
 from dispatchlab.model.kernel_identity import distinguished
-from dispatchlab.model.lifetimes import Lifetimes
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
 from dispatchlab.prover.all_orders import AllOrders
@@ -53,7 +52,7 @@ def explore(
     """
     watch, walk, seed = Watch(options, cancelled=cancelled, progress=progress), options.walk, options.seed
     registrations = distinguished(registrations)
-    count, lifetimes = len(registrations), Lifetimes.of(registrations)
+    count = len(registrations)
     fresh = on_sandboxes(engine, registrations, operators)
     if walk in ("auto", "graph") and isinstance(engine, Forkable):
         reduced = walk == "auto"
@@ -71,7 +70,7 @@ def explore(
         return Exploration(verdict, name, count, 0, 0, steps, orders, counterexample=unsure, elapsed_s=watch.elapsed_s)
     match walk:
         case "orders":
-            every = AllOrders(count, order=order, lifetimes=lifetimes)
+            every = AllOrders(count, order=order)
             if not isinstance(engine, Forkable):
                 return explore_walk(every, fresh, watch=watch)
             space = engine.space(registrations, operators)
@@ -80,11 +79,11 @@ def explore(
             return replace(result, verdict=Verdict.ORDER_INDEPENDENT) if proved else result
         case "auto" | "graph":
             passes = options.passes or DEFAULT_PASSES
-            covering = CoveringWalk(count, passes=passes, seed=seed, order=order, lifetimes=lifetimes)
+            covering = CoveringWalk(count, passes=passes, seed=seed, order=order)
             return explore_walk(covering, fresh, watch=watch)
         case "sample":
             samples = options.samples or DEFAULT_SAMPLES
-            sampled = RandomWalks(count, samples=samples, seed=seed, order=order, lifetimes=lifetimes)
+            sampled = RandomWalks(count, samples=samples, seed=seed, order=order)
         case _:
             assert_never(walk)
     if not isinstance(engine, Forkable):

@@ -27,7 +27,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from dispatchlab.errors import RegistrationError
-from dispatchlab.model.lifetimes import lifetimes_in
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.model.snapshot import Refusal, Snapshot
 from dispatchlab.prover.chains import Chains, count_edges, count_orders, later_masks
@@ -109,7 +108,6 @@ class _GraphDrive:
 
     def __post_init__(self) -> None:
         self.later = later_masks(self.count, self.order)
-        self.lifetimes = lifetimes_in(self.space)
         self.states: list[Any] = []
         self.masks: list[int] = []
         self.parents = array("q")
@@ -149,7 +147,6 @@ class _GraphDrive:
         space, register, release = self.space, self.space.register, self.space.release
         states, masks, first, refused = self.states, self.masks, self.first, self.refused
         bits = [(index, 1 << index, self.later[index]) for index in range(self.count)]
-        permanent, after_release = self.lifetimes.permanent, self.lifetimes.after_release
         stop = self.watch.stop
         head, edges, length, level_end = 0, 0, -1, 0
         self._arrive(0, space.empty(), -1, 0, refused=False)
@@ -173,15 +170,13 @@ class _GraphDrive:
             state, mask = states[head], masks[head]
             for index, bit, later in bits:
                 if mask & bit:
-                    if permanent & bit:
-                        continue
                     self.step = ~index
                     try:
                         new = release(state, index)
                     except RegistrationError as error:
                         self.edges = edges + 1
                         return None, self._failed_release(head, index, error)
-                    target, refusal = after_release(mask, index) if permanent else mask ^ bit, None
+                    target, refusal = mask ^ bit, None
                 elif later & mask:
                     continue
                 else:

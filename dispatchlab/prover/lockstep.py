@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from dispatchlab.model.kernel_identity import distinguished
-from dispatchlab.model.lifetimes import Lifetimes, lifetimes_in
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
 from dispatchlab.model.sequence import StepSequence, format_sequence
@@ -47,10 +46,6 @@ class _Pair:
         self.sequence: list[int] = []
         self.diff = ""
         self.what = ""
-
-    def lifetimes(self) -> Lifetimes:
-        """Which registrations no step releases, and with what they end."""
-        return lifetimes_in(self._expected)
 
     def register(self, index: int, /) -> Refusal | None:
         """Register with both; never refused itself."""
@@ -152,7 +147,7 @@ def lockstep(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # an override is reported once where it is registered, not at every step
         exploration = explore_walk(
-            CoveringWalk(count, passes=passes, seed=options.seed, order=order, lifetimes=Lifetimes.of(registrations)),
+            CoveringWalk(count, passes=passes, seed=options.seed, order=order),
             open_pair,
             watch=watch,
         )

@@ -61,7 +61,6 @@ from typing import Any, Final, NamedTuple
 
 from dispatchlab.errors import RegistrationError
 from dispatchlab.model.dependence import Dependence
-from dispatchlab.model.lifetimes import lifetimes_in
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.sequence import renumbered
 from dispatchlab.model.slot_set import set_bits
@@ -573,8 +572,7 @@ class _Proof:
     def _in_order(self, mask: int) -> Iterator[int]:
         """Registrations in an order that may be."""
         chained = sum(1 << index for index in {index for chain in self.order for index in chain})
-        free = lifetimes_in(self.space).permanent_last(set_bits(mask & ~chained))
-        yield from keeping([*free, *set_bits(mask & chained)], self.order)
+        yield from keeping([*set_bits(mask & ~chained), *set_bits(mask & chained)], self.order)
 
     def _looks_as_direct(self, state: Any, mask: int) -> bool:
         direct, done = self.space.empty(), 0
@@ -610,7 +608,6 @@ class _Far:
         self._space = proof.space
         self._knowledge = proof.knowledge
         self._later = later_masks(proof.count, proof.order)
-        self._lifetimes = lifetimes_in(proof.space)
         self.state, self.mask = proof.space.empty(), 0
         self._values = proof.space.values(self.state)
 
@@ -618,13 +615,11 @@ class _Far:
         """Register, or release what is in force; nothing where that cannot be, as for the release of what is not."""
         index = ~step if step < 0 else step
         if self.mask >> index & 1:
-            if self._lifetimes.is_permanent(index):
-                return
             try:
                 self.state = self._space.release(self.state, index)
             except RegistrationError:
                 raise NotReduced("a release fails that succeeds in every neighbourhood") from None
-            self.mask = self._lifetimes.after_release(self.mask, index)
+            self.mask &= ~(1 << index)
         elif step < 0 or self._later[index] & self.mask:
             return
         else:
@@ -884,7 +879,6 @@ class _Visit:
         self._space = space
         self._indices = indices
         self._later = later_masks(len(indices), order)
-        self._lifetimes = lifetimes_in(space)
         self._knowledge = knowledge
 
     def sets(self) -> Iterator[tuple[int, Any]]:
@@ -913,9 +907,7 @@ class _Visit:
             yield whole, state
             for local, later in enumerate(self._later):
                 if mask >> local & 1:
-                    if self._lifetimes.is_permanent(local):
-                        continue
-                    after = self._lifetimes.after_release(mask, local), self._space.release(state, local)
+                    after = mask & ~(1 << local), self._space.release(state, local)
                 elif later & mask:
                     continue
                 else:

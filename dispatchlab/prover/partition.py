@@ -24,7 +24,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 from dispatchlab.errors import RegistrationError
-from dispatchlab.model.lifetimes import lifetimes_in
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration, operators_of
 from dispatchlab.model.sequence import renumbered
@@ -440,7 +439,7 @@ def strays_of(
 def _signature(space: StateSpace[Any], count: int, order: Chains, seed: int) -> tuple[object, ...]:
     """What a random sequence does, without names: each outcome, and to which former state each step comes back."""
     random = SplitMix64(seed)
-    later, lifetimes = later_masks(count, order), lifetimes_in(space)
+    later = later_masks(count, order)
     state, mask = space.empty(), 0
     former, broken = [state], [len(space.violations(state))]
     happened: list[object] = []
@@ -448,13 +447,11 @@ def _signature(space: StateSpace[Any], count: int, order: Chains, seed: int) -> 
         index = random.below(count)
         kind = ""
         if mask >> index & 1:
-            if lifetimes.is_permanent(index):
-                continue
             try:
                 state = space.release(state, index)
             except RegistrationError as error:
                 return *happened, index, error.kind
-            mask = lifetimes.after_release(mask, index)
+            mask &= ~(1 << index)
         elif not later[index] & mask:
             state, refusal = space.register(state, index)
             kind = "" if refusal is None else refusal.kind.value

@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from math import ceil, factorial, log
 from typing import Final
 
-from dispatchlab.model.lifetimes import EVERYTHING_IS_RELEASED, Lifetimes
 from dispatchlab.prover.chains import Chains, keeping
 from dispatchlab.prover.checker import Observations
 from dispatchlab.prover.driver import Run, Steps, Walk
@@ -44,7 +43,6 @@ class RandomWalks(Walk):
         samples: how many random walks.
         seed: of them all; a printed seed replays.
         order: chains of registrations that are registered in this order only; releases are free.
-        lifetimes: how registrations end.
     """
 
     name = "sample"
@@ -58,10 +56,8 @@ class RandomWalks(Walk):
         samples: int = DEFAULT_SAMPLES,
         seed: int = 0,
         order: Chains = (),
-        lifetimes: Lifetimes = EVERYTHING_IS_RELEASED,
     ) -> None:
         self.count = count
-        self._lifetimes = lifetimes
         self.order = tuple(order)
         self.seed = seed
         self._samples = samples
@@ -84,9 +80,7 @@ class RandomWalks(Walk):
             if direct.mask != walk.mask:
                 base, index = direct.refused[0]
                 others = [other for other in range(self.count) if (walk.mask & ~base) >> other & 1 and other != index]
-                if self._lifetimes.is_permanent(index):
-                    continue
-                back = [*walk.taken, *(~other for other in self._lifetimes.released(others)), ~index, index]
+                back = [*walk.taken, *(~other for other in others), ~index, index]
                 yield Run(self._steps(_Way(), back), continues=True)
 
     def ended(self, run: Run) -> None:
@@ -128,7 +122,7 @@ class RandomWalks(Walk):
                 if way.mask >> ~step & 1:
                     way.taken.append(step)
                     yield step
-                    way.mask = self._lifetimes.after_release(way.mask, ~step)
+                    way.mask &= ~(1 << ~step)
                 continue
             if way.taken and way.taken[-1] >= 0:
                 self._neighbours.add((way.taken[-1], step))
@@ -148,14 +142,14 @@ class RandomWalks(Walk):
         plan = [*sorted(members), *extras]
         random.shuffle(plan)
         plan = keeping(plan, self.order)
-        for index in self._lifetimes.released(extras):
+        for index in extras:
             after = plan.index(index) + 1
             plan.insert(after + random.below(len(plan) - after + 1), ~index)
         return plan
 
     def _direct(self, mask: int) -> list[int]:
         members = (index for index in range(self.count) if mask >> index & 1)
-        return keeping(self._lifetimes.permanent_last(members), self.order)
+        return keeping(members, self.order)
 
 
 class _Way:

@@ -9,7 +9,6 @@ from typing import Any, Protocol, TypeAlias
 
 from dispatchlab.errors import DispatchLabError, RegistrationError
 from dispatchlab.model.kernel_identity import distinguished
-from dispatchlab.model.lifetimes import Lifetimes, lifetimes_in
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
 from dispatchlab.model.sequence import StepSequence, format_sequence
@@ -57,24 +56,18 @@ Sessions: TypeAlias = Callable[[], AbstractContextManager[Session]]
 class SandboxSession:
     """A session in a sandbox; keeps the handles."""
 
-    __slots__ = ("_handles", "_lifetimes", "_operators", "_registrations", "_sandbox")
+    __slots__ = ("_handles", "_operators", "_registrations", "_sandbox")
 
     def __init__(
         self,
         sandbox: Sandbox,
         registrations: Sequence[Registration],
         operators: Sequence[OperatorName],
-        lifetimes: Lifetimes | None = None,
     ) -> None:
         self._sandbox = sandbox
         self._registrations = registrations
         self._operators = operators
         self._handles: list[Handle | None] = [None] * len(registrations)
-        self._lifetimes = Lifetimes.of(registrations) if lifetimes is None else lifetimes
-
-    def lifetimes(self) -> Lifetimes:
-        """Which registrations no step releases, and with what they end."""
-        return self._lifetimes
 
     def register(self, index: int, /) -> Refusal | None:
         """Register; why it was refused, or None."""
@@ -115,10 +108,6 @@ class StateSession:
         self._space = space
         self._state: Any = space.empty()
 
-    def lifetimes(self) -> Lifetimes:
-        """Which registrations no step releases, and with what they end."""
-        return lifetimes_in(self._space)
-
     @property
     def state(self) -> Any:
         """Where the session is."""
@@ -145,12 +134,11 @@ class StateSession:
 def on_sandboxes(engine: Engine, registrations: Sequence[Registration], operators: Sequence[OperatorName]) -> Sessions:
     """Sessions in fresh sandboxes of an engine; kernels that share a debug text get marks, see `distinguished`."""
     registrations = distinguished(registrations)
-    lifetimes = Lifetimes.of(registrations)
 
     @contextmanager
     def open_session() -> Iterator[Session]:
         with engine.sandbox() as sandbox:
-            yield SandboxSession(sandbox, registrations, operators, lifetimes)
+            yield SandboxSession(sandbox, registrations, operators)
 
     return open_session
 
@@ -268,17 +256,14 @@ def run(session: Session, sequence: StepSequence) -> Iterator[tuple[int, Refusal
     Raises:
         SequenceError: a step releases what was refused or registers what is registered.
     """
-    lifetimes = lifetimes_in(session)
     active = 0
     for at, step in enumerate(sequence):
         index = ~step if step < 0 else step
         if bool(active >> index & 1) is not (step < 0):
             raise SequenceError(sequence, at, f"{index} is {'not ' if step < 0 else 'already '}registered")
         if step < 0:
-            if lifetimes.is_permanent(index):
-                raise SequenceError(sequence, at, f"{index} is registered, and nothing takes it back")
             refusal = session.release(index)
-            active = lifetimes.after_release(active, index)
+            active &= ~(1 << index)
         else:
             refusal = session.register(index)
             if refusal is None:

@@ -7,7 +7,6 @@ from itertools import combinations
 from time import perf_counter
 from typing import Final
 
-from dispatchlab.model.lifetimes import EVERYTHING_IS_RELEASED, lifetimes_in
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.prover.chains import Chains, keeping, later_masks
 from dispatchlab.prover.checker import Observations, Pair
@@ -56,7 +55,6 @@ class _Shrink:
         self.later = later_masks(count, order)
         self.left = steps
         self.deadline = perf_counter() + seconds
-        self.lifetimes = EVERYTHING_IS_RELEASED  # until a session was opened
 
     def run(self, example: Counterexample) -> Counterexample:
         crash = example.flaw is Flaw.CRASH
@@ -90,8 +88,6 @@ class _Shrink:
                     registers = not mask >> index & 1
                     if registers and self.later[index] & mask:
                         continue
-                    if not registers and self.lifetimes.is_permanent(index):
-                        continue
                     extended = (*sequence, index if registers else ~index)
                     after, pair = self._run(observations, extended, mask)
                     if pair is not None and pair[0] != pair[1]:
@@ -109,7 +105,6 @@ class _Shrink:
         *before, last = sequence
         try:
             with self.sessions() as session:
-                self.lifetimes = lifetimes_in(session)
                 if not observations.sets:
                     observations.observation(0, session.look(), (), 0)
                 for step in before:
@@ -120,7 +115,7 @@ class _Shrink:
                 if last < 0:
                     if session.release(~last) is not None:
                         return mask, (sequence, sequence)
-                    mask = self.lifetimes.after_release(mask, ~last)
+                    mask &= ~(1 << ~last)
                 else:
                     refusal = session.register(last)
                     pair = observations.outcome(mask, last, refusal, sequence, len(sequence))
@@ -193,12 +188,11 @@ class _Shrink:
         sets = [0]
         try:
             with self.sessions() as session:
-                self.lifetimes = lifetimes_in(session)
                 for step, refusal in run(session, sequence):
                     if refusal is not None:
                         sets.append(sets[-1])
                     elif step < 0:
-                        sets.append(self.lifetimes.after_release(sets[-1], ~step))
+                        sets.append(sets[-1] & ~(1 << ~step))
                     else:
                         sets.append(sets[-1] | 1 << step)
         except EngineCrashed:
@@ -206,9 +200,8 @@ class _Shrink:
         return sets
 
     def _direct(self, mask: int) -> StepSequence:
-        """All of a set, registered in ascending order but for those that have an order of their own or may need one."""
-        members = self.lifetimes.permanent_last(index for index in range(mask.bit_length()) if mask >> index & 1)
-        return tuple(keeping(members, self.order))
+        """All of a set, registered in ascending order but for those that have an order of their own."""
+        return tuple(keeping((index for index in range(mask.bit_length()) if mask >> index & 1), self.order))
 
     def _compare(self, pair: Pair) -> Counterexample | None:
         self._spend(len(pair[0]) + len(pair[1]))

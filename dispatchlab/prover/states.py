@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from dispatchlab.errors import RegistrationError
-from dispatchlab.model.lifetimes import lifetimes_in
 from dispatchlab.model.sequence import Step, StepSequence
 from dispatchlab.model.snapshot import Refusal
 from dispatchlab.prover.chains import Chains, later_masks
@@ -66,7 +65,7 @@ class ReachableStates:
 
     def edges(self) -> Iterator[StateEdge]:
         """Take every step from every state; iterate once. `stopped` says afterwards whether there would be more."""
-        space, lifetimes = self.space, lifetimes_in(self.space)
+        space = self.space
         head = edges = 0
         while head < len(self.states):
             self.stopped = self._stop(len(self.states), edges)
@@ -76,11 +75,9 @@ class ReachableStates:
             for index, bit, later in self._members:
                 refusal = None
                 if mask & bit:
-                    if lifetimes.is_permanent(index):
-                        continue
                     step = ~index
                     try:
-                        new, target = space.release(state, index), lifetimes.after_release(mask, index)
+                        new, target = space.release(state, index), mask & ~(1 << index)
                     except RegistrationError:  # the checker reports it
                         continue
                 elif later & mask:
