@@ -93,12 +93,14 @@ def test_text_is_what_the_blocks_say() -> None:
     )
 
 
-def test_a_terminal_wraps_between_words_and_shortens_paths() -> None:
+def test_a_terminal_wraps_between_words_and_leaves_paths_whole() -> None:
     stream = io.StringIO()
     target = console(stream)
     target.width = 40
     draw(target, (Line(("at ", source(DEBUG), ", twice ", "and once more"), indent=2), Line(), Line("end")))
-    assert stream.getvalue() == ("  at aten/…/MetaFallbackKernel.cpp:23,\n    twice and once more\n\nend\n")
+    assert stream.getvalue() == (
+        "  at\n    aten/src/ATen/core/MetaFallbackKernel.cpp:23,\n    twice and once more\n\nend\n"
+    )
 
 
 def test_markdown_is_read_as_it_was_meant() -> None:

@@ -1,7 +1,7 @@
 """Source locations as people read them: without the folder of a build, short enough for a line, and as a link.
 
 `registered at /__w/pytorch/pytorch/aten/src/ATen/core/MetaFallbackKernel.cpp:23` is
-`aten/src/…/MetaFallbackKernel.cpp:23`, and leads to that line of the release.
+`aten/src/ATen/core/MetaFallbackKernel.cpp:23`, and leads to that line of the release.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from dispatchlab.escape import printable
 from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.operator_view import NO_KERNEL
 
-ELLIPSIS = "…"
 _AT = "registered at "
 _SITE = re.compile(r"(?P<path>[^\s:][^:\s]*\.\w+):(?P<line>[1-9][0-9]{0,8})")
 _INSIDE = r"(?=(?:build/)?(?:aten/src|torch|functorch|c10|caffe2|third_party)/|build/native_aot/)"
@@ -25,9 +24,9 @@ _INSTALLED = re.compile(r"^.*/(?:site|dist)-packages/")
 _GENERATED = re.compile(r"(?:^|/)(?:build|generated|native_aot)/|^aten/src/ATen/Register\w*\.cpp$|^third_party/")
 _OF_PYTORCH = ("aten/", "torch/", "functorch/", "c10/", "caffe2/", "build/aten/", "build/torch/")
 _RELEASE = re.compile(r"([0-9]+)\.([0-9]+)\.([0-9]+)(?:\+\w+)?")
-_SHORTEST = 8
 
 
+_AT_A_PATH = re.compile(r"\bregistered at (?=\S*[^\s:]+\.\w+:[0-9])")
 _FALLBACK = f"[{Provenance.FALLBACK}]"
 _LINE = re.compile(r":[0-9]+(?= )")
 
@@ -68,6 +67,11 @@ def short_debug(debug: str) -> str:
     return " ".join(piece.text for piece in located(printable(debug.replace(_AT, "", 1))))
 
 
+def short_paths(sentence: str) -> str:
+    """A sentence in which source locations stand without `registered at` and the folders of a build."""
+    return _BUILD.sub("", _AT_A_PATH.sub("", sentence))
+
+
 def held(row: str) -> str:
     """What a slot holds, as a row of a table says it."""
     return short_debug(row) or NO_KERNEL
@@ -95,34 +99,6 @@ def _shown_path(path: str) -> str:
     if not shown.startswith("/") and shown[1:2] != ":":
         return shown
     return _ROOT.sub("", shown)
-
-
-def fitted(text: str, width: int) -> str:
-    """A text without blanks in at most `width` characters, which a `…` shortens; paths lose folders first.
-
-    >>> fitted("build/aten/src/ATen/RegisterCPU_0.cpp:1297", 32)
-    'build/…/RegisterCPU_0.cpp:1297'
-
-    Args:
-        text: the text.
-        width: the most characters, at least 8.
-    """
-    width = max(width, _SHORTEST)
-    if len(text) <= width:
-        return text
-    folders, slash, name = text.rpartition("/")
-    if slash:
-        kept = folders.split("/")
-        for count in range(len(kept) - 1, 0, -1):
-            shorter = "/".join((*kept[:count], ELLIPSIS, name))
-            if len(shorter) <= width:
-                return shorter
-        text = f"{ELLIPSIS}/{name}"
-        if len(text) <= width:
-            return text
-        text = name
-    tail = (width - 1) * 2 // 3
-    return f"{text[: width - 1 - tail]}{ELLIPSIS}{text[-tail:]}"
 
 
 def link_of(piece: Located, torch: str) -> str:

@@ -1,24 +1,32 @@
-"""Blocks for a terminal: words are wrapped and never broken, source locations are links, moods are colours."""
+"""Blocks for a terminal: lines end between words alone, source locations are links, moods are colours.
+
+A word is what stands between blanks: a key, a path with its line, a type with its argument. One that is longer than a
+line is printed as it is, and the terminal wraps it, so that it can still be copied.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from typing import assert_never
 
 from rich.cells import cell_len
 from rich.console import Console
+from rich.segment import Segment, Segments
 from rich.style import Style
 from rich.text import Text
 
 from dispatchlab.escape import printable
 from dispatchlab.views import blocks as b
-from dispatchlab.views.lines import Page
+from dispatchlab.views.source_locations import link_of, located, short_paths
 from dispatchlab.views.styles import BAD, DIFF_STYLES, FIRST_STYLES, MOOD_STYLES, QUIET
-from dispatchlab.views.text import plain, table_lines
+from dispatchlab.views.text import table_lines
 
 _BAR = 30
+_NARROWEST = 24
 _OF_A_STEP = str.maketrans("+-", "-+")  # what a step adds is no defect
+_WIDEST = 160
 
 
 def draw(console: Console, blocks: Iterable[b.Block], *, torch: str = "", whole: bool = False) -> None:
@@ -30,136 +38,152 @@ def draw(console: Console, blocks: Iterable[b.Block], *, torch: str = "", whole:
         torch: the version of the PyTorch that source locations are of; empty when that is not known.
         whole: shorten nothing.
     """
-    page = Page(console, torch=torch, whole=whole)
-    draw_on(page, blocks)
+    page = _Page(console, torch=torch, whole=whole)
+    page.put_all(blocks)
     page.flush()
 
 
-def draw_on(page: Page, blocks: Iterable[b.Block], *, indent: int = 0) -> None:
-    """Print blocks below others.
+class _Page:
+    """The lines of a terminal, written all at once, as a console takes long for a line."""
 
-    Args:
-        page: where to.
-        blocks: what is shown.
-        indent: how far they stand to the right.
-    """
-    for block in blocks:
-        _draw(page, block, indent)
+    def __init__(self, console: Console, *, torch: str, whole: bool) -> None:
+        self._console = console
+        self._torch = torch
+        self._links = console.is_terminal and console.file.isatty()
+        self._bar = (
+            "#" if console.options.ascii_only or not console.is_terminal else "\N{BOX DRAWINGS HEAVY HORIZONTAL}"
+        )
+        self._whole = whole
+        self._lines: list[Text] = []
+        self._width = min(console.width, _WIDEST)
 
-
-def _draw(page: Page, block: b.Block, indent: int) -> None:
-    match block:
-        case b.Line():
-            _line(page, block, indent)
-        case b.Section():
-            page.title(block.title, MOOD_STYLES[block.mood])
-            draw_on(page, block.blocks, indent=indent)
-        case b.Verdict():
-            verdict = page.words(block.text, f"bold {MOOD_STYLES[block.mood].removeprefix('bold ')}")
-            beside = inline_words(page, block.beside)
-            if verdict and beside and not plain(block.beside)[:1].isspace():
-                verdict[-1] = Text.assemble(verdict[-1], beside.pop(0))
-            page.flow([*verdict, *beside], indent=indent)
-        case b.Facts():
-            width = max((len(title) for title, _ in block.pairs), default=0) + 2
-            for title, value in block.pairs:
-                content = f"{value:,}" if isinstance(value, int) else value
-                _line(page, b.Line(content, label=b.Span(title, "quiet"), width=width), indent)
-        case b.Table():
-            draw_on(page, table_lines(block, whole=page.whole), indent=indent)
-        case b.Folded():
-            _line(page, b.Line(block.title, "strong"), indent)
-            if page.whole or block.is_open:
-                draw_on(page, block.blocks, indent=indent + 2)
-        case b.Items():
-            for number, item in enumerate(block.items, 1):
-                _line(page, b.Line((f"{number}. " if block.ordered else "", item), indent=2), indent)
-        case b.Code():
-            for row in block.text.splitlines():
-                _line(page, b.Line(row, indent=block.indent), indent)
-        case b.Difference():
-            for row in block.diff.splitlines():
-                first = row[:1].translate(_OF_A_STEP) if block.is_step else row[:1]
-                style = DIFF_STYLES.get(row[:3], FIRST_STYLES.get(first, QUIET))
-                page.flow(page.words(row[1:], style), indent=indent + 6, first=Text(f"  {row[:1]} ", style))
-        case b.Sides():
-            _sides(page, block)
-        case _:
-            assert_never(block)
-
-
-def _sides(page: Page, sides: b.Sides) -> None:
-    if len(sides.sides) == 1:
-        (only,) = sides.sides
-        _line(page, b.Line(only.title, "strong", indent=2), 0)
-        for step in only.steps:
-            _line(page, b.Line(step, indent=4, hang=3), 0)
-        return
-    half = (page.width - 6) // 2
-    columns = [
-        [
-            page.lines(page.words(side.title, MOOD_STYLES[side.mood]), first=Text(), width=half),
-            *(page.lines(inline_words(page, step), indent=3, first=Text(), width=half) for step in side.steps),
-            *([] if side.steps else [[Text("(nothing)", QUIET)]]),
-        ]
-        for side in sides.sides
-    ]
-    for at, (left, right) in enumerate(zip_longest(*columns, fillvalue=[Text()])):
-        for number, (one, other) in enumerate(zip_longest(left, right, fillvalue=Text())):
-            gutter = Text("> " if number == 0 and at - 1 == sides.marked else "  ", BAD)
-            gap = Text(" " * (half - cell_len(one.plain)) + "  ")
-            page.flow([Text.assemble(gutter, one, gap, gutter, other)], first=Text())
-
-
-def _line(page: Page, line: b.Line, indent: int) -> None:
-    if not line.content and not line.label:
-        page.blank()
-        return
-    begin = indent + line.indent
-    start = begin + min(line.width, page.width // 3 + 2)  # a column of labels takes a third of the page at most
-    first = Text(" " * begin)
-    for word in inline_pieces(page, line.label, line.mood):
-        first.append_text(word)
-    if line.width and line.content and cell_len(first.plain.rstrip()) + 1 > start:
-        start = begin + line.hang  # this label is too long for the column
-        first.append("" if first.plain.endswith(" ") else " ")
-    first.append(" " * (start - cell_len(first.plain)))
-    page.flow(
-        inline_words(page, line.content, line.mood), indent=start if line.width else begin + line.hang, first=first
-    )
-
-
-def inline_words(page: Page, content: b.Inline, mood: b.Mood = "") -> list[Text]:
-    """The words of inline text; pieces without a blank between them are one word.
-
-    Args:
-        page: what they stand on.
-        content: the text.
-        mood: the mood of what has none of its own.
-    """
-    made: list[Text] = []
-    glued = False
-    for piece in _spans(content, mood):
-        if isinstance(piece, b.Meter):
-            bar = page.bar(piece.part / max(1, piece.whole), _BAR)
-            words, text = [Text(bar, MOOD_STYLES[piece.mood])] * bool(bar), bar
+    def flush(self) -> None:
+        """Write what was put here."""
+        if self._console.color_system is None:
+            segments = [Segment("".join(f"{line.plain}\n" for line in self._lines))]
         else:
-            style, text = MOOD_STYLES[piece.mood], piece.text
-            words = page.source(text, style) if piece.kind == "source" else page.words(text, style)
-            if piece.href:
-                words = [Text(word.plain, Style.parse(style) + Style(link=piece.href)) for word in words]
-        if made and words and glued and not text[:1].isspace():
-            made[-1] = Text.assemble(made[-1], words.pop(0))
-        made += words
-        glued = not text[-1:].isspace() if text else glued
-    return made
+            segments = [segment for line in self._lines for segment in line.render(self._console, end="\n")]
+        self._console.print(Segments(segments), soft_wrap=True, end="")
+
+    def put_all(self, blocks: Iterable[b.Block], *, indent: int = 0) -> None:
+        """Put blocks below others, and so far to the right."""
+        for block in blocks:
+            self._put(block, indent)
+
+    def _put(self, block: b.Block, indent: int) -> None:
+        match block:
+            case b.Line():
+                self._put_line(block, indent)
+            case b.Section():
+                self._lines.append(Text())
+                self._flow(self._inline(b.Span(block.title, block.mood)), 0)
+                self.put_all(block.blocks, indent=indent)
+            case b.Verdict():
+                style = f"bold {MOOD_STYLES[block.mood].removeprefix('bold ')}"
+                self._flow(Text(printable(block.text), style).append_text(self._inline(block.beside)), indent)
+            case b.Facts():
+                width = max((len(title) for title, _ in block.pairs), default=0) + 2
+                for title, value in block.pairs:
+                    content = f"{value:,}" if isinstance(value, int) else value
+                    self._put_line(b.Line(content, label=b.Span(title, "quiet"), width=width), indent)
+            case b.Table():
+                self.put_all(table_lines(block, whole=self._whole), indent=indent)
+            case b.Folded():
+                self._put_line(b.Line(block.title, "strong"), indent)
+                if self._whole or block.is_open:
+                    self.put_all(block.blocks, indent=indent + 2)
+            case b.Items():
+                for number, item in enumerate(block.items, 1):
+                    self._put_line(b.Line((f"{number}. " if block.ordered else "", item), indent=2), indent)
+            case b.Code():
+                for row in block.text.splitlines():
+                    self._put_line(b.Line(row, indent=block.indent), indent)
+            case b.Difference():
+                for row in block.diff.splitlines():
+                    first = row[:1].translate(_OF_A_STEP) if block.is_step else row[:1]
+                    style = DIFF_STYLES.get(row[:3], FIRST_STYLES.get(first, QUIET))
+                    text = Text(short_paths(printable(row[1:])), style)
+                    self._flow(text, indent + 6, first=Text(f"  {row[:1]} ", style))
+            case b.Sides():
+                self._put_sides(block)
+            case _:
+                assert_never(block)
+
+    def _put_line(self, line: b.Line, indent: int) -> None:
+        begin = indent + line.indent
+        start = begin + min(line.width, self._width // 3 + 2)  # a column of labels takes a third of the page at most
+        first = Text(" " * begin).append_text(self._inline(line.label, line.mood))
+        if line.width and line.content and cell_len(first.plain.rstrip()) + 1 > start:
+            start = begin + line.hang  # this label is too long for the column
+            first.append("" if first.plain.endswith(" ") else " ")
+        first.append(" " * (start - cell_len(first.plain)))
+        hang = start if line.width else begin + line.hang
+        self._flow(self._inline(line.content, line.mood), hang, first=first)
+
+    def _put_sides(self, sides: b.Sides) -> None:
+        if len(sides.sides) == 1:
+            (only,) = sides.sides
+            self.put_all((b.Line(only.title, "strong", 2), *(b.Line(step, indent=4, hang=3) for step in only.steps)))
+            return
+        half = (self._width - 6) // 2
+        columns = []
+        for side in sides.sides:
+            texts = [self._inline(b.Span(side.title, side.mood)), *map(self._inline, side.steps)]
+            texts += [] if side.steps else [Text("(nothing)", QUIET)]
+            columns.append([_wrapped(text, half - 3) for text in texts])
+        for at, pair in enumerate(zip_longest(*columns, fillvalue=[Text()])):
+            for number, (one, other) in enumerate(zip_longest(*pair, fillvalue=Text())):
+                gutter = Text("> " if number == 0 and at - 1 == sides.marked else "  ", BAD)
+                left, right = (Text("   ").append_text(text) if number else text for text in (one, other))
+                gap = " " * (half - cell_len(left.plain)) + "  "
+                self._add(Text.assemble(gutter, left, gap, gutter, right))
+
+    def _flow(self, content: Text, indent: int, *, first: Text | None = None) -> None:
+        """Add text in lines, the first one behind `first`, the others indented."""
+        begin = Text(" " * indent) if first is None else first
+        if indent >= self._width // 2:
+            indent = min(indent, max(self._width - _NARROWEST, 2))
+        lines = _wrapped(content, self._width - indent, taken=cell_len(begin.plain) - indent)
+        for number, line in enumerate(lines):
+            self._add(Text.assemble(Text(" " * indent) if number else begin, line))
+
+    def _add(self, line: Text) -> None:
+        line.rstrip()
+        self._lines.append(line)
+
+    def _inline(self, content: b.Inline, mood: b.Mood = "") -> Text:
+        made = Text()
+        for piece in _spans(content, mood):
+            style = MOOD_STYLES[piece.mood]
+            if isinstance(piece, b.Meter):
+                made.append(self._bar * round(piece.part / max(1, piece.whole) * _BAR), style)
+            elif piece.kind == "source" and not piece.text.strip():
+                made.append("(no debug text)", QUIET)
+            elif piece.kind == "source":
+                for number, found in enumerate(located(printable(piece.text))):
+                    address = link_of(found, self._torch) if self._links else ""
+                    made.append(" " if number else "")
+                    made.append(found.text, Style.parse(style) + Style(link=address) if address else style)
+            else:
+                text = short_paths(printable(piece.text))
+                made.append(text, Style.parse(style) + Style(link=piece.href) if piece.href else style)
+        return made
 
 
-def inline_pieces(page: Page, content: b.Inline, mood: b.Mood = "") -> Iterator[Text]:
-    """The same with its blanks as they are, for what stands in a column of its own."""
-    for piece in _spans(content, mood):
-        if isinstance(piece, b.Span):
-            yield Text(printable(piece.text), MOOD_STYLES[piece.mood])
+def _wrapped(content: Text, width: int, *, taken: int = 0) -> list[Text]:
+    """The lines of a text, which end between words alone; of the first one some is taken."""
+    begins: list[int] = []
+    start = 0
+    for word in _WORD.finditer(content.plain):
+        is_first = not begins
+        needed = cell_len(content.plain[start : word.end()]) + (taken if is_first else 0)
+        if needed > width and (word.start() > start or (is_first and taken > 0)):
+            start = word.start()
+            begins.append(start)
+    return list(content.divide(begins))
+
+
+_WORD = re.compile(r"\S+")
 
 
 def _spans(content: b.Inline, mood: b.Mood) -> Iterator[b.Span | b.Meter]:
