@@ -24,7 +24,7 @@ from dispatchlab import (
     unboxed,
 )
 from dispatchlab.call import AutoDispatchBelowAutograd, Tensor
-from dispatchlab.layers import Lab
+from dispatchlab.lab import Lab
 
 CALLS, REPEATS = 50_000, 7
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from benchmarks.literal_overrides import LiteralTensor, literal_dispatch
 from dispatchlab.call import tensor
-from dispatchlab.overrides import torch_function_dispatch
+from dispatchlab.lab.overrides import torch_function_dispatch
 
 Made = tuple[Any, Any, Any, Any]
 

@@ -19,19 +19,16 @@ The public names:
 The packages, from the bottom; each has a map of its own:
 
 - `errors`: what can go wrong, as one tree; `escape`: texts on their way out;
-- `processes`: worker processes that end with their parent, deadlines, memory;
-- `files`: the one reader, the one writer, kinds of files, journals, YAML with source locations;
+- `processes`, `files`: worker processes, and the one reader and writer of files;
 - `model`: the field's terms as frozen values;
 - `engine`: the lab engine; `prover`: walks over states, which know no engine;
 - `registration_2020`: the registration APIs of C++ in 2020, `Import` and `RegisterOperators`;
-- `call`, `layers`, `overrides`, `codegen`: calls, and what is built on them;
-- `scenario`: scenario files; `records`: recorded registries;
-- `pytorch`: the installed PyTorch; the only package that imports torch;
-- `sources`: scenarios, registries and engines by the texts that name them;
-- `views`: what all views share: lines for a terminal, JSON, HTML;
-- `questions`: a room for each question of a user, with what it finds, its result and its views;
-- `adopt`: the first steps of a new user: the example, what works here, the files for a package's checkout;
-- `explorer_app`: the application of `dispatchlab explore`; `commands`, `cli`: the command line;
+- `call`, `lab`, `codegen`: calls, and what is built on them;
+- `scenario`: scenario files; `registries`: recorded registries;
+- `live`: the installed PyTorch; the only package that imports torch;
+- `views`: what all formats share: documents for a terminal, JSON, HTML, Markdown;
+- `questions`: a room for each question of a user, with what it finds, its result and its document;
+- `commands`, `cli`: the command line;
 - `api`: the public functions that tie packages together; `pytest_plugin`: scenarios as tests; `strategies`:
   generated scenarios for tests with hypothesis.
 """
@@ -82,7 +79,7 @@ if TYPE_CHECKING:  # what `_NAMES` imports on first use, for type checkers
     from dispatchlab.errors import ErrorKind as ErrorKind
     from dispatchlab.errors import ParseError as ParseError
     from dispatchlab.errors import RegistrationError as RegistrationError
-    from dispatchlab.layers.lab import Lab as Lab
+    from dispatchlab.lab.lab import Lab as Lab
     from dispatchlab.model.key_set import DispatchKeySet as DispatchKeySet
     from dispatchlab.model.keys import DispatchKey as DispatchKey
     from dispatchlab.model.names import OperatorName as OperatorName

@@ -15,28 +15,28 @@ from dispatchlab.prover.walk_options import WalkName
 from dispatchlab.questions.explain.result import CallExplanation
 from dispatchlab.questions.order.report import Report
 from dispatchlab.questions.order.run_scenario import RunOptions, run_scenario
-from dispatchlab.records.file import bundled_names, open_named
+from dispatchlab.questions.sources.engines import EngineName
+from dispatchlab.questions.sources.find_sources import LIVE
+from dispatchlab.registries.file import bundled_names, open_named
 from dispatchlab.scenario.load import load_scenario, parse_scenario
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
-from dispatchlab.sources.engines import EngineName
-from dispatchlab.sources.find_sources import LIVE
 from dispatchlab.views.view import View
 
 if TYPE_CHECKING:
     from dispatchlab.call.operators import Operator
     from dispatchlab.call.trace import Trace
     from dispatchlab.engine.dispatcher import Dispatcher
+    from dispatchlab.live.recording.record_package import PackageRecord
     from dispatchlab.model.keys import DispatchKey
     from dispatchlab.model.operator_view import OperatorView
-    from dispatchlab.pytorch.recording.record_package import PackageRecord
     from dispatchlab.questions.certify.certificate import Certification
     from dispatchlab.questions.check.report import CheckReport
     from dispatchlab.questions.explain.argument_specs import ArgumentSpec
     from dispatchlab.questions.lint.rule import LintReport
     from dispatchlab.questions.trace.torch_trace import TorchTrace
     from dispatchlab.questions.upgrade.compare_sources import UpgradeReport
-    from dispatchlab.records.backend_coverage import CoverageReport
-    from dispatchlab.records.stored import StoredRegistry
+    from dispatchlab.registries.backend_coverage import CoverageReport
+    from dispatchlab.registries.stored import StoredRegistry
 
 _KINDS = (Def, Impl, Fallback, NameOnly, Claim, Block)
 
@@ -287,7 +287,7 @@ def _scenario(subject: object, *, allow_import: bool) -> Scenario:
 
 
 def _recorded(package: str) -> Scenario:
-    from dispatchlab.sources.recorded_packages import recorded_packages
+    from dispatchlab.questions.sources.recorded_packages import recorded_packages
 
     found = recorded_packages((package,))
     scenario = parse_scenario(found.text, file=package)
@@ -466,7 +466,7 @@ def dump(operator: str, *, of: Dispatcher | str | None = None, after: str | None
 
     if of is None or isinstance(of, str):
         from dispatchlab.questions.dump.inspect_operators import OneOperatorError, inspect_operators
-        from dispatchlab.records.find import is_glob
+        from dispatchlab.registries.find import is_glob
 
         if is_glob(operator):
             raise OneOperatorError(operator)
@@ -624,9 +624,9 @@ def coverage(
     """
     from dispatchlab.questions.coverage.blocks import coverage_view
     from dispatchlab.questions.coverage.coverage_on_lab import coverage_report
-    from dispatchlab.records.backend_coverage import runtime_key
-    from dispatchlab.records.builds import default_registry
-    from dispatchlab.sources.find_sources import chosen, recorded_from
+    from dispatchlab.questions.sources.find_sources import chosen, recorded_from
+    from dispatchlab.registries.backend_coverage import runtime_key
+    from dispatchlab.registries.builds import default_registry
     from dispatchlab.views.formatting import counted
 
     source = os.fspath(of) if of is not None else LIVE if package else default_registry([key]).name
@@ -667,8 +667,8 @@ def certify(
     from dispatchlab.questions.certify.blocks import certification_view
     from dispatchlab.questions.certify.certificate import Certified
     from dispatchlab.questions.certify.certify_registry import certification_of_own
-    from dispatchlab.records.builds import default_registry
-    from dispatchlab.sources.find_sources import recorded_from
+    from dispatchlab.questions.sources.find_sources import recorded_from
+    from dispatchlab.registries.builds import default_registry
     from dispatchlab.views.formatting import counted
 
     name = os.fspath(registry) if registry is not None else LIVE if package else default_registry().name
@@ -692,7 +692,7 @@ def record(*packages: str) -> Result[PackageRecord]:
     Raises:
         DispatchLabError: PyTorch or a package cannot be imported.
     """
-    from dispatchlab.sources.recorded_packages import recorded_packages
+    from dispatchlab.questions.sources.recorded_packages import recorded_packages
     from dispatchlab.views.blocks import Code
     from dispatchlab.views.formatting import counted
 
@@ -729,7 +729,7 @@ def open_registry(source: str | os.PathLike[str] | None = None) -> StoredRegistr
         RegistryFileError: the file cannot be read.
     """
     if source is None:
-        from dispatchlab.records.builds import default_registry
+        from dispatchlab.registries.builds import default_registry
 
         source = default_registry().name
     return open_named(os.fspath(source))

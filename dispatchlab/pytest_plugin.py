@@ -250,7 +250,7 @@ class ScenarioItem(_Item):
     def _compare(self, actual: str) -> None:
         if is_accepting():
             if not self.golden.exists() or _read(self.golden) != actual:
-                from dispatchlab.files.atomic_write import write_file
+                from dispatchlab.files import write_file
 
                 self.golden.parent.mkdir(parents=True, exist_ok=True)
                 write_file(self.golden, actual)
@@ -295,10 +295,10 @@ class RecordItem(_Item):
 
     def runtest(self) -> None:
         """Fail when something else is registered; without PyTorch, skip."""
-        from dispatchlab.adopt.checkout import reachable
-        from dispatchlab.pytorch.bridge.torch import TorchBrokenError, TorchMissingError
+        from dispatchlab.live.bridge.torch import TorchBrokenError, TorchMissingError
         from dispatchlab.questions.record.blocks import check_view
         from dispatchlab.questions.record.check_record import check_record
+        from dispatchlab.questions.setup.checkout import reachable
 
         try:
             with reachable(self.config.rootpath):
@@ -310,8 +310,7 @@ class RecordItem(_Item):
         if found.is_same:
             return
         if is_accepting():
-            from dispatchlab.files.atomic_write import write_file
-            from dispatchlab.files.file_kinds import MARK, FileKind, marked
+            from dispatchlab.files import MARK, FileKind, marked, write_file
 
             is_marked = MARK in _read(self.golden).partition("\n")[0]
             write_file(self.path, marked(found.text, FileKind.SCENARIO, str(self.path)) if is_marked else found.text)
@@ -320,7 +319,7 @@ class RecordItem(_Item):
 
 
 def _read(path: Path) -> str:
-    from dispatchlab.files.bounded_read import read_file
+    from dispatchlab.files import read_file
     from dispatchlab.scenario.load import MAX_BYTES
 
     try:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from dispatchlab import Lab, Tensor
-from dispatchlab.overrides import Functions
+from dispatchlab.lab.overrides import Functions
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dispatchlab import Operator, Tensor, tensor
-from dispatchlab.layers import Lab
-from dispatchlab.overrides import PythonDispatch, disabled, enable_reentrant_dispatch, make_wrapper_subclass
+from dispatchlab.lab import Lab
+from dispatchlab.lab.overrides import PythonDispatch, disabled, enable_reentrant_dispatch, make_wrapper_subclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from dispatchlab import Tensor, tensor
-from dispatchlab.layers import Lab
-from dispatchlab.layers.schemas import COMPARISONS
+from dispatchlab.lab import Lab
+from dispatchlab.lab.schemas import COMPARISONS
 
 ArrayOrArrays = Any
 

@@ -36,8 +36,8 @@ from dispatchlab.call import (
     InferenceMode,
     Layout,
 )
-from dispatchlab.layers import AutogradError, Lab, no_grad, set_grad_enabled
-from dispatchlab.overrides import DispatchMode, PythonDispatch, disabled, make_wrapper_subclass
+from dispatchlab.lab import AutogradError, Lab, no_grad, set_grad_enabled
+from dispatchlab.lab.overrides import DispatchMode, PythonDispatch, disabled, make_wrapper_subclass
 from tests.call_programs import COMPOSITES, FREE, RELATED, inference, ones, with_keys
 
 # -- what a program is made of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dispatchlab.records import builds
+from dispatchlab.registries import builds
 
 INSTALLED = "2.13.0+cpu"
 """The version that stands for the installed one where a registry is chosen; the tests' own process only."""

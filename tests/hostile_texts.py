@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.names import OperatorName
-from dispatchlab.records.model import RecordedOperator, registry_of
+from dispatchlab.registries.model import RecordedOperator, registry_of
 from tests.registry_cases import FALLBACKS, FOO, T_T, kernel, save_registry
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e\r\x7f\x00[red]{}%s'\"\\</title>--><script>$(touch RUN)`touch RUN`"

@@ -44,8 +44,8 @@ def _digest(names: Iterable[str], *texts: Callable[[str], str]) -> str:
 
 
 def _main() -> None:
-    from dispatchlab.pytorch.bridge.torch import bindings
-    from dispatchlab.pytorch.introspection.package_paths import package_roots, without_roots
+    from dispatchlab.live.bridge.torch import bindings
+    from dispatchlab.live.introspection.package_paths import package_roots, without_roots
 
     roots = package_roots()
     dump, table = (

@@ -6,12 +6,12 @@ import lzma
 from functools import cache
 from pathlib import Path
 
-from dispatchlab.files.atomic_write import write_file
+from dispatchlab.files import write_file
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import AliasKind, KernelFlags
-from dispatchlab.records.file import open_bundled, open_registry, registry_bytes
-from dispatchlab.records.model import (
+from dispatchlab.registries.file import open_bundled, open_registry, registry_bytes
+from dispatchlab.registries.model import (
     Recorded,
     RecordedFallback,
     RecordedKernel,
@@ -19,7 +19,7 @@ from dispatchlab.records.model import (
     Registry,
     registry_of,
 )
-from dispatchlab.records.stored import RegistryFileError, StoredRegistry
+from dispatchlab.registries.stored import RegistryFileError, StoredRegistry
 
 
 def save_registry(recorded: Recorded, path: str | Path) -> int:

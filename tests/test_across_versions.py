@@ -8,7 +8,7 @@ import pytest
 
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.questions.dump.across_versions import Era, operators_across, public_versions, ranges
-from dispatchlab.records.file import open_bundled
+from dispatchlab.registries.file import open_bundled
 from tests.command_line import run
 
 VERSIONS = tuple(name.removeprefix("torch-") for name in public_versions())

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-from dispatchlab.adopt import defects
 from dispatchlab.cli import main
+from dispatchlab.questions.setup import defects
 
 
 def test_what_pytorch_has_is_listed_and_what_could_not_run_says_why() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dispatchlab.adopt.demo import NEXT, RETURNS, run_demo
 from dispatchlab.prover.result import Verdict
+from dispatchlab.questions.setup.demo import NEXT, RETURNS, run_demo
 from dispatchlab.scenario.load import load_scenario
 from tests.command_line import run
 

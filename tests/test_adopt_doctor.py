@@ -8,18 +8,26 @@ from types import SimpleNamespace
 
 import pytest
 
-from dispatchlab.adopt import doctor, live_probes
-from dispatchlab.adopt.doctor import FEATURES, Diagnosis, TorchFound, Tried, diagnose, doctor_json, doctor_text
-from dispatchlab.adopt.live_probes import NotOffered, ProbeFailed
 from dispatchlab.cli import main
 from dispatchlab.commands.overview import COMMANDS
+from dispatchlab.live.bridge.running_keys import RunningKeys
+from dispatchlab.live.bridge.torch import TorchMissingError
+from dispatchlab.live.introspection import queries, registry_reader
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.prover.protocol import EngineCrashed
-from dispatchlab.pytorch.bridge.running_keys import RunningKeys
-from dispatchlab.pytorch.bridge.torch import TorchMissingError
-from dispatchlab.pytorch.introspection import queries, registry_reader
-from dispatchlab.records.file import newest_bundled, open_named
-from dispatchlab.records.model import registry_of
+from dispatchlab.questions.setup import doctor, live_probes
+from dispatchlab.questions.setup.doctor import (
+    FEATURES,
+    Diagnosis,
+    TorchFound,
+    Tried,
+    diagnose,
+    doctor_json,
+    doctor_text,
+)
+from dispatchlab.questions.setup.live_probes import NotOffered, ProbeFailed
+from dispatchlab.registries.file import newest_bundled, open_named
+from dispatchlab.registries.model import registry_of
 from tests.command_line import run
 
 
@@ -48,7 +56,7 @@ def found(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Diagnosis]:
                 raise engine.outcomes[probe]
             return f"{probe} was seen"
 
-        monkeypatch.setattr("dispatchlab.pytorch.worker.engine.LiveEngine", lambda: StandIn(outcomes))
+        monkeypatch.setattr("dispatchlab.live.worker.engine.LiveEngine", lambda: StandIn(outcomes))
         monkeypatch.setattr(doctor, "_run", tried)
         return diagnose()
 
@@ -90,7 +98,7 @@ def test_a_limit_is_no_failure_and_a_crash_is_one(found: Callable[..., Diagnosis
 
 
 def test_an_error_with_a_traceback_is_shown_as_its_last_line(found: Callable[..., Diagnosis]) -> None:
-    from dispatchlab.pytorch.worker.ipc import WorkerError
+    from dispatchlab.live.worker.ipc import WorkerError
 
     ill = found(explore=WorkerError("Traceback (most recent call last):\n  File x\nKeyError: 'Named'\n"))
     assert ill.torch is not None
@@ -101,7 +109,7 @@ def test_without_torch_all_is_well_and_the_rest_is_shown(monkeypatch: pytest.Mon
     def missing() -> None:
         raise TorchMissingError
 
-    monkeypatch.setattr("dispatchlab.pytorch.worker.engine.LiveEngine", missing)
+    monkeypatch.setattr("dispatchlab.live.worker.engine.LiveEngine", missing)
     result = run("doctor")
     assert result.exit_code == 0
     assert "PyTorch: not installed\n" in result.stdout

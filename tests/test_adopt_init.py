@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dispatchlab.adopt import first_files
-from dispatchlab.adopt.first_files import NothingToRecordError
+from dispatchlab.questions.setup import first_files
+from dispatchlab.questions.setup.first_files import NothingToRecordError
 from tests.command_line import run
 from tests.scenario_texts import FIVE
 

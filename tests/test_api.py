@@ -15,8 +15,8 @@ import pytest
 import dispatchlab
 import dispatchlab.call
 import dispatchlab.codegen
-import dispatchlab.layers
-import dispatchlab.overrides
+import dispatchlab.lab
+import dispatchlab.lab.overrides
 import dispatchlab.scenario
 from dispatchlab import (
     Block,
@@ -49,8 +49,8 @@ SCENARIOS = ROOT / "scenarios"
 PACKAGES = (
     dispatchlab.call,
     dispatchlab.codegen,
-    dispatchlab.layers,
-    dispatchlab.overrides,
+    dispatchlab.lab,
+    dispatchlab.lab.overrides,
     dispatchlab.scenario,
 )
 STALE = SCENARIOS / "defects" / "stale_quantized_torch.yaml"
@@ -129,7 +129,7 @@ def test_an_option_that_would_not_be_looked_at_is_refused(options: dict[str, Any
 
 
 def test_a_check_of_a_package_without_torch_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dispatchlab.pytorch.bridge.torch.find_spec", lambda name: None)
+    monkeypatch.setattr("dispatchlab.live.bridge.torch.find_spec", lambda name: None)
     with pytest.raises(DispatchLabError, match=r"needs PyTorch.*pip install 'dispatchlab\[torch\]'"):
         check_order(package="my_package")
 

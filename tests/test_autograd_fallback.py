@@ -9,7 +9,7 @@ import pytest
 
 from dispatchlab import Dispatcher, Library, Operator, Tensor, operator, tensor
 from dispatchlab.call import InferenceMode
-from dispatchlab.layers import (
+from dispatchlab.lab import (
     AutogradError,
     AutogradFallbackMode,
     Lab,

@@ -24,8 +24,8 @@ from dispatchlab.call import Generator, InferenceMode
 from dispatchlab.call.call_observer import CallKind, ObservedCall, observers
 from dispatchlab.call.local_key_set import DEFAULT_EXCLUDED
 from dispatchlab.call.tensor_options import Device, DType
-from dispatchlab.layers import AutogradError, AutogradErrorKind, Lab, manual_seed, no_grad, recording
-from dispatchlab.layers.schemas import IN_PLACE, SCHEMAS, VIEWS
+from dispatchlab.lab import AutogradError, AutogradErrorKind, Lab, manual_seed, no_grad, recording
+from dispatchlab.lab.schemas import IN_PLACE, SCHEMAS, VIEWS
 from dispatchlab.model.schema_parser import parse_schema
 from tests.call_cases import CASES, Case, run, tensors
 

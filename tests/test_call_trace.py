@@ -26,7 +26,7 @@ from dispatchlab.call import AutoDispatchBelowAutograd, ExcludeDispatchKeyGuard,
 from dispatchlab.call.call_observer import observers
 from dispatchlab.call.trace import TracedCall, TracedEvent, TracedGuard
 from dispatchlab.cli import main
-from dispatchlab.layers import Lab
+from dispatchlab.lab import Lab
 from dispatchlab.questions.trace.blocks import trace_view
 from dispatchlab.questions.trace.summary import Trace
 from tests.call_cases import CASES, run, tensors
@@ -279,7 +279,7 @@ def traced(tmp_path: Path, program: str, *options: str) -> tuple[int, str, str]:
 
 ONE_CALL = """
 from dispatchlab import tensor
-from dispatchlab.layers import Lab
+from dispatchlab.lab import Lab
 lab = Lab()
 lab.sin(tensor([1.0]))
 """

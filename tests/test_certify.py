@@ -32,14 +32,14 @@ from dispatchlab.questions.certify.operator_neighbourhoods import (
     explore_neighbourhood,
     plan_of,
 )
-from dispatchlab.records.model import (
+from dispatchlab.registries.model import (
     RecordedFallback,
     RecordedKernel,
     RecordedOperator,
     Registry,
     registry_of,
 )
-from dispatchlab.records.replay import fallback_registration, operator_registrations
+from dispatchlab.registries.replay import fallback_registration, operator_registrations
 from tests.command_line import run, run_raising
 
 STRICT = SEMANTICS["strict"]

@@ -209,11 +209,11 @@ def test_a_call_without_a_kernel_says_where_the_operator_has_some(tmp_path: Path
 
 
 def test_a_recorded_registry_is_explained(tmp_path: Path) -> None:
-    from dispatchlab.sources.find_sources import recorded_from
+    from dispatchlab.questions.sources.find_sources import recorded_from
 
     path = tmp_path / "some.dlreg"
     recorded = recorded_from("torch-2.13")
-    from dispatchlab.records.model import registry_of
+    from dispatchlab.registries.model import registry_of
 
     some = [one for name in ("aten::relu", "aten::sin") if (one := recorded.operator(name)) is not None]
     save_registry(registry_of("here", some, recorded.fallbacks), path)

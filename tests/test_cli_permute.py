@@ -324,7 +324,7 @@ def test_an_engine_that_differs_from_its_model_is_reported_with_the_sequence() -
 def test_a_missing_torch_is_reported_with_the_command_that_installs_it(
     command: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dispatchlab.pytorch.bridge.torch.find_spec", lambda name: None)
+    monkeypatch.setattr("dispatchlab.live.bridge.torch.find_spec", lambda name: None)
     result = CliRunner().invoke(main, [*command, "--engine", "torch"])
     assert (result.exit_code, result.stdout) == (2, "")
     assert "pip install 'dispatchlab[torch]'" in result.stderr

@@ -15,16 +15,16 @@ from dispatchlab.model.keys import DispatchKey, UnknownKeyError
 from dispatchlab.model.schema_parser import parse_name
 from dispatchlab.questions.dump.operator_text import operator_text
 from dispatchlab.questions.dump.recorded_text import recorded_text
-from dispatchlab.records.file import UnknownRegistryError, bundled_names, open_bundled
-from dispatchlab.records.model import RecordedKernel, RecordedOperator, registry_of
-from dispatchlab.sources.find_sources import (
+from dispatchlab.questions.sources.find_sources import (
     AmbiguousOperatorError,
     ImportOfRecordError,
     TableRowError,
     is_registry_source,
     recorded_from,
 )
-from dispatchlab.sources.replay_on_lab import bench
+from dispatchlab.questions.sources.replay_on_lab import bench
+from dispatchlab.registries.file import UnknownRegistryError, bundled_names, open_bundled
+from dispatchlab.registries.model import RecordedKernel, RecordedOperator, registry_of
 from tests.command_line import run, run_raising
 from tests.registry_cases import BAR, FOO, SMALL, save_registry
 

@@ -31,7 +31,7 @@ from dispatchlab.codegen.emit.generate import (
 from dispatchlab.codegen.emit.generated_group import Form, generated_group
 from dispatchlab.codegen.emit.python_source import mark
 from dispatchlab.errors import CallError, ErrorKind, RegistrationError
-from dispatchlab.files.atomic_write import WriteError
+from dispatchlab.files import WriteError
 from dispatchlab.prover.explore import explore
 from dispatchlab.prover.result import Verdict
 from tests.command_line import run, run_raising

@@ -9,7 +9,7 @@ from dispatchlab import Dispatcher
 from dispatchlab.call import Tensor, tensor
 from dispatchlab.codegen.kernels.lab import StructuredLayers, lab_functions
 from dispatchlab.errors import RegistrationError
-from dispatchlab.layers.lab import Lab
+from dispatchlab.lab.lab import Lab
 
 
 def scalar_of(lab: Lab, x: Tensor, y: Tensor, m: Tensor) -> Tensor:

@@ -10,8 +10,8 @@ import pytest
 from dispatchlab.codegen import NativeYamlError, Rule, load_native_functions, read_native_functions, runtime
 from dispatchlab.codegen.read.entry import META_BASES
 from dispatchlab.codegen.read.native_functions import TAGS, read_tags
-from dispatchlab.files.source_location import SourceLocation
-from dispatchlab.files.yaml_tree import Problem
+from dispatchlab.model.source_location import SourceLocation
+from dispatchlab.scenario.yaml_tree import Problem
 
 BAD = Path(__file__).parent / "data" / "codegen" / "bad"
 RULES = sorted(Rule)

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from dispatchlab.live.registry import NoStandInError
 from dispatchlab.model.keys import DispatchKey, UnknownKeyError
-from dispatchlab.pytorch.registry import NoStandInError
 from dispatchlab.questions.coverage.blocks import coverage_view
 from dispatchlab.questions.coverage.coverage_on_lab import coverage_report
-from dispatchlab.records.backend_coverage import CoverageReport, NoSlotError, Way, WhatIfError, parse_what_if
-from dispatchlab.records.file import open_bundled
-from dispatchlab.sources.find_sources import chosen
+from dispatchlab.questions.sources.find_sources import chosen
+from dispatchlab.registries.backend_coverage import CoverageReport, NoSlotError, Way, WhatIfError, parse_what_if
+from dispatchlab.registries.file import open_bundled
 from tests.command_line import run, run_raising
 
 K = DispatchKey

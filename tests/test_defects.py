@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dispatchlab.adopt.defects import NoProgramRanError, defects_found, known_defects
 from dispatchlab.model.profile import bundled_profiles
+from dispatchlab.questions.setup.defects import NoProgramRanError, defects_found, known_defects
 from tools.defects import DEFECTS, PAGE, PROGRAMS, SCENARIOS, Defect, has
 
 

@@ -81,6 +81,7 @@ def test_the_profile_of_2_13_equals_what_was_written_by_hand_field_by_field() ->
     flags = [field.name for field in fields(Semantics) if isinstance(getattr(TORCH, field.name), bool)]
     assert {name for name in flags if getattr(TORCH, name)} == {
         *("full_refresh_without_key", "refusal_leaves_traces", "tags_outlive_def", "fallback_without_slot"),
+        *("torch_library", "notes_kernels"),
     }
     assert TORCH.signature_life is SignatureLife.OPERATOR
     assert {str(each.key): each.debug.removeprefix(BUILD_ROOT) for each in TORCH.fallbacks} == FALLTHROUGHS | KERNELS

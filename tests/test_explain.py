@@ -32,7 +32,7 @@ from dispatchlab.call.tensor_keys import PYTHON_KEYS, UNDEFINED_TENSOR_KEYS
 from dispatchlab.call.tensor_options import DeviceType
 from dispatchlab.engine.kernel import KernelFunction
 from dispatchlab.errors import ErrorKind
-from dispatchlab.layers import Lab
+from dispatchlab.lab import Lab
 from dispatchlab.model.registration import Kernel, KernelForm
 from dispatchlab.model.schema_parser import parse_schema
 from dispatchlab.questions.explain.argument_specs import ArgumentSpecError, describe_arguments, keys_of_spec

@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.explorer_app.call_text import CallText, explain_call, read_call
-from dispatchlab.explorer_app.texts import (
+from dispatchlab.prover.result import Counterexample, Flaw
+from dispatchlab.questions.explore.call_text import CallText, explain_call, read_call
+from dispatchlab.questions.explore.session import InteractiveSession, RowChange
+from dispatchlab.questions.explore.session_subject import Catalogue, Subject, runner_for, subject_of_scenario
+from dispatchlab.questions.explore.texts import (
     Compared,
     around_head,
     comparison_text,
@@ -17,10 +20,7 @@ from dispatchlab.explorer_app.texts import (
     short_source,
     table_text,
 )
-from dispatchlab.prover.result import Counterexample, Flaw
-from dispatchlab.questions.session.session import InteractiveSession, RowChange
-from dispatchlab.questions.session.session_subject import Catalogue, Subject, runner_for, subject_of_scenario
-from dispatchlab.records.file import open_named
+from dispatchlab.registries.file import open_named
 from dispatchlab.scenario import parse_scenario
 
 

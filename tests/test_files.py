@@ -7,9 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from dispatchlab.files.atomic_write import WriteError, write_file, write_folder
-from dispatchlab.files.bounded_read import ReadError, read_file
-from dispatchlab.files.file_kinds import FileKind, OverwriteError, check_output, marked
+from dispatchlab.files import (
+    FileKind,
+    OverwriteError,
+    ReadError,
+    WriteError,
+    check_output,
+    marked,
+    read_file,
+    write_file,
+    write_folder,
+)
 
 
 def test_a_file_is_replaced_and_keeps_its_mode(tmp_path: Path) -> None:

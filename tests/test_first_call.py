@@ -27,8 +27,8 @@ from dispatchlab import (
 from dispatchlab.call import ExcludeDispatchKeyGuard, IncludeDispatchKeyGuard
 from dispatchlab.engine.builtin_fallbacks import NamedFunction
 from dispatchlab.engine.semantics import SEMANTICS
-from dispatchlab.layers import Lab, no_grad, recording
-from dispatchlab.overrides import DispatchMode, PythonDispatch
+from dispatchlab.lab import Lab, no_grad, recording
+from dispatchlab.lab.overrides import DispatchMode, PythonDispatch
 from tests.call_programs import (
     BACKENDS,
     ELSEWHERE,

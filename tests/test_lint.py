@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dispatchlab.files.baseline import BaselineError
+from dispatchlab.files import BaselineError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Block, BlockKind, TorchLibraryCall, TorchLibraryFunction
@@ -22,8 +22,8 @@ from dispatchlab.questions.lint.rule import Identity, Level, LintReport, Rule, S
 from dispatchlab.questions.lint.rules import RULES, NoRuleLeftError, UnknownRuleError, selected
 from dispatchlab.questions.lint.run import lint as run_rules
 from dispatchlab.questions.lint.run import lint_source
-from dispatchlab.records.model import RecordedKernel, RecordedOperator, registry_of
-from dispatchlab.sources.replay_on_lab import for_registry
+from dispatchlab.questions.sources.replay_on_lab import for_registry
+from dispatchlab.registries.model import RecordedKernel, RecordedOperator, registry_of
 from tests.command_line import run
 
 ROOT = Path(__file__).parent.parent

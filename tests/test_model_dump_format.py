@@ -29,7 +29,7 @@ from dispatchlab.model.names import OperatorName
 from dispatchlab.model.operator_view import OUTRANKED, view_of
 from dispatchlab.model.registration import AliasKind, Def, Impl, Kernel, KernelFlags
 from dispatchlab.model.schema_parser import parse_schema
-from dispatchlab.records.model import (
+from dispatchlab.registries.model import (
     RecordedFallback,
     RecordedKernel,
     RecordedOperator,

@@ -13,7 +13,7 @@ from dispatchlab.model.installed_torch import installed_torch, model_for, other_
 from dispatchlab.model.keys import BACKENDS
 from dispatchlab.model.profile import COMPOSITE, bundled_profile, bundled_profiles
 from dispatchlab.model.slot_set import BACKENDS_OF_AUTOGRAD, FORGOTTEN_BACKENDS, keys_of
-from dispatchlab.sources.replay_on_lab import for_registry
+from dispatchlab.questions.sources.replay_on_lab import for_registry
 from tests.command_line import run
 
 NEWEST = bundled_profiles()[-1]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dispatchlab.files.file_kinds import FileKind, OtherFileError, content_of
+from dispatchlab.files import FileKind, OtherFileError, content_of
 from dispatchlab.model.profile import (
     DEFAULTS,
     MAX_BYTES,

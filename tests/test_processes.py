@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dispatchlab.engine.lab_engine import LabEngine
-from dispatchlab.processes.machine import default_memory_bound, used_memory
+from dispatchlab.processes import default_memory_bound, used_memory
 from dispatchlab.prover.explore import explore
 from dispatchlab.prover.result import Exploration, Verdict
 from dispatchlab.prover.walk_options import WalkOptions
@@ -34,7 +34,7 @@ def test_the_default_bound_is_a_share_of_the_machine(tmp_path: Path, monkeypatch
     assert 2**20 < used_memory() < 2 * bound
     assert default_memory_bound(4) == bound // 4
     (tmp_path / "memory.max").write_text("1073741824\n")
-    monkeypatch.setattr("dispatchlab.processes.machine._CONTROL_GROUPS", tmp_path)
+    monkeypatch.setattr("dispatchlab.processes._CONTROL_GROUPS", tmp_path)
     assert default_memory_bound(2) == 2**28
     (tmp_path / "memory.max").write_text("max\n")
     assert default_memory_bound() is not None

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.errors import ErrorKind, RegistrationError
+from dispatchlab.live.recording.module_blocks import blocks_of
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Def, Fallback, Impl, Registration
@@ -22,7 +23,6 @@ from dispatchlab.prover.modules import Module, chains_of, explore_modules
 from dispatchlab.prover.protocol import Engine, Handle, Sandbox
 from dispatchlab.prover.result import Exploration, Flaw, Verdict
 from dispatchlab.prover.walk_options import WalkName, WalkOptions
-from dispatchlab.pytorch.recording.module_blocks import blocks_of
 from tests.effort import examples
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is overridden")

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatchlab.files.atomic_write import WriteError
+from dispatchlab.files import WriteError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.profile import bundled_profiles
 from dispatchlab.model.registration import AliasKind, KernelFlags
-from dispatchlab.records.builds import has_kernels_for
-from dispatchlab.records.file import (
+from dispatchlab.registries.builds import has_kernels_for
+from dispatchlab.registries.file import (
     UnknownRegistryError,
     bundled_name,
     bundled_names,
@@ -30,7 +30,7 @@ from dispatchlab.records.file import (
     open_registry,
     registry_bytes,
 )
-from dispatchlab.records.model import (
+from dispatchlab.registries.model import (
     RecordedFallback,
     RecordedKernel,
     RecordedOperator,
@@ -38,7 +38,7 @@ from dispatchlab.records.model import (
     name_of,
     registry_of,
 )
-from dispatchlab.records.stored import FORMAT, RegistryFileError, StoredRegistry, _read_operator
+from dispatchlab.registries.stored import FORMAT, RegistryFileError, StoredRegistry, _read_operator
 from tests.effort import examples
 from tests.registry_cases import (
     BAR,
@@ -233,7 +233,7 @@ def test_a_text_that_nobody_wrote_is_refused_or_is_a_registry_itself(at: int, ne
 
 
 def test_what_unpacks_to_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dispatchlab.records.stored.MAX_PLAIN", 100)
+    monkeypatch.setattr("dispatchlab.registries.stored.MAX_PLAIN", 100)
     assert outcome(SMALL_FILE) == ("the registry: it unpacks to more than 100 bytes, the most that a registry can have")
 
 
@@ -255,7 +255,7 @@ def test_one_operator_is_read_without_the_others(monkeypatch: pytest.MonkeyPatch
         read.append(name)
         return _read_operator(name, row)
 
-    monkeypatch.setattr("dispatchlab.records.stored._read_operator", counted)
+    monkeypatch.setattr("dispatchlab.registries.stored._read_operator", counted)
     assert registry.operator("aten::no_such") is None
     assert registry.operator("aten::add.Tensor") is not None
     assert read == ["aten::add.Tensor"]

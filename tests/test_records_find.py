@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dispatchlab.model.keys import DispatchKey as K
-from dispatchlab.records.file import open_bundled
-from dispatchlab.records.find import find, find_names
+from dispatchlab.registries.file import open_bundled
+from dispatchlab.registries.find import find, find_names
 from tests.registry_cases import SMALL
 
 NAMES = open_bundled("torch-2.13-cpu").names

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.records.builds import bundled_for
-from dispatchlab.records.file import UnknownRegistryError, newest_bundled, open_bundled
-from dispatchlab.records.model import RecordedKernel, RecordedOperator, registry_of
-from dispatchlab.records.overlay import Overlay
-from dispatchlab.records.stored import _read_operator
+from dispatchlab.questions.sources.find_sources import own_operators, recorded_from
+from dispatchlab.registries.builds import bundled_for
+from dispatchlab.registries.file import UnknownRegistryError, newest_bundled, open_bundled
+from dispatchlab.registries.model import RecordedKernel, RecordedOperator, registry_of
+from dispatchlab.registries.overlay import Overlay
+from dispatchlab.registries.stored import _read_operator
 from dispatchlab.scenario.load import ScenarioError, load_scenario, parse_scenario
 from dispatchlab.scenario.write import scenario_text
-from dispatchlab.sources.find_sources import own_operators, recorded_from
 from tests.command_line import run, run_raising
 from tests.registry_cases import BAR, FOO, SMALL, save_registry
 
@@ -55,7 +55,7 @@ def operators_read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         seen.append(name)
         return _read_operator(name, row)
 
-    monkeypatch.setattr("dispatchlab.records.stored._read_operator", counted)
+    monkeypatch.setattr("dispatchlab.registries.stored._read_operator", counted)
     return seen
 
 

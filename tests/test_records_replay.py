@@ -11,8 +11,8 @@ from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.registration import Def, Fallback, Impl, KernelForm
 from dispatchlab.model.schema_difference import DifferenceKind, schema_difference
-from dispatchlab.records.replay import inferred_of, operator_registrations, registrations_of, replay, schema_of
-from dispatchlab.sources.replay_on_lab import bench, for_registry, registry_on
+from dispatchlab.questions.sources.replay_on_lab import bench, for_registry, registry_on
+from dispatchlab.registries.replay import inferred_of, operator_registrations, registrations_of, replay, schema_of
 from tests.registry_cases import BAR, DANGLING, FOO, SMALL
 
 

@@ -32,8 +32,8 @@ from dispatchlab import (
 from dispatchlab._short_repr import WordEnum
 from dispatchlab.call import AutoDispatchBelowAutograd, ForceDispatchKeyGuard, Generator, InferenceMode
 from dispatchlab.codegen import read_native_functions
-from dispatchlab.files.source_location import SourceLocation
-from dispatchlab.layers import Lab, no_grad, recording
+from dispatchlab.lab import Lab, no_grad, recording
+from dispatchlab.lab.overrides import DisableTorchFunction, DispatchMode, Functions, PythonDispatch, no_dispatch
 from dispatchlab.model import key_set, keys, names, registration, schema_parser
 from dispatchlab.model.registration import (
     AliasKind,
@@ -50,9 +50,9 @@ from dispatchlab.model.registration import (
     TorchLibraryFunction,
 )
 from dispatchlab.model.schema_parser import parse_inferred, parse_name, parse_schema
-from dispatchlab.overrides import DisableTorchFunction, DispatchMode, Functions, PythonDispatch, no_dispatch
+from dispatchlab.model.source_location import SourceLocation
 from dispatchlab.prover import result
-from dispatchlab.records import model as registry_model
+from dispatchlab.registries import model as registry_model
 
 CODE = {
     name: value
@@ -111,9 +111,9 @@ def test_a_repr_reads_back_as_an_equal_value(value: object) -> None:
 
 def enums() -> list[type[Enum]]:
     """Every enum of every module that can be imported without PyTorch, and with what is installed."""
-    needs = ["dispatchlab.pytorch.", "dispatchlab.__main__"]
+    needs = ["dispatchlab.live.", "dispatchlab.__main__"]
     if find_spec("textual") is None:
-        needs.append("dispatchlab.explorer_app.")
+        needs.append("dispatchlab.questions.explore.")
     for module in walk_packages(dispatchlab.__path__, "dispatchlab."):
         if not module.name.startswith(tuple(needs)):
             import_module(module.name)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from dispatchlab.pytorch.bridge import call_mark, running_keys
-from dispatchlab.pytorch.bridge.call_mark import CallMark
-from dispatchlab.pytorch.introspection.slot_memory import MemoryLayout, entry_address
+from dispatchlab.live.bridge import call_mark, running_keys
+from dispatchlab.live.bridge.call_mark import CallMark
+from dispatchlab.live.introspection.slot_memory import MemoryLayout, entry_address
 
 
 @pytest.fixture

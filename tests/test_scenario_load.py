@@ -9,7 +9,6 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatchlab.files.source_location import SourceLocation
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import (
@@ -26,6 +25,7 @@ from dispatchlab.model.registration import (
 )
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.schema_parser import parse_schema
+from dispatchlab.model.source_location import SourceLocation
 from dispatchlab.prover.modules import Module
 from dispatchlab.prover.result import Expectation, Verdict
 from dispatchlab.questions.certify.certificate import Certified
@@ -220,7 +220,7 @@ def test_loading_1200_registrations_parses_each_schema_once() -> None:
 
 def test_the_pure_python_parser_reads_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     fast = parse_scenario(EVERYTHING)
-    monkeypatch.setattr("dispatchlab.files.yaml_tree._LOADER", yaml.SafeLoader)
+    monkeypatch.setattr("dispatchlab.scenario.yaml_tree._LOADER", yaml.SafeLoader)
     slow = parse_scenario(EVERYTHING)
     assert fast == slow
     assert [each.location for each in fast.registrations] == [each.location for each in slow.registrations]

@@ -12,7 +12,6 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatchlab.files.yaml_fields import Context
 from dispatchlab.model.cpp_signature import cpp_signature, is_symint_schema
 from dispatchlab.model.keys import RUNTIME_KEYS, DispatchKey
 from dispatchlab.model.names import OperatorName
@@ -38,6 +37,7 @@ from dispatchlab.scenario.load import read_scenario
 from dispatchlab.scenario.named_functions import NamedFunction
 from dispatchlab.scenario.scenario import SEMANTICS, operators_named_by
 from dispatchlab.scenario.write import scalar_text
+from dispatchlab.scenario.yaml_fields import Context
 from tests.effort import examples
 
 SCHEMAS = tuple(

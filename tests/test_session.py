@@ -18,7 +18,7 @@ from dispatchlab.model.sequence import StepSequence, format_sequence, parse_sequ
 from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
 from dispatchlab.prover.result import Expectation
 from dispatchlab.prover.run_sequence import SandboxSession, run
-from dispatchlab.questions.session.session import (
+from dispatchlab.questions.explore.session import (
     History,
     InteractiveSession,
     Moment,
@@ -27,14 +27,14 @@ from dispatchlab.questions.session.session import (
     SessionError,
     StoppedError,
 )
-from dispatchlab.questions.session.session_subject import (
+from dispatchlab.questions.explore.session_subject import (
     Catalogue,
     Subject,
     runner_for,
     saved_scenario,
     subject_of_scenario,
 )
-from dispatchlab.records.file import open_named
+from dispatchlab.registries.file import open_named
 from dispatchlab.scenario import Scenario, load_scenario, parse_scenario
 from dispatchlab.scenario.scenario import operators_named_by
 from tests.hostile_texts import write_hostile_files
@@ -124,7 +124,7 @@ def test_an_engine_that_moves_on_shows_the_same_as_one_whose_states_are_values(s
 
 
 def test_the_states_of_a_set_are_counted_and_the_ways_to_the_others_shown() -> None:
-    subject = subject_of_scenario(load_scenario(str(ROOT / "dispatchlab" / "adopt" / "demo.yaml")))
+    subject = subject_of_scenario(load_scenario(str(ROOT / "dispatchlab" / "questions" / "setup" / "demo.yaml")))
     session = InteractiveSession(runner_for(subject, None), 3, subject.operators, start=subject.start)
     around = session.around(subject.operators[0], range(3))
     assert (around.active, around.states, around.others) == ((0, 1, 2), 2, ((0, 2, 1),))
@@ -297,7 +297,7 @@ def test_a_saved_sequence_leads_to_the_same_dumps(path: str) -> None:
 
 
 def test_a_saved_scenario_expects_what_exploring_it_shows() -> None:
-    demo = subject_of_scenario(load_scenario(str(ROOT / "dispatchlab" / "adopt" / "demo.yaml")))
+    demo = subject_of_scenario(load_scenario(str(ROOT / "dispatchlab" / "questions" / "setup" / "demo.yaml")))
     assert parse_scenario(saved_scenario(demo, (0, 1, 2))[0]).expect is Expectation.ORDER_DEPENDENT
     assert parse_scenario(saved_scenario(demo, (0, 1))[0]).expect is Expectation.ORDER_INDEPENDENT
     twice = subject_of_scenario(parse_scenario(THREE))

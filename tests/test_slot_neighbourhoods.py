@@ -24,8 +24,8 @@ from dispatchlab.questions.certify.blocks import certification_view
 from dispatchlab.questions.certify.certificate import Certification, Certified, Pattern
 from dispatchlab.questions.certify.certify_registry import certification_of
 from dispatchlab.questions.certify.slot_neighbourhoods import slot_plan, undeclared
-from dispatchlab.records.model import RecordedFallback, Registry, registry_of
-from dispatchlab.records.replay import fallback_registration
+from dispatchlab.registries.model import RecordedFallback, Registry, registry_of
+from dispatchlab.registries.replay import fallback_registration
 from tests.test_certify import CEA, CIA, FALLBACKS, K, operator
 
 STRICT = SEMANTICS["strict"]

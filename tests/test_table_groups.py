@@ -13,8 +13,8 @@ from dispatchlab.model.names import OperatorName
 from dispatchlab.model.operator_view import NEWER, OperatorView
 from dispatchlab.questions.dump.inspect_operators import inspect_registry
 from dispatchlab.questions.dump.table_groups import KernelGroup, group_by_kernel
+from dispatchlab.questions.sources.find_sources import recorded_from
 from dispatchlab.scenario import parse_scenario
-from dispatchlab.sources.find_sources import recorded_from
 from tests.scenario_texts import COMPOSITES
 
 FOO = OperatorName("test", "foo")

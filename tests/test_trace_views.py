@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from dispatchlab import Lab, tensor, trace
 from dispatchlab.call.trace import TracedThread
 from dispatchlab.cli import main
-from dispatchlab.files.file_kinds import FileKind, content_of
+from dispatchlab.files import FileKind, content_of
 from dispatchlab.model.dump_format import Provenance
 from dispatchlab.questions.trace.blocks import chrome_trace, summary_view, trace_view
 from dispatchlab.questions.trace.summary import Trace, summary
@@ -109,7 +109,7 @@ def test_tensors_are_where_the_calling_convention_puts_them(
     types: tuple[str, ...], first: int, how: dict[str, bool], places: list[tuple[int, int]]
 ) -> None:
     pytest.importorskip("numpy")
-    from dispatchlab.pytorch.tracing.slot_probes import places_of_tensors
+    from dispatchlab.live.tracing.slot_probes import places_of_tensors
 
     options = SimpleNamespace(**{"boxed": False, "by_list_reference": False, "own": True, **how})
     found = places_of_tensors(types, first, **vars(options))

@@ -15,10 +15,10 @@ from dispatchlab.questions.upgrade.blocks import upgrade_view
 from dispatchlab.questions.upgrade.compare_sources import Side, UpgradeReport, compare_registries, upgrade_sources
 from dispatchlab.questions.upgrade.operator_changes import Cause, Composite, Find, Reason, Upgrade
 from dispatchlab.questions.upgrade.slot_models import MISSING, SlotDifference, kernel_bits, models_of
-from dispatchlab.records.backend_coverage import Way
-from dispatchlab.records.file import newest_bundled
-from dispatchlab.records.model import RecordedFallback, RecordedKernel, RecordedOperator, Registry, registry_of
-from dispatchlab.records.ownership import with_active
+from dispatchlab.registries.backend_coverage import Way
+from dispatchlab.registries.file import newest_bundled
+from dispatchlab.registries.model import RecordedFallback, RecordedKernel, RecordedOperator, Registry, registry_of
+from dispatchlab.registries.ownership import with_active
 from tests.registry_cases import save_registry
 
 CPP = "registered at aten/src/ATen/Register{}.cpp:1"

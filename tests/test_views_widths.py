@@ -17,7 +17,7 @@ from dispatchlab.model.operator_view import OperatorView
 from dispatchlab.questions.dump.inspect_operators import Inspection, inspect_registry
 from dispatchlab.questions.dump.operator_blocks import operator_blocks
 from dispatchlab.questions.dump.operator_text import operator_text
-from dispatchlab.sources.find_sources import recorded_from
+from dispatchlab.questions.sources.find_sources import recorded_from
 from dispatchlab.views.blocks import Line, source
 from dispatchlab.views.console import console
 from dispatchlab.views.formatting import key_names

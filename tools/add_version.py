@@ -33,11 +33,11 @@ from dispatchlab.model.profile import (  # noqa: E402  # of this checkout
     read_profile,
     version_of,
 )
-from dispatchlab.records.file import by_version  # noqa: E402  # likewise
+from dispatchlab.registries.file import by_version  # noqa: E402  # likewise
 
 NEEDED = "numpy", "click", "rich", "pyyaml", "typing_extensions", "expecttest", "pytest"
 DATA = ROOT / "tests" / "data"
-REGISTRIES = ROOT / "dispatchlab" / "records" / "data"
+REGISTRIES = ROOT / "dispatchlab" / "registries" / "data"
 PROFILES, HISTORIES, FIGURES = ROOT / "dispatchlab" / "model" / "profiles", DATA / "histories", DATA / "versions"
 PRINTS = DATA / "printed.json"
 

@@ -17,7 +17,7 @@ import tempfile
 import textwrap
 from pathlib import Path
 
-_FOLDER = Path(__file__).parents[1] / "dispatchlab/pytorch/tracing"
+_FOLDER = Path(__file__).parents[1] / "dispatchlab/live/tracing"
 _SOURCE, _WRITTEN = _FOLDER / "probe.c", _FOLDER / "probe_code.py"
 _FLAGS = (
     *("-O2", "-c", "-fPIC", "-ffreestanding", "-fno-builtin", "-mgeneral-regs-only", "-fno-stack-protector"),

@@ -65,8 +65,8 @@ from dispatchlab.model.keys import UnknownKeyError, parse_key
 from dispatchlab.model.registration import Registration
 from dispatchlab.model.schema import Argument, FunctionSchema
 from dispatchlab.model.schema_types import SimpleType
-from dispatchlab.records.replay import replay
-from dispatchlab.sources.replay_on_lab import for_registry
+from dispatchlab.questions.sources.replay_on_lab import for_registry
+from dispatchlab.registries.replay import replay
 
 
 class StandInError(DispatchLabError):

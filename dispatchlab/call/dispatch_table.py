@@ -70,8 +70,8 @@ def refuse(signature: CallSignature, entry: OperatorEntry, keys: DispatchKeySet,
         kind = ErrorKind.MISSING_KERNEL
         message = (
             f"{name} has no kernel for {key}, the highest key of {keys}: a class or a mode with a __torch_dispatch__ "
-            "takes part, and nothing calls it: keep a dispatchlab.overrides.PythonDispatch(dispatcher) while it takes "
-            "part, or call inside of no_dispatch()"
+            "takes part, and nothing calls it: keep a dispatchlab.lab.overrides.PythonDispatch(dispatcher) while it "
+            "takes part, or call inside of no_dispatch()"
         )
     elif key.functionality <= DispatchKey.NestedTensor:
         kind = ErrorKind.MISSING_KERNEL

@@ -300,7 +300,7 @@ def shallow_copy(tensor: Tensor, kind: type[T]) -> T:
 
 
 def of_class(tensor: Tensor, kind: type[T], alias: Callable[[Tensor], Tensor] | None = None) -> T:
-    """The same memory as a tensor of another class; see `as_subclass` of `dispatchlab.overrides`.
+    """The same memory as a tensor of another class; see `as_subclass` of `dispatchlab.lab.overrides`.
 
     Raises:
         CallError: a handler returned a tensor of a class of its own.

@@ -72,11 +72,11 @@ def certify(
       dispatchlab certify today.dlreg --report certificates.html
       dispatchlab certify --cluster tcp://10.0.0.1:8786
     """
-    from dispatchlab.processes.machine import most_jobs
+    from dispatchlab.processes import most_jobs
     from dispatchlab.questions.certify.blocks import certification_view
     from dispatchlab.questions.certify.certify_registry import certification_of_own
-    from dispatchlab.records.builds import default_registry
-    from dispatchlab.sources.find_sources import recorded_from
+    from dispatchlab.questions.sources.find_sources import recorded_from
+    from dispatchlab.registries.builds import default_registry
 
     if semantics == "pr35061":
         raise click.UsageError("--semantics pr35061: its tables are not certified: name strict or a PyTorch")

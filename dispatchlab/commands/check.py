@@ -66,14 +66,14 @@ def check(
       dispatchlab check my_package --fail-on order --fail-on lint --report check.html
       dispatchlab check my_package --write-baseline accepted.json
     """
-    from dispatchlab.adopt.check_subject import check_subject
-    from dispatchlab.files.file_kinds import FileKind, check_output
+    from dispatchlab.files import FileKind, check_output
     from dispatchlab.questions.check.annotations import findings_sarif, github_annotations
     from dispatchlab.questions.check.blocks import check_view
     from dispatchlab.questions.check.check_packages import check_packages
     from dispatchlab.questions.check.report import Question
     from dispatchlab.questions.lint.baseline import baseline_text, load_baseline
     from dispatchlab.questions.lint.checkout import checkout_of
+    from dispatchlab.questions.setup.check_subject import check_subject
 
     if len(fail_on) > 1 and "nothing" in fail_on:
         raise click.UsageError("--fail-on nothing stands alone: name the questions, or it")

@@ -139,7 +139,7 @@ def _write(
 ) -> None:
     """Write the files, or compare with those that are there; with `only`, other files are left alone."""
     from dispatchlab.codegen.emit.generate import differing, generated_before, write_files
-    from dispatchlab.files.file_kinds import FileKind, check_overwrite
+    from dispatchlab.files import FileKind, check_overwrite
 
     before = generated_before(folder, first_line)
     left = () if only else tuple(each for each in before if each not in files)

@@ -89,9 +89,9 @@ def coverage(
     from dispatchlab.questions.coverage.blocks import coverage_view
     from dispatchlab.questions.coverage.coverage_on_lab import coverage_report
     from dispatchlab.questions.coverage.program_coverage import program_coverage, program_coverage_view
-    from dispatchlab.records.backend_coverage import Way, runtime_key
-    from dispatchlab.records.builds import default_registry
-    from dispatchlab.sources.find_sources import chosen, recorded_from, with_tags
+    from dispatchlab.questions.sources.find_sources import chosen, recorded_from, with_tags
+    from dispatchlab.registries.backend_coverage import Way, runtime_key
+    from dispatchlab.registries.builds import default_registry
     from dispatchlab.views.view import View
 
     if programs and (operators or tags or listed or what_if):

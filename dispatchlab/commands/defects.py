@@ -26,7 +26,7 @@ def defects(*, name: str | None, format: Format | None) -> None:
       dispatchlab defects --format json
       dispatchlab defects stale_slots > stale_slots.py
     """
-    from dispatchlab.adopt.defects import defects_json, defects_text, known_defects, program_text, run_defects
+    from dispatchlab.questions.setup.defects import defects_json, defects_text, known_defects, program_text, run_defects
 
     if name is not None:
         chosen = known_defects((name,))

@@ -19,8 +19,8 @@ def demo(*, file: str | None) -> None:
       dispatchlab demo
       dispatchlab demo --save demo.yaml
     """
-    from dispatchlab.adopt.demo import demo_text, run_demo
-    from dispatchlab.files.file_kinds import FileKind
+    from dispatchlab.files import FileKind
+    from dispatchlab.questions.setup.demo import demo_text, run_demo
 
     shown = run_demo()
     out(demo_text(shown))

@@ -23,7 +23,7 @@ def doctor(*, format: Format | None) -> None:
     """
     import sys
 
-    from dispatchlab.adopt.doctor import diagnose, doctor_json, doctor_text
+    from dispatchlab.questions.setup.doctor import diagnose, doctor_json, doctor_text
 
     found = diagnose(progress=(lambda name: note(f"trying: {name}")) if sys.stderr.isatty() else None)
     show(format, text=lambda: doctor_text(found), json=lambda: doctor_json(found))

@@ -70,7 +70,7 @@ def explore(*, source: str | None, **options: Any) -> None:
         os.environ["NO_COLOR"] = "1"
     from contextlib import ExitStack
 
-    from dispatchlab.explorer_app.open import Asked, make_app
+    from dispatchlab.questions.explore.open import Asked, make_app
 
     imports: tuple[str, ...] = ()
     if source is not None:

@@ -36,10 +36,10 @@ def init(*, module: str | None, ci: str | None, force: bool, dry_run: bool) -> N
     """
     from pathlib import Path
 
-    from dispatchlab.adopt import first_files
-    from dispatchlab.adopt.checkout import find_checkout
-    from dispatchlab.adopt.first_files import plan_text
     from dispatchlab.questions.order.golden import golden
+    from dispatchlab.questions.setup import first_files
+    from dispatchlab.questions.setup.checkout import find_checkout
+    from dispatchlab.questions.setup.first_files import plan_text
 
     reach_checkout()
     checkout = find_checkout(Path.cwd())

@@ -68,7 +68,7 @@ def lint(
       dispatchlab lint my_package --report findings.html
       dispatchlab lint --explain DL004
     """
-    from dispatchlab.files.file_kinds import FileKind, check_output
+    from dispatchlab.files import FileKind, check_output
     from dispatchlab.questions.lint.baseline import load_baseline, renewed_baseline
     from dispatchlab.questions.lint.blocks import lint_view
     from dispatchlab.questions.lint.checkout import checkout_of
@@ -76,7 +76,7 @@ def lint(
     from dispatchlab.questions.lint.rules import rule_named, selected
     from dispatchlab.questions.lint.run import lint_source
     from dispatchlab.questions.lint.sarif import sarif
-    from dispatchlab.sources.find_sources import check_sources
+    from dispatchlab.questions.sources.find_sources import check_sources
 
     if explain is not None:
         out(rule_named(explain).page)

@@ -20,7 +20,7 @@ else:  # generic from click 8.2 on
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 LIVE = "live"
-"""As in sources/find_sources.py, which costs start-up."""
+"""As in questions/sources/find_sources.py, which costs start-up."""
 
 
 class _Text(_TextType):
@@ -114,7 +114,7 @@ def reach_checkout() -> None:
     """Let what is imported until the command ends be found in the checkout around this folder, after all else."""
     from pathlib import Path
 
-    from dispatchlab.adopt.checkout import reachable
+    from dispatchlab.questions.setup.checkout import reachable
 
     click.get_current_context().with_resource(reachable(Path.cwd()))
 
@@ -237,7 +237,7 @@ def _writable_page(context: click.Context, option: click.Parameter, path: str | 
     """The name of a page, refused before work is done for it when it cannot be written."""
     if path is None:
         return None
-    from dispatchlab.files.file_kinds import FileKind, check_output
+    from dispatchlab.files import FileKind, check_output
 
     if not path.endswith((".html", ".htm")) and not path.startswith("/dev/"):
         raise click.BadParameter(

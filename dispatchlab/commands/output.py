@@ -22,7 +22,7 @@ from dispatchlab.escape import printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from dispatchlab.files.file_kinds import FileKind
+    from dispatchlab.files import FileKind
     from dispatchlab.views.progress import Display
     from dispatchlab.views.view import View
 
@@ -253,8 +253,7 @@ def save(path: str, content: str | bytes, kind: FileKind) -> None:
         OverwriteError: it holds something else than what a command writes there.
         WriteError: it could not be written.
     """
-    from dispatchlab.files.atomic_write import write_file
-    from dispatchlab.files.file_kinds import check_overwrite, marked
+    from dispatchlab.files import check_overwrite, marked, write_file
 
     check_overwrite(path, kind)
     write_file(path, marked(content, kind, path) if isinstance(content, str) else content)
@@ -272,7 +271,7 @@ def show_and_keep(
         page: the value of `--report`.
         others: the formats that this result has besides those of every view.
     """
-    from dispatchlab.files.file_kinds import FileKind
+    from dispatchlab.files import FileKind
 
     if asked in others:
         out(others[asked]())

@@ -110,11 +110,11 @@ def permute(
       dispatchlab permute scenarios/ --cluster tcp://10.0.0.1:8786
     """
     from dispatchlab.errors import DispatchLabError
-    from dispatchlab.files.file_kinds import FileKind
+    from dispatchlab.files import FileKind
     from dispatchlab.questions.order.outcomes import Outcomes, check_files
     from dispatchlab.questions.order.run_scenario import RunOptions
     from dispatchlab.questions.order.run_scenarios import run_scenarios
-    from dispatchlab.sources.find_sources import scenario_files
+    from dispatchlab.questions.sources.find_sources import scenario_files
     from dispatchlab.views.html.backend import html_page
 
     asked, files, interrupted = RunOptions(**options), scenario_files(scenarios, report=note), False

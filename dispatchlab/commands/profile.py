@@ -26,14 +26,14 @@ def profile(*, file: str | None) -> None:
       dispatchlab profile -o mine.json
       dispatchlab permute scenario.yaml --semantics mine.json
     """
-    from dispatchlab.files.file_kinds import FileKind, check_output
+    from dispatchlab.files import FileKind, check_output
+    from dispatchlab.live.worker.engine import LiveEngine
     from dispatchlab.model.profile import profile_text
-    from dispatchlab.pytorch.worker.engine import LiveEngine
 
     if file is not None:
         check_output(file, FileKind.PROFILE)
     with LiveEngine() as engine:
-        found: Profile = engine.ask("dispatchlab.pytorch.introspection.profile_probe:measure_profile")
+        found: Profile = engine.ask("dispatchlab.live.introspection.profile_probe:measure_profile")
     if file is None:
         out(profile_text(found))
     else:

@@ -11,7 +11,7 @@ from dispatchlab.commands.output import exit_with, note, out, save, working
 from dispatchlab.views.formatting import counted, first_of
 
 if TYPE_CHECKING:
-    from dispatchlab.pytorch.recording.record_package import PackageRecord
+    from dispatchlab.live.recording.record_package import PackageRecord
 
 _FEW = 3
 
@@ -72,8 +72,8 @@ def record(
     if not packages:
         note("no package was named: name packages to import, or use --all for everything that is registered")
         exit_with(2)
-    from dispatchlab.files.file_kinds import FileKind, check_output
-    from dispatchlab.sources.recorded_packages import recorded_packages
+    from dispatchlab.files import FileKind, check_output
+    from dispatchlab.questions.sources.recorded_packages import recorded_packages
 
     if file is not None:
         check_output(file, FileKind.SCENARIO)
@@ -101,10 +101,10 @@ def _check(file: str, packages: tuple[str, ...], format: Literal["text", "json"]
 
 
 def _record_registry(packages: tuple[str, ...], file: str) -> None:
-    from dispatchlab.files.file_kinds import FileKind, check_output
+    from dispatchlab.files import FileKind, check_output
+    from dispatchlab.live.registry import live_registry
     from dispatchlab.model.python_layer import REGISTRY_NAMED
-    from dispatchlab.pytorch.registry import live_registry
-    from dispatchlab.records.file import registry_bytes
+    from dispatchlab.registries.file import registry_bytes
 
     check_output(file, FileKind.REGISTRY)
     importing = "".join(f", importing {name}" for name in packages)

@@ -11,7 +11,7 @@ from dispatchlab.commands.options import ROW, engine_option, format_option, oper
 from dispatchlab.commands.output import Format, exit_with, note, save, show_view, warn
 
 if TYPE_CHECKING:
-    from dispatchlab.sources.engines import EngineName
+    from dispatchlab.questions.sources.engines import EngineName
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -61,7 +61,7 @@ def trace(
       dispatchlab trace --perfetto trace.json train.py
       dispatchlab trace --format json program.py
     """
-    from dispatchlab.files.file_kinds import FileKind, check_output
+    from dispatchlab.files import FileKind, check_output
     from dispatchlab.questions.trace.blocks import chrome_trace, summary_view, trace_view
     from dispatchlab.questions.trace.run_program import program_at, run_program
     from dispatchlab.questions.trace.summary import Trace, only

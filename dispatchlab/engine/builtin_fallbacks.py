@@ -13,9 +13,9 @@ from dispatchlab.model.profile import BuiltinFallback, Profile, bundled_profile,
 from dispatchlab.model.registration import Fallback, Kernel, KernelForm
 
 # Where the kernels are that are no fallthroughs, see Note [Kernels above the engine].
-_KERNELS = "dispatchlab.layers.builtin_kernels"
-_TRACING = "dispatchlab.layers.tracing"
-_PYTHON = "dispatchlab.overrides.torch_dispatch"
+_KERNELS = "dispatchlab.lab.builtin_kernels"
+_TRACING = "dispatchlab.lab.tracing"
+_PYTHON = "dispatchlab.lab.overrides.torch_dispatch"
 
 # Note [Kernels above the engine]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -43,7 +43,7 @@ _FUNCTIONS: dict[str, str] = {
 }
 """What runs at a key; the autograd keys share one function, and a key that is not here runs nothing."""
 
-_AUTOGRAD = "dispatchlab.layers.autograd_fallback:autograd_fallback"
+_AUTOGRAD = "dispatchlab.lab.autograd_fallback:autograd_fallback"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,12 @@ from typing import TypeAlias, TypeVar
 
 from dispatchlab._short_repr import short_repr
 from dispatchlab.errors import ErrorKind, NotCallableError, RegistrationError, did_you_mean
-from dispatchlab.files.source_location import SourceLocation
 from dispatchlab.model.cpp_signature import cpp_signature, is_symint_schema
 from dispatchlab.model.dump_format import AMBIGUOUS_DEBUG, Provenance, entry_text
 from dispatchlab.model.infer_schema import infer_schema, takes_key_set
 from dispatchlab.model.keys import BACKENDS, DispatchKey, UnknownKeyError, parse_key
 from dispatchlab.model.registration import AliasKind, BlockKind, Kernel, KernelForm
+from dispatchlab.model.source_location import SourceLocation
 
 PythonFunction: TypeAlias = Callable[..., object]
 

@@ -9,10 +9,10 @@ from typing import NamedTuple
 from dispatchlab.engine.fallbacks import Fallbacks
 from dispatchlab.engine.kernel import RegisteredKernel
 from dispatchlab.engine.precedence import Fill, Kernels, Slots
-from dispatchlab.files.source_location import SourceLocation
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import AliasKind
 from dispatchlab.model.schema import FunctionSchema
+from dispatchlab.model.source_location import SourceLocation
 
 
 class Definition:

@@ -1,7 +1,7 @@
 """What Python keeps for one operator in registries of its own, as a part of the state of a dispatcher.
 
 Whatever registers in Python writes here, under the name of the registry and a key of its own, as the readers of the
-running PyTorch name both (`dispatchlab/pytorch/bridge/registry_tables.py`).
+running PyTorch name both (`dispatchlab/live/bridge/registry_tables.py`).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from dispatchlab.model.operator_view import NEWER, NO_KERNEL, OUTRANKED, Beaten,
 from dispatchlab.model.slot_set import CATCH_ALL_BIT, KEY_BIT, KEY_OF_BIT, keys_of
 
 _NAMES = tuple(map(str, SLOT_KEYS))
-_LAYERS = "dispatchlab.layers."  # kernels that stand above the engine, which must not import them
+_LAYERS = "dispatchlab.lab."  # kernels that stand above the engine, which must not import them
 
 
 def operator_view(state: State, name: OperatorName, semantics: Semantics) -> OperatorView | None:

@@ -14,7 +14,7 @@
 - `schema_compatibility`: whether callers of one schema can use another, by PyTorch's rule;
 - `infer_schema`: the schema of a Python function's annotations;
 - `cpp_signature`: the C++ signature of a schema;
-- `registration`: `Def`, `Impl`, `Fallback`, `NameOnly`, `Claim`, `Block`, `PythonImpl`, and `SourceLocation`;
+- `registration`: `Def`, `Impl`, `Fallback`, `NameOnly`, `Claim`, `Block`;
 - `short_names`: names of registrations for pictures, each of its own;
 - `kernel_identity`: kernels that share a debug text, marked;
 - `dependence`: what a part of an engine's state depends on;
@@ -22,8 +22,9 @@
 - `snapshot`: what can be observed of an operator, refusals, and violations of invariants;
 - `operator_view`: an operator with the reason of each row of its table;
 - `python_layer`: what Python registers beside the dispatch tables, and what is known of each registry;
-- `dump_format`: the texts of dumps and computed tables.
+- `dump_format`: the texts of dumps and computed tables;
 - `installed_torch`: the installed PyTorch: its version, and the nearest PyTorch of which a model comes with
-  dispatchlab.
+  dispatchlab;
+- `source_location`: where something was written: a file, a line and a column;
 - `order_run`: what one order of imports left behind, as a value.
 """

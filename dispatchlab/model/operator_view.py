@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dispatchlab.files.source_location import SourceLocation
 from dispatchlab.model.dump_format import KernelLine, Provenance, alias_text, key_text, parse_dump, parse_table
 from dispatchlab.model.keys import SLOT_OF_KEY
 from dispatchlab.model.snapshot import Snapshot, Violation
+from dispatchlab.model.source_location import SourceLocation
 
 OUTRANKED = "a candidate before it"
 """Why a kernel did not get a slot when there is nothing more to say: another one comes before it."""

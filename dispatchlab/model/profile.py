@@ -237,7 +237,7 @@ def read_profile(path: str | os.PathLike[str]) -> Profile:
         ProfileError: the file cannot be read, is no profile, or contradicts itself.
         OtherFileError: it is another file of dispatchlab.
     """
-    from dispatchlab.files.bounded_read import ReadError, json_value, read_file  # a bundled profile needs none of these
+    from dispatchlab.files import ReadError, json_value, read_file  # a bundled profile needs none of these
 
     name = os.fspath(path)
     try:
@@ -258,7 +258,7 @@ def read_profile(path: str | os.PathLike[str]) -> Profile:
 
 
 def _other_kind(path: str) -> None:
-    from dispatchlab.files.file_kinds import FileKind, OtherFileError, content_of
+    from dispatchlab.files import FileKind, OtherFileError, content_of
 
     found = content_of(path)
     if found is not None and found.kind is not FileKind.PROFILE:

@@ -16,8 +16,8 @@ from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 
 if TYPE_CHECKING:
-    from dispatchlab.files.source_location import SourceLocation
     from dispatchlab.model.schema import FunctionSchema
+    from dispatchlab.model.source_location import SourceLocation
 
 
 class AliasKind(WordEnum):

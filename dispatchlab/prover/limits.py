@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Final
 
-from dispatchlab.processes.machine import used_memory
+from dispatchlab.processes import used_memory
 from dispatchlab.prover.result import Exploration
 from dispatchlab.prover.walk_options import DEFAULT_WALK, WalkOptions
 

@@ -67,15 +67,15 @@ def _lab_dumps(dispatcher: Dispatcher) -> dict[str, str]:
 
 
 def _torch_dumps() -> dict[str, str]:
-    from dispatchlab.pytorch.introspection.registry_reader import all_dumps, fallback_rows
+    from dispatchlab.live.introspection.registry_reader import all_dumps, fallback_rows
 
     return {"fallbacks": fallback_rows(), **all_dumps()}
 
 
 def _are_of_torch(name: str, lines: Sequence[str]) -> bool:
     """Whether PyTorch itself has registered what these lines of a dump show."""
+    from dispatchlab.live.introspection.site_log import running_ownership
     from dispatchlab.model.keys import DispatchKey
-    from dispatchlab.pytorch.introspection.site_log import running_ownership
 
     ownership = running_ownership()
     for line in lines:

@@ -12,7 +12,8 @@
 - folders: which files below a folder are scenarios
 - write: scenarios -> files
 
-The field readers themselves lie in `dispatchlab.files.yaml_fields`, YAML as a tree in `dispatchlab.files.yaml_tree`.
+- yaml_fields: readers of fields: a table of fields checks a mapping and makes its JSON Schema
+- yaml_tree: YAML text as a tree of values that know where they are written
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from typing import TYPE_CHECKING
 from dispatchlab._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from dispatchlab.files.yaml_tree import Problem
     from dispatchlab.scenario.load import ScenarioError, json_schema, load_scenario, parse_scenario
     from dispatchlab.scenario.scenario import Scenario, registration_names
     from dispatchlab.scenario.write import UnwritableError, scenario_text
+    from dispatchlab.scenario.yaml_tree import Problem
 
 _NAMES = {
     ".load": "json_schema load_scenario parse_scenario ScenarioError",

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from dispatchlab.files.file_kinds import FileContent, FileKind, content_of
+from dispatchlab.files import FileContent, FileKind, content_of
 
 SUFFIXES = (".yaml", ".yml")
 """How the names of scenario files end."""

@@ -14,10 +14,7 @@ from pathlib import Path, PurePath
 from typing import TypeVar
 
 from dispatchlab.errors import nearest
-from dispatchlab.files.bounded_read import ReadError, read_file
-from dispatchlab.files.file_kinds import FileKind, instead
-from dispatchlab.files.yaml_fields import TEXT, Context, Entry, Field, Table, Wrong, list_of, one_of
-from dispatchlab.files.yaml_tree import Listing, Node, Problem, Scalar, YamlError, compose, in_order
+from dispatchlab.files import FileKind, ReadError, instead, read_file
 from dispatchlab.model.installed_torch import is_known
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.prover.result import Expectation
@@ -35,6 +32,8 @@ from dispatchlab.scenario.registrations import (
     read_all,
 )
 from dispatchlab.scenario.scenario import SEMANTICS, Scenario, operators_named_by
+from dispatchlab.scenario.yaml_fields import TEXT, Context, Entry, Field, Table, Wrong, list_of, one_of
+from dispatchlab.scenario.yaml_tree import Listing, Node, Problem, Scalar, YamlError, compose, in_order
 
 T = TypeVar("T")
 

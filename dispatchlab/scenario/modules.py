@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
-from dispatchlab.files.yaml_fields import Context, Shape, Wrong, expected, list_of, scalar
-from dispatchlab.files.yaml_tree import Listing, Mapping, Node, Scalar
 from dispatchlab.prover.chains import normal, shortest
 from dispatchlab.prover.modules import Module, chains_of
 from dispatchlab.scenario.registrations import INDEX
+from dispatchlab.scenario.yaml_fields import Context, Shape, Wrong, expected, list_of, scalar
+from dispatchlab.scenario.yaml_tree import Listing, Mapping, Node, Scalar
 
 _NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _NUMBERS = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")

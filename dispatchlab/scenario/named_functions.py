@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 
 from dispatchlab.errors import RegistrationError
 from dispatchlab.escape import output_of_imports
-from dispatchlab.files.yaml_fields import did_you_mean
 from dispatchlab.model.infer_schema import infer_schema
-from dispatchlab.processes.parent import kill_group
+from dispatchlab.processes import kill_group
+from dispatchlab.scenario.yaml_fields import did_you_mean
 
 _SERVE: Final = (
     "import sys; sys.path[:] = sys.argv[1:]; from dispatchlab.scenario.named_functions import _serve; _serve()"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dispatchlab.files.yaml_fields import (
+from dispatchlab.scenario.yaml_fields import (
     TEXT,
     Context,
     Entry,
@@ -17,7 +17,7 @@ from dispatchlab.files.yaml_fields import (
     expected,
     scalar,
 )
-from dispatchlab.files.yaml_tree import Listing, Node
+from dispatchlab.scenario.yaml_tree import Listing, Node
 
 if TYPE_CHECKING:
     from dispatchlab.model.python_layer import PythonRegistration

@@ -12,22 +12,6 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from dispatchlab.errors import RegistrationError
-from dispatchlab.files.yaml_fields import (
-    TEXT,
-    Context,
-    Entry,
-    Field,
-    Shape,
-    Table,
-    Wrong,
-    did_you_mean,
-    expected,
-    list_of,
-    one_of,
-    parsed,
-    scalar,
-)
-from dispatchlab.files.yaml_tree import Listing, Mapping, Node, Scalar, quoted
 from dispatchlab.model.cpp_signature import cpp_signature, is_symint_schema
 from dispatchlab.model.infer_schema import infer_schema
 from dispatchlab.model.keys import SLOT_KEYS, DispatchKey
@@ -50,6 +34,22 @@ from dispatchlab.model.registration import (
 )
 from dispatchlab.model.schema import FunctionSchema, clone_with_name
 from dispatchlab.model.schema_parser import KNOWN_CLASSES, parse_name, parse_schema, parse_schema_or_name
+from dispatchlab.scenario.yaml_fields import (
+    TEXT,
+    Context,
+    Entry,
+    Field,
+    Shape,
+    Table,
+    Wrong,
+    did_you_mean,
+    expected,
+    list_of,
+    one_of,
+    parsed,
+    scalar,
+)
+from dispatchlab.scenario.yaml_tree import Listing, Mapping, Node, Scalar, quoted
 
 if TYPE_CHECKING:
     from dispatchlab.scenario.named_functions import NamedFunction

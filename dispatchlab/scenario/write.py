@@ -8,7 +8,6 @@ from dataclasses import fields
 from typing import TypeAlias
 
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.files.yaml_fields import Context
 from dispatchlab.model.cpp_signature import cpp_signature
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import (
@@ -35,6 +34,7 @@ from dispatchlab.scenario.modules import module_texts, order_text
 from dispatchlab.scenario.python_registrations import python_fields
 from dispatchlab.scenario.registrations import UNKNOWN
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
+from dispatchlab.scenario.yaml_fields import Context
 
 Lines: TypeAlias = Iterator[str]
 

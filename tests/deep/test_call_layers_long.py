@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dispatchlab import tensor
-from dispatchlab.layers import Lab
+from dispatchlab.lab import Lab
 from tests import test_call_layers
 from tests.call_cases import CASES, Case, flat, tensors
 from tests.test_call_layers import _batched_arrays, _flat_function

@@ -10,7 +10,7 @@ from dispatchlab.prover.explore import explore
 from dispatchlab.prover.prng import SplitMix64
 from dispatchlab.prover.result import Verdict
 from dispatchlab.questions.certify.certificate import Certified
-from dispatchlab.records.replay import fallback_registration, operator_registrations
+from dispatchlab.registries.replay import fallback_registration, operator_registrations
 from tests.command_line import run
 from tests.effort import share
 from tests.test_certify import CEA, CIA, FALLBACKS, K, certified, operator, registry

@@ -14,9 +14,9 @@ from dispatchlab.prover.walk_options import WalkOptions
 from dispatchlab.questions.certify.certificate import Cause, Certificate, Certified, pattern_of
 from dispatchlab.questions.certify.certify_registry import certification_of
 from dispatchlab.questions.certify.operator_neighbourhoods import patterns_with_stale_slots
-from dispatchlab.records.file import bundled_names, open_bundled
-from dispatchlab.records.replay import fallback_registration, operator_registrations
-from dispatchlab.sources.replay_on_lab import for_registry
+from dispatchlab.questions.sources.replay_on_lab import for_registry
+from dispatchlab.registries.file import bundled_names, open_bundled
+from dispatchlab.registries.replay import fallback_registration, operator_registrations
 from tests.effort import some
 
 

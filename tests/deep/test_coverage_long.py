@@ -8,8 +8,8 @@ from functools import cache
 
 from dispatchlab.model.keys import RUNTIME_KEYS
 from dispatchlab.questions.coverage.blocks import coverage_view
-from dispatchlab.records.backend_coverage import Way
-from dispatchlab.sources.replay_on_lab import bench
+from dispatchlab.questions.sources.replay_on_lab import bench
+from dispatchlab.registries.backend_coverage import Way
 from tests.command_line import run
 from tests.test_coverage import RECORDED, K, report
 

@@ -6,9 +6,9 @@ import pytest
 
 pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")
 
-from dispatchlab.pytorch.introspection.registry_reader import record_operators
-from dispatchlab.sources.find_sources import recorded_from
-from dispatchlab.sources.replay_on_lab import bench
+from dispatchlab.live.introspection.registry_reader import record_operators
+from dispatchlab.questions.sources.find_sources import recorded_from
+from dispatchlab.questions.sources.replay_on_lab import bench
 from tests.effort import share, some
 from tests.live import test_explain_live as live
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dispatchlab import trace
-from dispatchlab.layers import Lab
+from dispatchlab.lab import Lab
 from tests.call_cases import CASES, run, tensors
 from tests.test_explain import explained
 

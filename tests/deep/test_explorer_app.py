@@ -26,10 +26,10 @@ pytest.importorskip("textual", reason="the application needs textual: pip instal
 from textual.pilot import Pilot
 from textual.widgets import ContentSwitcher, Input, OptionList, Static
 
-from dispatchlab.explorer_app.app import ExplorerApp
-from dispatchlab.explorer_app.open import Asked, make_app
-from dispatchlab.explorer_app.panes import RegistrationList, SequenceList, TextPane
-from dispatchlab.explorer_app.screens import HELP, MOST_SHOWN, HelpScreen, SearchScreen
+from dispatchlab.questions.explore.app import ExplorerApp
+from dispatchlab.questions.explore.open import Asked, make_app
+from dispatchlab.questions.explore.panes import RegistrationList, SequenceList, TextPane
+from dispatchlab.questions.explore.screens import HELP, MOST_SHOWN, HelpScreen, SearchScreen
 
 ROOT = Path(__file__).parents[2]
 EXPECT = ROOT / "tests" / "data" / "explore"
@@ -175,7 +175,7 @@ def test_steps_are_dragged_moved_removed_and_gone_back_to() -> None:
 
 
 def test_200_random_keys_show_at_every_step_what_a_fresh_engine_shows() -> None:
-    scenario = load_scenario(str(ROOT / "dispatchlab" / "adopt" / "demo.yaml"))
+    scenario = load_scenario(str(ROOT / "dispatchlab" / "questions" / "setup" / "demo.yaml"))
     (name,) = scenario.operators
 
     def fresh(sequence: tuple[int, ...]) -> str:

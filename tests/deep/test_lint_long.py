@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dispatchlab.records.file import open_bundled
+from dispatchlab.registries.file import open_bundled
 from tests.test_lint import lint
 
 

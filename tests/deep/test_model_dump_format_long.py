@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dispatchlab.records.file import open_bundled
-from dispatchlab.records.model import dump_text, read_dump
+from dispatchlab.registries.file import open_bundled
+from dispatchlab.registries.model import dump_text, read_dump
 
 
 def test_every_operator_of_pytorch_reads_back() -> None:

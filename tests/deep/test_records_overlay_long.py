@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.records.file import open_bundled
-from dispatchlab.records.model import RecordedKernel, registry_of
-from dispatchlab.sources.find_sources import own_operators
+from dispatchlab.questions.sources.find_sources import own_operators
+from dispatchlab.registries.file import open_bundled
+from dispatchlab.registries.model import RecordedKernel, registry_of
 
 
 def test_a_cpu_build_of_a_version_is_compared_without_the_kernels_of_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dispatchlab.records.builds.bundled_for", lambda torch: "torch-2.13")
+    monkeypatch.setattr("dispatchlab.registries.builds.bundled_for", lambda torch: "torch-2.13")
     cpu = open_bundled("torch-2.13-cpu")
     names = ("aten::mul.Tensor", "aten::relu", "aten::_cudnn_rnn", "c10d::send")
     operators = [operator for operator in map(cpu.operator, names) if operator is not None]

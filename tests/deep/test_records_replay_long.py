@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from dispatchlab.model.installed_torch import model_for
-from dispatchlab.records.file import open_bundled
-from dispatchlab.records.model import Registry, dump_text
-from dispatchlab.sources.replay_on_lab import Bench, bench, registry_on
+from dispatchlab.questions.sources.replay_on_lab import Bench, bench, registry_on
+from dispatchlab.registries.file import open_bundled
+from dispatchlab.registries.model import Registry, dump_text
 from tests.recorded_tables import PRINTED_SAMPLE, STEP, printed
 
 OPERATORS = (Path(__file__).parents[1] / "data" / "torch-2.13-operators.txt").read_text()

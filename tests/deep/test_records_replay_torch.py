@@ -6,8 +6,8 @@ from hashlib import sha256
 
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.model.registration import Fallback
-from dispatchlab.records.replay import registrations_of, run
-from dispatchlab.sources.replay_on_lab import for_registry, registry_on
+from dispatchlab.questions.sources.replay_on_lab import for_registry, registry_on
+from dispatchlab.registries.replay import registrations_of, run
 from tests.deep.test_records_replay_long import pytorch, replayed
 from tests.registry_cases import part
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dispatchlab.model.installed_torch import model_for
-from dispatchlab.records.file import bundled_names, newest_bundled, open_bundled
-from dispatchlab.sources.replay_on_lab import bench
+from dispatchlab.questions.sources.replay_on_lab import bench
+from dispatchlab.registries.file import bundled_names, newest_bundled, open_bundled
 from tests.effort import some
 from tests.recorded_tables import PRINTED, printed
 

@@ -11,8 +11,8 @@ import pytest
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.prover.explore import explore
 from dispatchlab.prover.result import Verdict
-from dispatchlab.questions.session.session import InteractiveSession, LabRunner, changed_rows
-from dispatchlab.questions.session.session_subject import Subject, runner_for
+from dispatchlab.questions.explore.session import InteractiveSession, LabRunner, changed_rows
+from dispatchlab.questions.explore.session_subject import Subject, runner_for
 from tests.effort import share
 from tests.test_session import ACTIONS, SEEDS, fresh, random_action, random_subject, shown
 

@@ -13,7 +13,7 @@ from dispatchlab.model.slot_set import KEY_BIT
 from dispatchlab.prover.prng import SplitMix64
 from dispatchlab.questions.certify.certificate import Certification, Certified
 from dispatchlab.questions.certify.certify_registry import certification_of
-from dispatchlab.records.model import Registry, registry_of
+from dispatchlab.registries.model import Registry, registry_of
 from tests import test_slot_neighbourhoods
 from tests.effort import share
 from tests.test_certify import CEA, CIA, FALLBACKS, K, operator

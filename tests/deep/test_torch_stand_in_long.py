@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dispatchlab import ErrorKind
-from dispatchlab.pytorch.bridge.error_parser import facts_of, kind_of
+from dispatchlab.live.bridge.error_parser import facts_of, kind_of
 from tests import test_torch_stand_in
 
 c = test_torch_stand_in.c

@@ -11,10 +11,10 @@ from dispatchlab.engine.semantics import SEMANTICS
 from dispatchlab.model.dump_format import Provenance, parse_table
 from dispatchlab.model.keys import SLOT_KEYS, SLOT_OF_KEY
 from dispatchlab.model.keys import DispatchKey as K
+from dispatchlab.questions.sources.replay_on_lab import bench
 from dispatchlab.questions.upgrade.slot_models import MISSING, SlotDifference, Slots, kernel_bits, models_of
-from dispatchlab.records.backend_coverage import Way
-from dispatchlab.records.file import open_bundled
-from dispatchlab.sources.replay_on_lab import bench
+from dispatchlab.registries.backend_coverage import Way
+from dispatchlab.registries.file import open_bundled
 
 WAYS = {Provenance.KERNEL: Way.DIRECT, Provenance.FALLBACK: Way.FALLBACK, Provenance.AMBIGUOUS: Way.AMBIGUOUS}
 

@@ -22,8 +22,8 @@ from dispatchlab.model.schema_parser import parse_schema
 from dispatchlab.questions.upgrade.compare_sources import compare_registries
 from dispatchlab.questions.upgrade.operator_changes import Upgrade
 from dispatchlab.questions.upgrade.slot_models import models_of
-from dispatchlab.records.file import open_bundled
-from dispatchlab.records.model import RecordedOperator
+from dispatchlab.registries.file import open_bundled
+from dispatchlab.registries.model import RecordedOperator
 from tests.command_line import run
 
 FILE = Path(__file__).parents[1] / "data" / "native-functions.txt.xz"

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.engine.semantics import Semantics, semantics_named
+from dispatchlab.live.bridge.torch import semantics, torch
+from dispatchlab.live.introspection.slot_memory import is_readable
+from dispatchlab.live.sandbox.sandbox import LocalEngine
 from dispatchlab.model.profile import Profile, bundled_profile, read_profile
 from dispatchlab.model.registration import Block, Fallback, Registration
-from dispatchlab.pytorch.bridge.torch import semantics, torch
-from dispatchlab.pytorch.introspection.slot_memory import is_readable
-from dispatchlab.pytorch.sandbox.sandbox import LocalEngine
 from tests.histories.file import Recorded, packed
 from tests.histories.generate import OPERATORS, bindings_of, generated
 from tests.histories.history import History, Seen, first_difference, take, with_keys_as_text

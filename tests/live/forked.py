@@ -73,8 +73,8 @@ class WorkerCopy:
 
 
 def _serve(inward: int, outward: int, errors: int) -> NoReturn:
-    from dispatchlab.pytorch.bridge.torch import forget_import_listeners
-    from dispatchlab.pytorch.worker.main import main
+    from dispatchlab.live.bridge.torch import forget_import_listeners
+    from dispatchlab.live.worker.main import main
 
     try:
         os.setpgid(0, 0)
@@ -96,7 +96,7 @@ def _started(journal: object, errors: IO[bytes]) -> WorkerCopy:
 
 def _run(request: Mapping[str, Any]) -> int:
     """Run a program in this copy of the process; returns its exit code."""
-    from dispatchlab.pytorch.worker import process
+    from dispatchlab.live.worker import process
 
     os.chdir(request["folder"])
     os.environ.clear()
@@ -136,8 +136,8 @@ def serve(*modules: str) -> None:
     """Import modules, say at which address programs are asked for, and run them until standard input ends."""
     import dispatchlab.cli
     import dispatchlab.commands.output
-    import dispatchlab.pytorch.worker.main  # noqa: F401
-    from dispatchlab.pytorch.bridge.torch import bindings
+    import dispatchlab.live.worker.main  # noqa: F401
+    from dispatchlab.live.bridge.torch import bindings
 
     bindings()
     for name in modules:

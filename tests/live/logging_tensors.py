@@ -10,8 +10,8 @@ import pytest
 
 from dispatchlab import tensor
 from dispatchlab.call.tensor_options import DType
-from dispatchlab.layers import Lab
-from dispatchlab.layers.schemas import SHORT_NAMES
+from dispatchlab.lab import Lab
+from dispatchlab.lab.schemas import SHORT_NAMES
 from examples.logging_tensor import LoggingTensor, logging
 
 torch: Any = pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")

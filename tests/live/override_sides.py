@@ -23,9 +23,8 @@ from dispatchlab.call import (
     operator,
 )
 from dispatchlab.call.tensor import shallow_copy
-from dispatchlab.layers import no_grad
-from dispatchlab.model.keys import parse_key
-from dispatchlab.overrides import (
+from dispatchlab.lab import no_grad
+from dispatchlab.lab.overrides import (
     DisableTorchFunction,
     DisableTorchFunctionSubclass,
     DispatchMode,
@@ -49,6 +48,7 @@ from dispatchlab.overrides import (
     torch_function_dispatch,
     without_defaults,
 )
+from dispatchlab.model.keys import parse_key
 
 torch: Any = pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import sys
 
-from dispatchlab.pytorch.bridge.torch import bindings
-from dispatchlab.pytorch.introspection.package_paths import package_roots
-from dispatchlab.pytorch.introspection.registry_reader import record_registry
-from dispatchlab.records.file import open_bundled, registry_bytes
-from dispatchlab.records.model import dump_text
-from dispatchlab.records.stored import StoredRegistry
-from dispatchlab.sources.replay_on_lab import bench
+from dispatchlab.live.bridge.torch import bindings
+from dispatchlab.live.introspection.package_paths import package_roots
+from dispatchlab.live.introspection.registry_reader import record_registry
+from dispatchlab.questions.sources.replay_on_lab import bench
+from dispatchlab.registries.file import open_bundled, registry_bytes
+from dispatchlab.registries.model import dump_text
+from dispatchlab.registries.stored import StoredRegistry
 
 
 def main() -> None:

@@ -20,8 +20,8 @@ import pytest
 
 from dispatchlab import CallError, Dispatcher, Library, Tensor, operator, tensor
 from dispatchlab.call import AutoDispatchBelowADInplaceOrView, AutoDispatchBelowAutograd, InferenceMode
-from dispatchlab.layers import AutogradError, Lab, no_grad, set_autograd_fallback_mode, set_grad_enabled
-from dispatchlab.layers.schemas import SHORT_NAMES
+from dispatchlab.lab import AutogradError, Lab, no_grad, set_autograd_fallback_mode, set_grad_enabled
+from dispatchlab.lab.schemas import SHORT_NAMES
 from tests.effort import share
 
 torch: Any = pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")

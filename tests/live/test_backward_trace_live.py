@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dispatchlab.layers import Lab
-from dispatchlab.layers.derivative_table import DERIVATIVES
-from dispatchlab.overrides import PythonDispatch
+from dispatchlab.lab import Lab
+from dispatchlab.lab.derivative_table import DERIVATIVES
+from dispatchlab.lab.overrides import PythonDispatch
 from examples.logging_tensor import logging
 from tests.live.logging_tensors import Side, both, elements, our_side, their_side
 

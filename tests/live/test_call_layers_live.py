@@ -11,9 +11,9 @@ import pytest
 
 from dispatchlab import CallError, Tensor, tensor
 from dispatchlab.call.tensor_options import DType
-from dispatchlab.layers import AutogradError, AutogradErrorKind, Lab
-from dispatchlab.layers.derivative_table import DERIVATIVES
-from dispatchlab.layers.schemas import NOT_DIFFERENTIABLE
+from dispatchlab.lab import AutogradError, AutogradErrorKind, Lab
+from dispatchlab.lab.derivative_table import DERIVATIVES
+from dispatchlab.lab.schemas import NOT_DIFFERENTIABLE
 from tests.call_cases import CASES, Case, flat, run, tensors
 
 torch: Any = pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")

@@ -24,7 +24,7 @@ from dispatchlab.call import (
     included,
     tensor,
 )
-from dispatchlab.layers import Lab
+from dispatchlab.lab import Lab
 from tests.call_sequences import LAB_KINDS
 from tests.live.torch_side import KINDS
 

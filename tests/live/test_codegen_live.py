@@ -24,7 +24,7 @@ from dispatchlab.model.registration import Block, Def, Impl
 from dispatchlab.model.schema_parser import parse_schema
 from dispatchlab.questions.certify.certificate import Certified
 from dispatchlab.questions.certify.certify_registry import certification_of
-from dispatchlab.records.model import RecordedKernel, RecordedOperator, registry_of
+from dispatchlab.registries.model import RecordedKernel, RecordedOperator, registry_of
 
 WHY = "torchgen comes with PyTorch: pip install 'dispatchlab[torch]'"
 gen: Any = pytest.importorskip("torchgen.gen", reason=WHY)

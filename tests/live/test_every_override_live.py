@@ -34,8 +34,8 @@ from torch.overrides import get_testing_overrides, resolve_name
 from dispatchlab import CallError, Lab, tensor
 from dispatchlab.call.tensor_options import CPU, DType, Layout, MemoryFormat
 from dispatchlab.errors import ErrorKind
-from dispatchlab.overrides import Functions, as_subclass
-from dispatchlab.overrides.torch_functions import OverridableFunction, torch_functions
+from dispatchlab.lab.overrides import Functions, as_subclass
+from dispatchlab.lab.overrides.torch_functions import OverridableFunction, torch_functions
 
 _CALLS = 8
 _PLAIN: dict[str, Any] = {

@@ -14,20 +14,20 @@ import pytest
 
 from dispatchlab import Dispatcher, Library
 from dispatchlab.engine.kernel import KernelFunction
+from dispatchlab.live.introspection.package_paths import package_roots, without_root
+from dispatchlab.live.introspection.queries import look_at
+from dispatchlab.live.introspection.registry_reader import record_operators
 from dispatchlab.model.keys import RUNTIME_KEYS
 from dispatchlab.model.operator_view import OperatorView, view_of
 from dispatchlab.model.registration import Kernel, KernelForm
 from dispatchlab.model.schema_parser import parse_name
-from dispatchlab.pytorch.introspection.package_paths import package_roots, without_root
-from dispatchlab.pytorch.introspection.queries import look_at
-from dispatchlab.pytorch.introspection.registry_reader import record_operators
 from dispatchlab.questions.dump.inspect_operators import InspectOptions, inspect_operator
 from dispatchlab.questions.explain.argument_specs import describe_arguments
 from dispatchlab.questions.explain.hops import explain, schema_of, thread_keys
 from dispatchlab.questions.explain.result import CallExplanation, Hop
-from dispatchlab.sources.engines import EngineName
-from dispatchlab.sources.find_sources import recorded_from
-from dispatchlab.sources.replay_on_lab import bench
+from dispatchlab.questions.sources.engines import EngineName
+from dispatchlab.questions.sources.find_sources import recorded_from
+from dispatchlab.questions.sources.replay_on_lab import bench
 from tests.scenario_texts import STAYS
 
 torch: Any = pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from dispatchlab import CallError, Dispatcher, DispatchKey, DispatchKeySet, Library, Tensor, operator, tensor
-from dispatchlab.layers import no_grad
+from dispatchlab.lab import no_grad
 from tests.call_programs import KINDS, STALE, HandlerRanError, Outcome, Program, explained, is_stale, on_lab, program
 from tests.live.torch_side import FAILURES, failure
 from tests.live.torch_side import KINDS as TORCH_KINDS

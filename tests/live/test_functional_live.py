@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dispatchlab import CallError, tensor
-from dispatchlab.layers import AutogradError, Lab
+from dispatchlab.lab import AutogradError, Lab
 
 torch: Any = pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")
 

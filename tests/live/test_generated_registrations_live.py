@@ -10,7 +10,7 @@ import pytest
 from dispatchlab.codegen.emit.registrations import left_out, registrations_of
 from dispatchlab.codegen.read.native_functions import load_native_functions
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.records.file import open_bundled
+from dispatchlab.registries.file import open_bundled
 
 WHY = "torchgen comes with PyTorch: pip install 'dispatchlab[torch]'"
 packaged: Any = pytest.importorskip("torchgen.packaged", reason=WHY)

@@ -19,9 +19,9 @@ import pytest
 
 from dispatchlab import CallError, Tensor, tensor
 from dispatchlab.call import InferenceMode
-from dispatchlab.layers import AutogradError, Lab, no_grad, set_grad_enabled
-from dispatchlab.layers.schemas import SHORT_NAMES
-from dispatchlab.overrides import DispatchMode, PythonDispatch, enable_reentrant_dispatch
+from dispatchlab.lab import AutogradError, Lab, no_grad, set_grad_enabled
+from dispatchlab.lab.overrides import DispatchMode, PythonDispatch, enable_reentrant_dispatch
+from dispatchlab.lab.schemas import SHORT_NAMES
 from examples.logging_tensor import LoggingTensor
 from tests.effort import share
 from tests.live.logging_tensors import TheirTensor, elements

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dispatchlab.pytorch.bridge.torch import ImportFailedError, TorchBrokenError, import_package, torch
+from dispatchlab.live.bridge.torch import ImportFailedError, TorchBrokenError, import_package, torch
 
 pytest.importorskip("torch", reason="imports packages into the installed PyTorch, and there is none")
 
@@ -80,7 +80,7 @@ def test_a_pytorch_that_is_installed_and_cannot_be_imported_is_not_to_be_install
     def broken(name: str) -> None:
         raise OSError(f"libcudart of {name}: cannot open shared object file")
 
-    monkeypatch.setattr("dispatchlab.pytorch.bridge.torch.import_module", broken)
+    monkeypatch.setattr("dispatchlab.live.bridge.torch.import_module", broken)
     with pytest.raises(TorchBrokenError) as caught:
         torch.__wrapped__()
     assert str(caught.value).startswith(

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from dispatchlab import CallError, tensor
-from dispatchlab.layers import AutogradError, Lab, no_grad
-from dispatchlab.layers.schemas import SHORT_NAMES
+from dispatchlab.lab import AutogradError, Lab, no_grad
+from dispatchlab.lab.schemas import SHORT_NAMES
 from tests.effort import share
 
 torch: Any = pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")

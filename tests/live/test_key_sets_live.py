@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from dispatchlab.live.bridge.running_keys import raw_bits
 from dispatchlab.model.key_set import BACKEND_BITS, FULL_BITS, DispatchKeySet
 from dispatchlab.model.keys import FORMER_KEYS, MARKERS, DispatchKey
-from dispatchlab.pytorch.bridge.running_keys import raw_bits
 
 pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")
 C: Any = importlib.import_module("torch._C")

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dispatchlab.engine.dispatcher import Dispatcher
+from dispatchlab.live.introspection.builtin_fallbacks import builtin_fallbacks
+from dispatchlab.live.sandbox.sandbox import LocalEngine
 from dispatchlab.model.registration import Fallback, Registration
-from dispatchlab.pytorch.introspection.builtin_fallbacks import builtin_fallbacks
-from dispatchlab.pytorch.sandbox.sandbox import LocalEngine
 from dispatchlab.strategies import OPERATORS, registrations
 from tests import effort
 from tests.effort import examples

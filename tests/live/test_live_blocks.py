@@ -8,16 +8,16 @@ pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'disp
 
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.errors import ErrorKind, RegistrationError
+from dispatchlab.live.bridge.expressible import NotExpressibleError
+from dispatchlab.live.bridge.running_keys import running_keys
+from dispatchlab.live.bridge.torch import torch
+from dispatchlab.live.sandbox.sandbox import LocalEngine
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import AliasKind, Block, BlockKind, Def, Fallback, Impl, Registration
 from dispatchlab.model.schema_parser import parse_schema
 from dispatchlab.model.snapshot import Snapshot
 from dispatchlab.prover.protocol import Engine
-from dispatchlab.pytorch.bridge.expressible import NotExpressibleError
-from dispatchlab.pytorch.bridge.running_keys import running_keys
-from dispatchlab.pytorch.bridge.torch import torch
-from dispatchlab.pytorch.sandbox.sandbox import LocalEngine
 from dispatchlab.scenario import parse_scenario
 from tests.live.live_registrations import BOXED, BY_REFERENCE, FALLTHROUGH, FOO, define, impl
 

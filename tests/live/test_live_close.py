@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from dispatchlab.live.sandbox.sandbox import LiveHandle, LocalEngine
 from dispatchlab.model.keys import DispatchKey as K
-from dispatchlab.pytorch.sandbox.sandbox import LiveHandle, LocalEngine
 from tests.engine_shorthand import FOO, define, impl
 
 torch: Any = pytest.importorskip("torch", reason="registers on the installed PyTorch, and there is none")

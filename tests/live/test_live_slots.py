@@ -9,13 +9,13 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
+from dispatchlab.live.bridge.torch import torch
+from dispatchlab.live.introspection.slot_memory import memory_layout
+from dispatchlab.live.sandbox.sandbox import LocalEngine
 from dispatchlab.model.keys import RUNTIME_KEYS
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.registration import Impl, Kernel, KernelForm
 from dispatchlab.prover.protocol import Handle
-from dispatchlab.pytorch.bridge.torch import torch
-from dispatchlab.pytorch.introspection.slot_memory import memory_layout
-from dispatchlab.pytorch.sandbox.sandbox import LocalEngine
 from tests.live.live_registrations import FOO, define
 
 KEYS = (

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from dispatchlab import CallError, tensor
-from dispatchlab.layers import Lab
-from dispatchlab.layers.schemas import SHORT_NAMES
-from dispatchlab.overrides import DispatchMode, Functions, PythonDispatch
+from dispatchlab.lab import Lab
+from dispatchlab.lab.overrides import DispatchMode, Functions, PythonDispatch
+from dispatchlab.lab.schemas import SHORT_NAMES
 from examples.logging_tensor import LoggingTensor
 from tests.effort import share
 from tests.live.logging_tensors import TheirTensor, elements

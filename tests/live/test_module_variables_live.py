@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from dispatchlab.pytorch.introspection.module_variables import description, public_variables
+from dispatchlab.live.introspection.module_variables import description, public_variables
 
 torch = pytest.importorskip("torch", reason="describes values of PyTorch, and there is none")
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from dispatchlab.live.introspection.queries import overload_order, packet_schemas
 from dispatchlab.model.names import overload_of
 from dispatchlab.model.packet import Packet, PacketOverload
-from dispatchlab.pytorch.introspection.queries import overload_order, packet_schemas
 from dispatchlab.questions.dump.inspect_operators import InspectOptions, inspect_operators
 from dispatchlab.questions.explain.packet_calls import NoOverloadError, read_call, resolve
-from dispatchlab.sources.engines import EngineName
+from dispatchlab.questions.sources.engines import EngineName
 from tests.effort import share
 
 torch: Any = pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")

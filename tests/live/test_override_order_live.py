@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from dispatchlab import Tensor, tensor
-from dispatchlab.layers import Lab
-from dispatchlab.overrides import Functions, as_subclass, torch_function_dispatch
+from dispatchlab.lab import Lab
+from dispatchlab.lab.overrides import Functions, as_subclass, torch_function_dispatch
 from tests.handler_orders import Implementation, compare_orders
 
 torch: Any = pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dispatchlab.layers import Lab
-from dispatchlab.overrides import PythonDispatch
+from dispatchlab.lab import Lab
+from dispatchlab.lab.overrides import PythonDispatch
 from examples.logging_tensor import logging
 from tests.live.logging_tensors import Program, Side, both, elements, our_side, their_side
 

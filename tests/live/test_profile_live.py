@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from dispatchlab.live.bridge.reserved_namespaces import is_own
+from dispatchlab.live.introspection import profile_probe
+from dispatchlab.live.introspection.profile_probe import NotMeasurableError, measure_profile
+from dispatchlab.live.introspection.slot_memory import SlotView, entry_address, memory_layout, recomputed_by
 from dispatchlab.model.profile import Profile, bundled_profile, profile_text, read_profile
-from dispatchlab.pytorch.bridge.reserved_namespaces import is_own
-from dispatchlab.pytorch.introspection import profile_probe
-from dispatchlab.pytorch.introspection.profile_probe import NotMeasurableError, measure_profile
-from dispatchlab.pytorch.introspection.slot_memory import SlotView, entry_address, memory_layout, recomputed_by
 
 torch = pytest.importorskip("torch")
 

@@ -6,9 +6,9 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
+from dispatchlab.live.introspection import registry_reader
 from dispatchlab.model.dump_format import DumpError
-from dispatchlab.pytorch.introspection import registry_reader
-from dispatchlab.records.model import RecordedOperator, read_dump
+from dispatchlab.registries.model import RecordedOperator, read_dump
 
 
 def test_an_operator_that_cannot_be_read_costs_none_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from dispatchlab.pytorch.bridge.reserved_namespaces import PROBES, is_own, sandbox_prefix
-from dispatchlab.pytorch.introspection.queries import operator_names
-from dispatchlab.pytorch.introspection.registry_reader import all_dumps, record_registry
-from dispatchlab.pytorch.sandbox.sandbox import LocalEngine
+from dispatchlab.live.bridge.reserved_namespaces import PROBES, is_own, sandbox_prefix
+from dispatchlab.live.introspection.queries import operator_names
+from dispatchlab.live.introspection.registry_reader import all_dumps, record_registry
+from dispatchlab.live.sandbox.sandbox import LocalEngine
 from tests.engine_shorthand import define
 
 torch: Any = pytest.importorskip("torch", reason="asks the installed PyTorch, and there is none")

@@ -9,8 +9,8 @@ import pytest
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
 from dispatchlab.engine.semantics import semantics_named
-from dispatchlab.pytorch.bridge.torch_library_calls import numbered
-from dispatchlab.pytorch.sandbox.kept_in_python import number_of
+from dispatchlab.live.bridge.torch_library_calls import numbered
+from dispatchlab.live.sandbox.kept_in_python import number_of
 from tests import effort
 from tests.live.torch_library_histories import check_histories
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from dispatchlab.live.bridge.error_parser import without_backtrace
 from dispatchlab.model.installed_torch import resolved_semantics
-from dispatchlab.pytorch.bridge.error_parser import without_backtrace
 from tests.effort import share
 from tools.torch_stand_in import stand_in
 

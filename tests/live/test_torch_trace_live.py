@@ -23,19 +23,19 @@ from typing import Any
 import pytest
 
 from dispatchlab.call.trace import TracedCall
+from dispatchlab.live.bridge.running_keys import raw_bits
+from dispatchlab.live.introspection.queries import keys_by_rule, look_at
+from dispatchlab.live.introspection.slot_memory import SlotView, entry_address, entry_addresses, memory_layout
+from dispatchlab.live.tracing.recorder import TorchTraceError, model_set
+from dispatchlab.live.tracing.slot_probes import unavailable
 from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.operator_view import OperatorView, view_of
-from dispatchlab.pytorch.bridge.running_keys import raw_bits
-from dispatchlab.pytorch.introspection.queries import keys_by_rule, look_at
-from dispatchlab.pytorch.introspection.slot_memory import SlotView, entry_address, entry_addresses, memory_layout
-from dispatchlab.pytorch.tracing.recorder import TorchTraceError, model_set
-from dispatchlab.pytorch.tracing.slot_probes import unavailable
 from dispatchlab.questions.explain.argument_specs import Described, Options
 from dispatchlab.questions.explain.hops import explain
 from dispatchlab.questions.explain.result import ArgumentKeys, ThreadKeys
 from dispatchlab.questions.trace.torch_trace import ARGUMENTS_UNKNOWN, EITHER, RAISED, TorchTrace
-from dispatchlab.records.model import name_of
+from dispatchlab.registries.model import name_of
 
 torch: Any = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason=unavailable() or "hops can be recorded")

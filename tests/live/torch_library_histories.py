@@ -11,10 +11,10 @@ from random import Random
 
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.semantics import Semantics
+from dispatchlab.live.bridge.torch import bindings, torch
+from dispatchlab.live.sandbox.sandbox import LocalEngine
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.registration import Block, Impl, Registration
-from dispatchlab.pytorch.bridge.torch import bindings, torch
-from dispatchlab.pytorch.sandbox.sandbox import LocalEngine
 from tests.live.engine_side import Side
 from tests.torch_library_scenarios import OPERATORS, history, kernels, scenario, with_override
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from dispatchlab.layers import Lab
-from dispatchlab.overrides import PythonDispatch
+from dispatchlab.lab import Lab
+from dispatchlab.lab.overrides import PythonDispatch
 from tests.overrides.wrappers import state
 
 

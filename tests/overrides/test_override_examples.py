@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dispatchlab import CallError, Lab, Tensor
-from dispatchlab.overrides import Functions, SignatureMismatchError, torch_function_dispatch
+from dispatchlab.lab.overrides import Functions, SignatureMismatchError, torch_function_dispatch
 from examples import diagonal_tensor
 from examples.diagonal_tensor import DiagonalTensor
 
@@ -31,7 +31,7 @@ def test_the_diagonal_tensor_handles_what_it_implements(capsys: pytest.CaptureFi
         "lu: DiagonalTensor(N=2, value=2)",
         "broadcast_tensors: [(2, 2), (2, 2)]",
         "mm with a subclass: a product of scaled matrices",
-        "neg: no implementation found for 'dispatchlab.overrides.functions.neg'",
+        "neg: no implementation found for 'dispatchlab.lab.overrides.functions.neg'",
     ]
     assert repr(DiagonalTensor(5, 2)) == "DiagonalTensor(N=5, value=2)"
 

@@ -17,13 +17,13 @@ from dispatchlab import (
 from dispatchlab.call import DType, Generator, Layout, MemoryFormat
 from dispatchlab.call.call_signature import default_value, same_value
 from dispatchlab.call.tensor_options import CPU
-from dispatchlab.model.schema import Argument
-from dispatchlab.model.schema_types import ListType, OptionalType, SimpleType, TupleType, Type
-from dispatchlab.overrides import (
+from dispatchlab.lab.overrides import (
     normalize,
     without_defaults,
 )
-from dispatchlab.records.file import open_bundled
+from dispatchlab.model.schema import Argument
+from dispatchlab.model.schema_types import ListType, OptionalType, SimpleType, TupleType, Type
+from dispatchlab.registries.file import open_bundled
 from tests.effort import share
 
 

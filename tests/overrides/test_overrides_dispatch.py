@@ -21,8 +21,8 @@ from dispatchlab import (
 )
 from dispatchlab.call import AutoDispatchBelowAutograd, DType
 from dispatchlab.call.tensor_keys import PYTHON_KEYS
-from dispatchlab.layers import Lab
-from dispatchlab.overrides import (
+from dispatchlab.lab import Lab
+from dispatchlab.lab.overrides import (
     HandlerError,
     HandlerRecursionError,
     Interpreter,

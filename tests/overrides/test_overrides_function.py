@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 
 from dispatchlab import CallError, Tensor, tensor
-from dispatchlab.layers import Lab
-from dispatchlab.layers.schemas import SCHEMAS
-from dispatchlab.overrides import (
+from dispatchlab.lab import Lab
+from dispatchlab.lab.overrides import (
     DisableTorchFunction,
     Functions,
     HandlerRecursionError,
@@ -28,6 +27,7 @@ from dispatchlab.overrides import (
     overloaded_args,
     torch_function_dispatch,
 )
+from dispatchlab.lab.schemas import SCHEMAS
 from tests.handler_orders import Implementation, compare_orders
 
 pytestmark = pytest.mark.filterwarnings("ignore:Defining your `__torch_function__`")  # instance methods are tested, too

@@ -11,8 +11,8 @@ from dispatchlab import (
     Operator,
     tensor,
 )
-from dispatchlab.layers import Lab
-from dispatchlab.overrides import (
+from dispatchlab.lab import Lab
+from dispatchlab.lab.overrides import (
     DispatchMode,
     NoImplementationError,
     OverrideError,

@@ -16,7 +16,7 @@ from dispatchlab import (
     tensor,
     trace,
 )
-from dispatchlab.layers import Lab
+from dispatchlab.lab import Lab
 from examples import logging_tensor
 from examples.logging_tensor import Logged, LoggingTensor, ReentrantLoggingTensor, logging
 from tests.overrides.wrappers import Silent, unwrapped

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dispatchlab import tensor
-from dispatchlab.overrides import torch_function_dispatch
+from dispatchlab.lab.overrides import torch_function_dispatch
 from tests.effort import share
 
 pytestmark = pytest.mark.filterwarnings("ignore:Defining your `__torch_function__`")  # instance methods are tested, too

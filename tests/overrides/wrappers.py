@@ -11,7 +11,7 @@ from dispatchlab import (
     Tensor,
 )
 from dispatchlab.call import excluded, included
-from dispatchlab.overrides import (
+from dispatchlab.lab.overrides import (
     DispatchMode,
     enable_reentrant_dispatch,
     make_wrapper_subclass,

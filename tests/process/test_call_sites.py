@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("torch")
 
 from dispatchlab.model.registration import Block, Def, Impl, TorchLibraryFunction
-from dispatchlab.records.file import open_registry
+from dispatchlab.registries.file import open_registry
 from dispatchlab.scenario.load import load_scenario
 from tests.live.packages import HELPER, SHOP, dispatchlab, package
 

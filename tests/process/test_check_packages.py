@@ -16,8 +16,8 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
-from dispatchlab.records.builds import bundled_for
-from dispatchlab.records.file import newest_bundled
+from dispatchlab.registries.builds import bundled_for
+from dispatchlab.registries.file import newest_bundled
 from tests import effort
 from tests.json_schema import errors
 from tests.live.packages import ROOT, dispatchlab

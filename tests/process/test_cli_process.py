@@ -114,7 +114,7 @@ def test_a_pipe_imports_nothing_that_is_for_people_who_look(folder: Path, line: 
     )
     found = result.stdout.splitlines()[-1].split()[1:]
     looks: tuple[str, ...]
-    looks = ("rich", "textual", "webbrowser", "html", "dispatchlab.commands.pager", "dispatchlab.explorer_app")
+    looks = ("rich", "textual", "webbrowser", "html", "dispatchlab.commands.pager", "dispatchlab.questions.explore")
     looks += (
         "dispatchlab.views.console",
         "dispatchlab.views.terminal",

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from dispatchlab import __version__
-from dispatchlab.processes import executor as executor_module
-from dispatchlab.processes.executor import ClusterError, WorkerDied, executor_for
+from dispatchlab import processes as executor_module
+from dispatchlab.processes import ClusterError, WorkerDied, executor_for
 from tests.scenario_texts import many
 
 ROOT = Path(__file__).parents[2]

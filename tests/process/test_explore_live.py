@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from dispatchlab.prover.run_sequence import SandboxSession, run
-from dispatchlab.questions.session.session import InteractiveSession, SessionError
-from dispatchlab.questions.session.session_subject import Catalogue, runner_for, subject_of_scenario
-from dispatchlab.records.file import open_named
+from dispatchlab.questions.explore.session import InteractiveSession, SessionError
+from dispatchlab.questions.explore.session_subject import Catalogue, runner_for, subject_of_scenario
+from dispatchlab.registries.file import open_named
 from dispatchlab.scenario import load_scenario, parse_scenario
 from tests.test_session import random_action, shown
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from dispatchlab.pytorch.worker.engine import LiveEngine
+from dispatchlab.live.worker.engine import LiveEngine
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,7 +32,9 @@ def engine() -> Iterator[LiveEngine]:
 
 
 def test_a_session_of_200_random_actions_shows_at_every_step_what_a_fresh_sandbox_shows(engine: LiveEngine) -> None:
-    subject = subject_of_scenario(parse_scenario((ROOT / "dispatchlab" / "adopt" / "demo.yaml").read_text("utf-8")))
+    subject = subject_of_scenario(
+        parse_scenario((ROOT / "dispatchlab" / "questions" / "setup" / "demo.yaml").read_text("utf-8"))
+    )
     names, count = subject.operators, len(subject.registrations)
     runner = runner_for(subject, engine)
     session = InteractiveSession(runner, count, names)
@@ -53,7 +55,7 @@ def test_a_session_of_200_random_actions_shows_at_every_step_what_a_fresh_sandbo
 
 
 def test_the_state_graph_around_shows_what_does_not_commute_on_pytorch(engine: LiveEngine) -> None:
-    scenario = load_scenario(str(ROOT / "dispatchlab" / "adopt" / "demo.yaml"))
+    scenario = load_scenario(str(ROOT / "dispatchlab" / "questions" / "setup" / "demo.yaml"))
     subject = subject_of_scenario(scenario)
     session = InteractiveSession(runner_for(subject, engine), 3, subject.operators, start=subject.start)
     around = session.around(subject.operators[0], range(3))
@@ -81,7 +83,9 @@ def test_an_operator_of_the_registry_has_the_table_of_the_lab_with_stand_ins_for
 def test_the_end_of_the_worker_is_a_sentence_and_the_session_goes_on(engine: LiveEngine) -> None:
     from dispatchlab.prover.protocol import EngineCrashed
 
-    subject = subject_of_scenario(parse_scenario((ROOT / "dispatchlab" / "adopt" / "demo.yaml").read_text("utf-8")))
+    subject = subject_of_scenario(
+        parse_scenario((ROOT / "dispatchlab" / "questions" / "setup" / "demo.yaml").read_text("utf-8"))
+    )
     session = InteractiveSession(runner_for(subject, engine), 3, subject.operators, start=(0,))
     engine.worker.end()
     with pytest.raises(EngineCrashed):
@@ -114,7 +118,7 @@ registrations:
 
 def test_one_sandbox_is_left_before_another_opens_so_that_fallbacks_do_not_meet(tmp_path: Path) -> None:
     pytest.importorskip("textual", reason="the application needs textual: pip install 'dispatchlab[explore]'")
-    from dispatchlab.explorer_app.open import Asked, make_app
+    from dispatchlab.questions.explore.open import Asked, make_app
     from tests.deep.test_explorer_app import lines, press, settled
 
     (tmp_path / "fallback.yaml").write_text(FALLBACK, encoding="utf-8")
@@ -136,7 +140,7 @@ def test_one_sandbox_is_left_before_another_opens_so_that_fallbacks_do_not_meet(
 
 def test_the_application_runs_on_pytorch() -> None:
     pytest.importorskip("textual", reason="the application needs textual: pip install 'dispatchlab[explore]'")
-    from dispatchlab.explorer_app.open import Asked, make_app
+    from dispatchlab.questions.explore.open import Asked, make_app
     from tests.deep.test_explorer_app import press, screen, settled, shown
 
     async def main() -> None:

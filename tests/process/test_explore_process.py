@@ -20,7 +20,7 @@ from tests.process.test_cli_process import COMMAND, environment, imported_by, ru
 pty = pytest.importorskip("pty", reason="terminals of POSIX are needed")
 pytest.importorskip("textual", reason="the application needs textual: pip install 'dispatchlab[explore]'")
 
-DEMO = Path(__file__).parents[2] / "dispatchlab" / "adopt" / "demo.yaml"
+DEMO = Path(__file__).parents[2] / "dispatchlab" / "questions" / "setup" / "demo.yaml"
 BUSY_S = 60
 
 
@@ -133,7 +133,7 @@ def test_it_ends_with_a_signal_and_leaves_the_terminal_as_it_was(
 def test_an_error_that_nobody_expected_is_exit_70_and_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\nif 'explore' in sys.argv:\n"
-        "    from dispatchlab.explorer_app.app import ExplorerApp\n"
+        "    from dispatchlab.questions.explore.app import ExplorerApp\n"
         "    ExplorerApp.action_light = lambda self: 1 / 0\n",
         encoding="utf-8",
     )

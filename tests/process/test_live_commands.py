@@ -16,7 +16,7 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
-from dispatchlab.records.builds import bundled_for
+from dispatchlab.registries.builds import bundled_for
 from tests.live.packages import ROOT, dispatchlab, dispatchlab_started, package
 from tests.scenario_texts import COMPOSITES, FIVE, many
 

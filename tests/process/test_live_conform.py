@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dispatchlab.engine.lab_engine import LabEngine
+from dispatchlab.live.sandbox.sandbox import LocalEngine
 from dispatchlab.model.registration import Registration
 from dispatchlab.prover.lockstep import lockstep
 from dispatchlab.prover.result import Verdict
-from dispatchlab.pytorch.sandbox.sandbox import LocalEngine
 from dispatchlab.strategies import OPERATORS, registrations
 from tests.effort import examples
 from tests.live.packages import ROOT, dispatchlab, dispatchlab_started

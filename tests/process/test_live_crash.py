@@ -18,6 +18,13 @@ import pytest
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
 from dispatchlab.errors import ErrorKind, RegistrationError
+from dispatchlab.live.bridge.expressible import NotExpressibleError
+from dispatchlab.live.bridge.running_keys import running_keys
+from dispatchlab.live.sandbox.sandbox import LocalEngine
+from dispatchlab.live.worker import ipc, process
+from dispatchlab.live.worker.engine import LiveEngine
+from dispatchlab.live.worker.ipc import WorkerError
+from dispatchlab.live.worker.process import WorkerCrashed
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.registration import (
     Block,
@@ -30,13 +37,6 @@ from dispatchlab.model.registration import (
 )
 from dispatchlab.prover.protocol import EngineCrashed
 from dispatchlab.prover.result import Flaw, Verdict
-from dispatchlab.pytorch.bridge.expressible import NotExpressibleError
-from dispatchlab.pytorch.bridge.running_keys import running_keys
-from dispatchlab.pytorch.sandbox.sandbox import LocalEngine
-from dispatchlab.pytorch.worker import ipc, process
-from dispatchlab.pytorch.worker.engine import LiveEngine
-from dispatchlab.pytorch.worker.ipc import WorkerError
-from dispatchlab.pytorch.worker.process import WorkerCrashed
 from tests.live.live_registrations import FOO, define, impl
 
 DEADLY = impl(K.CUDA, "deadly", Kernel(KernelForm.BOXED, reference="tests.live.crash_on_import:kernel"))
@@ -135,7 +135,7 @@ def test_calling_an_operator_of_a_destroyed_library_kills_the_worker_only(tmp_pa
 
 _PARENT = """
 import sys
-from dispatchlab.pytorch.worker.engine import LiveEngine
+from dispatchlab.live.worker.engine import LiveEngine
 from tests.live.live_registrations import FOO, define, impl
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.prover.walk_options import WalkOptions
@@ -208,7 +208,7 @@ def test_nothing_is_asked_after_an_interrupt(monkeypatch: pytest.MonkeyPatch) ->
 
         monkeypatch.setattr(process, "send", send)
         with suppress(KeyboardInterrupt):
-            worker.ask("call", "dispatchlab.pytorch.introspection.slot_memory:is_readable", ())
+            worker.ask("call", "dispatchlab.live.introspection.slot_memory:is_readable", ())
         monkeypatch.undo()
         with pytest.raises(KeyboardInterrupt):
-            worker.ask("call", "dispatchlab.pytorch.introspection.slot_memory:is_readable", ())
+            worker.ask("call", "dispatchlab.live.introspection.slot_memory:is_readable", ())

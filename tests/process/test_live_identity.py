@@ -10,12 +10,12 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
+from dispatchlab.live.worker.engine import LiveEngine
 from dispatchlab.model.keys import PARSED_BY_TORCH
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.registration import Block, BlockKind, Impl, Kernel, TorchLibraryCall, TorchLibraryFunction
 from dispatchlab.prover.result import Verdict
 from dispatchlab.prover.walk_options import WalkOptions
-from dispatchlab.pytorch.worker.engine import LiveEngine
 from tests.live.live_registrations import BY_REFERENCE, FALLTHROUGH, FOO, define, impl
 
 KEYS = sorted(PARSED_BY_TORCH - {K.Undefined}, key=int)

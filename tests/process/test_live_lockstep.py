@@ -9,11 +9,11 @@ import pytest
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
 from dispatchlab.engine.lab_engine import LabEngine
+from dispatchlab.live.worker.engine import LiveEngine
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.registration import Registration
 from dispatchlab.prover.lockstep import lockstep
 from dispatchlab.prover.result import Verdict
-from dispatchlab.pytorch.worker.engine import LiveEngine
 from tests.live.live_registrations import FOO, define, impl
 
 

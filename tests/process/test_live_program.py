@@ -10,11 +10,11 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
+from dispatchlab.live.bridge.expressible import NotExpressibleError
+from dispatchlab.live.program import program_text
+from dispatchlab.live.worker.engine import LiveEngine
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.registration import Fallback, Registration
-from dispatchlab.pytorch.bridge.expressible import NotExpressibleError
-from dispatchlab.pytorch.program import program_text
-from dispatchlab.pytorch.worker.engine import LiveEngine
 from tests.live.live_registrations import FOO, define, impl
 
 

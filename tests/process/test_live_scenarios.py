@@ -11,16 +11,16 @@ import pytest
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
 from dispatchlab.engine.lab_engine import LabEngine
+from dispatchlab.live.bridge.expressible import NotExpressibleError
+from dispatchlab.live.bridge.registration_calls import NativeKernels
+from dispatchlab.live.introspection.builtin_fallbacks import builtin_fallbacks
+from dispatchlab.live.sandbox.sandbox import LocalEngine
+from dispatchlab.live.worker.main import load_extension
 from dispatchlab.prover.explore import explore
 from dispatchlab.prover.lockstep import lockstep
 from dispatchlab.prover.modules import explore_modules
 from dispatchlab.prover.result import Expectation, Verdict, judge
 from dispatchlab.prover.walk_options import WalkOptions
-from dispatchlab.pytorch.bridge.expressible import NotExpressibleError
-from dispatchlab.pytorch.bridge.registration_calls import NativeKernels
-from dispatchlab.pytorch.introspection.builtin_fallbacks import builtin_fallbacks
-from dispatchlab.pytorch.sandbox.sandbox import LocalEngine
-from dispatchlab.pytorch.worker.main import load_extension
 from dispatchlab.scenario import Scenario, load_scenario
 from tests.live.native_extension import native_kernels
 

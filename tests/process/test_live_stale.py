@@ -8,13 +8,13 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
+from dispatchlab.live.sandbox.observation import STALE
+from dispatchlab.live.sandbox.sandbox import LocalEngine
+from dispatchlab.live.worker.engine import SLOTS_NOTE, LiveEngine
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.registration import Registration
 from dispatchlab.model.slot_set import ALIAS_SLOTS, NESTED_TENSOR_SLOTS, keys_of
 from dispatchlab.prover.result import Flaw, Verdict
-from dispatchlab.pytorch.sandbox.observation import STALE
-from dispatchlab.pytorch.sandbox.sandbox import LocalEngine
-from dispatchlab.pytorch.worker.engine import SLOTS_NOTE, LiveEngine
 from tests.live.live_registrations import BY_REFERENCE, BY_VALUE, FALLTHROUGH, FOO, define, impl
 from tests.live.native_extension import native_kernels
 

@@ -9,22 +9,22 @@ from pathlib import Path
 import pytest
 
 from dispatchlab.errors import ErrorKind
-from dispatchlab.pytorch.bridge.error_parser import refusal
-from dispatchlab.pytorch.bridge.torch import TorchMissingError
-from dispatchlab.pytorch.worker.engine import LiveEngine
+from dispatchlab.live.bridge.error_parser import refusal
+from dispatchlab.live.bridge.torch import TorchMissingError
+from dispatchlab.live.worker.engine import LiveEngine
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_without_torch_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dispatchlab.pytorch.bridge.torch.find_spec", lambda name: None)
+    monkeypatch.setattr("dispatchlab.live.bridge.torch.find_spec", lambda name: None)
     with pytest.raises(TorchMissingError, match=r"pip install 'dispatchlab\[torch\]'"):
         LiveEngine()
 
 
 def test_this_side_of_the_worker_imports_no_torch() -> None:
     code = (
-        "import sys, dispatchlab.pytorch.worker.engine, dispatchlab.pytorch.program, dispatchlab.prover.lockstep; "
+        "import sys, dispatchlab.live.worker.engine, dispatchlab.live.program, dispatchlab.prover.lockstep; "
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

@@ -15,7 +15,7 @@ from tests.live.npu_programs import BY_HAND, source
 
 RUN = """
 import json, sys
-from dispatchlab.pytorch.introspection.stand_in_device import run_on_stand_in
+from dispatchlab.live.introspection.stand_in_device import run_on_stand_in
 found = run_on_stand_in(sys.argv[1], "npu", sys.argv[2:], False)
 print(json.dumps([found.error, found.unserved, [[*key, number] for key, number in found.calls.items()]]))
 """

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from dispatchlab.live.bridge.torch import ImportFailedError
+from dispatchlab.live.introspection.package_paths import package_roots, without_root
+from dispatchlab.live.introspection.registry_reader import record_registry
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.registration import KernelFlags
-from dispatchlab.pytorch.bridge.torch import ImportFailedError
-from dispatchlab.pytorch.introspection.package_paths import package_roots, without_root
-from dispatchlab.pytorch.introspection.registry_reader import record_registry
-from dispatchlab.records.file import open_bundled
+from dispatchlab.registries.file import open_bundled
 
 torch: Any = pytest.importorskip("torch", reason="records the installed PyTorch, and there is none")
 

@@ -110,7 +110,7 @@ def test_every_public_name_is_in_the_api_reference(pages: dict[str, _Page]) -> N
     shown = {anchor for page, read in pages.items() if page.startswith("reference/") for anchor in read.anchors}
     assert sorted(names - shown) == []
     assert len(names) > 150
-    assert {"dispatchlab", "dispatchlab.call", "dispatchlab.overrides", "dispatchlab.scenario"} <= packages.keys()
+    assert {"dispatchlab", "dispatchlab.call", "dispatchlab.lab.overrides", "dispatchlab.scenario"} <= packages.keys()
 
 
 def test_the_public_names_are_those_that_the_packages_export() -> None:

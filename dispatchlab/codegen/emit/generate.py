@@ -14,8 +14,7 @@ from dispatchlab.codegen.emit.python_text import text_literal
 from dispatchlab.codegen.read.groups import FunctionGroup
 from dispatchlab.codegen.read.native_functions import NativeFunctions
 from dispatchlab.errors import DispatchLabError, no_operator
-from dispatchlab.files.atomic_write import write_folder
-from dispatchlab.files.bounded_read import ReadError, read_file
+from dispatchlab.files import ReadError, read_file, write_folder
 from dispatchlab.model.cpp_signature import cpp_signature, is_symint_schema
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Block, BlockKind, Def, Impl, Kernel, KernelForm

@@ -13,9 +13,9 @@ from dispatchlab.codegen.kernels import by_name
 from dispatchlab.codegen.read.native_functions import NativeFunctions, read_native_functions
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.kernel import boxed
-from dispatchlab.layers.lab import Lab
-from dispatchlab.layers.schemas import IN_PLACE
-from dispatchlab.layers.views import in_place_kernel
+from dispatchlab.lab.lab import Lab
+from dispatchlab.lab.schemas import IN_PLACE
+from dispatchlab.lab.views import in_place_kernel
 
 FILE = "operators.yaml"
 
@@ -37,7 +37,7 @@ def _modules() -> tuple[ModuleType, ...]:
 
 
 class StructuredLayers(Lab):
-    """The layers of `dispatchlab.layers` over generated kernels: autograd, batching, views and tracing.
+    """The layers of `dispatchlab.lab` over generated kernels: autograd, batching, views and tracing.
 
     What `Lab` has kernels of its own for is left to generated ones where the operator is structured.
 

@@ -12,7 +12,7 @@ from dispatchlab.call.tensor_options import DType
 from dispatchlab.codegen.runtime.element_types import Array, Number
 from dispatchlab.codegen.runtime.memory import Options, write
 from dispatchlab.codegen.runtime.tensor_iterator import MetaBase, check_overlap
-from dispatchlab.layers.kernels import refused
+from dispatchlab.lab.kernels import refused
 
 
 def _checked_shape(first: Tensor, second: Tensor) -> tuple[int, int]:

@@ -23,7 +23,7 @@ from dispatchlab.codegen.runtime.element_types import (
     opmath,
 )
 from dispatchlab.codegen.runtime.tensor_iterator import TensorIteratorBase
-from dispatchlab.layers.kernels import check_alpha, refused
+from dispatchlab.lab.kernels import check_alpha, refused
 
 Op: TypeAlias = TensorIteratorBase
 

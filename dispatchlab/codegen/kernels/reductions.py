@@ -16,7 +16,7 @@ from dispatchlab.call.tensor_options import DType, result_dtype
 from dispatchlab.codegen.runtime.element_types import Array
 from dispatchlab.codegen.runtime.memory import Options, dense_strides, write
 from dispatchlab.codegen.runtime.tensor_iterator import MetaBase, check_overlap
-from dispatchlab.layers.kernels import reduced, refused, sum_dtype
+from dispatchlab.lab.kernels import reduced, refused, sum_dtype
 
 
 def _wrapped(dim: int, rank: int) -> int:

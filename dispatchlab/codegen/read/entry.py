@@ -32,12 +32,12 @@ from dispatchlab.codegen.read.problems import Rule
 from dispatchlab.codegen.read.rules import broken_rules, check_fields
 from dispatchlab.codegen.read.schema_parts import SchemaParts, kind_of_schema, parts_of
 from dispatchlab.errors import ParseError, did_you_mean
-from dispatchlab.files.yaml_fields import Field
-from dispatchlab.files.yaml_tree import Scalar, quoted
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.schema_parser import parse_name, parse_schema
+from dispatchlab.scenario.yaml_fields import Field
+from dispatchlab.scenario.yaml_tree import Scalar, quoted
 
 DEFAULT_NAMESPACE = "aten"
 _FUNCTION = frozenset((Variant.FUNCTION,))

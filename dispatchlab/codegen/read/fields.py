@@ -8,9 +8,20 @@ from __future__ import annotations
 from typing import Any
 
 from dispatchlab.codegen.read.problems import Rule
-from dispatchlab.files.source_location import SourceLocation
-from dispatchlab.files.yaml_fields import NODE, Context, Entry, Field, Shape, Table, Wrong, expected, scalar, text_node
-from dispatchlab.files.yaml_tree import Listing, Node, Scalar
+from dispatchlab.model.source_location import SourceLocation
+from dispatchlab.scenario.yaml_fields import (
+    NODE,
+    Context,
+    Entry,
+    Field,
+    Shape,
+    Table,
+    Wrong,
+    expected,
+    scalar,
+    text_node,
+)
+from dispatchlab.scenario.yaml_tree import Listing, Node, Scalar
 
 _TRUE = frozenset(("yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"))
 _FALSE = frozenset(("no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"))

@@ -27,12 +27,12 @@ from dispatchlab.codegen.read.schema_parts import (
     without_copy,
     writes_alias,
 )
-from dispatchlab.files.source_location import SourceLocation
-from dispatchlab.files.yaml_tree import Problem
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.schema import AliasInfo, Argument, FunctionSchema
 from dispatchlab.model.schema_types import TENSOR, ListType, SimpleType
+from dispatchlab.model.source_location import SourceLocation
+from dispatchlab.scenario.yaml_tree import Problem
 
 
 @dataclass(frozen=True, slots=True)

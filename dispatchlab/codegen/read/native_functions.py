@@ -18,14 +18,13 @@ from dispatchlab.codegen.read.groups import FunctionGroup, ViewGroup, group_vari
 from dispatchlab.codegen.read.native_function import BackendKernel, NativeFunction
 from dispatchlab.codegen.read.problems import NativeYamlError, Rule
 from dispatchlab.codegen.read.rules import check_functions
-from dispatchlab.files.bounded_read import ReadError, read_file
-from dispatchlab.files.file_kinds import FileKind, OtherFileError, content_of
-from dispatchlab.files.source_location import SourceLocation
-from dispatchlab.files.yaml_fields import Context
-from dispatchlab.files.yaml_tree import Listing, Problem, Scalar, YamlError, compose, in_order
-from dispatchlab.files.yaml_tree import Mapping as YamlMapping
+from dispatchlab.files import FileKind, OtherFileError, ReadError, content_of, read_file
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
+from dispatchlab.model.source_location import SourceLocation
+from dispatchlab.scenario.yaml_fields import Context
+from dispatchlab.scenario.yaml_tree import Listing, Problem, Scalar, YamlError, compose, in_order
+from dispatchlab.scenario.yaml_tree import Mapping as YamlMapping
 
 
 @dataclass(frozen=True)

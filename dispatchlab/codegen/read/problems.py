@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import auto
 
 from dispatchlab._short_repr import WordEnum
-from dispatchlab.files.yaml_tree import YamlError
+from dispatchlab.scenario.yaml_tree import YamlError
 
 
 class Rule(WordEnum):

@@ -14,7 +14,7 @@ import numpy as np
 
 from dispatchlab.call.tensor import Tensor, contiguous_strides
 from dispatchlab.call.tensor_options import Device, DeviceType, DType
-from dispatchlab.layers.kernels import stand_in
+from dispatchlab.lab.kernels import stand_in
 
 _META = Device(DeviceType.META)
 

@@ -11,7 +11,7 @@ from itertools import groupby
 
 from dispatchlab._short_repr import WordEnum
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.records.model import RecordedKernel, RecordedOperator
+from dispatchlab.registries.model import RecordedKernel, RecordedOperator
 
 
 class Certified(WordEnum):

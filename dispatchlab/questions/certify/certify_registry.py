@@ -26,7 +26,7 @@ from dispatchlab.model.keys import SLOT_KEYS, DispatchKey
 from dispatchlab.model.profile import version_of
 from dispatchlab.model.registration import Def, Impl, Registration
 from dispatchlab.model.sequence import StepSequence
-from dispatchlab.processes.executor import executor_for
+from dispatchlab.processes import executor_for
 from dispatchlab.prover.compare_sequences import compare_sequences
 from dispatchlab.prover.limits import Progress
 from dispatchlab.prover.prng import SplitMix64
@@ -55,10 +55,10 @@ from dispatchlab.questions.certify.operator_neighbourhoods import (
     stays,
 )
 from dispatchlab.questions.certify.slot_neighbourhoods import SlotPlan, look_at, reads_more, slot_plan
-from dispatchlab.records.model import Recorded, RecordedFallback, RecordedOperator
-from dispatchlab.records.replay import fallback_registration, operator_registrations
-from dispatchlab.sources.find_sources import Difference, chosen, own_operators
-from dispatchlab.sources.replay_on_lab import for_registry
+from dispatchlab.questions.sources.find_sources import Difference, chosen, own_operators
+from dispatchlab.questions.sources.replay_on_lab import for_registry
+from dispatchlab.registries.model import Recorded, RecordedFallback, RecordedOperator
+from dispatchlab.registries.replay import fallback_registration, operator_registrations
 
 _OPERATORS_A_TASK = 32
 _SMALL = 4_000  # edges that are worth a task of their own

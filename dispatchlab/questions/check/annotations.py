@@ -15,7 +15,7 @@ from dispatchlab.questions.lint.checkout import Checkout
 from dispatchlab.questions.lint.rule import Finding, FindingGroup, Level, LintReport
 from dispatchlab.questions.lint.rules import RULES
 from dispatchlab.questions.lint.sarif import sarif
-from dispatchlab.records.debug_text import sites_in
+from dispatchlab.registries.debug_text import sites_in
 
 _COMMANDS = {Level.ERROR: "error", Level.WARNING: "warning", Level.INFORMATION: "notice"}
 

@@ -15,16 +15,16 @@ from dispatchlab.questions.lint.rules import RULES
 from dispatchlab.questions.lint.run import NothingToLintError, lint_source
 from dispatchlab.questions.order.run_scenario import RunOptions, run_scenario
 from dispatchlab.questions.record.check_record import compare_with_record
+from dispatchlab.questions.sources.find_sources import LIVE
 from dispatchlab.questions.upgrade.package_changes import package_upgrade
 from dispatchlab.questions.upgrade.slot_models import models_of
-from dispatchlab.records.builds import measure_installed
-from dispatchlab.records.file import bundled_names, newest_bundled, open_bundled
+from dispatchlab.registries.builds import measure_installed
+from dispatchlab.registries.file import bundled_names, newest_bundled, open_bundled
 from dispatchlab.scenario.load import load_scenario, parse_scenario
-from dispatchlab.sources.find_sources import LIVE
 from dispatchlab.views.formatting import counted
 
 if TYPE_CHECKING:
-    from dispatchlab.pytorch.recording.package_facts import PackageFacts
+    from dispatchlab.live.recording.package_facts import PackageFacts
     from dispatchlab.scenario.scenario import Scenario
 
 _ORDER_LIMIT_S = 60.0
@@ -96,11 +96,11 @@ def _without_accepted(report: CheckReport, accepted: Collection[Identity]) -> Ch
 
 
 def _facts(packages: tuple[str, ...]) -> PackageFacts:
-    from dispatchlab.pytorch.worker.engine import LiveEngine
+    from dispatchlab.live.worker.engine import LiveEngine
 
     measure_installed()
     with LiveEngine() as engine:
-        found: PackageFacts = engine.ask("dispatchlab.pytorch.recording.package_facts:package_facts", packages)
+        found: PackageFacts = engine.ask("dispatchlab.live.recording.package_facts:package_facts", packages)
     return found
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dispatchlab.errors import DispatchLabError, did_you_mean
-from dispatchlab.files.bounded_read import ReadError, read_configuration
+from dispatchlab.files import ReadError, read_configuration
 from dispatchlab.questions.check.report import Question
 
 OWN_FILE = "dispatchlab.toml"

@@ -14,7 +14,7 @@ from dispatchlab.questions.order.report import Report
 from dispatchlab.questions.order.report_text import FLAWS, conflict_text, reasons
 from dispatchlab.questions.record.check_record import RecordCheck
 from dispatchlab.questions.upgrade.package_changes import OtherKernel, PackageUpgrade
-from dispatchlab.records.debug_text import owner
+from dispatchlab.registries.debug_text import owner
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
 from dispatchlab.views.formatting import first_of
 

@@ -12,7 +12,7 @@ from dispatchlab.questions.lint.rule import LEVELS, Finding, FindingGroup, Ident
 from dispatchlab.questions.order.report import Report
 from dispatchlab.questions.record.check_record import RecordCheck
 from dispatchlab.questions.upgrade.package_changes import PackageUpgrade
-from dispatchlab.records.debug_text import sites_in
+from dispatchlab.registries.debug_text import sites_in
 
 
 class Question(WordEnum):

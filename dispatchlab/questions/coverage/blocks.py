@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dispatchlab.records.backend_coverage import CoverageReport, Covered, Way, WhatIf
+from dispatchlab.registries.backend_coverage import CoverageReport, Covered, Way, WhatIf
 from dispatchlab.views import blocks as b
 from dispatchlab.views.as_json import as_json, fields_of
 from dispatchlab.views.formatting import counted

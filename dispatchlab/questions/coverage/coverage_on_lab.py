@@ -13,7 +13,9 @@ from dispatchlab.model.installed_torch import model_for
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.registration import Fallback, Impl, Kernel, KernelFlags, KernelForm, Registration
 from dispatchlab.model.schema_parser import parse_name
-from dispatchlab.records.backend_coverage import (
+from dispatchlab.questions.sources.find_sources import EmptySourceError
+from dispatchlab.questions.sources.replay_on_lab import bench, for_registry
+from dispatchlab.registries.backend_coverage import (
     Coverage,
     CoverageReport,
     Filled,
@@ -25,11 +27,9 @@ from dispatchlab.records.backend_coverage import (
     coverage,
     parse_what_if,
 )
-from dispatchlab.records.builds import backend_named, has_kernels_for, is_in_tree, no_answer
-from dispatchlab.records.model import Recorded, RecordedFallback, RecordedKernel, RecordedOperator
-from dispatchlab.records.replay import run
-from dispatchlab.sources.find_sources import EmptySourceError
-from dispatchlab.sources.replay_on_lab import bench, for_registry
+from dispatchlab.registries.builds import backend_named, has_kernels_for, is_in_tree, no_answer
+from dispatchlab.registries.model import Recorded, RecordedFallback, RecordedKernel, RecordedOperator
+from dispatchlab.registries.replay import run
 
 SEMANTICS = "strict"
 """The precedence that coverage goes by; it is the same under all semantics that replay a registry."""

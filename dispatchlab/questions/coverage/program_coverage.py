@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from dispatchlab.live.registry import backend_of, live_program
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.program_run import FALLBACK, MISSING
-from dispatchlab.pytorch.registry import backend_of, live_program
-from dispatchlab.records.model import Recorded
+from dispatchlab.registries.model import Recorded
 from dispatchlab.views.blocks import Block, Cell, Document, Line, Section, Table
 from dispatchlab.views.formatting import counted
 from dispatchlab.views.view import View

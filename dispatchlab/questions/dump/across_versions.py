@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from dispatchlab.model.dump_format import parse_table
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.records.file import bundled_names, open_bundled
-from dispatchlab.records.model import RecordedKernel, RecordedOperator
-from dispatchlab.sources.find_sources import find_operators
-from dispatchlab.sources.replay_on_lab import bench
+from dispatchlab.questions.sources.find_sources import find_operators
+from dispatchlab.questions.sources.replay_on_lab import bench
+from dispatchlab.registries.file import bundled_names, open_bundled
+from dispatchlab.registries.model import RecordedKernel, RecordedOperator
 from dispatchlab.views import blocks as b
 from dispatchlab.views.formatting import key_names
 from dispatchlab.views.view import View

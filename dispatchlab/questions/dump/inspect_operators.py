@@ -15,13 +15,8 @@ from dispatchlab.model.packet import Packet, PacketOverload
 from dispatchlab.model.registration import Block, TorchLibraryFunction
 from dispatchlab.model.sequence import Step, StepSequence, format_sequence, parse_sequence
 from dispatchlab.model.snapshot import Refusal, Snapshot
-from dispatchlab.records.file import UnknownRegistryError, python_layer_of
-from dispatchlab.records.find import find_names, is_glob
-from dispatchlab.records.model import Recorded, name_of
-from dispatchlab.records.replay import fallback_registration, operator_registrations
-from dispatchlab.records.replay import run as run_registrations
-from dispatchlab.sources.engines import EngineName, SemanticsOfTorchError, engine_for
-from dispatchlab.sources.find_sources import (
+from dispatchlab.questions.sources.engines import EngineName, SemanticsOfTorchError, engine_for
+from dispatchlab.questions.sources.find_sources import (
     LIVE,
     check_source,
     find_operators,
@@ -33,7 +28,12 @@ from dispatchlab.sources.find_sources import (
     registry_of_scenario,
     report_renamed,
 )
-from dispatchlab.sources.replay_on_lab import bench, for_registry
+from dispatchlab.questions.sources.replay_on_lab import bench, for_registry
+from dispatchlab.registries.file import UnknownRegistryError, python_layer_of
+from dispatchlab.registries.find import find_names, is_glob
+from dispatchlab.registries.model import Recorded, name_of
+from dispatchlab.registries.replay import fallback_registration, operator_registrations
+from dispatchlab.registries.replay import run as run_registrations
 
 if TYPE_CHECKING:
     from dispatchlab.engine.semantics import Semantics
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from dispatchlab.prover.protocol import Engine, Sandbox
     from dispatchlab.scenario.scenario import Scenario
 
-_QUERIES = "dispatchlab.pytorch.introspection.queries"
-_PYTHON_READER = "dispatchlab.pytorch.introspection.python_registries"
-_REGISTRY_READER = "dispatchlab.pytorch.introspection.registry_reader"
+_QUERIES = "dispatchlab.live.introspection.queries"
+_PYTHON_READER = "dispatchlab.live.introspection.python_registries"
+_REGISTRY_READER = "dispatchlab.live.introspection.registry_reader"
 
 
 class OneOperatorError(DispatchLabError):
@@ -215,7 +215,7 @@ def inspect_operators(
         return _inspect_installed(operator, options)
     reason = ""
     if source is None:
-        from dispatchlab.records.builds import default_registry  # costs start-up, and a named source needs none
+        from dispatchlab.registries.builds import default_registry  # costs start-up, and a named source needs none
 
         source, reason = default_registry()
     recorded = recorded_from(source, imports=options.imports, report=options.report)
@@ -459,8 +459,8 @@ def _inspect_installed(operator: str, asked: InspectOptions) -> Inspection:
     """
     if asked.semantics is not None:
         raise SemanticsOfTorchError(asked.semantics)
+    from dispatchlab.live.worker.engine import LiveEngine
     from dispatchlab.model.operator_view import view_of
-    from dispatchlab.pytorch.worker.engine import LiveEngine
 
     with LiveEngine(imports=asked.imports) as engine:
         known = {str(name): name for name in engine.ask(f"{_QUERIES}:operator_names")}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.records.model import RecordedKernel, RecordedOperator
+from dispatchlab.registries.model import RecordedKernel, RecordedOperator
 from dispatchlab.views.as_json import as_json, fields_of
 from dispatchlab.views.blocks import Line
 from dispatchlab.views.view import View

@@ -13,9 +13,9 @@ from dispatchlab.model.dump_format import AMBIGUOUS_DEBUG, Provenance, entry_tex
 from dispatchlab.model.installed_torch import model_for
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.profile import bundled_profile
-from dispatchlab.records.builds import default_registry
-from dispatchlab.records.file import bundled_name, open_bundled
-from dispatchlab.records.model import Recorded, RecordedOperator, dump_text
+from dispatchlab.registries.builds import default_registry
+from dispatchlab.registries.file import bundled_name, open_bundled
+from dispatchlab.registries.model import Recorded, RecordedOperator, dump_text
 
 
 def bundled_text(name: str, source: str | None, *, layer: str = "all", report: Callable[[str], None]) -> str | None:

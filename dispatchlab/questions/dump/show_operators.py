@@ -10,8 +10,8 @@ from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.sequence import format_sequence
 from dispatchlab.model.snapshot import NOTHING_REGISTERED
 from dispatchlab.questions.dump.inspect_operators import Inspection, InspectOptions, inspect_operators
-from dispatchlab.sources.engines import EngineName
-from dispatchlab.sources.find_sources import LIVE, is_registry_source, recorded_from, table_rows
+from dispatchlab.questions.sources.engines import EngineName
+from dispatchlab.questions.sources.find_sources import LIVE, is_registry_source, recorded_from, table_rows
 from dispatchlab.views.blocks import Block, Code, Document, Line
 from dispatchlab.views.view import View
 
@@ -57,7 +57,7 @@ class DumpOptions(NamedTuple):
         """The same with the registry that answers when none was named, which is reported."""
         if self.source is not None or self.engine == "torch":
             return self
-        from dispatchlab.records.builds import default_registry  # costs start-up, and a named source needs none
+        from dispatchlab.registries.builds import default_registry  # costs start-up, and a named source needs none
 
         source, reason = default_registry(self.keys)
         report(f"note: {reason}")
@@ -211,7 +211,7 @@ def listing(asked: DumpOptions, *, report: Report) -> View[Any]:
         DispatchLabError: there is no such operator or key, or the source cannot be used.
     """
     from dispatchlab.questions.dump.listing_blocks import Listing, listing_view
-    from dispatchlab.sources.find_sources import find_listed, named_key
+    from dispatchlab.questions.sources.find_sources import find_listed, named_key
 
     asked = asked.with_source(report)
     source = asked.source or LIVE

@@ -19,9 +19,9 @@ from dispatchlab.questions.explain.packet_calls import (
     resolve,
 )
 from dispatchlab.questions.explain.result import CallExplanation
-from dispatchlab.records.builds import backend_named, default_registry, has_kernels_for, no_answer
-from dispatchlab.sources.engines import EngineName
-from dispatchlab.sources.find_sources import AmbiguousOperatorError, named_key
+from dispatchlab.questions.sources.engines import EngineName
+from dispatchlab.questions.sources.find_sources import AmbiguousOperatorError, named_key
+from dispatchlab.registries.builds import backend_named, default_registry, has_kernels_for, no_answer
 
 
 @dataclass(frozen=True, slots=True)

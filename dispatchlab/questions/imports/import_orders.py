@@ -12,7 +12,7 @@ from math import factorial
 from pathlib import Path
 
 from dispatchlab.model.order_run import PROCESS, SUCCEEDS, Order, OrderRun
-from dispatchlab.records.debug_text import sites_in
+from dispatchlab.registries.debug_text import sites_in
 from dispatchlab.views.formatting import counted, first_of
 
 # Note [What is compared]
@@ -116,9 +116,9 @@ def compare_import_orders(
         ImportTimeoutError: a package takes too long.
         TorchMissingError: there is no PyTorch.
     """
-    from dispatchlab.processes.machine import most_jobs
-    from dispatchlab.pytorch.worker.engine import LiveEngine
-    from dispatchlab.pytorch.worker.process import import_limit
+    from dispatchlab.live.worker.engine import LiveEngine
+    from dispatchlab.live.worker.process import import_limit
+    from dispatchlab.processes import most_jobs
 
     named, limit_s = tuple(dict.fromkeys(packages)), import_limit()
     if registering is not None and len(modules := modules_with_orders(named, registering)) == 1:
@@ -126,7 +126,7 @@ def compare_import_orders(
     with LiveEngine() as engine:
 
         def run(*orders: Order) -> tuple[OrderRun, ...]:
-            function = "dispatchlab.pytorch.recording.order_runs:run_orders"
+            function = "dispatchlab.live.recording.order_runs:run_orders"
             runs: tuple[OrderRun, ...] = engine.ask(function, orders, limit_s, most_jobs())
             _raise_for(runs)
             return runs
@@ -251,7 +251,7 @@ def _lines_of_variable(name: str, files: Mapping[str, str]) -> list[str]:
 
 def _raise_for(runs: Sequence[OrderRun]) -> None:
     """Raise what the import of a package raises in every order."""
-    from dispatchlab.pytorch.bridge.torch import ImportEndedError, ImportFailedError
+    from dispatchlab.live.bridge.torch import ImportEndedError, ImportFailedError
 
     if all(run.ended for run in runs):
         raise ImportEndedError(runs[0].module, runs[0].ended)

@@ -10,11 +10,11 @@ from dispatchlab.model.keys import BACKENDS, DispatchKey
 from dispatchlab.model.slot_set import BACKENDS_OF_AUTOGRAD, keys_of
 from dispatchlab.questions.lint.kernel_rules import COMPOSITE, parsed_schema
 from dispatchlab.questions.lint.rule import Found, Level, Subject, rule
-from dispatchlab.records.backend_coverage import Way
-from dispatchlab.records.builds import backend_named, is_in_tree
-from dispatchlab.records.debug_text import Packages, owner
-from dispatchlab.records.model import RecordedKernel, RecordedOperator
-from dispatchlab.records.overlay import Overlay
+from dispatchlab.registries.backend_coverage import Way
+from dispatchlab.registries.builds import backend_named, is_in_tree
+from dispatchlab.registries.debug_text import Packages, owner
+from dispatchlab.registries.model import RecordedKernel, RecordedOperator
+from dispatchlab.registries.overlay import Overlay
 
 _BROUGHT = tuple(DispatchKey[name] for name in BACKENDS if name not in ("CPU", "Meta") and not is_in_tree(name))
 """The keys of devices whose kernels no build of PyTorch has."""

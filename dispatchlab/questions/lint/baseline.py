@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict
 
-from dispatchlab.files.baseline import load_rows, rows_text
-from dispatchlab.files.file_kinds import FileKind
+from dispatchlab.files import FileKind, load_rows, rows_text
 from dispatchlab.questions.lint.rule import Finding, Identity, LintReport
 
 VERSION = 2

@@ -15,8 +15,8 @@ from dispatchlab.questions.lint.rule import (
     level_counts,
 )
 from dispatchlab.questions.lint.rules import rule_named
-from dispatchlab.records.debug_text import sites_in
-from dispatchlab.sources.find_sources import LIVE
+from dispatchlab.questions.sources.find_sources import LIVE
+from dispatchlab.registries.debug_text import sites_in
 from dispatchlab.views import blocks as b
 from dispatchlab.views.as_json import as_json
 from dispatchlab.views.formatting import counted, first_of

@@ -6,7 +6,7 @@ import os
 from functools import cached_property
 from pathlib import Path
 
-from dispatchlab.records.debug_text import is_absolute
+from dispatchlab.registries.debug_text import is_absolute
 
 # Note [Paths that a forge resolves]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~

@@ -8,9 +8,9 @@ from dispatchlab.model.keys import BACKENDS, DispatchKey
 from dispatchlab.model.slot_set import BACKENDS_OF_AUTOGRAD, FORGOTTEN_BACKENDS, keys_of
 from dispatchlab.questions.lint.kernel_rules import BACKEND_KEYS, COMPOSITE, maps_tensors
 from dispatchlab.questions.lint.rule import Found, Level, Subject, rule
-from dispatchlab.records.backend_coverage import Way
-from dispatchlab.records.debug_text import Packages, kernel_at, owner
-from dispatchlab.records.model import RecordedOperator
+from dispatchlab.registries.backend_coverage import Way
+from dispatchlab.registries.debug_text import Packages, kernel_at, owner
+from dispatchlab.registries.model import RecordedOperator
 
 
 def _with_composite(operators: Iterable[RecordedOperator]) -> Iterator[tuple[RecordedOperator, frozenset[DispatchKey]]]:

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from dispatchlab.errors import ParseError, nearest
 from dispatchlab.questions.lint.rule import Found, Level, Subject, rule
-from dispatchlab.records.debug_text import Packages, owner, sites_in
-from dispatchlab.records.model import RecordedOperator
-from dispatchlab.records.replay import schema_of
+from dispatchlab.registries.debug_text import Packages, owner, sites_in
+from dispatchlab.registries.model import RecordedOperator
+from dispatchlab.registries.replay import schema_of
 from dispatchlab.views.formatting import first_of
 
 _NEAR = 2

@@ -8,10 +8,10 @@ from dispatchlab.errors import ParseError
 from dispatchlab.model.keys import BACKENDS, DispatchKey
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.questions.lint.rule import Found, Subject, rule
-from dispatchlab.records.backend_coverage import Way
-from dispatchlab.records.debug_text import kernel_at, owner
-from dispatchlab.records.model import RecordedKernel, RecordedOperator
-from dispatchlab.records.replay import schema_of
+from dispatchlab.registries.backend_coverage import Way
+from dispatchlab.registries.debug_text import kernel_at, owner
+from dispatchlab.registries.model import RecordedKernel, RecordedOperator
+from dispatchlab.registries.replay import schema_of
 
 COMPOSITE = DispatchKey.CompositeImplicitAutograd
 _EXPLICIT = (DispatchKey.CompositeExplicitAutograd, DispatchKey.CompositeExplicitAutogradNonFunctional)

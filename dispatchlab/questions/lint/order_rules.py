@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from dispatchlab.questions.certify.certificate import Cause, OrderReason, is_of_custom_op, overrides_of
 from dispatchlab.questions.lint.rule import Found, Level, Subject, rule
-from dispatchlab.records.debug_text import Packages, file_in, owner
-from dispatchlab.records.model import RecordedOperator
+from dispatchlab.registries.debug_text import Packages, file_in, owner
+from dispatchlab.registries.model import RecordedOperator
 from dispatchlab.views.formatting import first_of
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from dispatchlab._short_repr import WordEnum
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.questions.certify.certificate import OrderReason
 from dispatchlab.questions.lint.provenance import NOTHING_KNOWN, OperatorCalls
-from dispatchlab.records.backend_coverage import Filled, FillOf
-from dispatchlab.records.debug_text import file_in
-from dispatchlab.records.model import Recorded, RecordedOperator
+from dispatchlab.registries.backend_coverage import Filled, FillOf
+from dispatchlab.registries.debug_text import file_in
+from dispatchlab.registries.model import Recorded, RecordedOperator
 from dispatchlab.views.formatting import counted
 
 if TYPE_CHECKING:

@@ -15,13 +15,7 @@ from dispatchlab.questions.certify.operator_neighbourhoods import patterns_with_
 from dispatchlab.questions.coverage.coverage_on_lab import Fill
 from dispatchlab.questions.lint.provenance import OperatorCalls, calls_in
 from dispatchlab.questions.lint.rule import Finding, Identity, LintReport, Rule, Subject
-from dispatchlab.records.debug_text import imported_packages, other_owner
-from dispatchlab.records.file import python_layer_of
-from dispatchlab.records.model import Recorded, RecordedOperator, registry_of
-from dispatchlab.records.overlay import Overlay
-from dispatchlab.records.ownership import ownership_of
-from dispatchlab.scenario.load import load_scenario
-from dispatchlab.sources.find_sources import (
+from dispatchlab.questions.sources.find_sources import (
     LIVE,
     chosen,
     is_scenario_source,
@@ -29,10 +23,16 @@ from dispatchlab.sources.find_sources import (
     report_renamed,
     report_unreadable,
 )
-from dispatchlab.sources.replay_on_lab import for_registry
+from dispatchlab.questions.sources.replay_on_lab import for_registry
+from dispatchlab.registries.debug_text import imported_packages, other_owner
+from dispatchlab.registries.file import python_layer_of
+from dispatchlab.registries.model import Recorded, RecordedOperator, registry_of
+from dispatchlab.registries.overlay import Overlay
+from dispatchlab.registries.ownership import ownership_of
+from dispatchlab.scenario.load import load_scenario
 
 if TYPE_CHECKING:
-    from dispatchlab.pytorch.introspection.registry_reader import RegistryMoments
+    from dispatchlab.live.introspection.registry_reader import RegistryMoments
 
 
 class NothingToLintError(DispatchLabError):
@@ -231,7 +231,7 @@ def _moments(
     if source != LIVE:
         return base, recorded_from(source, imports=imports, report=report), base, {}
     if found is None:
-        from dispatchlab.pytorch.registry import live_moments
+        from dispatchlab.live.registry import live_moments
 
         found = live_moments(imports)
     report_unreadable(found.kept, report)

@@ -14,7 +14,7 @@ from dispatchlab._version import __version__
 from dispatchlab.questions.lint.checkout import Checkout
 from dispatchlab.questions.lint.rule import Finding, Kind, Level, LintReport
 from dispatchlab.questions.lint.rules import RULES
-from dispatchlab.records.debug_text import is_absolute, sites_in
+from dispatchlab.registries.debug_text import is_absolute, sites_in
 from dispatchlab.views.as_json import plain_json_text
 from dispatchlab.views.formatting import first_of
 

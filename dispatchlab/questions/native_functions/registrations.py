@@ -13,7 +13,7 @@ from dispatchlab.codegen.emit.registrations import FunctionRegistrations, LeftOu
 from dispatchlab.codegen.read.native_functions import NativeFunctions, load_native_functions
 from dispatchlab.errors import UnknownOperatorError
 from dispatchlab.model.names import OperatorName
-from dispatchlab.records.find import find_names
+from dispatchlab.registries.find import find_names
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.engine.semantics import SEMANTICS as MODELLED
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.files.file_kinds import FileKind
+from dispatchlab.files import FileKind
 from dispatchlab.model.sequence import StepSequence, python_steps, renumbered
 from dispatchlab.model.snapshot import TABLES
 from dispatchlab.prover.chains import ChainsWithin
@@ -130,7 +130,7 @@ def program_of(scenario: Scenario, report: Report) -> str | None:
         return None
     if report.engine != "torch":
         return program_text(scenario, counterexample, report.semantics)
-    from dispatchlab.pytorch.program import program_text as torch_program
+    from dispatchlab.live.program import program_text as torch_program
 
     if counterexample.expected_sequence == counterexample.actual_sequence:
         raise OneSequenceError

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.files.file_kinds import FileKind, check_output
+from dispatchlab.files import FileKind, check_output
 from dispatchlab.model.operator_view import OperatorView
 from dispatchlab.questions.order.blocks import Explored, permute_document, report_view
 from dispatchlab.questions.order.counterexamples import kept_kind

@@ -16,7 +16,7 @@ from dispatchlab.model.names import OperatorName
 from dispatchlab.model.profile import bundled_profiles, read_profile
 from dispatchlab.model.registration import Block, Fallback, Registration
 from dispatchlab.model.short_names import short_names
-from dispatchlab.processes.machine import default_memory_bound
+from dispatchlab.processes import default_memory_bound
 from dispatchlab.prover.chains import Chains, count_orders
 from dispatchlab.prover.explore import explore
 from dispatchlab.prover.limits import Interrupted, Progress
@@ -30,9 +30,9 @@ from dispatchlab.questions.order.counterexamples import explained, kept_text, mo
 from dispatchlab.questions.order.report import Report, report_of
 from dispatchlab.questions.order.stand_ins import class_note, stand_in_note, with_known_classes, with_stand_ins
 from dispatchlab.questions.order.state_graph import NotDrawnError, PartOfGraph, StateGraph, state_graph
+from dispatchlab.questions.sources.engines import EngineName, engine_for
 from dispatchlab.scenario.load import load_scenario
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
-from dispatchlab.sources.engines import EngineName, engine_for
 
 LIVE_TIMEOUT_S: Final = 120.0
 """The bound on the time of one scenario on the live engine, where no other is given."""

@@ -10,13 +10,12 @@ from functools import cache, partial
 from typing import NamedTuple, TypeAlias
 
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.processes.executor import executor_for
-from dispatchlab.processes.machine import default_memory_bound, most_jobs
+from dispatchlab.processes import default_memory_bound, executor_for, most_jobs
 from dispatchlab.prover.limits import Progress
 from dispatchlab.questions.order.run_scenario import Outcome, RunOptions, run_scenario
+from dispatchlab.questions.sources.engines import kept_engines
 from dispatchlab.scenario.load import load_scenario
 from dispatchlab.scenario.scenario import Scenario
-from dispatchlab.sources.engines import kept_engines
 
 Finished: TypeAlias = tuple[str, Outcome | DispatchLabError]
 """A file, and its outcome or the reason why there is none."""

@@ -20,9 +20,9 @@ from dispatchlab.prover.chains import count_orders
 from dispatchlab.prover.protocol import Engine, Forkable
 from dispatchlab.prover.run_sequence import Look
 from dispatchlab.prover.states import ReachableStates
+from dispatchlab.questions.sources.engines import engine_for
 from dispatchlab.scenario.load import load_scenario
 from dispatchlab.scenario.scenario import Scenario
-from dispatchlab.sources.engines import engine_for
 
 MOST_STATES: Final = 1024
 """More states are not shown: nobody reads so many."""

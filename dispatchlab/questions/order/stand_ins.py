@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from dispatchlab.live.bridge.expressible import has_binding
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Block, Def, Fallback, Impl, Kernel, KernelForm, Registration
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.schema_difference import schema_difference
 from dispatchlab.model.schema_parser import KNOWN_CLASSES
 from dispatchlab.model.schema_types import classes_in, with_classes
-from dispatchlab.pytorch.bridge.expressible import has_binding
 
 # Note [Stand-ins for custom classes]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~

@@ -24,13 +24,13 @@ from dispatchlab.model.registration import (
     TorchLibraryFunction,
 )
 from dispatchlab.model.schema import FunctionSchema, clone_with_name, source_text
-from dispatchlab.records.side_by_side import paired
+from dispatchlab.questions.sources.find_sources import foundations_in, registry_of_scenario
+from dispatchlab.registries.side_by_side import paired
 from dispatchlab.scenario.load import load_scenario, parse_scenario
 from dispatchlab.scenario.write import kernel_word
-from dispatchlab.sources.find_sources import foundations_in, registry_of_scenario
 
 if TYPE_CHECKING:
-    from dispatchlab.pytorch.recording.record_package import PackageRecord
+    from dispatchlab.live.recording.record_package import PackageRecord
     from dispatchlab.scenario.scenario import Scenario
 
 
@@ -124,8 +124,8 @@ def check_record(file: str, packages: Sequence[str] = (), *, name: str = "") -> 
         ScenarioError: the record cannot be used.
         DispatchLabError: PyTorch or a package cannot be imported.
     """
-    from dispatchlab.pytorch.worker.engine import LiveEngine
-    from dispatchlab.records.builds import measure_installed
+    from dispatchlab.live.worker.engine import LiveEngine
+    from dispatchlab.registries.builds import measure_installed
 
     before = load_scenario(file)
     imported = tuple(packages) or before.packages
@@ -133,7 +133,7 @@ def check_record(file: str, packages: Sequence[str] = (), *, name: str = "") -> 
         raise NoPackagesError(name or file)
     measure_installed()
     with LiveEngine() as engine:
-        found: PackageRecord = engine.ask("dispatchlab.pytorch.recording.record_package:record_packages", imported)
+        found: PackageRecord = engine.ask("dispatchlab.live.recording.record_package:record_packages", imported)
     return compare_with_record(name or file, before, found, imported)
 
 

@@ -14,8 +14,7 @@ from traceback import StackSummary, TracebackException
 from types import ModuleType
 
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.files.bounded_read import ReadError, read_file
-from dispatchlab.files.file_kinds import FileKind, OtherFileError, content_of
+from dispatchlab.files import FileKind, OtherFileError, ReadError, content_of, read_file
 
 MAX_BYTES = 16 * 2**20
 """Larger programs are refused unread."""

@@ -11,12 +11,12 @@ from typing import Final, Self
 from dispatchlab.call.dispatch_table import masks
 from dispatchlab.call.local_key_set import DEFAULT_EXCLUDED, DEFAULT_INCLUDED, masks_of
 from dispatchlab.call.trace import TracedCall, TracedKernel, TracedThread, calls_in
+from dispatchlab.live.tracing.mode_recorder import ModeRecorder, SeenCall
+from dispatchlab.live.tracing.recorder import CalledOperator, HopRecorder, RecordedHop, TorchTraceError
 from dispatchlab.model.dump_format import aliases_of, key_text, parse_dump, parse_table
 from dispatchlab.model.key_set import BACKEND_BITS, DispatchKeySet
 from dispatchlab.model.keys import RUNTIME_KEYS, DispatchKey
 from dispatchlab.model.slot_set import slots_of
-from dispatchlab.pytorch.tracing.mode_recorder import ModeRecorder, SeenCall
-from dispatchlab.pytorch.tracing.recorder import CalledOperator, HopRecorder, RecordedHop, TorchTraceError
 from dispatchlab.questions.explain.kernel_rules import rule_of
 from dispatchlab.questions.explain.result import Chosen
 from dispatchlab.views.as_json import deep_nesting

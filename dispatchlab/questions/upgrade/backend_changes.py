@@ -15,10 +15,10 @@ from dispatchlab.questions.upgrade.operator_changes import (
     shared_changes,
 )
 from dispatchlab.questions.upgrade.slot_models import Model, SlotDifference, Slots, kernel_bits
-from dispatchlab.records.backend_coverage import Way, runtime_key
-from dispatchlab.records.builds import backend_named, has_kernels_for, is_in_tree, no_answer
-from dispatchlab.records.model import Recorded, RecordedOperator
-from dispatchlab.records.side_by_side import operators_of
+from dispatchlab.registries.backend_coverage import Way, runtime_key
+from dispatchlab.registries.builds import backend_named, has_kernels_for, is_in_tree, no_answer
+from dispatchlab.registries.model import Recorded, RecordedOperator
+from dispatchlab.registries.side_by_side import operators_of
 
 
 @dataclass(frozen=True, slots=True)

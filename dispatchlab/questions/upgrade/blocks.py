@@ -25,7 +25,7 @@ from dispatchlab.questions.upgrade.operator_changes import (
 )
 from dispatchlab.questions.upgrade.package_changes import Held, OtherKernel, PackageUpgrade
 from dispatchlab.questions.upgrade.python_changes import PythonChange, PythonDiff
-from dispatchlab.records.backend_coverage import Way
+from dispatchlab.registries.backend_coverage import Way
 from dispatchlab.views import blocks as b
 from dispatchlab.views.formatting import counted, first_of, key_names
 from dispatchlab.views.view import View

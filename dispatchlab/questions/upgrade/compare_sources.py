@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from dispatchlab._gc_pause import collector_paused
 from dispatchlab.model.keys import BACKENDS
-from dispatchlab.questions.upgrade.operator_changes import Terms, Upgrade, upgrade
-from dispatchlab.questions.upgrade.slot_models import Model, SlotDifference, models_of
-from dispatchlab.records.builds import backend_named, has_kernels_for, is_in_tree
-from dispatchlab.records.model import Recorded
-from dispatchlab.records.overlay import overlaid_names
-from dispatchlab.records.ownership import first_use_operators, ownership_of
-from dispatchlab.records.side_by_side import Pair, Reduced, leave_out, operators_of
-from dispatchlab.sources.find_sources import (
+from dispatchlab.questions.sources.find_sources import (
     LIVE,
     EmptySourceError,
     ImportOfRecordError,
@@ -23,6 +16,13 @@ from dispatchlab.sources.find_sources import (
     in_either,
     recorded_from,
 )
+from dispatchlab.questions.upgrade.operator_changes import Terms, Upgrade, upgrade
+from dispatchlab.questions.upgrade.slot_models import Model, SlotDifference, models_of
+from dispatchlab.registries.builds import backend_named, has_kernels_for, is_in_tree
+from dispatchlab.registries.model import Recorded
+from dispatchlab.registries.overlay import overlaid_names
+from dispatchlab.registries.ownership import first_use_operators, ownership_of
+from dispatchlab.registries.side_by_side import Pair, Reduced, leave_out, operators_of
 
 if TYPE_CHECKING:
     from dispatchlab.questions.upgrade.backend_changes import BackendUpgrade

@@ -20,11 +20,11 @@ from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import qualified
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.schema_compatibility import backward_break
-from dispatchlab.records.backend_coverage import Way
-from dispatchlab.records.model import RecordedFallback, RecordedKernel, RecordedOperator
-from dispatchlab.records.ownership import Ownership
-from dispatchlab.records.replay import schema_of
-from dispatchlab.records.side_by_side import kernels_by_key, side_by_side
+from dispatchlab.registries.backend_coverage import Way
+from dispatchlab.registries.model import RecordedFallback, RecordedKernel, RecordedOperator
+from dispatchlab.registries.ownership import Ownership
+from dispatchlab.registries.replay import schema_of
+from dispatchlab.registries.side_by_side import kernels_by_key, side_by_side
 
 
 class Composite(WordEnum):

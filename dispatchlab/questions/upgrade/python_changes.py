@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.python_layer import PYTHON_REGISTRIES, PythonLayer, PythonRegistration
-from dispatchlab.records.file import python_layer_of
-from dispatchlab.records.model import Recorded
+from dispatchlab.registries.file import python_layer_of
+from dispatchlab.registries.model import Recorded
 
 
 class NoPythonRecordError(DispatchLabError):

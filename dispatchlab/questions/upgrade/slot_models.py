@@ -14,8 +14,8 @@ from dispatchlab.model.keys import SLOT_KEYS, SLOT_OF_KEY, DispatchKey
 from dispatchlab.model.profile import nearest_profile, version_of
 from dispatchlab.model.slot_set import ALL_SLOTS, KEY_BIT, KEY_OF_BIT, UNDEFINED_SLOT, set_bits, slots_of
 from dispatchlab.questions.upgrade.operator_changes import Cause, Find, SlotChange
-from dispatchlab.records.backend_coverage import Way
-from dispatchlab.records.model import RecordedFallback, RecordedOperator
+from dispatchlab.registries.backend_coverage import Way
+from dispatchlab.registries.model import RecordedFallback, RecordedOperator
 
 
 @dataclass(frozen=True, slots=True)

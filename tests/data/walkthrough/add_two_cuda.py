@@ -1,7 +1,7 @@
 """Two CUDA tensors are added: autograd, then BackendSelect, which falls through, then CUDA."""
 
 from dispatchlab import tensor
-from dispatchlab.layers import Lab
+from dispatchlab.lab import Lab
 
 lab = Lab()
 x = tensor([1.0, 2.0], device="cuda")

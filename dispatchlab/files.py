@@ -1,0 +1,500 @@
+"""Files that a user names: read within a limit, written as a whole or not at all, recognised by how they begin.
+
+A file is never recognised by its name: a saved counterexample may be called `found.yaml`, and a registry `today`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from enum import Enum
+from errno import EISDIR
+from typing import NamedTuple, TypeVar
+
+from dispatchlab.errors import DispatchLabError
+from dispatchlab.escape import json_document
+
+
+class ReadError(DispatchLabError):
+    """A file was not read, or its content is not what its format allows.
+
+    Args:
+        path: the file.
+        reason: a clause that says what was found, what was expected and what to do.
+        line: where in the file, from 1; 0 for the file as a whole.
+        column: the character of the line, from 1.
+    """
+
+    path: str
+    reason: str
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        where = f"{self.path}:{self.line}:{self.column}" if self.line else self.path
+        return f"{where}: {self.reason}"
+
+
+def read_file(path: str | os.PathLike[str], *, limit: int, what: str) -> bytes:
+    """Return the content of a file or a pipe.
+
+    Args:
+        path: the file.
+        limit: the most bytes that it may have.
+        what: what such files are called, in the plural, for the error of a larger one.
+
+    Raises:
+        OSError: the system cannot open or read it.
+        ReadError: it is larger, or it is a device, which may have no end.
+    """
+    name = os.fspath(path)
+    try:
+        mode = os.stat(name).st_mode
+        if stat.S_ISBLK(mode) or (stat.S_ISCHR(mode) and name not in (os.devnull, "/dev/stdin")):
+            raise ReadError(name, "it is a device, which may have no end: name a file or a pipe")
+        with open(name, "rb") as stream:
+            data = stream.read(limit + 1)
+    except ValueError as error:
+        raise ReadError(name, f"the file cannot be read: {error}") from None
+    if len(data) > limit:
+        raise ReadError(name, f"the file is larger than {limit // 2**20} MiB, the limit for {what}")
+    return data
+
+
+MAX_CONFIGURATION = 2**20
+"""The most bytes of a configuration file, which a user writes by hand."""
+
+
+def read_configuration(path: str | os.PathLike[str]) -> bytes:
+    """Return the content of a user's configuration file, such as pyproject.toml.
+
+    Raises:
+        OSError: the system cannot open or read it.
+        ReadError: as for `read_file`.
+    """
+    return read_file(path, limit=MAX_CONFIGURATION, what="configuration files")
+
+
+def decoded(data: bytes, path: str) -> str:
+    """The text of bytes in UTF-8, without a byte order mark.
+
+    Raises:
+        ReadError: with the line and the column of the first byte that is no text.
+    """
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode("utf-8-sig", "replace")
+        hint = "save the file as UTF-8"
+        if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            hint += "; it looks like UTF-16"
+        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        byte = data[error.start]
+        raise ReadError(
+            path, f"found the byte 0x{byte:02x}, which is not text in UTF-8; {hint}", line, column
+        ) from None
+
+
+def json_value(data: bytes, path: str) -> object:
+    """The value of JSON text in UTF-8.
+
+    Raises:
+        ReadError: it is no text, no JSON, nested too deep, or has a number with too many digits.
+    """
+    text = decoded(data, path)
+    try:
+        value: object = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ReadError(path, f"it is not JSON: {error.msg}", error.lineno, error.colno) from None
+    except RecursionError:
+        raise ReadError(path, "it is not JSON that is read here: a value is nested too deep") from None
+    except ValueError:
+        raise ReadError(path, "it is not JSON that is read here: a number has too many digits") from None
+    return value
+
+
+class WriteError(DispatchLabError):
+    """A file or a folder could not be written; the old content is unchanged.
+
+    Args:
+        path: the file or folder.
+        reason: why.
+    """
+
+    path: str
+    reason: str
+
+    template = "{path} could not be written: {reason}"
+
+
+def check_target(path: str | os.PathLike[str]) -> None:
+    """Make sure that a file can be at a path, before work is done for it.
+
+    Raises:
+        WriteError: there is a folder, or nothing that it could be in.
+    """
+    if os.path.isdir(path):
+        raise WriteError(os.fspath(path), os.strerror(EISDIR))
+    if not os.path.isdir(os.path.dirname(os.path.realpath(path))):
+        raise WriteError(os.fspath(path), f"there is no folder {os.path.dirname(path)}; make it, or name another one")
+
+
+def write_file(path: str | os.PathLike[str], content: str | bytes) -> None:
+    """Replace a file, or make it; a device or a pipe is written into.
+
+    Args:
+        path: the file; a link keeps leading where it leads.
+        content: bytes, or text, which is written as UTF-8.
+
+    Raises:
+        WriteError: it could not be written.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    target = os.path.realpath(path)
+    try:
+        if os.path.exists(target) and not os.path.isfile(target) and not os.path.isdir(target):
+            with open(target, "wb") as stream:
+                stream.write(data)
+            return
+        descriptor, beside = tempfile.mkstemp(prefix=f".{os.path.basename(target)}.", dir=os.path.dirname(target))
+        try:
+            with open(descriptor, "wb") as stream:
+                stream.write(data)
+            os.chmod(beside, os.stat(target).st_mode if os.path.exists(target) else 0o666 & ~_umask())
+            os.replace(beside, target)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.unlink(beside)
+            raise
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise WriteError(os.fspath(path), reason) from None
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def is_replaced(path: str | os.PathLike[str]) -> bool:
+    """Return whether `write_file` would replace what is there: a regular file."""
+    return os.path.isfile(path) and not os.fspath(path).startswith("/dev/")
+
+
+def write_folder(folder: str | os.PathLike[str], contents: Mapping[str, str | bytes]) -> None:
+    """Replace or make files in a folder, which is made if it is not there.
+
+    Args:
+        folder: the folder.
+        contents: what to write, by the names of the files.
+
+    Raises:
+        WriteError: one of them could not be written, or is a device, a pipe or a folder.
+    """
+    paths = {os.path.join(folder, name): content for name, content in contents.items()}
+    for path in paths:
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise WriteError(path, "it is not a regular file")
+    try:
+        for path in paths:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+    except OSError as error:
+        raise WriteError(os.fspath(folder), error.strerror or str(error)) from None
+    for path, content in paths.items():
+        write_file(path, content)
+
+
+REGISTRY_START = b'{"dispatchlab":"registry",'
+"""How the text of a recorded registry begins, which is compressed."""
+
+MARK = "Written by dispatchlab. Remove this line to protect the file from being written over."
+"""The first line, as a comment, of a file that could otherwise have been written by hand."""
+
+_HEAD = 64 * 2**10  # no file says what it is later than here
+
+
+class FileKind(Enum):
+    """What a file can be: its name with an article, and what to do with such a file."""
+
+    SCENARIO = "a scenario", "explore it with: dispatchlab permute {file}"
+    REGISTRY = "a recorded registry", "look into it with: dispatchlab dump OP --from {file}"
+    BASELINE = "a baseline of lint", "give it as: dispatchlab lint --baseline {file}"
+    PROFILE = "a profile of a PyTorch", "use it with: dispatchlab permute SCENARIO --semantics {file}"
+    GOLDEN = "a golden file", "pytest compares a scenario with it"
+    CERTIFICATE = "a certificate, as JSON", "`dispatchlab certify` printed it"
+    REPORT = "a report", "a command of dispatchlab printed it"
+    PAGE = "a report to keep", "open it in a browser"
+    SARIF = "a SARIF report", "it is for a forge or an editor"
+    JSON_SCHEMA = "the JSON Schema of scenarios", "it is for an editor"
+    STATE_GRAPH = "a picture of a state graph", "`dispatchlab permute --graph` drew it"
+    TRACE = "a trace for Perfetto", "open it at https://ui.perfetto.dev"
+    PROGRAM = "a Python program", "run it with: python {file}"
+    GENERATED = "generated code", "`dispatchlab codegen` wrote it"
+    NATIVE_FUNCTIONS = "a file of native functions", "generate its operators with: dispatchlab codegen {file} -o DIR"
+
+    def __init__(self, label: str, usage: str) -> None:
+        self.label = label
+        self.usage = usage
+
+    def __repr__(self) -> str:
+        return f"FileKind.{self.name}"
+
+
+class FileContent(NamedTuple):
+    """What the content of a file is recognised as.
+
+    Args:
+        kind: its kind.
+        of: what it was made for, such as the scenario of a replay; often empty.
+        is_written: only dispatchlab writes such a file, or the file has the mark of one that it wrote.
+    """
+
+    kind: FileKind
+    of: str = ""
+    is_written: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.kind.label} of {self.of}" if self.of else self.kind.label
+
+    def usage(self, file: str) -> str:
+        """What to do with the file."""
+        return self.kind.usage.format(file=file)
+
+
+class OtherFileError(DispatchLabError):
+    """A file is something else than what was wanted.
+
+    Args:
+        path: the file.
+        found: what it is.
+        wanted: the kinds that would have been right.
+    """
+
+    path: str
+    found: FileContent
+    wanted: tuple[FileKind, ...]
+
+    def __str__(self) -> str:
+        kinds = " or ".join(kind.label for kind in self.wanted)
+        return f"{self.path}: expected {kinds} but found {self.found}; {self.found.usage(self.path)}"
+
+
+class OverwriteError(DispatchLabError):
+    """A file was to be written over that dispatchlab did not write, or that holds something of another kind.
+
+    Args:
+        path: the file.
+        found: what it is recognised as; None for an unknown content.
+        wanted: what was to be written there.
+    """
+
+    path: str
+    found: FileContent | None
+    wanted: FileKind
+
+    def __str__(self) -> str:
+        what = "exists" if self.found is None else f"is {self.found}"
+        if self.found is None or not self.found.is_written:
+            what += ", and dispatchlab did not write it"
+        return f"{self.path} {what}: write {self.wanted.label} to another file, or remove this one"
+
+
+def recognised(content: bytes) -> FileContent | None:
+    """What the content of a file is; None for what dispatchlab neither reads nor writes."""
+    if is_registry(content):
+        return FileContent(FileKind.REGISTRY)
+    text = content[:_HEAD].decode("utf-8", "replace").removeprefix("\ufeff").replace("\r\n", "\n")
+    first = text.partition("\n")[0]
+    if text.lstrip().startswith("{"):
+        return _json(text.lstrip())
+    generated = first.startswith(("# Generated by `dispatchlab codegen", "// Generated by `dispatchlab codegen"))
+    marked = generated or MARK in first
+    if marked and text.partition("\n")[2].startswith("<!DOCTYPE html>"):
+        return FileContent(FileKind.PAGE)
+    if marked and not generated and first.startswith(("//", "%%")):
+        return FileContent(FileKind.STATE_GRAPH)
+    if marked and not generated and text.partition("\n")[2].startswith(('"""', "import ", "from ")):
+        return FileContent(FileKind.PROGRAM)
+    fields = dict(re.findall(r"^([a-z_]+):[ \t]*(.*)$", text, re.MULTILINE))
+    if "verdict" in fields and {"claim", "expected"} <= fields.keys():
+        return FileContent(FileKind.REPORT if "engine" in fields else FileKind.GOLDEN)
+    if "registrations" in fields and "claim" in fields:
+        return FileContent(FileKind.SCENARIO, is_written=marked)
+    return FileContent(FileKind.GENERATED) if generated else None
+
+
+def is_registry(content: bytes) -> bool:
+    """Whether a file that begins with this content is a recorded registry."""
+    if not content.startswith(b"\xfd7zXZ\0"):
+        return False
+    from lzma import LZMADecompressor, LZMAError  # costs start-up, and few files are compressed
+
+    try:
+        return LZMADecompressor().decompress(content, len(REGISTRY_START)) == REGISTRY_START
+    except LZMAError:
+        return False
+
+
+def _json(text: str) -> FileContent | None:
+    fields = set(re.findall(r'"(\$?\w+)":', text))
+    if re.match(r'\{\s*"version": \d+,\s*"findings": \[', text):
+        return FileContent(FileKind.BASELINE)
+    if re.match(r'\{\s*"profile": \d+,\s*"torch": "', text):
+        return FileContent(FileKind.PROFILE)
+    if re.match(r'\{\s*"traceEvents": \[', text):
+        return FileContent(FileKind.TRACE, is_written=", traced by dispatchlab" in text)
+    if "$schema" in fields:
+        if '"title": "dispatchlab scenario"' in text:
+            return FileContent(FileKind.JSON_SCHEMA)
+        return FileContent(FileKind.SARIF) if '"name": "dispatchlab"' in text else None
+    if not re.match(r'\{\s*"version": \d+,', text):
+        return None
+    if {"registry", "certificates"} <= fields:
+        return FileContent(FileKind.CERTIFICATE)
+    return FileContent(FileKind.REPORT) if fields & {"verdict", "operators", "counts", "before", "sources"} else None
+
+
+def content_of(path: str | os.PathLike[str]) -> FileContent | None:
+    """What a file is recognised as; None for one that cannot be read, and for what is no regular file."""
+    try:
+        if not os.path.isfile(path):
+            return None
+        with open(path, "rb") as stream:
+            return recognised(stream.read(_HEAD))
+    except (OSError, ValueError):
+        return None
+
+
+def instead(content: bytes, file: str, *wanted: FileKind) -> tuple[str, str] | None:
+    """What a file is in place of what was wanted, and what to do with it; None when it may be what was wanted.
+
+    Args:
+        content: of the file, or its beginning.
+        file: what the file is called.
+        wanted: the kinds that are accepted.
+    """
+    found = recognised(content)
+    if found is None or found.kind in wanted:
+        return None
+    return f"expected {' or '.join(kind.label for kind in wanted)} but found {found}", found.usage(file)
+
+
+def check_output(path: str | os.PathLike[str], kind: FileKind) -> None:
+    """Make sure, before work is done for it, that a file can be written.
+
+    Args:
+        path: the file.
+        kind: what will be written there.
+
+    Raises:
+        WriteError: there is a folder, or nothing that the file could be in.
+        OverwriteError: the file holds something else.
+    """
+    check_target(path)
+    check_overwrite(path, kind)
+
+
+def check_overwrite(path: str | os.PathLike[str], kind: FileKind) -> None:
+    """Make sure that a file may be written over: it is not there, is empty, or is one of this kind that was written.
+
+    A device, a pipe or a descriptor may always be written into.
+
+    Raises:
+        OverwriteError: it holds something else.
+    """
+    try:
+        if not is_replaced(path) or os.path.getsize(path) == 0:
+            return
+    except OSError:
+        return
+    found = content_of(path)
+    if found is None or found.kind is not kind or not found.is_written:
+        raise OverwriteError(os.fspath(path), found, kind)
+
+
+def marked(text: str, kind: FileKind, path: str = "") -> str:
+    """The text with the mark of a written file in front, where its kind needs one.
+
+    Args:
+        text: the content.
+        kind: its kind.
+        path: the file; its ending decides how a picture says it.
+    """
+    match kind:
+        case FileKind.SCENARIO | FileKind.PROGRAM:
+            return f"# {MARK}\n{text}"
+        case FileKind.PAGE:
+            return f"<!-- {MARK} -->\n{text}"
+        case FileKind.STATE_GRAPH if path.endswith(".mmd"):
+            return f"%% {MARK}\n{text}"
+        case FileKind.STATE_GRAPH:
+            return f"// {MARK}\n{text}"
+        case _:
+            return text
+
+
+MAX_BYTES = 8 * 2**20
+"""Larger files are refused unread; a baseline of 10,000 findings has two."""
+
+T = TypeVar("T")
+
+
+class BaselineError(DispatchLabError):
+    """A file is not a baseline.
+
+    Args:
+        path: the file.
+        reason: a clause that says what was found and what to do.
+    """
+
+    path: str
+    reason: str
+
+    template = "{path}: {reason}"
+
+
+def load_rows(
+    path: str, kind: FileKind, version: int, of: str, row: Callable[[object], T], *, write: str, again: str
+) -> frozenset[T]:
+    """What a baseline accepts.
+
+    Args:
+        path: the file.
+        kind: the kind that it has to be of.
+        version: that of its format.
+        of: the field with the rows.
+        row: reads a row; raises ValueError with what was expected, a clause.
+        write: what to do where there is no such file.
+        again: what to do where it is damaged.
+
+    Raises:
+        BaselineError: it cannot be read, or is none.
+        OtherFileError: it is another file of dispatchlab.
+    """
+    content = content_of(path)
+    if content is not None and content.kind is not kind:
+        raise OtherFileError(path, content, (kind,))
+    try:
+        value = json_value(read_file(path, limit=MAX_BYTES, what="baselines"), path)
+        if not isinstance(value, dict) or value.get("version") != version or not isinstance(value.get(of), list):
+            raise BaselineError(path, f"expected version {version} and a list of {of}; {again}")
+        return frozenset(map(row, value[of]))
+    except OSError as error:
+        raise BaselineError(path, f"it cannot be read: {error.strerror or error}; {write}") from None
+    except ReadError as error:
+        where = f" on line {error.line}, column {error.column}" if error.line else ""
+        raise BaselineError(path, f"{error.reason}{where}; {again}") from None
+    except ValueError as error:
+        raise BaselineError(path, str(error)) from None
+
+
+def rows_text(version: int, of: str, rows: Sequence[Mapping[str, object]]) -> str:
+    """The file with these rows, one a line; the same for equal rows."""
+    inside = ",".join(f"\n  {json_document(row)}" for row in rows)
+    return f'{{"version": {version}, "{of}": [{inside}\n]}}\n'

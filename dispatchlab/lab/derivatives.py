@@ -1,0 +1,232 @@
+"""What formulas of gradients are, and the functions that they call besides operators.
+
+PyTorch's formulas call functions of FunctionsManual.cpp; these are theirs. The formulas themselves are in `formulas`,
+and all of them by operator in `derivative_table`.
+Source: torch/csrc/autograd/FunctionsManual.cpp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from dispatchlab.call.operators import Operator
+from dispatchlab.call.tensor import Tensor, is_viewable
+from dispatchlab.call.tensor_options import DType, Layout, MemoryFormat
+from dispatchlab.lab.autograd_graph import Gradients, Node
+from dispatchlab.lab.errors import AutogradError, AutogradErrorKind
+from dispatchlab.model.key_set import DispatchKeySet
+from dispatchlab.model.keys import DispatchKey
+
+Calls: TypeAlias = Callable[[str], Operator]
+Values: TypeAlias = Mapping[str, Any]
+Number: TypeAlias = int | float | complex
+
+
+@dataclass(frozen=True, slots=True)
+class Derivative:
+    """One formula.
+
+    Args:
+        name: of the node, as torch calls it.
+        backward: (the operators, the node, the gradient of the result) -> the gradients of the tensor arguments; a list
+            counts as its elements. `node.needs(i)` says which are wanted. A gradient may have the shape that its
+            argument was broadcast to; it is summed up afterwards.
+        save: keeps what the formula needs of the arguments; None when that is only their shapes.
+        saves_result: the result is kept under the name `result`.
+    """
+
+    name: str
+    backward: Callable[[Calls, Node, Tensor], Gradients]
+    save: Callable[[Calls, Node, Values], None] | None = None
+    saves_result: bool = False
+
+
+Options: TypeAlias = tuple[DType, Layout, object]
+
+_CONTIGUOUS = MemoryFormat.contiguous_format
+_BATCHED = DispatchKeySet.of(DispatchKey.Batched).bits
+
+
+def conj(calls: Calls, self: Tensor) -> Tensor:
+    """The complex conjugate, which a real tensor is itself.
+
+    Raises:
+        AutogradError: the tensor is complex: there is no operator here that would conjugate it.
+    """
+    if _is_complex(self.dtype):
+        raise _not_for_complex("conjugates a complex tensor")
+    return self
+
+
+def handle_r_to_c(calls: Calls, self_st: DType, gradient_result: Tensor) -> Tensor:
+    """The gradient of a real tensor, of one that is complex because something else is.
+
+    Raises:
+        AutogradError: it is complex: there is no operator here that would take its real part.
+    """
+    if _is_complex(gradient_result.dtype) and not _is_complex(self_st):
+        raise _not_for_complex("takes the real part of a complex tensor")
+    return gradient_result
+
+
+def _is_complex(dtype: DType) -> bool:
+    return dtype.category == 3
+
+
+def _not_for_complex(what: str) -> AutogradError:
+    message = f"the formula of this gradient {what}, and no operator of the layers does: differentiate real tensors"
+    return AutogradError(AutogradErrorKind.NOT_DIFFERENTIABLE, message)
+
+
+def ger(calls: Calls, self: Tensor, vec2: Tensor) -> Tensor:
+    """The products of every element of one vector with every element of another."""
+    product: Tensor = calls("mul.Tensor")(calls("view")(self, [*self.shape, 1]), vec2)
+    return product
+
+
+def maybe_multiply(calls: Calls, t: Tensor, s: Number) -> Tensor:
+    """A multiple, which once is the tensor itself."""
+    scaled: Tensor = t if s == 1 else calls("mul.Scalar")(t, s)
+    return scaled
+
+
+def mul_tensor_backward(calls: Calls, grad: Tensor, other: Tensor, self_st: DType) -> Tensor:
+    """The gradient of a factor."""
+    return handle_r_to_c(calls, self_st, calls("mul.Tensor")(grad, conj(calls, other)))
+
+
+def mul_scalar_backward(calls: Calls, grad: Tensor, other: Number, self_st: DType) -> Tensor:
+    """The gradient of what was multiplied by a number."""
+    return handle_r_to_c(calls, self_st, calls("mul.Scalar")(grad, other.conjugate()))
+
+
+def div_tensor_self_backward(calls: Calls, grad: Tensor, other: Tensor, self_st: DType) -> Tensor:
+    """The gradient of what was divided."""
+    return handle_r_to_c(calls, self_st, calls("div.Tensor")(grad, conj(calls, other)))
+
+
+def div_tensor_other_backward(calls: Calls, grad: Tensor, self: Tensor, other: Tensor) -> Tensor:
+    """The gradient of a divisor."""
+    div = calls("div.Tensor")
+    # NB: C++ leaves the order of operands open, and PyTorch's binaries compute the right one first
+    quotient = conj(calls, div(div(self, other), other))
+    return handle_r_to_c(calls, other.dtype, calls("mul.Tensor")(calls("neg")(grad), quotient))
+
+
+def mm_mat1_backward(
+    calls: Calls,
+    grad: Tensor,
+    mat2: Tensor,
+    mat1_sizes: Sequence[int],
+    mat1_strides: Sequence[int],
+    mat1_layout: Layout,
+    alpha: Number,
+) -> Tensor:
+    """The gradient of the first matrix, column by column in memory when the matrix is so."""
+    mm, t = calls("mm"), calls("t")
+    if _column_major((grad, mat2), mat1_sizes, mat1_strides, mat1_layout):
+        return maybe_multiply(calls, t(mm(conj(calls, mat2), t(grad))), alpha)
+    return maybe_multiply(calls, mm(grad, conj(calls, t(mat2))), alpha)
+
+
+def mm_mat2_backward(
+    calls: Calls,
+    grad: Tensor,
+    mat1: Tensor,
+    mat2_sizes: Sequence[int],
+    mat2_strides: Sequence[int],
+    mat2_layout: Layout,
+    alpha: Number,
+) -> Tensor:
+    """The gradient of the second matrix, column by column in memory when the matrix is so."""
+    mm, t = calls("mm"), calls("t")
+    if _column_major((grad, mat1), mat2_sizes, mat2_strides, mat2_layout):
+        return maybe_multiply(calls, t(mm(t(grad), conj(calls, mat1))), alpha)
+    return maybe_multiply(calls, mm(conj(calls, t(mat1)), grad), alpha)
+
+
+def _column_major(tensors: Sequence[Tensor], sizes: Sequence[int], strides: Sequence[int], layout: Layout) -> bool:
+    strided = all(each is Layout.strided for each in (layout, *(tensor.layout for tensor in tensors)))
+    return strided and strides[0] == 1 and strides[1] == sizes[0]
+
+
+def permute_backwards(calls: Calls, grad: Tensor, fwd_dims: Sequence[int]) -> Tensor:
+    """The gradient with its dimensions where they were."""
+    order = [dim % max(len(fwd_dims), 1) for dim in fwd_dims]
+    permuted: Tensor = calls("permute")(grad, [order.index(at) for at in range(len(order))])
+    return permuted
+
+
+def reshape(calls: Calls, self: Tensor, shape: Sequence[int]) -> Tensor:
+    """A view where there can be one, and a view of a copy elsewhere."""
+    viewable = is_viewable(self.shape, self.strides, shape) and not self.key_bits & _BATCHED
+    whole = self if viewable else calls("clone")(self, memory_format=_CONTIGUOUS)
+    viewed: Tensor = calls("view" if viewable else "_unsafe_view")(whole, list(shape))
+    return viewed
+
+
+def stack_tensors_backward(calls: Calls, grad: Tensor, dim: int, dtypes: Sequence[DType]) -> list[Tensor]:
+    """The gradient of each tensor of a stack."""
+    select = calls("select.int")
+    return [handle_r_to_c(calls, dtype, select(grad, dim, at)) for at, dtype in enumerate(dtypes)]
+
+
+def sum_backward(
+    calls: Calls,
+    grad: Tensor,
+    sizes: Sequence[int],
+    dims: Sequence[int] | None,
+    keepdim: bool,  # noqa: FBT001
+) -> Tensor:
+    """The gradient of what was summed up along some dimensions; along all when there are none."""
+    if not keepdim and sizes and dims:
+        for dim in dims if len(dims) == 1 else sorted(one % len(sizes) for one in dims):
+            grad = calls("unsqueeze")(grad, dim)
+    expanded: Tensor = calls("expand")(grad, list(sizes))
+    return expanded
+
+
+def sum_to_size(calls: Calls, tensor: Tensor, shape: Sequence[int]) -> Tensor:
+    """A gradient of the shape that was broadcast, of the gradient of what it was broadcast to."""
+    if tensor.shape == tuple(shape):
+        return tensor
+    if not shape:
+        whole: Tensor = calls("sum")(tensor)
+        return whole
+    missing = tensor.dim - len(shape)
+    dims = [
+        *range(missing),
+        *(at + missing for at, size in enumerate(shape) if size == 1 != tensor.shape[at + missing]),
+    ]
+    summed: Tensor = calls("sum.dim_IntList")(tensor, dims, keepdim=True) if dims else tensor
+    viewed: Tensor = calls("view")(summed, list(shape)) if missing else summed
+    return viewed
+
+
+def options_of(tensor: Tensor) -> Options:
+    """The dtype, the layout and the device of a tensor."""
+    return tensor.dtype, tensor.layout, tensor.device
+
+
+def to_copy_backward(calls: Calls, grad: Tensor, self_options: Options) -> Tensor:
+    """The gradient as what was copied had it."""
+    if options_of(grad) == self_options:
+        return grad
+    dtype, layout, device = self_options
+    copied: Tensor = calls("_to_copy")(grad, dtype=dtype, layout=layout, device=device)
+    return copied
+
+
+def unsqueeze_to(calls: Calls, self: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
+    """With the dimension that `squeeze` left out, where it did."""
+    unsqueezed: Tensor = calls("unsqueeze")(self, dim % len(sizes)) if sizes and sizes[dim] == 1 else self
+    return unsqueezed
+
+
+def unsqueeze_all_to(calls: Calls, self: Tensor, dims: Sequence[int], sizes: Sequence[int]) -> Tensor:
+    """With the dimensions that `squeeze` left out, where it did."""
+    for dim in sorted({one % max(len(sizes), 1) for one in dims}):
+        self = unsqueeze_to(calls, self, dim, sizes)
+    return self

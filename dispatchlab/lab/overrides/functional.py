@@ -1,0 +1,149 @@
+"""Overridable functions that are composed of operators: `unique`, `tensordot`, `lu` and `broadcast_tensors`.
+
+Source: torch/functional.py, where they are written in Python, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+from dispatchlab.call.call_signature import CallSignature
+from dispatchlab.call.tensor import Tensor, is_viewable
+from dispatchlab.call.tensor_options import MemoryFormat
+from dispatchlab.lab.kernels import refused, shape_of
+from dispatchlab.lab.lab import Lab
+from dispatchlab.model.schema_parser import parse_schema
+
+Function = Callable[..., Any]
+Wrap = Callable[[Function, str], Function]
+
+
+def inner_functions(lab: Lab, wrap: Wrap, unique_dim: Function, unique2: Function) -> dict[str, Function]:
+    """The functions of C that the others call: handlers of functions in Python see these, too, when they go on.
+
+    Args:
+        lab: whose operators they call.
+        wrap: makes one overridable, with that name.
+        unique_dim: the function of that operator.
+        unique2: the implementation of `_unique2`.
+    """
+
+    def broadcast_tensors(tensors: Any) -> Any:
+        shape = shape_of("broadcast_tensors", *(tensor.shape for tensor in tensors))
+        return tuple([tensor if tensor.shape == shape else lab("expand")(tensor, list(shape)) for tensor in tensors])
+
+    def tensordot(a: Any, b: Any, dims_self: Any, dims_other: Any) -> Any:
+        return _contracted(lab, a, b, dims_self, dims_other)
+
+    def lu_with_info(A: Any, *, pivot: bool = True, check_errors: bool = True) -> Any:
+        return tuple(lab("linalg_lu_factor_ex")(A, pivot=pivot))  # upstream does not check for errors here either
+
+    def rsub(self: Any, other: Any) -> Any:
+        return lab("sub.Tensor")(other, self)
+
+    for function, schemas in (
+        (broadcast_tensors, ("broadcast_tensors(Tensor[] tensors) -> Tensor[]",)),
+        (tensordot, ("tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor",)),
+        (lu_with_info, ("_lu_with_info(Tensor self, bool pivot, bool check_errors) -> (Tensor, Tensor, Tensor)",)),
+        (
+            rsub,
+            ("rsub.Tensor(Tensor self, Tensor other) -> Tensor", "rsub.Scalar(Tensor self, Scalar other) -> Tensor"),
+        ),
+    ):
+        signatures = [CallSignature(parse_schema(f"aten::{schema}")) for schema in schemas]
+        function.__dict__["signatures"] = tuple(signatures)
+    return {
+        "broadcast_tensors": wrap(broadcast_tensors, "broadcast_tensors"),
+        "tensordot": wrap(tensordot, "tensordot"),
+        "_unique2": wrap(unique2, "_unique2"),
+        "unique_dim": unique_dim,
+        "_lu_with_info": wrap(lu_with_info, "_lu_with_info"),
+        "rsub": wrap(rsub, "rsub"),
+    }
+
+
+def composed_functions(lab: Lab, inner: Mapping[str, Function]) -> dict[str, Function]:
+    """The functions in Python, by name, that know of no handlers.
+
+    Args:
+        lab: whose operators they call.
+        inner: those that they call; see `inner_functions`.
+    """
+
+    def unique(
+        input: Any,
+        sorted: bool = True,  # noqa: FBT001, FBT002 - upstream's parameters
+        return_inverse: bool = False,  # noqa: FBT001, FBT002
+        return_counts: bool = False,  # noqa: FBT001, FBT002
+        dim: int | None = None,
+    ) -> Any:
+        """Each element once, in order; with `return_inverse` where each was, with `return_counts` how often."""
+        named = {"sorted": sorted, "return_inverse": return_inverse, "return_counts": return_counts}
+        results = inner["_unique2"](input, **named) if dim is None else inner["unique_dim"](input, dim, **named)
+        output, inverse, counts = results
+        kept = [output, *([inverse] if return_inverse else []), *([counts] if return_counts else [])]
+        return tuple(kept) if len(kept) > 1 else output
+
+    def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
+        """The sum of the products over some dimensions of each: the last and first ones, or those that are named."""
+        _check_no_out("tensordot", out)
+        return inner["tensordot"](a, b, *_dims(dims))
+
+    def lu(A: Any, pivot: bool = True, get_infos: bool = False, out: Any = None) -> Any:  # noqa: FBT001, FBT002
+        """L and U in one matrix, and the rows that were swapped; with `get_infos` the first zero pivot."""
+        _check_no_out("lu", out)
+        results = inner["_lu_with_info"](A, pivot=pivot, check_errors=not get_infos)
+        return results if get_infos else (results[0], results[1])
+
+    def broadcast_tensors(*tensors: Any) -> Any:
+        """The tensors, each expanded to the shape that they have together."""
+        return inner["broadcast_tensors"](tensors)
+
+    return {one.__name__: one for one in (unique, tensordot, lu, broadcast_tensors)}
+
+
+def _check_no_out(name: str, out: object) -> None:
+    if out is not None:
+        raise refused(f"{name} writes no result into another tensor here: leave out=None")
+
+
+def adopted(tensor: Any, own: type[Tensor]) -> Any:
+    """A plain tensor with the class that has methods, which has no slots of its own; every other value as it is."""
+    if type(tensor) is Tensor:
+        tensor.__class__ = own
+    return tensor
+
+
+def _dims(dims: Any) -> tuple[list[int], list[int]]:
+    if isinstance(dims, int):
+        if dims < 0:
+            raise refused(f"tensordot expects a number of dimensions from 0, but got {dims}")
+        return [*range(-dims, 0)], [*range(dims)]
+    first, second = dims
+    return [*first], [*second]
+
+
+def _contracted(lab: Lab, a: Tensor, b: Tensor, dims_a: Sequence[int], dims_b: Sequence[int]) -> Tensor:
+    ours, theirs = [dim % a.dim for dim in dims_a], [dim % b.dim for dim in dims_b]
+    if [a.shape[dim] for dim in ours] != [b.shape[dim] for dim in theirs]:
+        raise refused(
+            f"tensordot got {list(a.shape)} and {list(b.shape)}, which differ in dimensions {dims_a}, {dims_b}"
+        )
+    rows = [dim for dim in range(a.dim) if dim not in ours]
+    columns = [dim for dim in range(b.dim) if dim not in theirs]
+    inner = prod(a.shape[dim] for dim in ours)
+    left = _reshaped(lab, lab("permute")(a, [*rows, *ours]), [prod(a.shape[dim] for dim in rows), inner])
+    right = _reshaped(lab, lab("permute")(b, [*theirs, *columns]), [inner, prod(b.shape[dim] for dim in columns)])
+    shape = [*(a.shape[dim] for dim in rows), *(b.shape[dim] for dim in columns)]
+    return _reshaped(lab, lab("mm")(left, right), shape)
+
+
+def _reshaped(lab: Lab, tensor: Tensor, shape: list[int]) -> Tensor:
+    if is_viewable(tensor.shape, tensor.strides, shape):
+        viewed: Tensor = lab("view")(tensor, shape)
+        return viewed
+    whole: Tensor = lab("clone")(tensor, memory_format=MemoryFormat.contiguous_format)
+    copied: Tensor = lab("_unsafe_view")(whole, shape)
+    return copied

@@ -1,0 +1,62 @@
+"""Describe the public variables of modules: the type, the length and the plain value of each."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from types import FunctionType, ModuleType
+
+from dispatchlab.live.bridge.torch import torch
+
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, range)
+_SEQUENCES = (list, tuple, deque)
+_SETS = (set, frozenset)
+_MOST, _LONG, _DEEP = 50, 2_000, 2
+"""How many items of a container are described, how long a value may be, and how many containers inside each other."""
+
+
+def own_modules(packages: Iterable[str]) -> Iterator[tuple[str, ModuleType]]:
+    """The imported modules of these packages, by name; of a module the package that it is in counts."""
+    modules: Mapping[str, object] = sys.modules
+    tops = {package.partition(".")[0] for package in packages}
+    for name, module in sorted(modules.items()):
+        if isinstance(module, ModuleType) and name.partition(".")[0] in tops:
+            yield name, module
+
+
+def public_variables(module: ModuleType) -> dict[str, str]:
+    """What describes each variable whose name has no underscore in front; modules are no variables."""
+    return {
+        name: description(value)
+        for name, value in list(vars(module).items())
+        if not name.startswith("_") and not isinstance(value, ModuleType)
+    }
+
+
+def description(value: object, deep: int = _DEEP) -> str:
+    """The type and the plain value of something; of a container the length, and the items that are plain."""
+    kind: type = type(value)
+    if kind in _PLAIN:
+        return _short(repr(value))
+    if isinstance(value, type | FunctionType):
+        return f"{'class' if isinstance(value, type) else 'function'} {value.__module__}:{value.__qualname__}"
+    if isinstance(value, torch().Tensor):
+        return f"{kind.__name__} of {value.dtype}, shape {tuple(value.shape)}"
+    if isinstance(value, torch()._ops.OpOverload | torch()._ops.OpOverloadPacket | torch().dtype | torch().device):
+        return str(value)
+    if isinstance(value, dict):
+        length = dict.__len__(value)
+        items = [f"{description(key, 0)}: {description(one, deep - 1)}" for key, one in [*dict.items(value)][:_MOST]]
+    elif isinstance(value, _SEQUENCES):
+        length, items = len(value), [description(one, deep - 1) for one in [*value][:_MOST]]
+    elif isinstance(value, _SETS):
+        length, items = len(value), sorted(description(one, deep - 1) for one in value)[:_MOST]
+    else:
+        return f"{kind.__module__}:{kind.__qualname__}"
+    inside = f": {', '.join(items)}{', ...' * (length > _MOST)}" if items and deep > 0 else ""
+    return _short(f"{kind.__name__} of length {length}{inside}")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONG else f"{text[:_LONG]}... ({len(text):,} characters)"

@@ -1,0 +1,230 @@
+"""Queries about single operators of the running PyTorch: schema, dump, table, what its own check finds, and the
+overloads that a call of its name tries.
+
+These functions run where torch is; `LiveEngine.ask` calls them there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+
+from dispatchlab.errors import DispatchLabError
+from dispatchlab.live.bridge.error_parser import without_backtrace
+from dispatchlab.live.bridge.reserved_namespaces import is_own
+from dispatchlab.live.bridge.running_keys import running_keys
+from dispatchlab.live.bridge.torch import bindings, torch
+from dispatchlab.live.introspection.package_paths import package_roots, without_roots
+from dispatchlab.live.introspection.site_log import log_of_imports, placed_texts
+from dispatchlab.model.dump_format import parse_table
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.profile import bundled_profiles, version_of
+from dispatchlab.model.snapshot import Snapshot, Violation
+from dispatchlab.registries.model import name_of
+
+UPSTREAM = "PyTorch's own check"
+
+
+def operator_names() -> tuple[OperatorName, ...]:
+    """Every operator that has a def or a kernel, but for those of this package; sorted."""
+    names = sorted(bindings()._dispatch_get_all_op_names())
+    return tuple(name_of(text) for text in names if not is_own(text))
+
+
+def look_at(names: Sequence[OperatorName]) -> tuple[tuple[Snapshot, tuple[Violation, ...]], ...]:
+    """What PyTorch shows of operators: the dump, the table, the schema, and its own check of the slots.
+
+    Paths lose the folder in which this machine keeps its packages.
+    """
+    dangling = frozenset(bindings()._dispatch_find_dangling_impls())
+    roots = package_roots()
+    return tuple(_look_at(name, dangling, roots) for name in names)
+
+
+def keys_by_rule(names: Sequence[OperatorName]) -> tuple[tuple[str, ...], ...]:
+    """For each operator the keys whose kernels `custom_op` and `register_autograd` make, which redispatch by a rule.
+
+    Read off the lines of PyTorch that made their libraries, whatever call sites are shown for them.
+    """
+    folder, library = os.path.dirname(torch().__file__), torch().library
+    # The second makes the library for several functions, of which `register_autograd` alone registers at Autograd.
+    makers = [getattr(library, name, None) for name in ("register_autograd", "_library_for_registration")]
+    code = [maker.__code__ for maker in makers if maker is not None]
+    lines = {line for each in code for *_, line in each.co_lines() if line is not None}
+    in_library = "|".join(map(str, sorted(lines)))
+    made = re.compile(
+        rf"registered at {re.escape(folder)}/(?:_library/custom_ops\.py:\d+|library\.py:(?:{in_library}))"
+    )
+    return tuple(_keys_of(name, made) for name in names)
+
+
+def _keys_of(name: OperatorName, made: re.Pattern[str]) -> tuple[str, ...]:
+    try:
+        rows = parse_table(bindings()._dispatch_dump_table(str(name)))
+    except (DispatchLabError, ValueError, RuntimeError):
+        return ()
+    return tuple(str(key) for key, entry in rows.items() if made.fullmatch(entry.debug))
+
+
+def privateuse1_name() -> str:
+    """The name that a package gave the PrivateUse1 backend; empty when none did."""
+    name = str(bindings()._get_privateuse1_backend_name())
+    return "" if name == "privateuseone" else name
+
+
+def schema_text(name: OperatorName) -> str | None:
+    """The schema of an operator; None when it has none."""
+    try:
+        return str(bindings()._dispatch_find_schema_or_throw(name.qualified, name.overload).schema())
+    except RuntimeError:
+        return None
+
+
+def upstream_check(name: str) -> str | None:
+    """What PyTorch's check of its invariants reports of an operator; None when they hold."""
+    try:
+        bindings()._dispatch_check_invariants(name)
+    except RuntimeError as error:
+        return without_backtrace(str(error)).split(", please report", 1)[0]
+    return None
+
+
+def _look_at(
+    name: OperatorName, dangling: frozenset[str], roots: tuple[str, ...]
+) -> tuple[Snapshot, tuple[Violation, ...]]:
+    c, text = bindings(), str(name)
+    dump = c._dispatch_dump(text)
+    table = c._dispatch_dump_table(text) if dump else ""
+    is_dangling, log = dump in dangling, log_of_imports()
+    if dump and log is not None:
+        dump, table = placed_texts(log, dump, table)
+    snapshot = Snapshot(
+        name,
+        without_roots(dump, roots),
+        without_roots(table, roots),
+        schema=schema_text(name),
+        dangling=is_dangling,
+    )
+    found = upstream_check(text)
+    return snapshot, () if found is None else (Violation(name, UPSTREAM, found),)
+
+
+# Note [Packets of torch.ops]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# PyTorch keeps a list of the overloads of a name, in the order in which they were defined, but for those that only
+# TorchScript has, which come last. An overload that is released leaves the list, and comes last when it is defined
+# again. `torch.ops.ns.name` takes the list as it is when it is first touched, and keeps it: later defs and releases
+# through the dispatcher do not change what the packet tries. `torch.library.Library.define` makes the packet anew when
+# there is one, and the end of a `Library` forgets it.
+# The list is found by the types and names of arguments and returns, without the overload. So of two overloads that
+# agree in these, the second release does not find its entry: it stays, and no packet can be made of the name any more.
+# New defs wait beside the list until anybody asks for any operator's overloads; one that is released before, leaves no
+# entry. Asking for them, as `overload_order` and every `define` of `torch.library` do, is all that it changes.
+
+
+def overload_order(name: str) -> tuple[str, ...]:
+    """What a call of `torch.ops.ns.name` tries now, in order; nothing is cached by asking.
+
+    See Note [Packets of torch.ops].
+
+    Args:
+        name: the name without an overload, `ns::name`.
+
+    Returns:
+        The overload names, of which the default's is empty text: those of the packet where it was touched, else those
+        that a new one would have. Empty when there is no such operator, or when no packet can be made of it.
+    """
+    namespace, _, operator = name.partition("::")
+    kept = vars(vars(torch().ops).get(namespace, object)).get(operator)
+    if isinstance(kept, torch()._ops.OpOverloadPacket):
+        return tuple(kept._overload_names)
+    try:
+        found = bindings()._jit_get_operation(name)[1]
+    except RuntimeError:
+        return ()
+    return () if found is None else tuple(found)
+
+
+def packet_schemas(name: str) -> tuple[tuple[str, str], ...]:
+    """The overloads in that order with their schemas, those included that only TorchScript has."""
+    schemas = {each.overload_name: str(each) for each in bindings()._jit_get_schemas_for_operator(name)}
+    return tuple((overload, schemas[overload]) for overload in overload_order(name) if overload in schemas)
+
+
+class UnknownKeysError(DispatchLabError):
+    """Something failed on a PyTorch that has dispatch keys which this package does not know.
+
+    Args:
+        version: its version.
+        unknown: these keys.
+        error: what failed.
+    """
+
+    version: str
+    unknown: tuple[str, ...]
+    error: str
+
+    def __str__(self) -> str:
+        keys = "a dispatch key" if len(self.unknown) == 1 else f"{len(self.unknown)} dispatch keys"
+        return (
+            f"PyTorch {self.version} has {keys} that dispatchlab does not know, {_some(self.unknown)}. "
+            f"That ended in {self.error}. `dispatchlab doctor` shows what works with it"
+        )
+
+
+class OldTorchError(DispatchLabError):
+    """Something failed on a PyTorch that is older than all that this package has a model of.
+
+    Args:
+        version: its version.
+        oldest: the oldest one with a model.
+        error: what failed.
+    """
+
+    version: str
+    oldest: str
+    error: str
+
+    def __str__(self) -> str:
+        return (
+            f"PyTorch {self.version} is older than {self.oldest.removeprefix('torch-')}, the oldest that dispatchlab "
+            f"supports. That ended in {self.error}. `dispatchlab doctor` shows what works with it"
+        )
+
+
+def unknown_keys() -> tuple[str, ...]:
+    """The keys of the running PyTorch that this package does not know, in their order; of a release it knows all."""
+    return tuple(name for name in running_keys().numbers if name not in DispatchKey.__members__)
+
+
+def limits_of(unknown: tuple[str, ...]) -> str:
+    """What works with a PyTorch that has these unknown keys, and what does not, in a sentence."""
+    return (
+        f"it has {_some(unknown)}, which dispatchlab does not know: registering, releasing and reading slots work; "
+        "what is registered there cannot be recorded, written in a scenario or predicted"
+    )
+
+
+def with_cause(error: BaseException) -> BaseException:
+    """The error, or one that says that the age of PyTorch or its keys are the likely cause.
+
+    An error that explains itself is kept.
+    """
+    if isinstance(error, DispatchLabError) or not isinstance(error, Exception):
+        return error
+    try:
+        version, oldest = str(torch().__version__), bundled_profiles()[0]
+        if (version_of(version) or (99, 0)) < (version_of(oldest) or (0, 0)):
+            return OldTorchError(version, oldest, f"{type(error).__name__}: {error}")
+        unknown = unknown_keys()
+    except Exception:
+        return error
+    if not unknown:
+        return error
+    return UnknownKeysError(str(torch().__version__), unknown, f"{type(error).__name__}: {error}")
+
+
+def _some(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -1,0 +1,240 @@
+"""Read the whole registry of the running PyTorch: every operator, kernel and fallback that there is now.
+
+Besides it: what PyTorch remembers of calls of `torch.library`.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from importlib import import_module
+from itertools import count
+from typing import Any, NamedTuple
+
+from dispatchlab._gc_pause import collector_paused
+from dispatchlab.live.bridge.reserved_namespaces import FALLBACK_ROWS, is_own
+from dispatchlab.live.bridge.torch import bindings, torch
+from dispatchlab.live.introspection.package_paths import package_roots, without_root
+from dispatchlab.live.introspection.queries import overload_order, privateuse1_name
+from dispatchlab.live.introspection.site_log import import_logged, log_of_imports, site_text
+from dispatchlab.model.dump_format import DumpError
+from dispatchlab.model.names import overload_of, qualified
+from dispatchlab.model.registration import TorchLibraryFunction
+from dispatchlab.registries.model import (
+    RecordedFallback,
+    RecordedOperator,
+    Registry,
+    read_dump,
+    read_fallbacks,
+    registry_of,
+)
+
+# Note [What custom_op was given]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# `custom_op` registers a Meta and an Autograd kernel whatever its author gives, so a dump does not tell an operator
+# with a fake kernel from one whose fake kernel raises. The definition object knows. Fake kernels and rules of torch
+# dispatch modes are in a registry of their own. Both are private; where a PyTorch has them elsewhere, nothing is known.
+
+
+def called_functions() -> dict[str, frozenset[TorchLibraryFunction]]:
+    """Operator -> the functions that were called for it; operators of which nothing is known are left out."""
+    found: dict[str, set[TorchLibraryFunction]] = {}
+    for name, entry in _entries().items():
+        if getattr(getattr(entry, "fake_impl", None), "kernel", None) is not None:
+            found.setdefault(name, set()).add(TorchLibraryFunction.REGISTER_FAKE)
+        if getattr(getattr(entry, "torch_dispatch_rules", None), "_data", None):
+            found.setdefault(name, set()).add(TorchLibraryFunction.REGISTER_TORCH_DISPATCH)
+    for name, definition in _custom_ops().items():
+        given = found.setdefault(name, set())
+        given.discard(TorchLibraryFunction.REGISTER_FAKE)  # the one that `custom_op` itself registers
+        given.add(TorchLibraryFunction.CUSTOM_OP)
+        if getattr(definition, "_abstract_fn", None) is not None:
+            given.add(TorchLibraryFunction.REGISTER_FAKE)
+        if getattr(definition, "_backward_fn", None) is not None:
+            given.add(TorchLibraryFunction.REGISTER_AUTOGRAD)
+    return {name: frozenset(functions) for name, functions in found.items() if functions}
+
+
+def _custom_ops() -> dict[str, Any]:
+    known = import_module("torch._library.custom_ops")
+    return dict(getattr(known, "OPDEFS", {}))
+
+
+def _entries() -> dict[str, Any]:
+    known = import_module("torch._library.simple_registry")
+    return dict(getattr(getattr(known, "singleton", None), "_data", {}))
+
+
+def record_registry(imports: Iterable[str] = (), *, only: Collection[str] | None = None) -> Registry:
+    """Record everything that is registered in this process.
+
+    Args:
+        imports: packages to import first, for what they register.
+        only: record these operators alone, and all fallbacks; every operator when left out.
+
+    Returns:
+        The registry, without the operators that this package itself has made here. The debug texts of what Python
+        registered while packages were imported name the lines that did; see Note [Call sites].
+
+    Raises:
+        TorchMissingError: PyTorch cannot be imported.
+        ImportFailedError: one of `imports` cannot be.
+        DumpError: the fallbacks cannot be read.
+    """
+    version, imported = str(torch().__version__), tuple(imports)
+    import_logged(imported)
+    roots = package_roots()
+    with collector_paused():  # else it may take away an operator that nobody keeps while that is being read
+        names = _names()
+        if only is not None:
+            names = [name for name in names if name in only]
+        fallbacks = [_fallback(one, roots) for one in read_fallbacks(fallback_rows())]
+        operators, unreadable = _readable(names, roots)
+        found = registry_of(version, operators, fallbacks, imported)
+        orders = _orders(found.names)
+        return replace(found, privateuse1=privateuse1_name(), unreadable=tuple(unreadable), orders=orders)
+
+
+def record_with_python(imports: Iterable[str] = ()) -> Registry:
+    """Record everything that is registered in this process, and after that what Python registers besides.
+
+    The parts of PyTorch that fill the Python-side registries are imported in between. What they register with the
+    dispatcher is no part of the registry, which is that of a process that has not imported them.
+
+    Raises:
+        DispatchLabError: as for `record_registry`.
+    """
+    from dispatchlab.live.introspection.python_registries import read_whole_layer
+
+    registry = record_registry(imports)
+    return replace(registry, python=read_whole_layer())
+
+
+class RegistryReader:
+    """Records everything that is registered in this process, again and again: what has not changed is read once."""
+
+    def __init__(self) -> None:
+        self._dumps: dict[str, str] = {}
+        self._last: Registry | None = None
+
+    def read(self, imports: Iterable[str] = ()) -> Registry:
+        """Everything that is registered now, as `record_registry` records it.
+
+        Raises:
+            DispatchLabError: as for `record_registry`.
+        """
+        last, had = self._last, self._dumps
+        import_logged(imported := tuple(imports))
+        self._dumps = all_dumps()
+        if last is None:
+            self._last = record_registry(imported)
+            return self._last
+        changed = {name for name, dump in self._dumps.items() if had.get(name) != dump}
+        fresh = record_registry(imported, only=changed)
+        kept = [one for one in last if (name := str(one.name)) in self._dumps and name not in changed]
+        found = registry_of(fresh.torch, [*kept, *fresh], fresh.fallbacks, imported)
+        unreadable = tuple(dict.fromkeys((*last.unreadable, *fresh.unreadable)))
+        self._last = replace(found, privateuse1=fresh.privateuse1, unreadable=unreadable)
+        return self._last
+
+
+def _readable(names: Iterable[str], roots: tuple[str, ...]) -> tuple[list[RecordedOperator], list[str]]:
+    """The operators whose dumps can be read, and a sentence for each of the others: one costs none of the others."""
+    operators: list[RecordedOperator] = []
+    unreadable: list[str] = []
+    for name in names:
+        try:
+            operators.append(_operator(name, roots))
+        except (DumpError, ValueError) as error:
+            line = str(error).splitlines()[0]
+            unreadable.append(f"{name} cannot be read and is left out: {line[:_LONG]}")
+    return operators, unreadable
+
+
+_LONG = 200
+
+
+class RegistryMoments(NamedTuple):
+    """A registry before packages are imported, after that, and after garbage was collected; what was called for it."""
+
+    before: Registry
+    after: Registry
+    kept: Registry
+    functions: Mapping[str, frozenset[TorchLibraryFunction]]
+
+
+def record_moments(imports: Iterable[str]) -> RegistryMoments:
+    """Record everything before packages are imported, after that, and after garbage was collected.
+
+    Raises:
+        DispatchLabError: as for `record_registry`.
+    """
+    imported = tuple(imports)
+    with collector_paused():  # else what nobody keeps may go unseen, or while it is being read
+        reader = RegistryReader()
+        before, after = reader.read(), reader.read(imported)
+        gc.collect()
+        kept = reader.read(imported)
+        return RegistryMoments(before, after, kept, called_functions())
+
+
+def record_operators(names: Collection[str]) -> Registry:
+    """Record some operators of this process, with all fallbacks."""
+    return record_registry(only=frozenset(names))
+
+
+def all_dumps() -> dict[str, str]:
+    """The dump of every operator, without those that this package itself has made."""
+    dump = bindings()._dispatch_dump
+    return {name: dump(name) for name in _names()}
+
+
+_untouched = count()
+
+
+def fallback_rows() -> str:
+    """The rows that the backend fallbacks fill, as the table of an operator of our own without kernels prints them."""
+    name = f"untouched_{next(_untouched)}"
+    library = bindings()._dispatch_library("FRAGMENT", FALLBACK_ROWS, "")
+    library.define(f"{name}() -> ()", "")
+    try:
+        return str(bindings()._dispatch_dump_table(f"{FALLBACK_ROWS}::{name}"))
+    finally:
+        library.reset()
+
+
+def _orders(operators: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """For each name of several operators, the order in which a call tries them."""
+    overloads: dict[str, set[str]] = {}
+    for operator in operators:
+        overloads.setdefault(qualified(operator), set()).add(overload_of(operator))
+    several = {name: some for name, some in overloads.items() if len(some) > 1}
+    return {name: tuple(one for one in overload_order(name) if one in some) for name, some in several.items()}
+
+
+def _names() -> list[str]:
+    return [name for name in bindings()._dispatch_get_all_op_names() if not is_own(name)]
+
+
+def _operator(name: str, roots: tuple[str, ...]) -> RecordedOperator:
+    read, log = read_dump(bindings()._dispatch_dump(name)), log_of_imports()
+    if log is not None:
+        read = log.placed(read)
+    kernels = tuple(replace(kernel, debug=without_root(kernel.debug, roots)) for kernel in read.kernels)
+    return replace(read, debug=without_root(read.debug, roots), tags=tags_of(read), kernels=kernels)
+
+
+def _fallback(fallback: RecordedFallback, roots: tuple[str, ...]) -> RecordedFallback:
+    log = log_of_imports()
+    site = None if log is None else log.sites("", fallback.key, [fallback.debug])[0]
+    debug = fallback.debug if site is None else site_text(site, ())
+    return replace(fallback, debug=without_root(debug, roots))
+
+
+def tags_of(operator: RecordedOperator) -> frozenset[str]:
+    """The names of the tags of an operator, which no dump shows."""
+    if operator.is_dangling:
+        return frozenset()
+    found = bindings()._get_operation_overload(operator.name.qualified, operator.name.overload)
+    return frozenset() if found is None else frozenset(tag.name for tag in found[2])

@@ -1,0 +1,520 @@
+"""Record what importing packages registers as a scenario, each registration with its call site.
+
+Python registrations are watched as they are made; those of C++, which make no call that could be watched, are found by
+comparing dumps before and after. Run it in a process that has not imported the packages.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol
+
+from dispatchlab.errors import DispatchLabError, ParseError
+from dispatchlab.live.bridge.torch import import_packages, semantics, torch
+from dispatchlab.live.introspection.package_paths import (
+    modules_by_path,
+    package_roots,
+    site_chain,
+    without_root,
+)
+from dispatchlab.live.introspection.python_registries import read_now
+from dispatchlab.live.introspection.registry_reader import all_dumps, fallback_rows, tags_of
+from dispatchlab.live.introspection.site_log import running_ownership, site_text
+from dispatchlab.live.recording.module_blocks import Blocks
+from dispatchlab.live.recording.module_watch import PYTHON_LINE, ModuleWatch
+from dispatchlab.live.recording.module_watch import native as native_event
+from dispatchlab.live.recording.watch import Registered, RegistrationWatch, WatchedCall
+from dispatchlab.model.cpp_signature import cpp_signature, is_symint_schema
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.printed_schema import parse_printed, parse_printed_inferred
+from dispatchlab.model.python_layer import PythonRegistration
+from dispatchlab.model.registration import (
+    Block,
+    BlockKind,
+    Claim,
+    Def,
+    Fallback,
+    Impl,
+    Kernel,
+    KernelFlags,
+    KernelForm,
+    Registration,
+    TorchLibraryCall,
+    TorchLibraryFunction,
+)
+from dispatchlab.model.schema import clone_with_name
+from dispatchlab.prover.chains import normal
+from dispatchlab.registries.builds import bundled_for
+from dispatchlab.registries.model import RecordedFallback, RecordedKernel, RecordedOperator, read_dump, read_fallbacks
+from dispatchlab.scenario.scenario import SEMANTICS, Scenario, operators_named_by, registration_names
+from dispatchlab.scenario.write import UnwritableError, scenario_text
+
+
+@dataclass(frozen=True, slots=True)
+class PackageRecord:
+    """What was recorded.
+
+    Args:
+        text: the scenario, as the text of a file.
+        torch: the version of the PyTorch that they were imported into.
+        registry: the bundled registry of that version; None when there is none.
+        registrations: how many registrations the packages made.
+        foundations: the operators of others that kernels of the packages are for, by name; their defs come first.
+        sites: the lines of Python that made them, sorted, as `file:line`, or `file:line via file:line` with the helpers
+            that a line called; C++ not counted.
+        operators: how many operators got a def.
+        dangling: operators with kernels and no def, by name.
+        kernels: how many kernels were registered, those of C++ and backend fallbacks included.
+        native: how many defs and kernels C++ registered.
+        others: how many registrations come from packages that were not asked for, by package.
+        by_torch: how many calls PyTorch made for itself, which are left out.
+        unreadable: what could not be read or written and is left out, a sentence each.
+        in_python: the entries of the registries of Python that are new, those of PyTorch's own left out.
+        registering: the modules that register something.
+    """
+
+    text: str
+    torch: str
+    registry: str | None
+    registrations: int
+    foundations: tuple[str, ...]
+    sites: tuple[str, ...]
+    operators: int
+    dangling: tuple[str, ...]
+    kernels: int
+    native: int
+    others: Mapping[str, int]
+    by_torch: int
+    unreadable: tuple[str, ...]
+    in_python: tuple[PythonRegistration, ...] = ()
+    registering: tuple[str, ...] = ()
+
+    def idle(self, packages: Sequence[str]) -> tuple[str, ...]:
+        """Those of the packages none of whose modules registers anything."""
+        return tuple(one for one in packages if not any(f"{name}.".startswith(f"{one}.") for name in self.registering))
+
+
+class Witness(Protocol):
+    """Reads something besides in the process that records: what other questions are asked about."""
+
+    def import_packages(self, packages: Sequence[str], /) -> None:
+        """Import the packages."""
+
+    def imported(self) -> None:
+        """They are imported, and no garbage was collected since."""
+
+    def collected(self) -> None:
+        """Garbage was collected."""
+
+
+def record_packages(packages: Sequence[str], witness: Witness | None = None) -> PackageRecord:
+    """Import packages and record what they register.
+
+    Args:
+        packages: the modules, imported in this order.
+        witness: reads something besides.
+
+    Raises:
+        ImportFailedError: one cannot be imported.
+    """
+    watched = _watch_imports(packages, witness)
+    reader = _Reader(watched.roots)
+    by_python = Counter(_registered_at(watched.kept))
+    added = _added(watched.before, watched.after, by_python, reader)
+    native: list[Registered] = list(_added_fallbacks(watched, by_python))
+    native += [registration for operator in added for registration in reader.registrations(operator)]
+    calls = [call for call in watched.kept if not call.site.by_torch]
+    written = [(registration, call) for call in calls for registration in reader.call(call)]
+    registrations = (*native, *(registration for registration, _ in written))
+    needed = tuple(_foundations(registrations, {**watched.after, **watched.before}, reader))
+    touched = {_qualified(call, made) for call in calls for made in call.made if not isinstance(made, Fallback)}
+    touched |= {operator.name for operator in added}
+    scenario = Scenario(
+        claim=f"What importing {' and then '.join(packages)} registers does not depend on its order.",
+        registrations=(),
+        operators=(),
+        namespace=_namespace(touched),
+        semantics=model if (model := semantics()) in SEMANTICS else None,
+        registry=bundled_for(watched.torch),
+        packages=tuple(packages),
+        python=watched.in_python,
+    )
+    events: dict[int, object] = {id(made): native_event(_operator(made), _key(made), made.debug) for made in native}
+    events |= {id(registration): id(call) for registration, call in written}
+    text, left_out = _written(scenario, (*needed, *registrations), partial(_modules_of, watched, events))
+    dumps = (reader.dump(name, watched.after.get(name)) for name in map(str, touched))
+    made = [*native, *(made for call in calls for made in call.made)]
+    refused = (call for call in watched.calls.refused if not call.site.by_torch)
+    return PackageRecord(
+        text=text,
+        torch=watched.torch,
+        registry=scenario.registry,
+        registrations=len(registrations),
+        foundations=tuple(str(definition.operator) for definition in needed),
+        sites=tuple(sorted({site_chain(call.site, watched.roots) for call in _with_parts(calls)})),
+        operators=sum(isinstance(registration, Def) for registration in made),
+        dangling=tuple(sorted(str(dump.name) for dump in dumps if dump is not None and dump.is_dangling)),
+        kernels=sum(isinstance(registration, Impl | Fallback) for registration in made),
+        native=len(native),
+        others=_others(calls, packages),
+        by_torch=len(watched.kept) - len(calls),
+        unreadable=(
+            *watched.calls.unreadable,
+            *reader.unreadable,
+            *left_out,
+            *dict.fromkeys(
+                f"{_call_text(call)} at {site_chain(call.site, watched.roots)} was refused" for call in refused
+            ),
+        ),
+        in_python=watched.in_python,
+        registering=tuple(_registering(watched, calls, native)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _WatchedImports:
+    """What was seen of importing packages.
+
+    Args:
+        torch: the version of PyTorch.
+        roots: the folders in which packages are found.
+        before: the dumps of all operators, by name.
+        after: those when the packages were imported.
+        calls: the calls that registered.
+        modules: what each module body did, in program order.
+        fallbacks: the backend fallbacks that there were before.
+        in_python: the entries of the registries of Python that are new, those of PyTorch's own left out.
+    """
+
+    torch: str
+    roots: tuple[str, ...]
+    before: Mapping[str, str]
+    after: Mapping[str, str]
+    calls: RegistrationWatch
+    modules: ModuleWatch
+    fallbacks: Collection[RecordedFallback]
+    in_python: tuple[PythonRegistration, ...]
+
+    @property
+    def kept(self) -> list[WatchedCall]:
+        """The calls that were not taken back."""
+        return [call for call in self.calls.calls if not call.released]
+
+
+def _watch_imports(packages: Sequence[str], witness: Witness | None) -> _WatchedImports:
+    version = str(torch().__version__)
+    roots = package_roots()
+    before, fallbacks, python = all_dumps(), read_fallbacks(fallback_rows()), frozenset(read_now())
+    modules = ModuleWatch(packages, roots, before)
+    with RegistrationWatch(modules.registered) as calls, modules:
+        gc.freeze()  # nothing of PyTorch's is a library of theirs, and to look through it takes a quarter of a second
+        (import_packages if witness is None else witness.import_packages)(packages)
+        if witness is not None:
+            witness.imported()
+        gc.collect()  # a library that nobody holds releases what it registered, whenever garbage is collected
+        gc.unfreeze()
+    if witness is not None:
+        witness.collected()
+    entries = (one for one in read_now() if one not in python)
+    in_python = tuple(
+        one for one in entries if one.active and one.registry not in _OF_CALLS and not one.site.startswith("torch/")
+    )
+    return _WatchedImports(version, roots, before, all_dumps(), calls, modules, fallbacks, in_python)
+
+
+_OF_CALLS = ("torch_library", "custom_ops")
+"""The registries that calls of torch.library fill, which are registrations of the record."""
+
+
+def _registering(watched: _WatchedImports, calls: Sequence[WatchedCall], native: Sequence[Registered]) -> Iterator[str]:
+    """The modules that register something, sorted."""
+    events = {id(call) for call in calls}
+    by_cpp = {native_event(_operator(made), _key(made), made.debug) for made in native}
+    names = {name for event, name in watched.modules.owners().items() if event in events or event in by_cpp}
+    paths = modules_by_path(watched.roots)
+    names |= {paths[path] for one in watched.in_python if (path := one.site.rpartition(":")[0]) in paths}
+    yield from sorted(names)
+
+
+def _modules_of(
+    watched: _WatchedImports, events: Mapping[int, object], registrations: Sequence[Registration]
+) -> Blocks:
+    """The modules, with the numbers of what they register, and the order that their imports ask for.
+
+    Args:
+        watched: what was seen.
+        events: what stands for a registration where the modules were watched, by its `id`.
+        registrations: the registrations of the scenario.
+    """
+    numbers: dict[object, list[int]] = {}
+    for number, registration in enumerate(registrations):
+        if id(registration) in events:
+            numbers.setdefault(events[id(registration)], []).append(number)
+    return watched.modules.modules(numbers)
+
+
+def _call_text(call: WatchedCall) -> str:
+    name = f"{call.namespace}::{call.operator.rpartition('::')[2]}" if call.operator else call.namespace
+    return f"{call.function or ('Library' if call.claims else 'a registration')} for {name}"
+
+
+class _Reader:
+    """Reads what PyTorch prints. What cannot be read is one finding about one operator, and costs nothing else."""
+
+    def __init__(self, roots: tuple[str, ...]) -> None:
+        self._roots = roots
+        self._found: dict[str, None] = {}
+
+    @property
+    def unreadable(self) -> tuple[str, ...]:
+        """What could not be read, a sentence each."""
+        return tuple(self._found)
+
+    def dump(self, name: str, text: str | None) -> RecordedOperator | None:
+        """An operator from its dump; None where there is none."""
+        try:
+            return None if text is None else read_dump(text)
+        except (DispatchLabError, ValueError) as error:
+            self._note(name, "its dump", error)
+            return None
+
+    def registrations(self, operator: RecordedOperator, *, def_only: bool = False) -> Iterator[Def | Impl]:
+        """The def and the kernels of an operator, of each key the oldest first."""
+        name = str(operator.name)
+        if operator.schema is not None:
+            try:
+                schema = parse_printed(operator.schema)
+            except ParseError as error:
+                self._note(name, f"its schema {_short(operator.schema)}", error)
+            else:
+                yield Def(schema, operator.alias, tags_of(operator), without_root(operator.debug, self._roots))
+        for kernel in () if def_only else reversed(operator.kernels):
+            yield Impl(operator.name, kernel.key, self._kernel(name, kernel), without_root(kernel.debug, self._roots))
+
+    def call(self, call: WatchedCall) -> Iterator[Registration]:
+        """The registration that a watched call made."""
+        try:
+            yield _registration(call, self._roots)
+        except (DispatchLabError, ValueError) as error:
+            self._note(f"{call.namespace}::{call.operator}", f"the call at {call.site}", error)
+
+    def _kernel(self, name: str, kernel: RecordedKernel) -> Kernel:
+        if kernel.flags is KernelFlags.FALLTHROUGH:
+            return Kernel(KernelForm.FALLTHROUGH)
+        if kernel.inferred is None:
+            return Kernel()
+        try:
+            inferred = parse_printed_inferred(kernel.inferred)
+        except ParseError as error:
+            self._note(name, f"the type {_short(kernel.inferred)} of its kernel for {kernel.key}", error)
+            return Kernel()
+        symint = is_symint_schema(inferred)
+        return Kernel(KernelForm.UNBOXED, inferred, cpp_signature(inferred), symint=symint)
+
+    def _note(self, name: str, what: str, error: Exception) -> None:
+        self._found[f"{name}: {what} cannot be read: {_short(str(error).splitlines()[0])}"] = None
+
+
+_LONG = 120
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONG else f"{text[:_LONG]}..."
+
+
+def _operator(one: Registered) -> object:
+    return "" if isinstance(one, Fallback) else one.operator
+
+
+def _key(one: Registered) -> DispatchKey | None:
+    return None if isinstance(one, Def) else one.key
+
+
+def _written(
+    scenario: Scenario,
+    registrations: tuple[Registration, ...],
+    modules_of: Callable[[Sequence[Registration]], Blocks],
+) -> tuple[str, list[str]]:
+    """The text of a scenario with all registrations that can be written, and a sentence for each that cannot."""
+
+    def text(some: tuple[Registration, ...]) -> str:
+        named = operators_named_by(some)
+        modules, order = modules_of(some)
+        return scenario_text(
+            replace(scenario, registrations=some, operators=named, modules=modules, order=normal(order))
+        )
+
+    try:
+        return text(registrations), []
+    except UnwritableError:
+        pass
+    kept: list[Registration] = []
+    left_out: list[str] = []
+    for registration in registrations:
+        try:
+            text((registration,))
+        except UnwritableError as error:
+            (name,) = registration_names((registration,))
+            left_out.append(f"{name} cannot be written as a part of a scenario: {_short(error.reason)}")
+        else:
+            kept.append(registration)
+    return text(tuple(kept)), left_out
+
+
+def _with_parts(calls: Sequence[WatchedCall]) -> Iterator[WatchedCall]:
+    for call in calls:
+        yield call
+        yield from call.parts
+
+
+def _qualified(call: WatchedCall, one: Def | Impl) -> OperatorName:
+    return replace(one.operator, namespace=call.namespace)
+
+
+def _registered_at(calls: Sequence[WatchedCall]) -> Iterator[tuple[str, DispatchKey | None]]:
+    """The operator and the key of each registration; a def has the key None, and a fallback no operator."""
+    for call in calls:
+        for one in call.made:
+            match one:
+                case Def():
+                    yield str(_qualified(call, one)), None
+                case Impl():
+                    yield str(_qualified(call, one)), one.key or DispatchKey.CompositeImplicitAutograd
+                case Fallback():
+                    yield "", one.key
+
+
+def _added_fallbacks(
+    watched: _WatchedImports, by_python: Counter[tuple[str, DispatchKey | None]]
+) -> Iterator[Fallback]:
+    """The backend fallbacks of C++ without PyTorch's: those that libraries brought, and others that are there now."""
+    ownership, brought = running_ownership(), watched.modules.fallbacks
+    others = [one for one in read_fallbacks(fallback_rows()) if one not in brought and not by_python["", one.key]]
+    for one in (*brought, *others):
+        is_known = one in watched.fallbacks or PYTHON_LINE.search(one.debug) is not None
+        if not is_known and not ownership.is_own_fallback(one):
+            kernel = Kernel(KernelForm.FALLTHROUGH) if one.fallthrough else Kernel()
+            yield Fallback(one.key, kernel, without_root(one.debug, watched.roots))
+
+
+def _added(
+    before: Mapping[str, str],
+    after: Mapping[str, str],
+    watched: Counter[tuple[str, DispatchKey | None]],
+    reader: _Reader,
+) -> list[RecordedOperator]:
+    """Defs and kernels that are there now, were not before, and were not watched: those of C++, PyTorch's left out.
+
+    Python libraries that are older than the watch are left out, too.
+    """
+    ownership = running_ownership()
+    found = []
+    for name, text in after.items():
+        if before.get(name) == text:
+            continue
+        now = reader.dump(name, text)
+        if now is None:
+            continue
+        old = reader.dump(name, before.get(name)) or RecordedOperator(now.name)
+        had = Counter((kernel.key, kernel.debug) for kernel in old.kernels)
+        new: list[RecordedKernel] = []
+        for kernel in now.kernels:
+            if had[kernel.key, kernel.debug]:
+                had[kernel.key, kernel.debug] -= 1
+            elif watched[name, kernel.key]:
+                watched[name, kernel.key] -= 1
+            elif PYTHON_LINE.search(kernel.debug) is None and not ownership.is_own(name, kernel.key, kernel.debug):
+                new.append(kernel)
+        is_new = now.schema is not None and old.schema is None and not watched[name, None]
+        is_new = is_new and PYTHON_LINE.search(now.debug) is None and not ownership.is_own(name, None, now.debug)
+        if is_new or new:
+            found.append(_only_new(now, new, is_new=is_new))
+    return found
+
+
+def _only_new(now: RecordedOperator, new: Sequence[RecordedKernel], *, is_new: bool) -> RecordedOperator:
+    """The operator with its new kernels alone, those of one key newest first, and its schema if that is new."""
+    by_key: dict[DispatchKey, list[RecordedKernel]] = {}
+    for kernel in new:
+        by_key.setdefault(kernel.key, []).append(kernel)
+    kernels = tuple(replace(kernel, active=at == 0) for key in sorted(by_key) for at, kernel in enumerate(by_key[key]))
+    return replace(now, kernels=kernels) if is_new else RecordedOperator(now.name, kernels=kernels)
+
+
+def _foundations(registrations: Sequence[Registration], dumps: Mapping[str, str], reader: _Reader) -> Iterator[Def]:
+    """The defs of operators of others, which kernels of the packages are for."""
+    defined = {str(one.operator.within(_home(each))) for each in registrations for one in _defs_in(each)}
+    for name in operators_named_by(registrations):
+        operator = None if str(name) in defined else reader.dump(str(name), dumps.get(str(name)))
+        for definition in () if operator is None else reader.registrations(operator, def_only=True):
+            assert isinstance(definition, Def)
+            yield definition
+
+
+def _home(registration: Registration) -> str:
+    return registration.namespace or "" if isinstance(registration, Block) else ""
+
+
+def _defs_in(registration: Registration) -> Iterator[Def]:
+    members = registration.registrations if isinstance(registration, Block) else (registration,)
+    return (one for one in members if isinstance(one, Def))
+
+
+def _namespace(touched: set[OperatorName]) -> str:
+    """The namespace of most operators, which need not write it."""
+    counts = Counter(name.namespace for name in sorted(touched, key=str))
+    return counts.most_common(1)[0][0] if counts else "test"
+
+
+def _registration(call: WatchedCall, roots: tuple[str, ...]) -> Registration:
+    debug = site_text(call.site, roots)
+    if call.claims:
+        return Claim(call.namespace, debug)
+    if call.function is None:
+        return _plain(call, debug)
+    base, _, overload = call.operator.rpartition("::")[2].partition(".")
+    operator = OperatorName("", base, overload)
+    parts = tuple(
+        TorchLibraryCall(_function(part), operator, part.on, debug=site_text(part.site, roots)) for part in call.parts
+    )
+    made = tuple(replace(_in_block(one), debug=debug) for one in call.made)
+    made_by = TorchLibraryCall(call.function, operator, call.on, parts, allow_override=call.allow_override)
+    return Block(call.namespace, BlockKind.FRAGMENT, made, None, debug, made_by)
+
+
+def _function(part: WatchedCall) -> TorchLibraryFunction:
+    assert part.function is not None
+    return part.function
+
+
+def _plain(call: WatchedCall, debug: str) -> Registration:
+    (one,) = call.made
+    match one:
+        case Def(schema=schema):
+            assert not isinstance(schema, OperatorName)
+            return replace(one, schema=clone_with_name(schema, _qualified(call, one)), debug=debug)
+        case Impl():
+            return replace(one, operator=_qualified(call, one), debug=debug)
+        case Fallback():
+            return replace(one, debug=debug)
+
+
+def _in_block(one: Registered) -> Registered:
+    """The registration as it stands in its block, where a def needs no namespace."""
+    if isinstance(one, Def) and not isinstance(one.schema, OperatorName):
+        return replace(one, schema=clone_with_name(one.schema, one.operator.without_namespace))
+    return one
+
+
+def _others(calls: Sequence[WatchedCall], packages: Sequence[str]) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for call in calls:
+        module = call.site.module
+        if not any(module == package or module.startswith(f"{package}.") for package in packages):
+            counts[module.partition(".")[0] or "<unknown>"] += 1
+    return dict(sorted(counts.items()))

@@ -1,0 +1,110 @@
+"""The registry of the running PyTorch, read in a process of its own; what packages register there, before and after.
+
+Whatever importing a package does, it does to that process: it can crash, hang, exit and print. Values come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from dispatchlab.errors import DispatchLabError
+from dispatchlab.live.worker.engine import LiveEngine
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.registries.model import Recorded, Registry
+
+if TYPE_CHECKING:
+    from dispatchlab.live.introspection.registry_reader import RegistryMoments
+    from dispatchlab.model.program_run import ProgramRun
+
+_PYTHON_READER = "dispatchlab.live.introspection.python_registries"
+_READER = "dispatchlab.live.introspection.registry_reader"
+_STAND_IN = "dispatchlab.live.introspection.stand_in_device"
+
+
+def live_registry(imports: Sequence[str] = (), *, python: bool = False) -> Registry:
+    """Everything that is registered in a new process.
+
+    Args:
+        imports: packages to import first.
+        python: read what Python registers besides, too, which imports Inductor and DTensor.
+
+    Raises:
+        TorchMissingError: PyTorch cannot be imported.
+        ImportFailedError: a package cannot be imported; also `ImportEndedError` and `ImportTimeoutError`.
+        WorkerCrashed: the process died.
+        DumpError: the fallbacks cannot be read.
+    """
+    with LiveEngine() as engine:
+        found: Registry = engine.ask(
+            f"{_READER}:{'record_with_python' if python else 'record_registry'}", tuple(imports)
+        )
+    return found
+
+
+def live_moments(imports: Sequence[str] = ()) -> RegistryMoments:
+    """The registry of one new process before packages are imported, after that, and after garbage was collected.
+
+    Raises:
+        DispatchLabError: as for `live_registry`.
+    """
+    with LiveEngine() as engine:
+        found: RegistryMoments = engine.ask(f"{_READER}:record_moments", tuple(imports))
+    return found
+
+
+class NoStandInError(DispatchLabError):
+    """Programs cannot run on a stand-in for a backend."""
+
+    key: DispatchKey
+
+    template = (
+        "--program is for a backend at PrivateUse1, for which a device can stand in, and {key} is another key: "
+        "give --key PrivateUse1, or the name of the device"
+    )
+
+
+class Backend(NamedTuple):
+    """A backend for which a device can stand in.
+
+    Args:
+        device: what programs call it.
+        kernels: the operators that it has kernels for.
+        has_fallback: whether it has a fallback to the CPU.
+    """
+
+    device: str
+    kernels: tuple[str, ...]
+    has_fallback: bool
+
+
+def backend_of(recorded: Recorded, key: DispatchKey, *, device: str = "", fallback: bool | None = None) -> Backend:
+    """The backend that a registry has.
+
+    Args:
+        recorded: the registry.
+        key: its key.
+        device: what programs call it; the name that the registry has for it when empty.
+        fallback: whether to suppose a fallback to the CPU; None for what the registry has.
+
+    Raises:
+        NoStandInError: the key is not PrivateUse1.
+    """
+    if key is not DispatchKey.PrivateUse1:
+        raise NoStandInError(key)
+    if fallback is None:
+        fallback = any(one.key is key and not one.fallthrough for one in recorded.fallbacks)
+    kernels = [str(one.name) for one in recorded if one.active_at(key) is not None]
+    return Backend(device or recorded.privateuse1 or "privateuseone", tuple(kernels), fallback)
+
+
+def live_program(program: str, backend: Backend) -> ProgramRun:
+    """Run a Python file on a device that stands in for one at PrivateUse1, in a process of its own.
+
+    Raises:
+        StandInError: this PyTorch cannot.
+        DispatchLabError: as for `live_registry`.
+    """
+    with LiveEngine() as engine:
+        found: ProgramRun = engine.ask(f"{_STAND_IN}:run_on_stand_in", program, *backend)
+    return found

@@ -1,0 +1,380 @@
+"""Observe the operators of a sandbox: their snapshots, an observation cache, and stale slots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from dispatchlab.live.bridge.registration_calls import Libraries
+from dispatchlab.live.bridge.running_keys import running_keys
+from dispatchlab.live.bridge.torch import bindings
+from dispatchlab.live.introspection.kernel_identity import (
+    NO_KERNEL,
+    KernelNames,
+    KernelNumbers,
+    KernelObjects,
+    ParsedTable,
+)
+from dispatchlab.live.introspection.queries import UPSTREAM, schema_text, upstream_check
+from dispatchlab.live.introspection.slot_memory import Fingerprints, SlotView, entry_address, memory_layout
+from dispatchlab.live.sandbox.kept_in_python import kept_in_python
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.snapshot import Snapshot, Violation
+
+# Note [The observation cache]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# The dump, the table and the slots are read after every step. The other observations cost more than all of these
+# together: listing dangling impls walks over every operator of PyTorch, and a schema that is not found is an exception.
+# So they are made once for each pair of dump and table that an engine shows, and PyTorch's own invariant check as well;
+# it compares the slots with the table by function, and reading the slots, which is done every time, compares them by
+# kernel.
+
+# Note [When the table is read]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# PyTorch computes the table of an operator when it is asked for it, from its lists of kernels and from the backend
+# fallbacks, and from nothing else (`computeDispatchTableEntryWithDebug` in OperatorEntry.cpp). The dump prints every
+# list, and since each call has a number, equal dumps are equal lists. So in a walk, a set that shows the dump that it
+# showed before in this sandbox has the table that it had; computing it again is half of what a step costs. It is read
+# all the same while the sandbox has ever registered a fallback, whenever the slots, which are read after every step,
+# are not those of the table, and every few visits to hold PyTorch to this Note. Whoever wants it every time says so.
+_VISITS_PER_TABLE = 8
+
+_REMEMBERED = 256
+"""How many names are looked up by identity before the memory starts anew."""
+
+STALE = "stale slot"
+"""The rule that a slot breaks which does not hold what the table computes."""
+
+
+class HeldKernel(NamedTuple):
+    """What a stale slot holds: the number of a kernel, None when nobody knows; and its row, None for nothing."""
+
+    number: int | None
+    text: str | None
+
+
+class Observation:
+    """What was seen of an operator with one dump and one table. See Note [The observation cache].
+
+    Args:
+        snapshot: what is shown.
+        table: the table, by kernels.
+    """
+
+    __slots__ = ("checked", "snapshot", "table")
+
+    def __init__(self, snapshot: Snapshot, table: ParsedTable) -> None:
+        self.snapshot, self.table = snapshot, table
+        self.checked = False
+
+
+ObservationCache: TypeAlias = dict[tuple[str, str], Observation]
+"""Observations by dump and table; sandboxes that share the names of kernels share it."""
+
+
+class ObservedSet:
+    """What an active set of this sandbox showed of an operator.
+
+    Args:
+        dump: the dump as PyTorch printed it.
+        table: the table as PyTorch printed it.
+        observation: what was seen.
+    """
+
+    __slots__ = ("dump", "kernels", "observation", "snapshot", "table", "visits")
+
+    def __init__(self, dump: str, table: str, observation: Observation) -> None:
+        self.dump, self.table, self.observation = dump, table, observation
+        self.snapshot, self.kernels = observation.snapshot, observation.table.kernels
+        self.visits = 0
+
+
+class ObservedOperator:
+    """An operator that is registered or looked at.
+
+    Args:
+        name: its name, as the user has it.
+        raw: the name that it has in PyTorch.
+    """
+
+    __slots__ = ("active", "held", "last", "name", "raw", "raw_text", "sets", "slots", "stale", "version")
+
+    def __init__(self, name: OperatorName, raw: OperatorName) -> None:
+        self.name, self.raw, self.raw_text = name, raw, str(raw)
+        self.active = 0  # how many registrations of it are in force
+        self.sets: dict[int, ObservedSet] = {}
+        self.slots: SlotView | None = None
+        self.last: ObservedSet | None = None
+        self.held: dict[int, int] = {}  # the kernels in the slots that were stale when it was looked at last
+        self.stale: tuple[Snapshot, Violation] | None = None
+        self.version = -1
+
+
+class Observer:
+    """Observes the operators of one sandbox.
+
+    Whoever registers and releases there keeps two values up to date: `version` changes with everything that is done,
+    and `active_set` has a bit for each registration that is in force.
+
+    Args:
+        libraries: how the sandbox spells the names of operators.
+        names: puts the user's names back.
+        cache: what was observed with which dump and table, in any sandbox that shares the names.
+        memory: read the slots from memory where that is possible. See Note [Reading the slots].
+        every_table: read the table after every step. See Note [When the table is read].
+    """
+
+    def __init__(
+        self,
+        libraries: Libraries,
+        names: KernelNames,
+        cache: ObservationCache,
+        *,
+        memory: bool,
+        every_table: bool,
+    ) -> None:
+        c = bindings()
+        self._dump, self._table = c._dispatch_dump, c._dispatch_dump_table
+        self._dangling = c._dispatch_find_dangling_impls
+        self._libraries, self._names, self._cache = libraries, names, cache
+        self._layout = memory_layout() if memory else None
+        self.objects = KernelObjects(names.builtin) if self._layout is not None else None
+        self.every_table = every_table or self.objects is None
+        self.active_set = self.version = 0
+        self.reads_python = False
+        self._operators: dict[OperatorName, ObservedOperator] = {}
+        self._by_id: dict[int, ObservedOperator] = {}
+        self._remembered: list[OperatorName] = []
+
+    def snapshot(self, name: OperatorName, /) -> Snapshot:
+        """What PyTorch shows of the operator now, and what sits in its slots; where Python is read, that as well."""
+        found = self._snapshot(name)
+        if not self.reads_python:
+            return found
+        raw = kept_in_python(str(self._libraries.name_of(name)), self._names.mark)
+        text = self.shown(raw).replace(": \n", ": (no debug text)\n")
+        return replace(found, python=text) if text else found
+
+    def _snapshot(self, name: OperatorName) -> Snapshot:
+        operator = self._by_id.get(id(name)) or self._remember(name)
+        raw = operator.raw_text
+        dump = self._dump(raw)
+        known = operator.sets.get(self.active_set)
+        if known is not None and known.dump == dump and not self.every_table:
+            known.visits += 1
+            if known.visits % _VISITS_PER_TABLE and self._agrees(operator, known):
+                operator.version, operator.last, operator.stale = self.version, known, None
+                operator.held.clear()
+                return known.snapshot
+        table = self._table(raw)
+        if known is None or known.dump != dump or known.table != table:
+            known = self._observe(operator, dump, table)
+        operator.version = self.version
+        if self._agrees(operator, known):
+            operator.last, operator.stale = known, None
+            operator.held.clear()
+            return known.snapshot
+        held = self._stale(operator, known)
+        operator.stale = _with_stale_slots(known.snapshot, known.observation.table, held)
+        operator.last = known
+        operator.held = {slot: each.number for slot, each in held.items() if each.number is not None}
+        return operator.stale[0]
+
+    def violations(self, name: OperatorName, /) -> tuple[Violation, ...]:
+        """Slots that do not hold what the table computes, and what PyTorch's own check finds."""
+        operator = self._by_id.get(id(name)) or self._remember(name)
+        if operator.version != self.version:
+            self.snapshot(name)
+        if operator.stale is not None:
+            return (operator.stale[1],)
+        assert operator.last is not None
+        observation = operator.last.observation
+        if observation.checked and self.objects is not None:
+            return ()
+        found = upstream_check(operator.raw_text)
+        if found is not None:
+            return (Violation(operator.name, UPSTREAM, found),)
+        observation.checked = True
+        return ()
+
+    def operator(self, name: OperatorName) -> ObservedOperator:
+        """What is remembered of an operator."""
+        operator = self._operators.get(name)
+        if operator is None:
+            operator = self._operators[name] = ObservedOperator(name, self._libraries.name_of(name))
+        return operator
+
+    def schema_of(self, operator: ObservedOperator) -> str | None:
+        """Its schema, with the user's names; None when it has none."""
+        found = schema_text(operator.raw)
+        return None if found is None else self.shown(found)
+
+    def shown(self, text: str) -> str:
+        """A text of PyTorch with the user's names and debug texts."""
+        return self._names.shown(text, self._libraries.prefix)
+
+    def forget_released(self) -> None:
+        """Forget the kernels that are gone and that no slot shows any more."""
+        if self.objects is not None and self.objects.released:
+            self.objects.forget_released(each.slots for each in self._operators.values() if each.slots is not None)
+
+    def stop_reading_slots(self) -> None:
+        """Ask the bindings alone from now on: there are kernels that slots cannot distinguish."""
+        self.objects, self.every_table = None, True
+
+    def read_python(self) -> None:
+        """Show what Python keeps of operators from now on."""
+        self.reads_python = True
+
+    def _remember(self, name: OperatorName) -> ObservedOperator:
+        if len(self._remembered) == _REMEMBERED:
+            self._remembered.clear()
+            self._by_id.clear()
+        operator = self._by_id[id(name)] = self.operator(name)
+        self._remembered.append(name)  # whose id stays its own for as long
+        return operator
+
+    def _observe(self, operator: ObservedOperator, dump: str, table: str) -> ObservedSet:
+        unprefixed = dump.replace(self._libraries.prefix, "")
+        observation = self._cache.get((unprefixed, table))
+        if observation is None:
+            parsed = self._names.table(table)
+            snapshot = Snapshot(
+                operator.name,
+                self.shown(dump),
+                parsed.shown,
+                parsed.shown,
+                self.schema_of(operator) if dump else None,
+                dangling=dump in self._dangling() if dump else False,
+            )
+            observation = self._cache[unprefixed, table] = Observation(snapshot, parsed)
+        if not dump and observation.snapshot.operator != operator.name:
+            observation = Observation(replace(observation.snapshot, operator=operator.name), observation.table)
+        found = operator.sets[self.active_set] = ObservedSet(dump, table, observation)
+        return found
+
+    def _agrees(self, operator: ObservedOperator, known: ObservedSet) -> bool:
+        """Whether the slots hold what the table shows."""
+        objects = self.objects
+        if objects is None:
+            table = known.observation.table
+            return not known.dump or _slots_by_bindings(operator.raw_text, table) == known.snapshot.table
+        slots = operator.slots
+        if slots is None:
+            if not known.dump:
+                return True
+            slots = self._slots(operator)
+        found = slots.sum
+        np.add(slots.functor, slots.boxed, found)
+        if objects.pending:
+            objects.name_pending(known.observation.table, found)
+        if found.tobytes() != objects.by_number.take(known.kernels).tobytes():
+            return not self._stale_in_memory(operator, known, found, objects)
+        if objects.released and len(self._operators) == 1:
+            objects.released.clear()
+        return True
+
+    def _slots(self, operator: ObservedOperator) -> SlotView:
+        assert self._layout is not None
+        entry = entry_address(self._layout, operator.raw.qualified, operator.raw.overload)
+        assert entry is not None, f"{operator.raw_text} is dumped and not in the list of operators"
+        slots = SlotView(self._layout, entry)
+        if operator.active:
+            operator.slots = slots
+        return slots
+
+    def _stale(self, operator: ObservedOperator, known: ObservedSet) -> dict[int, HeldKernel]:
+        """The stale slots, and what each holds."""
+        if self.objects is None:
+            table = known.observation.table
+            return _stale_by_bindings(_slots_by_bindings(operator.raw_text, table), table)
+        slots = operator.slots or self._slots(operator)
+        return self._stale_in_memory(operator, known, slots.fingerprints(), self.objects)
+
+    def _stale_in_memory(
+        self, operator: ObservedOperator, known: ObservedSet, found: Fingerprints, objects: KernelObjects
+    ) -> dict[int, HeldKernel]:
+        last = None if operator.last is None else operator.last.kernels
+        return _stale_slots(found, known.kernels, last, operator.held, objects, self._names)
+
+
+def _stale_slots(
+    found: Fingerprints,
+    wanted: KernelNumbers,
+    last: KernelNumbers | None,
+    held_last: Mapping[int, int],
+    objects: KernelObjects,
+    names: KernelNames,
+) -> dict[int, HeldKernel]:
+    """The stale slots, which do not hold what the table shows, and what each holds.
+
+    Args:
+        found: what the slots show.
+        wanted: the kernels that the table shows.
+        last: those that it showed when the operator was looked at last; None for never.
+        held_last: those that the stale slots held then.
+        objects: the kernels that are known by what slots show.
+        names: the texts of their rows.
+    """
+    held: dict[int, HeldKernel] = {}
+    for slot in np.flatnonzero(found != objects.by_number[wanted]).tolist():
+        should = int(wanted[slot])
+        before = held_last.get(slot, NO_KERNEL if last is None else int(last[slot]))
+        number = objects.number_at(slot, int(found[slot]), should, before)
+        text = "a kernel that no table has shown" if number is None else names.slot_text(slot, number)
+        if text != names.slot_text(slot, should):
+            held[slot] = HeldKernel(number, text)
+    return held
+
+
+def _slots_by_bindings(raw_name: str, table: ParsedTable) -> str:
+    """The slots as far as the bindings show them, which is whether they are filled, as the lines of a table."""
+    is_filled = bindings()._dispatch_has_computed_kernel_for_dispatch_key
+    rows, keys = _rows(table), running_keys()
+    for slot, key in enumerate(keys.runtime):
+        if key not in keys.parsed:
+            continue
+        filled = is_filled(raw_name, key)
+        if filled and slot not in rows:
+            rows[slot] = f"{key}: a kernel that the table does not show"
+        elif not filled:
+            rows.pop(slot, None)
+    return "".join(f"{rows[slot]}\n" for slot in sorted(rows))
+
+
+def _stale_by_bindings(held: str, table: ParsedTable) -> dict[int, HeldKernel]:
+    """The same as `_stale_slots`, by what `_slots_by_bindings` gives."""
+    rows, slot_of = _rows(table), running_keys().slot_of
+    lines = {slot_of[key]: text for key, _, text in (line.partition(": ") for line in held.splitlines())}
+    found = {slot: HeldKernel(None, None) for slot in rows if slot not in lines}
+    found |= {slot: HeldKernel(None, text) for slot, text in lines.items() if slot not in rows}
+    return found
+
+
+def _with_stale_slots(
+    snapshot: Snapshot, table: ParsedTable, held: Mapping[int, HeldKernel]
+) -> tuple[Snapshot, Violation]:
+    """The snapshot with what the slots hold, and the violation.
+
+    Args:
+        snapshot: what is shown of the operator, with the slots that it should have.
+        table: its table.
+        held: what the stale slots hold, at least one.
+    """
+    rows, runtime = _rows(table), running_keys().runtime
+    lines = {slot: row for slot, row in rows.items() if slot not in held}
+    lines |= {slot: f"{runtime[slot]}: {each.text}" for slot, each in held.items() if each.text is not None}
+    slots = "".join(f"{lines[slot]}\n" for slot in sorted(lines))
+    first = min(held)
+    keys = tuple(runtime[slot] for slot in sorted(held))
+    wanted = rows[first].partition(": ")[2] if first in rows else "nothing"
+    more = f", and {len(keys) - 1} more slots: {', '.join(keys[1:])}" if len(keys) > 1 else ""
+    detail = f"the slot of {keys[0]} holds {held[first].text or 'nothing'} and should hold {wanted}{more}"
+    return replace(snapshot, slots=slots), Violation(snapshot.operator, STALE, detail, keys)
+
+
+def _rows(table: ParsedTable) -> dict[int, str]:
+    return {slot: shown for slot, _, shown in table.rows}

@@ -1,0 +1,322 @@
+"""The live engine: the installed PyTorch in a worker process, with sandboxes and whole explorations inside of it.
+
+This process never imports torch. A worker that dies is an `EngineCrashed` here, and the next sandbox has a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from dispatchlab.live.bridge.torch import require_torch, semantics
+from dispatchlab.live.worker.process import WorkerCrashed, WorkerProcess
+from dispatchlab.model.kernel_identity import distinguished
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.registration import Registration
+from dispatchlab.model.snapshot import Snapshot, Violation
+from dispatchlab.prover.chains import Chains
+from dispatchlab.prover.protocol import EngineCrashed
+from dispatchlab.prover.walk_options import DEFAULT_WALK, WalkOptions
+
+if TYPE_CHECKING:
+    from dispatchlab.prover.limits import Progress
+    from dispatchlab.prover.modules import Module
+    from dispatchlab.prover.result import Exploration
+
+# Note [The walk runs in the worker]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# A request to the worker and its reply take 100 us, several times what an edge costs. So `LiveEngine.explore` sends
+# the registrations over once and runs the explorer there, on a `LocalEngine`; only progress comes back. If the worker
+# dies, its journal has the sequence, and the explorer's own shortening runs it again from here, in a worker for each
+# crash. Whoever needs two engines side by side, as the lockstep does, drives `sandbox()` from here.
+
+
+SLOTS_NOTE = "the slots of this PyTorch were not read: one that holds a wrong kernel is not found, only an empty one"
+"""The note of every exploration on a PyTorch whose slots cannot be read. See Note [Reading the slots]."""
+
+
+class LiveEngine:
+    """The running PyTorch.
+
+    Args:
+        imports: modules to import after torch, such as packages that register operators.
+        native: the file of an extension with C++ kernels, see `NativeKernels`.
+        memory: read the slots from memory where that is possible; else only whether they are filled.
+        every_table: read the table after every step of an exploration too. See Note [When the table is read].
+
+    Raises:
+        TorchMissingError: there is no PyTorch here.
+    """
+
+    name = "torch"
+
+    def __init__(
+        self,
+        *,
+        imports: Sequence[str] = (),
+        native: Path | None = None,
+        memory: bool = True,
+        every_table: bool = False,
+    ) -> None:
+        require_torch()
+        self._imports, self._native = tuple(imports), native
+        self._options = {"memory": memory}
+        self._every_table = every_table
+        self._process: WorkerProcess | None = None
+        self._opened = 0
+
+    @property
+    def semantics(self) -> str:
+        """`torch-2.13` and the like, after the PyTorch that is installed."""
+        return semantics()
+
+    def start(self) -> None:
+        """Start the worker when there is none."""
+        _ = self.worker
+
+    @property
+    def reads_slots(self) -> bool:
+        """Whether what the slots hold is read, and not only whether they are filled."""
+        return bool(self._options["memory"] and self.ask("dispatchlab.live.introspection.slot_memory:is_readable"))
+
+    @property
+    def worker(self) -> WorkerProcess:
+        """The worker, started when there is none; starting it imports torch, which takes seconds."""
+        if self._process is None or not self._process.is_alive:
+            self.close()
+            self._process = WorkerProcess(imports=self._imports, native=self._native, options=self._options)
+        return self._process
+
+    def close(self) -> None:
+        """End the worker; the next sandbox starts another one."""
+        if self._process is not None:
+            self._process.end()
+            self._process = None
+
+    def __enter__(self) -> LiveEngine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @contextmanager
+    def sandbox(self) -> Iterator[RemoteSandbox]:
+        """Fresh namespaces in the worker."""
+        self._opened += 1
+        sandbox = RemoteSandbox(self.worker, self._opened)
+        try:
+            yield sandbox
+        finally:
+            sandbox.close()
+
+    def ask(self, function: str, *arguments: object) -> Any:
+        """Call a function in the worker.
+
+        Args:
+            function: `package.module:function`.
+            arguments: its arguments.
+
+        Raises:
+            WorkerCrashed: the worker died.
+            DispatchLabError: what the function raised.
+        """
+        return self.worker.ask("call", function, arguments)
+
+    def run(
+        self,
+        function: str,
+        registrations: Sequence[Registration],
+        *arguments: object,
+        progress: Callable[[Any], None] | None = None,
+        **options: object,
+    ) -> Any:
+        """Call a function in the worker, with a `LocalEngine` there as its first argument.
+
+        Args:
+            function: `package.module:function`; it is given `progress` as well, a function to report its progress to.
+            registrations: those whose steps the journal keeps.
+            arguments: further arguments; registrations among them stay the same objects.
+            progress: called with each report of progress.
+            options: its keyword arguments.
+
+        Returns:
+            What it returns.
+
+        Raises:
+            WorkerCrashed: the worker died; the error has the sequence.
+        """
+        request = (function, tuple(registrations), arguments, options, self._every_table)
+        return self.worker.ask("run", *request, progress=progress)
+
+    def explore(
+        self,
+        registrations: Sequence[Registration],
+        operators: Sequence[OperatorName],
+        options: WalkOptions = DEFAULT_WALK,
+        *,
+        order: Chains = (),
+        modules: Sequence[Module] = (),
+        progress: Callable[[Progress], None] | None = None,
+    ) -> Exploration:
+        """Find out whether the order of registrations matters on the running PyTorch.
+
+        Arguments that are not named here are those of the prover's `explore`.
+
+        Args:
+            options: which walk to take, and its bounds.
+            modules: what comes as a whole; then nothing is released.
+
+        Returns:
+            What the explorer returns; `CRASHED` with the sequence when the worker died.
+
+        Raises:
+            NotExpressibleError: a registration cannot be made through the bindings of PyTorch.
+            Interrupted: by Ctrl-C, with what was covered.
+        """
+        about = registrations, operators
+        if modules:
+            function = "dispatchlab.prover.modules:explore_modules"
+            return self.walk(function, *about, tuple(modules), options, order=order, progress=progress)
+        return self.walk("dispatchlab.prover.explore:explore", *about, options, order=order, progress=progress)
+
+    def walk(
+        self,
+        function: str,
+        registrations: Sequence[Registration],
+        operators: Sequence[OperatorName],
+        *arguments: object,
+        order: Chains = (),
+        progress: Callable[[Progress], None] | None = None,
+    ) -> Exploration:
+        """Run any walk over registrations in the worker.
+
+        Arguments that are not named here are those of the prover's `explore`.
+
+        Args:
+            function: `package.module:function`, called as `explore` is, with a `LocalEngine` first.
+            arguments: what it is given after these.
+            order: chains of registrations that are registered in this order only.
+
+        Returns:
+            What the function returns; `CRASHED` with the shortest sequence when the worker died.
+
+        Raises:
+            NotExpressibleError: a registration cannot be made through the bindings of PyTorch.
+            Interrupted: by Ctrl-C, with what was covered.
+        """
+        registrations, operators = distinguished(registrations), tuple(operators)
+        given = registrations, operators, *arguments
+        try:
+            found: Exploration = self.run(function, registrations, *given, progress=progress, order=order)
+        except WorkerCrashed as crash:
+            return self._crashed(crash, registrations, operators, order)
+        return found if self.reads_slots else replace(found, notes=(SLOTS_NOTE, *found.notes))
+
+    def _crashed(
+        self,
+        crash: WorkerCrashed,
+        registrations: Sequence[Registration],
+        operators: Sequence[OperatorName],
+        order: Chains,
+    ) -> Exploration:
+        from dispatchlab.prover.chains import count_orders
+        from dispatchlab.prover.driver import crashed
+        from dispatchlab.prover.result import Exploration
+        from dispatchlab.prover.run_sequence import on_sandboxes
+
+        count = len(registrations)
+        sessions = on_sandboxes(self, registrations, operators)
+        sequence = crash.sequence or tuple(range(count))  # it may have died before the first step, over reading them
+        verdict, found = crashed(sessions, count, sequence, crash, order=order)
+        steps = len(crash.sequence)
+        return Exploration(verdict, "covering", count, 0, 0, steps, count_orders(count, order), counterexample=found)
+
+
+class RemoteHandle:
+    """A registration that is in force in the worker."""
+
+    __slots__ = ("_index", "_number", "_sandbox")
+
+    def __init__(self, sandbox: RemoteSandbox, index: int, number: int) -> None:
+        self._sandbox: RemoteSandbox | None = sandbox
+        self._index, self._number = index, number
+
+    def release(self) -> None:
+        """Undo it; a second release is harmless.
+
+        Raises:
+            EngineCrashed: the worker died over it.
+        """
+        if self._sandbox is not None:
+            sandbox, self._sandbox = self._sandbox, None
+            sandbox._step(~self._index, "release", self._number)
+
+
+class RemoteSandbox:
+    """A sandbox in the worker; each call is a request and a reply.
+
+    The sequence of an error counts the registrations in the order in which the sandbox first met them.
+    """
+
+    def __init__(self, worker: WorkerProcess, number: int) -> None:
+        self._worker, self._number = worker, number
+        self._known: dict[int, tuple[int, Registration]] = {}
+        self._handles = 0
+        self._sequence: list[int] = []
+        self._ask("open")
+
+    def register(self, registration: Registration, /) -> RemoteHandle:
+        """Register it.
+
+        Raises:
+            RegistrationError: PyTorch refused.
+            NotExpressibleError: the bindings have no call for it.
+            EngineCrashed: the worker died over it.
+        """
+        known = self._known.get(id(registration))
+        if known is None:
+            known = len(self._known), registration
+            try:
+                self._ask("know", known[0], registration)
+            except WorkerCrashed as crash:  # reading it took the worker down: a module that it names, for one
+                raise WorkerCrashed(crash.text, (*self._sequence, known[0])) from None
+            self._known[id(registration)] = known
+        self._handles += 1
+        self._step(known[0], "register", known[0], self._handles)
+        return RemoteHandle(self, known[0], self._handles)
+
+    def snapshot(self, operator: OperatorName, /) -> Snapshot:
+        """What PyTorch shows of the operator now, and what sits in its slots."""
+        found = self._ask("snapshot", operator)
+        assert isinstance(found, Snapshot)
+        return found
+
+    def violations(self, operator: OperatorName, /) -> tuple[Violation, ...]:
+        """Slots that do not hold what the table computes, and what PyTorch's own check finds."""
+        found = self._ask("violations", operator)
+        assert isinstance(found, tuple)
+        return found
+
+    def close(self) -> None:
+        """Release whatever is still in force; harmless when the worker is gone."""
+        if self._worker.is_alive:
+            with suppress(EngineCrashed):
+                self._ask("close")
+
+    def _step(self, step: int, name: str, *arguments: int) -> None:
+        self._sequence.append(step)
+        self._ask(name, *arguments)
+
+    def _ask(self, name: str, *arguments: object) -> object:
+        try:
+            if not self._worker.is_alive:
+                raise self._worker.crash()
+            return self._worker.ask(name, self._number, *arguments)
+        except WorkerCrashed as crash:
+            raise WorkerCrashed(crash.text, tuple(self._sequence)) from None

@@ -1,0 +1,280 @@
+"""A worker process as its parent sees it: started, queried, and always ended."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from itertools import takewhile
+from pathlib import Path
+from threading import Timer
+from time import monotonic, sleep
+from typing import IO, Any
+
+from dispatchlab.errors import DispatchLabError
+from dispatchlab.live.bridge.torch import ImportEndedError, ImportTimeoutError
+from dispatchlab.live.sandbox.journal import Journal
+from dispatchlab.live.worker.ipc import interrupt, receive, send
+from dispatchlab.model.sequence import StepSequence
+from dispatchlab.processes import kill_group
+from dispatchlab.prover.protocol import EngineCrashed
+
+IMPORT_LIMIT = "DISPATCHLAB_IMPORT_LIMIT"
+"""The environment variable that says how many seconds a package may take to be imported; 300 without it."""
+
+# The worker runs this very package, also from a checkout that is not installed. Its folder is on the path for this one
+# import: it would have the user's modules, or those of Python, shadowed by what lies beside or in the package.
+_BOOT = (
+    "import sys; sys.path.insert(0, sys.argv[1]); import dispatchlab; del sys.path[0]; "
+    "from dispatchlab.live.worker.main import main; main()"
+)
+_GRACE_S = 5.0
+_STOP_S = 1.25  # for what was covered when Ctrl-C came
+_LOOK_EVERY_S = 0.01
+_LAST_LINES = 3
+_FATAL, _DYING_THREAD = "Fatal Python error: ", "Current thread "
+_FRAME = re.compile(r'  File "(.+)", line (\d+) in ')
+
+
+def import_limit() -> float:
+    """How many seconds a package may take to be imported."""
+    try:
+        return float(os.environ.get(IMPORT_LIMIT, "")) or 300.0
+    except ValueError:
+        return 300.0
+
+
+class WorkerCrashed(EngineCrashed):
+    """The worker process died.
+
+    Args:
+        text: how, a sentence.
+        sequence: the steps of the sandbox that it was in, oldest first.
+    """
+
+    sequence: StepSequence = ()
+
+
+class WorkerProcess:
+    """One worker, alive from the first request until `end`.
+
+    Args:
+        imports: modules to import after torch.
+        native: the file of an extension with C++ kernels.
+        options: of the worker's `LocalEngine`.
+    """
+
+    def __init__(self, *, imports: tuple[str, ...], native: Path | None, options: Mapping[str, object]) -> None:
+        self._journal = Journal.create()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `_end`
+        self._process = _started(self._journal, self._errors)
+        self._finalizer = weakref.finalize(self, _end, self._process, self._journal, self._errors)
+        self._crash: DispatchLabError | None = None
+        self._importing: str | None = None
+        self._limit_s = import_limit()
+        self._import_timer: Timer | None = None
+        self._import_timed_out = False
+        self._is_interrupted = False
+        path = tuple(entry or os.getcwd() for entry in sys.path)
+        start = (self._journal.file, path, imports, None if native is None else str(native), dict(options))
+        try:
+            self.version = str(self.ask("start", *start))
+        except BaseException:
+            self.end()
+            raise
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it can answer queries."""
+        return self._finalizer.alive and self._process.poll() is None
+
+    def ask(self, name: str, *arguments: object, progress: Callable[[Any], None] | None = None) -> object:
+        """Ask and wait for the answer.
+
+        Raises:
+            WorkerCrashed: the worker died over it.
+            ImportEndedError: it died while it imported a package.
+            ImportTimeoutError: it was ended because it took too long to import a package.
+            DispatchLabError: whatever the worker raised.
+            KeyboardInterrupt: Ctrl-C; the worker's own, with what it has, when it answers in time.
+        """
+        if self._is_interrupted:  # what was asked then was answered in time, and nothing more is asked
+            raise KeyboardInterrupt
+        try:
+            send(self._stdin, (name, arguments))
+            return self._answer(progress)
+        except (EOFError, OSError):
+            raise self.crash() from None
+        except KeyboardInterrupt:
+            return self._interrupted()
+        finally:
+            self._watch_import(None)
+
+    def end(self) -> None:
+        """End it now; harmless when it has ended."""
+        self._finalizer()
+
+    def kill(self) -> None:
+        """Kill it and what it started, from any thread; whoever waits for its answer gets a `WorkerCrashed`."""
+        _kill(self._process)
+
+    def crash(self) -> DispatchLabError:
+        """Why the worker died, as `ask` raises it; it has died or is about to."""
+        if self._crash is None:
+            self._crash = self._autopsy()
+        return self._crash
+
+    @property
+    def _stdin(self) -> IO[bytes]:
+        assert self._process.stdin is not None
+        return self._process.stdin
+
+    def _answer(self, progress: Callable[[Any], None] | None) -> object:
+        assert self._process.stdout is not None
+        while True:
+            message = receive(self._process.stdout)
+            assert isinstance(message, tuple)
+            kind, value = message
+            if kind == "done":
+                return value
+            if kind == "raised":
+                assert isinstance(value, BaseException)
+                raise value
+            if kind == "importing":
+                assert value is None or isinstance(value, str)
+                self._watch_import(value)
+            elif progress is not None:
+                progress(value)
+
+    def _watch_import(self, package: str | None) -> None:
+        """Take note that this package is being imported from now on, and end the worker when it takes too long."""
+        if self._import_timer is not None:
+            self._import_timer.cancel()
+            self._import_timer = None
+        self._importing = package
+        if package is not None:
+            self._import_timer = Timer(self._limit_s, self._stop_import)
+            self._import_timer.daemon = True
+            self._import_timer.start()
+
+    def _stop_import(self) -> None:
+        self._import_timed_out = True
+        self.kill()
+
+    def _interrupted(self) -> object:
+        """Pass Ctrl-C on, and give the worker a while to answer with what it has; then end it in any case."""
+        self._is_interrupted = True
+        if self._importing is not None:
+            self.end()  # nothing was found yet that it could answer with
+            raise KeyboardInterrupt
+        late = Timer(_STOP_S, self.kill)
+        late.daemon = True
+        late.start()
+        try:
+            interrupt(self._stdin)
+            return self._answer(None)
+        except KeyboardInterrupt:
+            raise
+        except Exception:
+            # NB: a read that Ctrl-C cut in half can leave anything in the pipe.
+            raise KeyboardInterrupt from None
+        finally:
+            late.cancel()
+            self.end()
+
+    def _autopsy(self) -> DispatchLabError:
+        if not self._finalizer.alive:
+            return WorkerCrashed("the process that runs PyTorch was ended")
+        if self._importing is not None and self._import_timed_out:
+            self.end()
+            return ImportTimeoutError(self._importing, self._limit_s)
+        self._let_end()
+        self.kill()
+        code = self._process.wait()
+        self._errors.seek(0)
+        lines = [line for line in self._errors.read().decode(errors="replace").splitlines() if line.strip()]
+        sequence, older = self._journal.sequence()
+        end = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        how = f"with {end}{_where(lines, self._importing)}{_last_output(lines)}"
+        self.end()
+        if self._importing is not None:
+            return ImportEndedError(self._importing, f"ended its process {how}")
+        more = f"; {older} earlier steps of its sequence were not kept" if older else ""
+        return WorkerCrashed(f"the process that ran PyTorch ended {how}{more}", sequence)
+
+    def _let_end(self) -> None:
+        """Give it time to end by itself, now that its output is closed; what it started is still its group then."""
+        if not hasattr(os, "waitid"):
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_GRACE_S)
+            return
+        until = monotonic() + _GRACE_S
+        while self._process.returncode is None and monotonic() < until:
+            if os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+                return
+            sleep(_LOOK_EVERY_S)
+
+
+def _where(lines: Sequence[str], package: str | None) -> str:
+    """The line of Python that a process died at, that of a package before others, if it could write that down."""
+    words = _last_words(lines)
+    at = next((at for at, line in enumerate(words) if line.startswith(_DYING_THREAD)), len(words))
+    frames = [frame.groups() for line in takewhile(_FRAME.match, words[at + 1 :]) if (frame := _FRAME.match(line))]
+    frames = [(file, line) for file, line in frames if not file.startswith("<frozen ")]
+    inside = [(file, line) for file, line in frames if package is not None and _is_of(package, file)]
+    return next((f" at {file}:{line}" for file, line in (*inside, *frames)), "")
+
+
+def _is_of(package: str, file: str) -> bool:
+    return package.partition(".")[0] in Path(file).with_suffix("").parts
+
+
+def _last_output(lines: Sequence[str]) -> str:
+    """The last lines that a process wrote before it died, without those about its death."""
+    written = lines[: len(lines) - len(_last_words(lines))][-_LAST_LINES:]
+    return f"; its last output: {' / '.join(written)}" if written else ""
+
+
+def _last_words(lines: Sequence[str]) -> Sequence[str]:
+    """The lines that Python's faulthandler writes when a process dies."""
+    at = next((at for at, line in enumerate(lines) if line.startswith(_FATAL)), len(lines))
+    return lines[at:]
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a worker and what it started. Its number is its own as long as it has not been waited for."""
+    if process.returncode is None:
+        kill_group(process.pid)
+        process.kill()
+
+
+def _started(journal: Journal, errors: IO[bytes]) -> subprocess.Popen[bytes]:
+    """A new worker, which leads a process group of its own and so hears no Ctrl-C."""
+    command = [sys.executable, "-P", "-c", _BOOT, str(Path(__file__).parents[3])]
+    pipe = subprocess.PIPE
+    if os.name != "posix":
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors)
+    handed = [journal.file] if isinstance(journal.file, int) else []
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, pass_fds=handed, process_group=0)
+
+
+def _end(process: subprocess.Popen[bytes], journal: Journal, errors: IO[bytes]) -> None:
+    _kill(process)
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with suppress(OSError):
+                pipe.close()
+    errors.close()
+    journal.close()

@@ -1,0 +1,202 @@
+"""Processes of our own, here or on a Dask cluster, and how much of this machine they may use."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from concurrent.futures import CancelledError, Executor, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+from dispatchlab._version import __version__
+from dispatchlab.errors import DispatchLabError
+
+_MOST_JOBS: Final = 2
+_SHARE: Final = 2
+_NO_LIMIT: Final = 1 << 60  # what the first control groups say when there is no limit is near 2 to the 63
+_CONTROL_GROUPS: Final = Path("/sys/fs/cgroup")
+
+
+def most_jobs() -> int:
+    """How many processes are of use: one for each core that this process may use, and two in any case."""
+    if hasattr(os, "sched_getaffinity"):
+        return max(_MOST_JOBS, len(os.sched_getaffinity(0)))
+    return max(_MOST_JOBS, os.cpu_count() or 1)
+
+
+def used_memory() -> int:
+    """How many bytes of memory this process uses; where only the most that it ever used is known, that; else 0."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * _page_size()
+    except (OSError, ValueError, IndexError):
+        pass
+    try:
+        import resource
+    except ImportError:
+        return 0
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024
+
+
+def default_memory_bound(processes: int = 1) -> int | None:
+    """How many bytes each of some processes may use: together half of what there is; None when that is not known."""
+    limits = [limit for limit in (_machine(), *_control_group(), _own_limit()) if limit is not None]
+    return min(limits) // _SHARE // processes if limits else None
+
+
+def _page_size() -> int:
+    return os.sysconf("SC_PAGE_SIZE")
+
+
+def _machine() -> int | None:
+    try:
+        pages = os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return None
+    return pages * _page_size() if pages > 0 else None
+
+
+def _control_group() -> list[int]:
+    """The limits of the control groups that this process is in, as a container has."""
+    paths = [_CONTROL_GROUPS / "memory.max", _CONTROL_GROUPS / "memory" / "memory.limit_in_bytes"]
+    with suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
+            number, _, group = line.split(":", 2)
+            if number == "0":
+                folder = _CONTROL_GROUPS / group.lstrip("/")
+                paths += [each / "memory.max" for each in (folder, *folder.parents) if _CONTROL_GROUPS in each.parents]
+    limits = []
+    for path in paths:
+        with suppress(OSError, ValueError):
+            limits.append(int(path.read_text(encoding="ascii")))
+    return [limit for limit in limits if limit < _NO_LIMIT]
+
+
+def _own_limit() -> int | None:
+    try:
+        import resource
+    except ImportError:
+        return None
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def kill_group(pid: int) -> None:
+    """Kill a process and the process group that it leads; harmless when they have ended."""
+    if not hasattr(os, "killpg"):
+        return
+    with suppress(OSError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+CONNECT_S: Final = 10
+"""How long a scheduler may take to answer."""
+
+NO_WORKERS_S: Final = 30
+"""How long a cluster may take to have a worker."""
+
+
+class ClusterError(DispatchLabError):
+    """A cluster cannot be used.
+
+    Args:
+        address: of its scheduler.
+        reason: what is wrong and what to do, a clause.
+    """
+
+    address: str
+    reason: str
+
+    template = "--cluster {address}: {reason}"
+
+
+class WorkerDied(DispatchLabError):
+    """A process that ran tasks ended, as one does that runs out of memory."""
+
+    exit_code = 5
+
+    template = "a worker process ended, as one does that runs out of memory: use --jobs 1, or select less"
+
+
+@contextmanager
+def executor_for(jobs: int, cluster: str | None = None) -> Iterator[Executor]:
+    """Where tasks run. When the block raises, such as by Ctrl-C, tasks that are left are dropped.
+
+    Args:
+        jobs: how many processes of this machine.
+        cluster: the address of a scheduler, whose workers run tasks instead.
+
+    Raises:
+        ClusterError: there is no such cluster, or it is lost.
+        WorkerDied: a process of this machine ended.
+    """
+    with _processes(jobs) if cluster is None else _workers(cluster) as executor:
+        yield executor
+
+
+@contextmanager
+def _processes(jobs: int) -> Iterator[Executor]:
+    from multiprocessing import active_children, get_context
+
+    executor = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_leave_interrupts_to_parent)
+    try:
+        yield executor
+    except BaseException as error:
+        for process in active_children():
+            process.terminate()
+        executor.shutdown(cancel_futures=True)
+        if isinstance(error, BrokenProcessPool):
+            raise WorkerDied from None
+        raise
+    executor.shutdown()
+
+
+def _leave_interrupts_to_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@contextmanager
+def _workers(address: str) -> Iterator[Executor]:
+    try:
+        distributed: Any = import_module("distributed")
+    except ImportError:
+        reason = "dask.distributed is not installed: pip install 'dispatchlab[cluster]'"
+        raise ClusterError(address, reason) from None
+    try:
+        client = distributed.Client(address, timeout=CONNECT_S, set_as_default=False)
+    except (OSError, ValueError) as error:
+        reason = f"no Dask scheduler answers there ({error}): start one with `dask scheduler`"
+        raise ClusterError(address, reason) from None
+    with client:
+        _check_workers(client, address)
+        executor: Executor = client.get_executor(pure=False)
+        try:
+            yield executor
+        except (distributed.KilledWorker, CancelledError, OSError) as error:
+            raise ClusterError(address, f"a task was lost ({error}): see the log of the scheduler") from None
+        finally:
+            executor.shutdown(wait=False)
+
+
+def _check_workers(client: Any, address: str) -> None:
+    """Wait for a worker, and compare the version of each with this one."""
+    try:
+        client.wait_for_workers(1, timeout=NO_WORKERS_S)
+    except TimeoutError:
+        reason = f"there is no worker: start some with `dask worker {address}`"
+        raise ClusterError(address, reason) from None
+    for worker, there in sorted(client.run(version, on_error="return").items()):
+        if there != __version__:
+            reason = f"{worker} has {there!r} in place of dispatchlab {__version__}: install the same everywhere"
+            raise ClusterError(address, reason)
+
+
+def version() -> str:
+    """The version of dispatchlab, as a worker is asked for it."""
+    return __version__

@@ -1,0 +1,233 @@
+"""The widgets of the application: lists that are toggled and dragged, and what stands beside them.
+
+A pane draws what it is handed and posts a message when its user wants something; it never changes a session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rich.text import Text
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.message import Message
+from textual.widget import Widget
+from textual.widgets import Button, Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from dispatchlab.questions.explore.texts import hanging, without_colors
+
+
+def drawn(widget: Widget, text: Text) -> Text:
+    """A text as a widget draws it: NO_COLOR asks for none."""
+    return without_colors(text) if widget.app.no_color else text
+
+
+class Lines(OptionList):
+    """A list of lines, one of which is highlighted; the line stays when the others change."""
+
+    def __init__(self, *, id: str, title: str) -> None:
+        super().__init__(id=id, markup=False, compact=True)
+        self.border_title = title
+        self._drawn: list[Text] = []
+
+    def show_lines(self, lines: Sequence[Text]) -> None:
+        """Draw these lines; those that are the same are left alone."""
+        lines = [drawn(self, line) for line in lines]
+        if len(lines) != len(self._drawn):
+            kept = self.highlighted
+            self.clear_options()
+            self.add_options(map(Option, lines))
+            self.highlighted = min(kept or 0, len(lines) - 1) if lines else None
+        else:
+            for at, (line, old) in enumerate(zip(lines, self._drawn, strict=True)):
+                if line != old or line.spans != old.spans:
+                    self.replace_option_prompt_at_index(at, line)
+        self._drawn = list(lines)
+
+    def show_end(self) -> None:
+        """Highlight the last line."""
+        self.highlighted = self.option_count - 1 if self.option_count else None
+
+
+class RegistrationList(Lines):
+    """The registrations: a press registers one or releases it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("space", "select", "Register", show=False)]
+
+
+class SequenceList(Lines):
+    """The steps so far: they can be dragged to another place, taken out, and gone back to."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("shift+up,K", "move(-1)", "Move up", show=False),
+        Binding("shift+down,J", "move(1)", "Move down", show=False),
+        Binding("delete,backspace,x", "remove", "Remove", show=False),
+    ]
+
+    @dataclass
+    class Moved(Message):
+        """A step was moved to another place."""
+
+        at: int
+        to: int
+
+    @dataclass
+    class Removed(Message):
+        """A step was taken out."""
+
+        at: int
+
+    def __init__(self, *, id: str, title: str) -> None:
+        super().__init__(id=id, title=title)
+        self._dragged: int | None = None
+
+    def action_move(self, by: int) -> None:
+        """Move the highlighted step."""
+        at = self.highlighted
+        if at is not None and 0 <= at + by < self.option_count:
+            self.post_message(self.Moved(at, at + by))
+
+    def action_remove(self) -> None:
+        """Take the highlighted step out."""
+        if self.highlighted is not None:
+            self.post_message(self.Removed(self.highlighted))
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        """Take hold of a step."""
+        self._dragged = event.style.meta.get("option")
+        if self._dragged is not None:
+            self.highlighted = self._dragged
+            self.add_class("-dragging")
+
+    def on_mouse_up(self, event: events.MouseUp) -> None:
+        """Let go of it over another one."""
+        at, to = self._dragged, event.style.meta.get("option")
+        self._dragged = None
+        self.remove_class("-dragging")
+        if at is not None and to is not None and at != to:
+            self.post_message(self.Moved(at, to))
+
+    def on_leave(self) -> None:
+        """Let go of it outside."""
+        self._dragged = None
+        self.remove_class("-dragging")
+
+    def on_click(self, event: events.Click) -> None:
+        """A click alone chooses a step and does not go back to it."""
+        event.prevent_default()
+
+
+class TextPane(VerticalScroll, can_focus=True):
+    """A text that scrolls."""
+
+    def __init__(self, *, id: str, title: str) -> None:
+        super().__init__(id=id)
+        self.border_title = title
+        self.text = ""
+
+    def compose(self) -> ComposeResult:
+        """The text."""
+        yield Static(markup=False)
+
+    def show_text(self, text: Text) -> None:
+        """Draw a text."""
+        self.text = text.plain
+        self.query_one(Static).update(hanging(drawn(self, text)))
+
+
+class AroundPane(Vertical):
+    """Where the sequence is in the state graph, and its neighbours, which can be gone to."""
+
+    def compose(self) -> ComposeResult:
+        """The place and the neighbours."""
+        yield Static(id="around-head", markup=False)
+        yield Lines(id="neighbours", title="")
+
+    def show_around(self, head: Text, neighbours: Sequence[Text]) -> None:
+        """Draw the place and the neighbours."""
+        self.query_one("#around-head", Static).update(drawn(self, head))
+        self.query_one("#neighbours", Lines).show_lines(neighbours)
+
+
+class ExplainPane(Vertical):
+    """A call that is typed, and how it finds its kernel."""
+
+    @dataclass
+    class Typed(Message):
+        """The call has changed."""
+
+        call: str
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "app.leave", "Leave")]
+
+    def compose(self) -> ComposeResult:
+        """The call and its explanation."""
+        yield Input(placeholder="cpu requires_grad, cuda", id="call")
+        yield TextPane(id="explanation", title="")
+
+    @property
+    def call(self) -> str:
+        """What was typed."""
+        return self.query_one(Input).value
+
+    def show_text(self, text: Text) -> None:
+        """Draw the explanation."""
+        self.query_one(TextPane).show_text(text)
+
+    @on(Input.Changed)
+    def _changed(self, event: Input.Changed) -> None:
+        event.stop()
+        self.post_message(self.Typed(event.value))
+
+
+class CheckPane(Vertical):
+    """The check of every order, and the steps of a counterexample."""
+
+    @dataclass
+    class Asked(Message):
+        """A button was pressed: `check`, `back`, `forward` or `load`."""
+
+        what: str
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left", "ask('back')", "Step back", show=False),
+        Binding("right", "ask('forward')", "Step forward", show=False),
+        Binding("enter", "ask('load')", "Take this sequence", show=False),
+        Binding("space", "ask('check')", "Check every order", show=False),
+    ]
+
+    def compose(self) -> ComposeResult:
+        """The buttons and the text."""
+        with Horizontal(id="check-buttons"):
+            yield Button("check", id="check-check", compact=True)
+            yield Button("◀", id="check-back", compact=True)
+            yield Button("step ▶", id="check-forward", compact=True)
+            yield Button("take", id="check-load", compact=True)
+        yield TextPane(id="check-text", title="")
+
+    def show_text(self, text: Text, *, stepping: bool, running: bool) -> None:
+        """Draw the verdict and the steps.
+
+        Args:
+            text: what is known.
+            stepping: there is a counterexample to step through.
+            running: the check runs, so the button stops it.
+        """
+        self.query_one(TextPane).show_text(text)
+        self.query_one("#check-check", Button).label = "stop" if running else "check"
+        for name in ("back", "forward", "load"):
+            self.query_one(f"#check-{name}", Button).display = stepping
+
+    def action_ask(self, what: str) -> None:
+        """Ask for what a button asks for."""
+        self.post_message(self.Asked(what))
+
+    @on(Button.Pressed)
+    def _pressed(self, event: Button.Pressed) -> None:
+        event.stop()
+        self.post_message(self.Asked((event.button.id or "").removeprefix("check-")))

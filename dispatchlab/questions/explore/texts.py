@@ -1,0 +1,405 @@
+"""What the panes show, as pure functions of moments: nothing in here is a widget.
+
+Texts of a user go through `plain`, which spells out control characters; a `Text` has no markup to obey.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.style import Style
+from rich.text import Text
+
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.operator_view import OperatorView
+from dispatchlab.model.registration import Block, Claim, Def, Fallback, Impl, NameOnly, Registration
+from dispatchlab.model.sequence import Step, StepSequence, format_sequence
+from dispatchlab.prover.result import Counterexample, Verdict
+from dispatchlab.questions.dump.operator_text import operator_text
+from dispatchlab.questions.dump.table_groups import KernelGroup, group_by_kernel
+from dispatchlab.questions.explain.blocks import explanation_text
+from dispatchlab.questions.explain.explain_operator import unanswered
+from dispatchlab.questions.explain.result import CallExplanation
+from dispatchlab.questions.explore.session import Around, Moment, Neighbour, RowChange, changed_rows
+from dispatchlab.questions.explore.session_subject import Subject
+from dispatchlab.questions.order.report import Report
+from dispatchlab.questions.order.report_text import FLAWS, reasons
+from dispatchlab.views.console import plain
+from dispatchlab.views.formatting import key_names
+from dispatchlab.views.source_locations import fallback_of_file
+from dispatchlab.views.styles import ACTUAL, BAD, EXPECTED, GOOD, QUIET, REASON_STYLES, TITLE, VERDICT_STYLES, WARNING
+
+ON, OFF, REFUSED = "●", "○", "✗"
+CHANGED = "▸"
+NOT_EQUAL = "≠"
+
+_CHANGED_STYLE = "bold yellow"
+_SHOWN = 6
+
+
+def without_colors(text: Text) -> Text:
+    """The text in bold and dim alone: shades of grey that stood for colours could not be read."""
+    spans = [span._replace(style=_style(span.style).without_color) for span in text.spans]
+    return Text(text.plain, style=_style(text.style).without_color, spans=spans)
+
+
+def _style(style: str | Style) -> Style:
+    return Style.parse(style) if isinstance(style, str) else style
+
+
+def hanging(text: Text) -> Group:
+    """A text of which each line that is too long goes on below its own beginning."""
+    lines: list[RenderableType] = []
+    for line in text.split("\n", allow_blank=True):
+        indent = len(line.plain) - len(line.plain.lstrip(" "))
+        body = line[indent:] if indent < len(line) else line
+        body.overflow = "ellipsis"  # a word is shown whole, or cut where the pane ends
+        lines.append(Padding(body, (0, 0, 0, indent)) if body is not line and indent else body)
+    return Group(*lines)
+
+
+_PATH = re.compile(r"[^ ]*/([^ /]+:[0-9]+)(?= |$)")
+
+
+def short_source(debug: str) -> str:
+    """A debug text without `registered at`, and source locations in it without their folders."""
+    return _PATH.sub(r"\1", debug.removeprefix("registered at "))
+
+
+def registration_label(registration: Registration, *, one_operator: bool) -> str:
+    """A registration in few words.
+
+    Args:
+        registration: the registration.
+        one_operator: all registrations are about the same operator, so its name is left out.
+    """
+    match registration:
+        case Def():
+            what = "def" if one_operator else f"def {registration.operator}"
+        case Impl():
+            key = str(registration.key or "(no key)")
+            what = key if one_operator else f"{registration.operator} {key}"
+        case Fallback():
+            what = f"fallback {registration.key or '(no key)'}"
+        case NameOnly():
+            return f"name {registration.operator}"
+        case Claim():
+            what = f"claim {registration.namespace}"
+        case Block():
+            inside = len(registration.registrations)
+            key = f" {registration.key}" if registration.key else ""
+            what = f"library {registration.namespace or '_'} {registration.kind}{key} ({inside})"
+    return f"{what}  {short_source(registration.debug)}" if registration.debug else what
+
+
+def registration_texts(subject: Subject, moment: Moment, changed: Collection[int] = ()) -> list[Text]:
+    """A line for each registration: whether it is in force, its number, and what it is."""
+    one_operator = len(subject.operators) == 1
+    last_refused = {step for step, _ in moment.refused if step >= 0} - moment.active
+    width = len(str(len(subject.registrations) - 1))
+    lines = []
+    for index, registration in enumerate(subject.registrations):
+        active = index in moment.active
+        sign, style = (ON, GOOD) if active else (REFUSED, ACTUAL) if index in last_refused else (OFF, QUIET)
+        label = registration_label(registration, one_operator=one_operator)
+        what, gap, debug = label.partition("  ")
+        line = Text.assemble((f"{sign} ", style), (f"{index:>{width}} ", TITLE if active else ""))
+        line.append_text(plain(what, _CHANGED_STYLE if index in changed else "")).append(gap)
+        lines.append(line.append_text(plain(debug, QUIET)))
+    return lines
+
+
+def step_text(subject: Subject, step: Step) -> str:
+    """`+2 CPU fn_cpu`: a step and what it registers or releases."""
+    label = registration_label(subject.registrations[max(step, ~step)], one_operator=len(subject.operators) == 1)
+    return f"{format_sequence((step,))} {label}"
+
+
+def sequence_texts(subject: Subject, moment: Moment) -> list[Text]:
+    """A line for each step of the sequence."""
+    lines = []
+    for step, refusal in zip(moment.sequence, moment.refusals, strict=False):
+        what, gap, debug = step_text(subject, step).partition("  ")
+        style = ACTUAL if refusal is not None else QUIET if step < 0 else ""
+        line = Text().append_text(plain(what, style))
+        if refusal is not None:
+            line.append(f"  {REFUSED} {refusal.kind}", ACTUAL)
+        lines.append(line.append(gap).append_text(plain(debug, QUIET)))
+    return lines
+
+
+# -- the table
+
+
+def table_text(operator: OperatorName, view: OperatorView, changes: Sequence[RowChange], action: str) -> Text:
+    """What the last action changed, and the table grouped by kernel with those keys marked."""
+    lines = [_head(operator, view)]
+    if action:
+        lines += [Text(), *_change_lines(changes, action)]
+    lines += [Text(), *_table_lines(view, {change.key for change in changes})]
+    return Text("\n").join(lines)
+
+
+def _head(operator: OperatorName, view: OperatorView) -> Text:
+    if view.schema is not None:
+        return Text().append_text(plain(view.schema, TITLE))
+    missing = "  no def" if view.kernels else "  nothing is registered"
+    return Text().append_text(plain(str(operator), TITLE)).append(missing, WARNING)
+
+
+def _change_lines(changes: Sequence[RowChange], action: str) -> Iterator[Text]:
+    title = Text.assemble((f"{action} ", _CHANGED_STYLE))
+    if not changes:
+        yield title.append("changed no row of the table", QUIET)
+        return
+    yield title.append(f"changed {len(changes)} row{'' if len(changes) == 1 else 's'}")
+    for before, after, keys in _grouped(changes):
+        yield Text().append(f"{CHANGED} ", _CHANGED_STYLE).append_text(_keys(keys))
+        yield Text().append("  - ", ACTUAL).append_text(plain(before, QUIET))
+        yield Text().append("  + ", EXPECTED).append_text(plain(after))
+
+
+def _entry(text: str | None) -> str:
+    """A row of a table, short; fallbacks of one file are one."""
+    return "(nothing)" if text is None else fallback_of_file(short_source(text))
+
+
+def _grouped(changes: Sequence[RowChange]) -> list[tuple[str, str, list[str]]]:
+    """Changes that read alike, with their keys."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for change in changes:
+        groups.setdefault((_entry(change.before), _entry(change.after)), []).append(change.key)
+    return [(before, after, keys) for (before, after), keys in groups.items()]
+
+
+def _keys(keys: Sequence[str], style: str = "") -> Text:
+    return Text(", ".join(key_names(keys)), style)
+
+
+def _table_lines(view: OperatorView, changed: Collection[str]) -> Iterator[Text]:
+    table = group_by_kernel(view)
+    stale: dict[tuple[str, str], list[str]] = {}
+    for slot in table.stale:
+        stale.setdefault((_entry(slot.actual), _entry(slot.expected or None)), []).extend(slot.keys)
+    for (actual, expected), keys in stale.items():
+        yield Text().append(f"{len(keys)} STALE ", BAD).append_text(plain(f"calls use {actual}", ACTUAL))
+        yield Text("  not ").append_text(plain(expected)).append(", as the table says", QUIET)
+        yield _marked_keys(keys, changed)
+    if stale:
+        yield Text()
+    if table.ambiguous:
+        yield Text("AMBIGUOUS ", BAD).append_text(_keys(table.ambiguous, ACTUAL))
+    for kernel in table.kernels:
+        yield from _kernel_lines(kernel, changed)
+    if table.fallbacks:
+        yield Text()
+        yield Text().append("backend fallbacks", QUIET)
+        keys = [key for one in table.fallbacks for key in one.keys]
+        yield _marked_keys(keys, changed)
+
+
+def _kernel_lines(kernel: KernelGroup, changed: Collection[str]) -> Iterator[Text]:
+    own = kernel.keys == (kernel.key,)  # then its title says where it runs
+    title = Text()
+    if own and kernel.key in changed:
+        title.append(f"{CHANGED} ", _CHANGED_STYLE)
+    title.append(kernel.key, f"bold {REASON_STYLES[kernel.served[0].reason]}" if kernel.served else TITLE)
+    title.append("  ").append_text(plain(short_source(kernel.debug), QUIET))
+    if kernel.fallthrough:
+        title.append("  calls fall through", WARNING)
+    yield title
+    if kernel.is_overridden:
+        yield Text().append("  overridden by a newer kernel", WARNING)
+    elif not kernel.served:
+        yield Text().append("  runs for no key", WARNING)
+    for served in () if own else kernel.served:
+        yield _marked_keys(served.keys, changed).append(f"  [{served.reason}]", REASON_STYLES[served.reason])
+
+
+def _marked_keys(keys: Sequence[str], changed: Collection[str]) -> Text:
+    """Keys, those that changed in front and marked."""
+    new, old = ([key for key in keys if (key in changed) is which] for which in (True, False))
+    line = Text("  ")
+    if new:
+        line.append(f"{CHANGED} ", _CHANGED_STYLE).append_text(_keys(new, _CHANGED_STYLE))
+    if new and old:
+        line.append(", ")
+    return line.append_text(_keys(old))
+
+
+def explanation_lines(found: CallExplanation, subject: Subject) -> Text:
+    """Which kernel runs at each hop, then the explanation as `explain --format text` prints it, with short paths.
+
+    Where the registry has no kernels for the backend of the call, that comes first: what it shows is no answer then.
+    """
+    text = Text()
+    source = subject.origin or subject.title
+    lacks = unanswered(found, source=source, build=subject.build, imports=subject.imports)
+    if lacks:
+        text.append_text(plain(lacks, WARNING)).append("\n\n")
+    for number, hop in enumerate(found.hops, 1):
+        text.append(f"{number}. {hop.key}  ", TITLE)
+        if hop.kernel is None:
+            text.append("no kernel", ACTUAL)
+        else:
+            text.append_text(plain(short_source(hop.kernel.debug)))
+            text.append(f"  [{hop.kernel.reason}]", REASON_STYLES[hop.kernel.reason])
+        text.append("\n")
+    text.append_text(plain(found.end, GOOD if found.hops and found.hops[-1].refusal is None else ACTUAL)).append("\n\n")
+    return text.append_text(plain("\n".join(map(short_source, explanation_text(found).splitlines()))))
+
+
+def dump_text(moment: Moment, operator: OperatorName) -> Text:
+    """The dump and the computed table, to the character as `dump --format text` prints them."""
+    snapshot = moment.seen(operator).snapshot
+    if not snapshot.exists:
+        return plain(f"nothing is registered for {operator}", QUIET)
+    return plain(operator_text(snapshot))
+
+
+# -- the state graph around here
+
+
+def around_head(around: Around, subject: Subject) -> Text:
+    """Where the sequence is in the state graph."""
+    active = " ".join(map(str, around.active)) or "nothing"
+    text = Text.assemble(("here ", QUIET), (f"{{{active}}}", TITLE))
+    if around.states is not None and around.states > 1:
+        text.append(f"\n{NOT_EQUAL} one of {around.states} states of this set:", BAD)
+        text.append(" the order in which it was registered matters. Another:\n")
+        text.append("\n".join(format_sequence(other) for other in around.others[:_SHOWN]))
+    elif around.states == 1:
+        text.append("\nthe only state of this set: no order leads elsewhere", GOOD)
+    if not around.neighbours:
+        text.append("\na release failed: nothing can follow", ACTUAL)
+    if not around.paired:
+        text.append("\ntoo many registrations to compare the steps in pairs", QUIET)
+    concerning = len(around.neighbours)
+    if concerning < len(subject.registrations):
+        text.append(f"\n{concerning} of {len(subject.registrations)} registrations concern this operator", QUIET)
+    return text
+
+
+def neighbour_text(neighbour: Neighbour, subject: Subject) -> Text:
+    """A neighbouring state: the step to it, what it changes, and what it does not commute with."""
+    line = Text().append("─▸ ", QUIET).append(format_sequence((neighbour.step,)), TITLE)
+    what = step_text(subject, neighbour.step).partition(" ")[2].partition("  ")[0]
+    if neighbour.refusal is not None:
+        line.append(f"  {REFUSED} {neighbour.refusal.kind}", ACTUAL)
+        return line.append("  ").append_text(plain(what))
+    if neighbour.against:
+        line.append(f"  {NOT_EQUAL} {_numbers(neighbour.against)}", BAD)
+    if neighbour.excludes:
+        line.append(f"  excludes {_numbers(neighbour.excludes)}", WARNING)
+    line.append(f"  {neighbour.changed} row{'' if neighbour.changed == 1 else 's'}  ", QUIET)
+    return line.append_text(plain(what))
+
+
+def _numbers(steps: Sequence[Step]) -> str:
+    return " ".join(str(max(step, ~step)) for step in steps)
+
+
+# -- the check of every order
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Both sequences of a counterexample after their first steps.
+
+    Args:
+        step: how many steps were taken.
+        expected: what the one leads to then.
+        actual: what the other leads to.
+    """
+
+    step: int
+    expected: Moment
+    actual: Moment
+
+
+def verdict_text(report: Report) -> Text:
+    """The verdict, and what it stands for."""
+    found = report.exploration
+    good = found.verdict is Verdict.ORDER_INDEPENDENT
+    text = Text().append(str(found.verdict), f"bold {VERDICT_STYLES[found.verdict]}")
+    text.append(f"  {found.states:,} states, {found.edges:,} steps tried", QUIET)
+    for note in found.notes:
+        text.append("\n").append_text(plain(note, QUIET))
+    if found.conflicts:
+        text.append(f"\n{len(found.conflicts)} sets of registrations exclude one another", WARNING)
+    if good:
+        text.append(f"\nevery order leads to the same tables: {_orders(found.orders)}")
+    return text
+
+
+def _orders(count: int) -> str:
+    from dispatchlab.prover.limits import short_text
+
+    return f"{short_text(count)} order{'' if count == 1 else 's'}"
+
+
+def comparison_text(subject: Subject, counterexample: Counterexample, compared: Compared, width: int) -> Text:
+    """Both sequences beside each other up to a step, the rows that differ there, and why."""
+    flaw = counterexample.flaw
+    text = Text().append(f"{flaw}: ", BAD).append(FLAWS[flaw]).append("\n\n")
+    sequences = (counterexample.expected_sequence, counterexample.actual_sequence)
+    column = max(12, (width - 3) // 2)
+    steps = {step for sequence in sequences for step in sequence}
+    if max(len(_step(subject, step)) for step in steps) + 2 > column:  # one below the other, rather than cut off
+        for head, sequence in zip(("one order", "the other"), sequences, strict=True):
+            text.append(f"  {head}\n", TITLE)
+            for at in range(len(sequence)):
+                text.append_text(_side(subject, sequence, at, compared.step, width)).append("\n")
+    else:
+        text.append(f"{'  one order':<{column}} │ {'  the other':<{column}}\n", TITLE)
+        for at in range(max(map(len, sequences))):
+            cells = [_side(subject, sequence, at, compared.step, column) for sequence in sequences]
+            text.append_text(cells[0]).append(" │ ", QUIET).append_text(cells[1]).append("\n")
+    text.append("\n")
+    last = compared.step >= max(map(len, sequences))
+    text.append_text(_differing(subject, compared))
+    if last:
+        for reason in reasons(counterexample):
+            text.append("\n\nwhy: ", TITLE).append_text(plain(reason))
+    return text
+
+
+def _side(subject: Subject, sequence: StepSequence, at: int, done: int, width: int) -> Text:
+    if at >= len(sequence):
+        return Text(" " * width)
+    taken, current = at < done, at == done - 1
+    line = Text().append(f"{CHANGED} " if current else "  ", _CHANGED_STYLE)
+    line.append_text(plain(_step(subject, sequence[at]), "bold" if current else "" if taken else QUIET))
+    line.truncate(width, overflow="ellipsis", pad=True)
+    return line
+
+
+def _step(subject: Subject, step: Step) -> str:
+    return step_text(subject, step).replace("plicitAutograd", "plicit")  # both fit in half of a small terminal
+
+
+def _differing(subject: Subject, compared: Compared) -> Text:
+    """The rows that differ between the two moments."""
+    if not compared.step:
+        return Text("before the first step both are the same; → takes a step", QUIET)
+    text = Text()
+    same_set = compared.expected.active == compared.actual.active
+    for operator in subject.operators:
+        rows = changed_rows(compared.expected.seen(operator).snapshot, compared.actual.seen(operator).snapshot)
+        if not rows:
+            continue
+        text.append("\n" if text else "").append_text(plain(str(operator), TITLE))
+        text.append(f": {len(rows)} row{'' if len(rows) == 1 else 's'} differ{'s' if len(rows) == 1 else ''}")
+        for one_side, other, keys in _grouped(rows):
+            text.append("\n").append_text(_keys(keys))
+            text.append("\n  one order: ", QUIET).append_text(plain(one_side, EXPECTED))
+            text.append("\n  the other: ", QUIET).append_text(plain(other, ACTUAL))
+    if not text:
+        return Text("both show the same tables here", GOOD)
+    if not same_set:
+        text.append("\nnot the same is registered yet, so they may differ", QUIET)
+    return text

@@ -1,0 +1,82 @@
+"""What `check` is about: the packages of the checkout with its settings, or packages that were named."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+from dispatchlab.errors import DispatchLabError
+from dispatchlab.questions.check.configuration import settings_of
+from dispatchlab.questions.check.report import Question
+from dispatchlab.questions.setup.checkout import Checkout, find_checkout
+from dispatchlab.questions.setup.first_files import RECORDS
+from dispatchlab.questions.setup.pytest_option import PytestConfigError, folders_of, pytest_options
+
+
+class NoPackageError(DispatchLabError):
+    """Nothing says which package is checked."""
+
+    checkout: Checkout
+
+    def __str__(self) -> str:
+        several = self.checkout.modules
+        found = f"has several packages, {', '.join(several)}" if several else "has no package"
+        return (
+            f"{self.checkout.root} {found}: name the module that registers operators, or the modules in "
+            '[tool.dispatchlab] of pyproject.toml: packages = ["my_package"]'
+        )
+
+
+class CheckSubject(NamedTuple):
+    """What is checked.
+
+    Args:
+        packages: the modules.
+        records: the files of their records.
+        fails: the questions whose findings fail the check.
+        baseline: the file of the findings that are accepted; None for none.
+    """
+
+    packages: tuple[str, ...]
+    records: tuple[str, ...] = ()
+    fails: tuple[Question, ...] = tuple(Question)
+    baseline: str | None = None
+
+
+def check_subject(packages: Sequence[str], *, report: Callable[[str], None]) -> CheckSubject:
+    """What the checkout around this folder says about its packages, whose modules can be imported from then on.
+
+    Args:
+        packages: the modules; those of the settings, or the one with the name of the project, when there are none.
+        report: is called with a sentence about modules that are not installed.
+
+    Raises:
+        NoPackageError: no module was named, and there is none or several.
+        SettingsError: the settings cannot be read.
+    """
+    checkout = find_checkout(Path.cwd())
+    settings = settings_of(checkout.root)
+    named = tuple(packages) or settings.packages or (checkout.modules[:1] if checkout.certain else ())
+    if not named:
+        raise NoPackageError(checkout)
+    own = {name.partition(".")[0] for name in (*checkout.modules, *settings.packages)}
+    if not {name.partition(".")[0] for name in named} <= own:
+        return CheckSubject(named)
+    missing = [name for name in named if find_spec(name.partition(".")[0]) is None]
+    if missing:
+        sys.path.append(str(checkout.source))
+        report(f"note: {' and '.join(missing)} not installed, so imported from {checkout.source}")
+    fails = tuple(Question) if settings.fail is None else settings.fail
+    return CheckSubject(named, settings.record or _records_of_pytest(checkout.root), fails, settings.baseline)
+
+
+def _records_of_pytest(root: Path) -> tuple[str, ...]:
+    """The records that pytest compares with what is registered."""
+    try:
+        values = pytest_options(root)
+    except PytestConfigError:  # it is pytest that says what is wrong with it
+        return ()
+    return tuple(str(root / one) for one in folders_of(values.get(RECORDS, [])))

@@ -1,0 +1,121 @@
+"""The checkout of a package: its root, and the module that its operators are probably registered by."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from configparser import ConfigParser
+from configparser import Error as IniError
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from dispatchlab.files import ReadError, read_configuration
+
+ROOT_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
+"""A folder with one of these is the root of a checkout."""
+
+_NO_PACKAGES = frozenset(
+    ("tests", "test", "testing", "docs", "doc", "examples", "example", "benchmarks", "benchmark", "scripts", "tools")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkout:
+    """Where a package is developed.
+
+    Args:
+        root: its folder.
+        modules: the modules that may register operators, the most likely one first.
+        certain: whether the first one has the name of the distribution, or is the only one.
+        source: the folder that has the modules, for `sys.path`.
+    """
+
+    root: Path
+    modules: tuple[str, ...]
+    certain: bool
+    source: Path
+
+
+def find_checkout(start: Path) -> Checkout:
+    """The checkout around a folder: the nearest folder upwards with a project's file, else the folder itself."""
+    root = _root(start)
+    source = _source(root)
+    named = []
+    for name in _names_of(_distribution(root)):
+        path = source.joinpath(*name.split("."))
+        if (path / "__init__.py").is_file() or path.with_name(f"{path.name}.py").is_file():
+            named.append(name)
+    modules = tuple(dict.fromkeys([*named, *_packages(source)]))
+    return Checkout(root, modules, bool(named) or len(modules) == 1, source)
+
+
+@contextmanager
+def reachable(start: Path) -> Iterator[None]:
+    """Let the modules of the checkout around a folder be imported meanwhile, after all that is installed."""
+    folder = str(_source(_root(start)))
+    if folder in sys.path:
+        yield
+        return
+    sys.path.append(folder)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):
+            sys.path.remove(folder)
+
+
+def _root(start: Path) -> Path:
+    start = start.resolve()
+    return next(
+        (folder for folder in (start, *start.parents) if any((folder / name).is_file() for name in ROOT_FILES)), start
+    )
+
+
+def _source(root: Path) -> Path:
+    folders = [folder for folder in (root / "src", root / "python") if folder.is_dir()]  # `src` may be that of Rust
+    return next(
+        (folder for folder in folders if _packages(folder)), (root / "src") if root / "src" in folders else root
+    )
+
+
+def _packages(source: Path) -> list[str]:
+    return sorted(
+        path.parent.name
+        for path in source.glob("*/__init__.py")
+        if path.parent.name not in _NO_PACKAGES and path.parent.name.isidentifier()
+    )
+
+
+def _distribution(root: Path) -> str:
+    """The name of the distribution; the name of the folder when no file says it."""
+    try:
+        project = tomllib.loads(read_configuration(root / "pyproject.toml").decode())
+        name = project.get("project", {}).get("name") or project.get("tool", {}).get("poetry", {}).get("name")
+        if isinstance(name, str):
+            return name
+    except (OSError, ReadError, ValueError, RecursionError, AttributeError):  # a number of many digits; nested too deep
+        pass
+    config = ConfigParser(interpolation=None)
+    try:
+        config.read_string(read_configuration(root / "setup.cfg").decode())
+    except FileNotFoundError:
+        pass
+    except (OSError, ReadError, IniError, UnicodeDecodeError):
+        return root.name
+    if name := config.get("metadata", "name", fallback=""):
+        return name
+    try:
+        text = read_configuration(root / "setup.py").decode(errors="replace")
+    except (OSError, ReadError):
+        return root.name
+    found = re.search(r"\bname\s*=\s*[\"']([\w.-]+)[\"']", text)
+    return found[1] if found else root.name
+
+
+def _names_of(distribution: str) -> list[str]:
+    """How the module of a distribution may be called: `a-b` is `a_b`, or `b` in the namespace `a`."""
+    plain = re.sub(r"[-.]+", "_", distribution)
+    return list(dict.fromkeys([plain, plain.lower(), re.sub(r"[-_]+", ".", distribution)]))

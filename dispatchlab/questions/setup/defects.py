@@ -1,0 +1,151 @@
+"""Known defects of PyTorch, and which of them the installed one has: each is looked for by a program of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from importlib.resources import files
+
+from dispatchlab.errors import DispatchLabError, nearest
+from dispatchlab.views.as_json import json_text
+from dispatchlab.views.formatting import counted
+
+_SITE = "https://dispatchlab.github.io/dispatchlab/"
+_FOUND = "SystemExit: defect: "
+TIMEOUT_S = 300.0
+"""How long one program may take; importing Inductor on a busy machine is the longest part."""
+
+
+class UnknownDefectError(DispatchLabError):
+    """No defect has this name."""
+
+    name: str
+    near: str
+
+    template = "there is no defect {name}{near}; dispatchlab defects lists them"
+
+
+class NoForkError(DispatchLabError):
+    """This system cannot copy a process."""
+
+    template = "each program runs in a copy of a process, which this system cannot make: use Linux or macOS"
+
+
+class NoProgramRanError(DispatchLabError):
+    """No program of a defect could be run, so that nothing is known."""
+
+    torch: str
+    why: str
+
+    template = "no program of a known defect could be run on PyTorch {torch}, such as: {why}"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownDefect:
+    """A known defect of PyTorch.
+
+    Args:
+        name: its name.
+        what: what it means, in a line.
+        page: the address of the page that describes it.
+        program: plain PyTorch that ends with 1 where PyTorch has the defect.
+        found: whether the installed PyTorch has it; None when its program could not be run, or was not.
+        said: what the program found, or why it could not be run; empty when PyTorch does not have the defect.
+    """
+
+    name: str
+    what: str
+    page: str
+    program: str
+    found: bool | None = None
+    said: str = ""
+
+
+def known_defects(names: Sequence[str] = ()) -> tuple[KnownDefect, ...]:
+    """The known defects, or those of these names.
+
+    Raises:
+        UnknownDefectError: a name is no defect's.
+    """
+    text = files("dispatchlab.questions.setup").joinpath("defects.json").read_text(encoding="utf-8")
+    pages: dict[str, list[list[str]]] = json.loads(text)
+    known = {
+        name: KnownDefect(name, what, f"{_SITE}{page}.html#{name}", program)
+        for page, defects in pages.items()
+        for name, what, program in defects
+    }
+    for name in names:
+        if name not in known:
+            near = nearest(name, known)
+            raise UnknownDefectError(name, f"; did you mean {near[0]}?" if near else "")
+    return tuple(known[name] for name in names or known)
+
+
+def run_defects() -> tuple[str, tuple[KnownDefect, ...]]:
+    """Run the program of each known defect on the installed PyTorch.
+
+    Returns:
+        The version of PyTorch, and each defect with what its program found.
+
+    Raises:
+        NoForkError: this system cannot copy a process.
+        NoProgramRanError: none of the programs could be run.
+        DispatchLabError: PyTorch cannot be imported.
+    """
+    from dispatchlab.live.worker.engine import LiveEngine
+
+    if not hasattr(os, "fork"):
+        raise NoForkError
+    known = known_defects()
+    ask = "dispatchlab.live.introspection.programs_in_copies:run_programs"
+    with LiveEngine() as engine:
+        version, raised = engine.ask(ask, [defect.program for defect in known], TIMEOUT_S)
+    return version, defects_found(version, raised)
+
+
+def defects_found(version: str, raised: Sequence[str]) -> tuple[KnownDefect, ...]:
+    """The known defects with what their programs raised, in the order of `known_defects`.
+
+    Raises:
+        NoProgramRanError: none of the programs could be run.
+    """
+    found = tuple(_with(defect, error) for defect, error in zip(known_defects(), raised, strict=True))
+    if all(defect.found is None for defect in found):
+        raise NoProgramRanError(version, f"{found[0].name}: {found[0].said}")
+    return found
+
+
+def _with(defect: KnownDefect, error: str) -> KnownDefect:
+    found = error.startswith(_FOUND) if not error or error.startswith(_FOUND) else None
+    return replace(defect, found=found, said=error.removeprefix(_FOUND).partition("\n")[0])
+
+
+def defects_text(version: str, found: Sequence[KnownDefect]) -> str:
+    """The defects that PyTorch has, then those that could not be looked for."""
+    return "".join(f"{line}\n" for line in _lines(version, found))
+
+
+def _lines(version: str, found: Sequence[KnownDefect]) -> Iterator[str]:
+    yield f"PyTorch {version} has {sum(bool(one.found) for one in found)} of {counted(len(found), 'known defect')}"
+    width = max(len(one.name) for one in found)
+    yield from (f"  {one.name:<{width}}  {one.what}" for one in found if one.found)
+    yield from (f"not tried: {one.name}: {one.said}" for one in found if one.found is None)
+    yield "dispatchlab defects NAME prints the program of one, and where it is described"
+
+
+def program_text(defect: KnownDefect) -> str:
+    """The program of a defect, which says what it is about."""
+    return f"# {defect.what}\n# {defect.page}\n{defect.program}"
+
+
+def defects_json(version: str, defects: Sequence[KnownDefect]) -> str:
+    """The defects as JSON."""
+    return json_text(
+        {
+            "ok": not any(defect.found for defect in defects),
+            "torch": version or None,
+            "defects": [asdict(defect) for defect in defects],
+        }
+    )

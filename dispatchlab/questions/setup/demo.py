@@ -1,0 +1,139 @@
+"""The example of `dispatchlab demo`: two kernels in two orders, what a call returns after each, and the exploration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+
+from dispatchlab.call.operators import operator
+from dispatchlab.call.tensor import Tensor, tensor
+from dispatchlab.engine.dispatcher import Dispatcher
+from dispatchlab.engine.library import Library
+from dispatchlab.model.registration import Def, Impl
+from dispatchlab.model.sequence import format_sequence
+from dispatchlab.questions.order.report import Report
+from dispatchlab.questions.order.report_text import FLAWS, reasons, step_text
+from dispatchlab.questions.order.run_scenario import RunOptions, run_scenario
+from dispatchlab.scenario.load import parse_scenario
+from dispatchlab.scenario.scenario import Scenario
+
+RETURNS = {"kernel_a": 2.0, "kernel_b": 3.0}
+"""What each kernel of the example multiplies by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """One order of registrations, and a call after it.
+
+    Args:
+        order: the registrations by number.
+        result: what the call returned for 1.0.
+        dump: the dump and the dispatch table of the operator before the call.
+    """
+
+    order: tuple[int, ...]
+    result: float
+    dump: tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """What the example shows.
+
+    Args:
+        text: the scenario, as the text of a file.
+        scenario: the same, read.
+        calls: both orders.
+        report: the exploration of every order.
+    """
+
+    text: str
+    scenario: Scenario
+    calls: tuple[Called, Called]
+    report: Report
+
+
+def demo_scenario() -> str:
+    """The scenario of the example, which comes with the package."""
+    return files("dispatchlab.questions.setup").joinpath("demo.yaml").read_text(encoding="utf-8")
+
+
+def run_demo() -> Demo:
+    """Register the kernels in both orders, call after each, and explore every order."""
+    text = demo_scenario()
+    scenario = parse_scenario(text, file="demo.yaml")
+    first, second = (_called(scenario, order) for order in ((0, 1, 2), (0, 2, 1)))
+    return Demo(text, scenario, (first, second), run_scenario(scenario, RunOptions()).report)
+
+
+def _called(scenario: Scenario, order: Sequence[int]) -> Called:
+    """Register on a fresh dispatcher in this order, and call."""
+    dispatcher = Dispatcher(scenario.semantics or "strict")
+    name = str(scenario.operators[0])
+    with Library(scenario.namespace, "FRAGMENT", dispatcher=dispatcher) as library:
+        for index in order:
+            one = scenario.registrations[index]
+            if isinstance(one, Def):
+                library.define(str(one.schema).removeprefix(f"{scenario.namespace}::"))
+            if isinstance(one, Impl) and one.key is not None:
+                library.impl(one.operator, _times(RETURNS[one.debug]), one.key, debug=one.debug)
+        dump = dispatcher.dump(name), dispatcher.dump_table(name)
+        result = operator(dispatcher, name)(tensor([1.0]))
+    return Called(tuple(order), float(result.numpy()[0]), dump)
+
+
+def _times(factor: float) -> Callable[[Tensor], Tensor]:
+    return lambda x: tensor(x.numpy() * factor)
+
+
+NEXT = (
+    ("dispatchlab demo --save demo.yaml", "keep this example as a scenario file"),
+    ("dispatchlab permute demo.yaml", "show the whole report; --engine torch runs it on your PyTorch"),
+    ("dispatchlab doctor", "show what works with your PyTorch"),
+    ("dispatchlab init", "in your package's checkout: a first scenario, a golden file, CI"),
+)
+"""What to do next: each command with what it does."""
+
+
+def demo_text(demo: Demo) -> str:
+    """The example: registrations, a call after each order, the exploration, and what to do next."""
+    return "".join(f"{line}\n" for line in _lines(demo))
+
+
+def _lines(demo: Demo) -> Iterator[str]:
+    names, found = demo.report.registrations, demo.report.exploration
+    first, second = demo.calls
+    yield "A package registers an operator and two kernels, on the dispatcher of PyTorch 2.13:"
+    yield ""
+    for index, name in enumerate(names):
+        returns = next((f" returns {value:g} * x" for kernel, value in RETURNS.items() if f"({kernel})" in name), "")
+        yield f"  {index}  {name}{returns}"
+    yield ""
+    yield "A call with a CPU tensor of 1.0, after two orders:"
+    yield ""
+    for called in demo.calls:
+        yield f"  {format_sequence(called.order)}  returns {called.result:.1f}"
+    yield ""
+    if first.dump == second.dump:
+        yield "The dumps and dispatch tables of the two are equal to the character, so no test of dumps finds it."
+    counterexample = found.counterexample
+    if counterexample is not None:
+        yield (
+            f"dispatchlab walks every order and release ({found.states} states for {found.orders} orders) and finds "
+            "the shortest counterexample:"
+        )
+        yield ""
+        yield f"  verdict: {found.verdict}"
+        yield f"  finding: {FLAWS[counterexample.flaw]}"
+        for title, sequence in (
+            ("expected", counterexample.expected_sequence),
+            ("actual", counterexample.actual_sequence),
+        ):
+            yield f"  {title} sequence: {format_sequence(sequence)}"
+            yield from (f"    {step_text(step, names)}" for step in sequence)
+        yield from (f"  why: {reason}" for reason in reasons(counterexample))
+    yield ""
+    yield "Next:"
+    width = max(len(command) for command, _ in NEXT)
+    yield from (f"  {command:<{width}}  {what}" for command, what in NEXT)

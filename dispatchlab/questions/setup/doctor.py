@@ -1,0 +1,331 @@
+"""What works here: the versions, and each feature tried on the PyTorch that is installed.
+
+Nothing is concluded from a version. A feature is tried in a worker process, and what it raises is the reason why it
+does not work; a worker that crashes or hangs is such a reason, too. `FEATURES` says which commands need which feature.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import groupby
+from threading import Timer
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from dispatchlab.errors import DispatchLabError
+from dispatchlab.questions.setup.environment import Fact, distribution_version, facts
+from dispatchlab.registries.file import bundled_names, newest_bundled
+from dispatchlab.views.as_json import fields_of, json_text
+
+if TYPE_CHECKING:
+    from dispatchlab.live.worker.engine import LiveEngine
+
+
+_KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
+"""What ends a worker; Windows knows one way only."""
+
+State: TypeAlias = Literal["works", "limited", "absent", "fails"]
+"""`limited` finds less; `absent` is not offered for this version of PyTorch, which is no defect of the installation."""
+
+_STATES: dict[State, str] = {
+    "works": "works",
+    "limited": "limited",
+    "absent": "not offered",
+    "fails": "does not work",
+}
+"""How a state is shown, the worst last."""
+
+TIMEOUT_S = 60.0
+"""How long one feature may take; importing PyTorch from a cold disk is the longest part."""
+
+_PROBES = "dispatchlab.questions.setup.live_probes"
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """Something that dispatchlab does with the installed PyTorch.
+
+    Args:
+        name: what it is.
+        commands: the commands that need it, as a user writes them.
+        limits: whether these commands work without it and find less; else they fail.
+    """
+
+    name: str
+    commands: tuple[str, ...]
+    limits: bool = False
+
+
+FEATURES: dict[str, Feature] = {
+    "keys": Feature("dispatch keys", ("permute --engine torch", "explain --from live"), limits=True),
+    "registry": Feature(
+        "read the registry",
+        (
+            "dump --from live",
+            "explain --from live",
+            "lint live",
+            "diff live",
+            "coverage live",
+            "certify live",
+            "record --all",
+        ),
+    ),
+    "explore": Feature("register and release", ("permute --engine torch",)),
+    "slots": Feature("read slots", ("permute --engine torch",), limits=True),
+    "conform": Feature("compare with the lab engine", ("permute --engine torch --conform",)),
+    "record": Feature("record a package", ("record", "init")),
+    "imports": Feature("watch imports", ("imports",)),
+    "leaks": Feature("find leaks", ("fixture dispatcher_leaks",)),
+}
+"""Each feature by its probe: `explore` and `conform` run from here, the others are functions of `live_probes`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A feature after it was tried.
+
+    Args:
+        feature: what was tried.
+        state: what became of it.
+        why: what was seen, or why it does not work.
+    """
+
+    feature: Feature
+    state: State
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class TorchFound:
+    """The PyTorch that is installed.
+
+    Args:
+        version: what it says of itself; what its metadata says, when it cannot be imported.
+        semantics: its version as semantics and registries are called, `torch-2.13`.
+        error: why it cannot be imported.
+        tried: each feature, in the order of `FEATURES`; empty when it cannot be imported.
+    """
+
+    version: str
+    semantics: str
+    error: str = ""
+    tried: tuple[Tried, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """Everything that `dispatchlab doctor` shows.
+
+    Args:
+        facts: versions, the terminal, optional tools.
+        torch: the PyTorch that is installed; None when there is none.
+    """
+
+    facts: tuple[Fact, ...]
+    torch: TorchFound | None
+
+    def commands(self, *states: State) -> tuple[str, ...]:
+        """The commands whose worst feature is in one of these states, in the order of the features."""
+        worst: dict[str, State] = {}
+        for one in () if self.torch is None else self.torch.tried:
+            for command in one.feature.commands:
+                worst[command] = max(worst.get(command, "works"), one.state, key=list(_STATES).index)
+        return tuple(command for command, state in worst.items() if state in states)
+
+    @property
+    def exit_code(self) -> int:
+        """1 when something that is installed does not work, else 0; a machine without PyTorch is well."""
+        broken = any(fact.problem for fact in self.facts)
+        return int(broken or (self.torch is not None and bool(self.torch.error)) or bool(self.commands("fails")))
+
+
+def diagnose(*, progress: Callable[[str], None] | None = None, timeout_s: float = TIMEOUT_S) -> Diagnosis:
+    """Look at this machine, and try every feature on the PyTorch that is installed.
+
+    Args:
+        progress: called with the name of each feature before it is tried.
+        timeout_s: end a feature that takes longer.
+    """
+    return Diagnosis(facts(), _torch(progress or (lambda name: None), timeout_s))
+
+
+def _torch(progress: Callable[[str], None], timeout_s: float) -> TorchFound | None:
+    from dispatchlab.live.bridge.torch import TorchMissingError
+    from dispatchlab.live.worker.engine import LiveEngine
+
+    try:
+        engine = LiveEngine()
+    except TorchMissingError:
+        return None
+    with engine:
+        progress("import PyTorch")
+        try:
+            # NB: the first request starts the worker, so there is nothing yet that a timer could end.
+            version = engine.worker.version
+        except Exception as error:
+            version = distribution_version("torch") or "of an unknown version"
+            return TorchFound(version, f"torch-{version}", _sentence(error))
+        tried = []
+        for probe, feature in FEATURES.items():
+            progress(feature.name)
+            tried.append(_tried(engine, probe, feature, timeout_s))
+        return TorchFound(version, engine.semantics, tried=tuple(tried))
+
+
+def _tried(engine: LiveEngine, probe: str, feature: Feature, timeout_s: float) -> Tried:
+    from dispatchlab.prover.protocol import EngineCrashed
+    from dispatchlab.questions.setup.live_probes import NotOffered
+
+    late: list[bool] = []
+
+    def end() -> None:
+        late.append(True)
+        with suppress(OSError):
+            os.kill(pid, _KILL)  # the worker hears no SIGTERM
+
+    try:
+        pid = engine.worker.pid
+        timer = Timer(timeout_s, end)
+        timer.daemon = True
+        timer.start()
+        try:
+            why = _run(engine, probe)
+        finally:
+            timer.cancel()
+    except NotOffered as error:
+        return Tried(feature, "absent", error.reason)
+    except Exception as error:
+        reason = f"it did not end within {timeout_s:g} s" if late else _sentence(error)
+        missed = feature.limits and not late and not isinstance(error, EngineCrashed)
+        return Tried(feature, "limited" if missed else "fails", reason)
+    return Tried(feature, "works", why)
+
+
+def _run(engine: LiveEngine, probe: str) -> str:
+    match probe:
+        case "explore":
+            return _explore(engine)
+        case "conform":
+            return _conform(engine)
+        case _:
+            return str(engine.ask(f"{_PROBES}:{probe}"))
+
+
+def _explore(engine: LiveEngine) -> str:
+    """Explore registrations that commute, and registrations that do not."""
+    from dispatchlab.prover.result import Verdict
+    from dispatchlab.questions.setup.live_probes import ProbeFailed
+    from dispatchlab.scenario.load import parse_scenario
+
+    wanted = {_COMMUTES: Verdict.NO_VIOLATION_FOUND, _DISAGREES: Verdict.ORDER_DEPENDENT}
+    edges = 0
+    for text, verdict in wanted.items():
+        scenario = parse_scenario(text, file="doctor")
+        found = engine.explore(scenario.registrations, scenario.operators)
+        edges += found.edges
+        if found.verdict is not verdict:
+            raise ProbeFailed(f"two registrations were explored: expected {verdict} and found {found.verdict}")
+    return f"two scenarios explored, {edges} edges"
+
+
+def _conform(engine: LiveEngine) -> str:
+    """Walk the live engine and the lab engine of the same version side by side."""
+    from dispatchlab.engine.semantics import SEMANTICS
+    from dispatchlab.prover.result import Verdict
+    from dispatchlab.questions.order.conformance import conform, sentence
+    from dispatchlab.questions.setup.live_probes import NotOffered, ProbeFailed
+    from dispatchlab.scenario.load import parse_scenario
+
+    if engine.semantics not in SEMANTICS:
+        raise NotOffered("there is no model of this version: the nearest one answers elsewhere")
+    found = conform(engine, engine.semantics, parse_scenario(_COMMUTES, file="doctor"))
+    if found.verdict is not Verdict.NO_VIOLATION_FOUND:
+        raise ProbeFailed(sentence(found))
+    return f"the lab engine's {engine.semantics} and this PyTorch agree on a scenario"
+
+
+_COMMUTES = """
+claim: A def and two kernels at different keys commute.
+registrations:
+  - def: foo(Tensor x) -> Tensor
+  - {impl: foo, dispatch: CPU, debug: fn_cpu}
+  - {impl: foo, dispatch: CUDA, debug: fn_cuda}
+"""
+_DISAGREES = """
+claim: Two kernels at one key do not commute.
+registrations:
+  - {impl: foo, dispatch: CPU, debug: fn_1}
+  - {impl: foo, dispatch: CPU, debug: fn_2}
+"""
+
+
+def _sentence(error: BaseException) -> str:
+    """The error in one line; of one that came with a traceback, its last line."""
+    if isinstance(error, DispatchLabError):
+        lines = [line for line in str(error).splitlines() if line.strip()]
+        if "Traceback (most recent call last):" in lines:
+            return lines[-1].strip()
+        return lines[0] if lines else type(error).__name__
+    return f"{type(error).__name__}: {error}"
+
+
+def doctor_text(found: Diagnosis) -> str:
+    """Facts by group, then each feature with its state and the reason, then the commands."""
+    return "\n".join(_lines(found)) + "\n"
+
+
+def doctor_json(found: Diagnosis) -> str:
+    """The same as JSON."""
+    tried = [
+        {"feature": one.feature.name, "state": one.state, "why": one.why, "commands": list(one.feature.commands)}
+        for one in (() if found.torch is None else found.torch.tried)
+    ]
+    torch = None if found.torch is None else fields_of(found.torch, tried=tried)
+    return json_text(
+        {
+            "ok": found.exit_code == 0,
+            "facts": [fields_of(fact) for fact in found.facts],
+            "torch": torch,
+            "working": list(found.commands("works")),
+            "limited": list(found.commands("limited")),
+            "failing": list(found.commands("absent", "fails")),
+        }
+    )
+
+
+def _lines(found: Diagnosis) -> Iterator[str]:
+    for group, some in groupby(found.facts, lambda fact: fact.group):
+        yield f"{group}:"
+        yield from _table([(fact.name, f"{'PROBLEM: ' if fact.problem else ''}{fact.value}") for fact in some])
+    if found.torch is None:
+        yield "PyTorch: not installed"
+        yield "  commands about the installed PyTorch need it: pip install 'dispatchlab[torch]'; the others work"
+        return
+    yield from _torch_lines(found.torch)
+    for title, commands in (
+        ("these work with this PyTorch", found.commands("works")),
+        ("these work and find less", found.commands("limited")),
+        ("these do not work with this PyTorch", found.commands("absent", "fails")),
+    ):
+        if commands:
+            yield f"{title}:"
+            yield from (f"  {command}" for command in commands)
+
+
+def _torch_lines(torch: TorchFound) -> Iterator[str]:
+    if torch.error:
+        yield f"PyTorch: {torch.version} is installed and cannot be imported"
+        yield f"  {torch.error}"
+        return
+    yield f"PyTorch: {torch.version}"
+    if torch.semantics not in bundled_names():
+        yield f"  no registry of it is bundled: what does not name `live` answers for {newest_bundled()}"
+    yield from _table([(one.feature.name, f"{_STATES[one.state]}: {one.why}") for one in torch.tried])
+
+
+def _table(rows: Sequence[tuple[str, str]]) -> Iterator[str]:
+    width = max((len(name) for name, _ in rows), default=0)
+    return (f"  {name:<{width}}  {value}" for name, value in rows)

@@ -1,0 +1,74 @@
+"""The ini options that pytest reads in a folder, and the lines that set those of dispatchlab."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from configparser import ConfigParser
+from configparser import Error as IniError
+from pathlib import Path
+from typing import Any
+
+from dispatchlab.errors import DispatchLabError
+from dispatchlab.files import ReadError, read_configuration
+
+_FILES = {
+    "pytest.ini": "pytest",
+    "pyproject.toml": "tool.pytest.ini_options",
+    "tox.ini": "pytest",
+    "setup.cfg": "tool:pytest",
+}
+
+
+class PytestConfigError(DispatchLabError):
+    """A file of pytest's configuration cannot be read."""
+
+    path: str
+    reason: str
+
+    template = "{path} cannot be read: {reason}"
+
+
+def pytest_options(root: Path) -> Mapping[str, Any]:
+    """Return the ini options that are set in a folder, from the first file that has any.
+
+    Raises:
+        PytestConfigError: a file cannot be read.
+    """
+    for name, section in _FILES.items():
+        path = root / name
+        if path.is_file() and (found := _section(path, section)):
+            return found
+    return {}
+
+
+def option_lines(root: Path, options: Mapping[str, str | Sequence[str]]) -> tuple[str, tuple[str, ...]]:
+    """Return the file that should set options, and the lines to add to it."""
+    if (root / "pyproject.toml").is_file() and not (root / "pytest.ini").is_file():
+        texts = {name: f'"{value}"' if isinstance(value, str) else str(list(value)) for name, value in options.items()}
+        lines = tuple(f"{name} = {text}".replace("'", '"') for name, text in texts.items())
+        return "pyproject.toml", ("[tool.pytest.ini_options]", *lines)
+    texts = {name: value if isinstance(value, str) else " ".join(value) for name, value in options.items()}
+    return "pytest.ini", ("[pytest]", *(f"{name} = {text}" for name, text in texts.items()))
+
+
+def _section(path: Path, section: str) -> Mapping[str, Any]:
+    try:
+        text = read_configuration(path).decode("utf-8-sig")
+        if path.suffix == ".toml":
+            table: Any = tomllib.loads(text)
+            for part in section.split("."):
+                table = table.get(part, {})
+            return table if isinstance(table, dict) else {}
+        parser = ConfigParser(interpolation=None, strict=False, allow_no_value=True)
+        parser.read_string(text)
+        return dict(parser.items(section)) if parser.has_section(section) else {}
+    except ReadError as error:
+        raise PytestConfigError(str(path), error.reason) from None
+    except (OSError, ValueError, AttributeError, IniError) as error:
+        raise PytestConfigError(str(path), str(error).splitlines()[0]) from None
+
+
+def folders_of(value: object) -> Sequence[str]:
+    """Return the paths in an ini option of the type `paths`."""
+    return [str(each) for each in value] if isinstance(value, list) else str(value).split()

@@ -1,0 +1,94 @@
+"""Choose an engine by name; the live one is imported on first use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from dispatchlab.errors import DispatchLabError
+
+if TYPE_CHECKING:
+    from dispatchlab.live.worker.engine import LiveEngine
+    from dispatchlab.prover.protocol import Engine
+
+EngineName: TypeAlias = Literal["lab", "torch"]
+
+
+class SemanticsOfTorchError(DispatchLabError):
+    """The semantics of the PyTorch that is installed cannot be chosen."""
+
+    asked: str
+
+    template = (
+        "--semantics {asked} is for the lab engine, and --engine torch has the semantics of the "
+        "installed PyTorch: "
+        "leave one of the two out"
+    )
+
+
+class ImportForLabError(DispatchLabError):
+    """Modules were to be imported for an engine that knows nothing of them."""
+
+    module: str
+
+    template = "--package {module} is for what the running PyTorch knows: use it with --engine torch"
+
+
+_kept: dict[tuple[str, ...], LiveEngine] | None = None
+
+
+@contextmanager
+def kept_engines() -> Iterator[None]:
+    """Have all that ask for the live engine meanwhile share one: its worker takes seconds to start."""
+    global _kept
+    _kept = {}
+    try:
+        yield
+    finally:
+        engines, _kept = _kept, None
+        for engine in engines.values():
+            engine.close()
+
+
+@contextmanager
+def engine_for(
+    name: EngineName,
+    *,
+    asked: str | None,
+    in_file: str | None,
+    imports: Sequence[str] = (),
+) -> Iterator[Engine]:
+    """The engine that a command asks for.
+
+    Args:
+        name: `lab` or `torch`.
+        asked: the semantics of `--semantics`, if it was given.
+        in_file: the semantics that the scenario names, if it does; the lab engine is `strict` without either.
+        imports: modules that the live engine imports first.
+
+    Raises:
+        UnknownSemanticsError: there are no semantics of that name.
+        SemanticsOfTorchError: semantics were requested for the live engine.
+        ImportForLabError: modules were named for the lab engine.
+        TorchMissingError: there is no PyTorch here.
+    """
+    if name == "torch":
+        if asked is not None:
+            raise SemanticsOfTorchError(asked)
+        from dispatchlab.live.worker.engine import LiveEngine
+
+        key = tuple(imports)
+        if _kept is not None:
+            if key not in _kept:
+                _kept[key] = LiveEngine(imports=imports)
+            yield _kept[key]
+            return
+        with LiveEngine(imports=imports) as live:
+            yield live
+        return
+    if imports:
+        raise ImportForLabError(imports[0])
+    from dispatchlab.engine.lab_engine import LabEngine
+
+    yield LabEngine(asked or in_file or "strict")

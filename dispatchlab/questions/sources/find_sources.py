@@ -1,0 +1,495 @@
+"""Find scenarios, registries and operators: files, folders, bundled names, and globs."""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from dispatchlab.errors import DispatchLabError, RegistrationError, UnknownOperatorError, did_you_mean
+from dispatchlab.files import FileKind, OtherFileError, content_of
+from dispatchlab.model.names import overloads_in, qualified
+from dispatchlab.registries.file import bundled_name, is_registry_file, newest_bundled, open_named
+from dispatchlab.registries.find import find, find_names, is_glob
+from dispatchlab.registries.model import Recorded, RecordedOperator, Registry
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dispatchlab.files import FileContent
+    from dispatchlab.model.keys import DispatchKey
+    from dispatchlab.model.names import OperatorName
+    from dispatchlab.scenario.scenario import Scenario
+
+
+LIVE = "live"
+"""The source that means the PyTorch of this environment."""
+
+
+_SOURCES = (FileKind.SCENARIO, FileKind.REGISTRY)
+
+
+class ImportOfRecordError(DispatchLabError):
+    """Packages were to be imported into something that was recorded already."""
+
+    modules: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.modules[0]} is imported into the installed PyTorch, and no source is `{LIVE}`: name `{LIVE}`"
+
+
+def is_scenario_source(text: str) -> bool:
+    """Whether a source is a scenario: by what the file begins with, or else by the end of its name."""
+    found = content_of(text)
+    if found is not None:
+        return found.kind is FileKind.SCENARIO
+    return os.path.splitext(text)[1] in (".yaml", ".yml")
+
+
+def check_source(text: str) -> None:
+    """Make sure that a file is a scenario or a registry, or nothing that is known.
+
+    Raises:
+        OtherFileError: it is another file of dispatchlab, such as a replay.
+    """
+    found = content_of(text)
+    if found is not None and found.kind not in _SOURCES:
+        raise OtherFileError(text, found, _SOURCES)
+
+
+def is_registry_source(text: str) -> bool:
+    """Whether a source is a registry: `live`, the name of a bundled one, or a file that is one."""
+    return text == LIVE or bundled_name(text) is not None or is_registry_file(text)
+
+
+def recorded_from(
+    source: str,
+    *,
+    imports: Sequence[str] = (),
+    semantics: str | None = None,
+    python: bool = False,
+    report: Callable[[str], None] | None = None,
+) -> Recorded:
+    """The registry that a source means.
+
+    Args:
+        source: `live`, which is read in a process of its own, the name of a bundled registry, a registry file, or a
+            scenario, which is run in the order of its file; registrations that are refused are left out.
+        imports: modules to import first, for `live` alone.
+        semantics: those under which a scenario is run; those that it names when left out.
+        python: read what Python registers in `live`, too, for which Inductor and DTensor are imported.
+        report: is called with a sentence for each registration of a scenario that is refused, and for a backend that a
+            package has renamed.
+
+    Raises:
+        UnknownRegistryError: there is no such name and no such file.
+        RegistryFileError: a file cannot be read, or is damaged.
+        ImportOfRecordError: `imports` for a source that is not `live`.
+        DispatchLabError: PyTorch or a module cannot be imported, or a scenario cannot be used.
+    """
+    found: Recorded
+    if source == LIVE:
+        from dispatchlab.live.registry import live_registry
+
+        found = registry = live_registry(imports, python=python)
+        report_unreadable(registry, report)
+    elif imports:
+        raise ImportOfRecordError(tuple(imports))
+    else:
+        check_source(source)
+        found = _of_scenario(source, semantics, report) if is_scenario_source(source) else open_named(source)
+    report_renamed(found.privateuse1, report)
+    return found
+
+
+def check_sources(sources: Sequence[str]) -> None:
+    """Make sure that several sources can be read before work begins on the first, which may take long.
+
+    Raises:
+        DispatchLabError: as `recorded_from` would raise it.
+    """
+    if len(sources) < 2:
+        return
+    for source in sources:
+        if source == LIVE:
+            continue
+        check_source(source)
+        if is_scenario_source(source):
+            from dispatchlab.scenario.load import load_scenario
+
+            load_scenario(source)
+        else:
+            open_named(source)
+
+
+class EmptySourceError(DispatchLabError):
+    """Sources have no operator, so that whatever would be reported is about nothing."""
+
+    sources: tuple[str, ...]
+
+    def __str__(self) -> str:
+        have = "has" if len(self.sources) == 1 else "have"
+        return f"{' and '.join(self.sources)} {have} no operator, so there is nothing to report: record some that do"
+
+
+def report_unreadable(registry: Registry, report: Callable[[str], None] | None) -> None:
+    """Report what could not be read of a registry and is left out."""
+    if report is not None:
+        for each in registry.unreadable:
+            report(each)
+
+
+def report_renamed(privateuse1: str, report: Callable[[str], None] | None) -> None:
+    """Report that a package has given the PrivateUse1 backend a name of its own, if one has."""
+    if privateuse1 and report is not None:
+        from dispatchlab.registries.builds import renamed_text
+
+        report(renamed_text(privateuse1))
+
+
+# Note [A record stands on a registry]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# What packages register is a part of what a dispatcher has: a kernel for `aten::mul.Tensor` joins those of PyTorch. A
+# record of packages names the registry that they were imported into (`registry: torch-2.13`), and whoever asks for the
+# operators of the record gets that registry with the registrations on top. Only what the record names is replayed; the
+# other operators are read as they are. A record has the defs of foreign operators in it, so that it can be explored by
+# itself; the registry has them already, and they are left out here.
+
+
+def foundations_in(scenario: Scenario, beneath: Recorded) -> frozenset[int]:
+    """The registrations of a scenario that the registry beneath has already: defs of its operators, as it has them."""
+    from dispatchlab.model.registration import Def
+
+    def is_there(registration: object) -> bool:
+        if not isinstance(registration, Def) or registration.kernel is not None:
+            return False
+        known = beneath.operator(registration.operator)
+        return known is not None and known.schema == str(registration.schema)
+
+    return frozenset(at for at, registration in enumerate(scenario.registrations) if is_there(registration))
+
+
+def registry_of_scenario(scenario: Scenario) -> Recorded | None:
+    """The registry that a scenario names; None when it stands alone. A file is looked for beside the scenario.
+
+    Raises:
+        UnknownRegistryError: there is no such name and no such file.
+        RegistryFileError: the file cannot be read, or is damaged.
+    """
+    if scenario.registry is None:
+        return None
+    beside = os.path.join(os.path.dirname(scenario.file), scenario.registry)
+    return open_named(beside if bundled_name(scenario.registry) is None else scenario.registry)
+
+
+def _of_scenario(source: str, asked: str | None, report: Callable[[str], None] | None) -> Recorded:
+    """See Note [A record stands on a registry]."""
+    from dispatchlab.engine.dispatcher import Dispatcher
+    from dispatchlab.engine.handle import RegistrationHandle
+    from dispatchlab.model.registration import Registration, describe
+    from dispatchlab.questions.sources.replay_on_lab import bench, registry_on
+    from dispatchlab.registries.overlay import Overlay
+    from dispatchlab.registries.replay import run
+    from dispatchlab.scenario.load import load_scenario
+
+    scenario = load_scenario(source)
+    semantics = asked or scenario.semantics or "strict"
+    beneath = registry_of_scenario(scenario)
+    if beneath is None:
+        dispatcher, held, known = Dispatcher.for_scenario(semantics), None, frozenset[int]()
+        if report is not None:
+            _report_missing_registry(scenario, source, report)
+    else:
+        held = bench(beneath, semantics=semantics, operators=map(str, operators_in(scenario)), shipped=True)
+        dispatcher, known = held.dispatcher, foundations_in(scenario, beneath)
+
+    def register(registration: Registration) -> RegistrationHandle | None:
+        try:
+            return dispatcher.register(registration)
+        except RegistrationError as refusal:
+            if report is not None:
+                report(f"{source}: {describe(registration)} was refused: {refusal}")
+            return None
+
+    in_force = run((one for at, one in enumerate(scenario.registrations) if at not in known), register)
+    registry = replace(
+        registry_on(dispatcher, f"{semantics} ({source})", imports=scenario.packages), privateuse1=scenario.privateuse1
+    )
+    del in_force, held
+    return registry if beneath is None else Overlay(beneath, registry, name=scenario.registry or "")
+
+
+def _report_missing_registry(scenario: Scenario, source: str, report: Callable[[str], None]) -> None:
+    foreign = next((name for name in operators_in(scenario) if name.namespace in ("aten", "prim")), None)
+    if foreign is not None:
+        report(
+            f"{source} names no registry, so {foreign} has none of PyTorch's kernels here: add "
+            f"`registry: {newest_bundled()}` to the file, or the name of a registry that was recorded with "
+            "`dispatchlab record --all`"
+        )
+
+
+def in_either(first: Iterable[str], second: Iterable[str], asked: Sequence[str]) -> frozenset[str]:
+    """The operators of two sources that names and globs mean.
+
+    Raises:
+        UnknownOperatorError: one means none.
+    """
+    every = tuple(sorted({*first, *second}))
+    found: set[str] = set()
+    for each in asked:
+        named = every if each == "*" else find_names(every, each)
+        if not named:
+            raise UnknownOperatorError(each, every, "either of them")
+        found.update(named)
+    return frozenset(found)
+
+
+def chosen(recorded: Recorded, asked: Sequence[str]) -> Iterator[RecordedOperator]:
+    """The operators that names and globs mean, each once; all of them when nothing is asked for.
+
+    Raises:
+        UnknownOperatorError: one means none.
+        RegistryFileError: the registry is in a file that is damaged.
+    """
+    if not asked:
+        yield from recorded
+        return
+    seen: set[str] = set()
+    for each in asked:
+        found = list(find(recorded, each))
+        if not found:
+            raise UnknownOperatorError(each, tuple(recorded.names), "this registry")
+        for operator in found:
+            if str(operator.name) not in seen:
+                seen.add(str(operator.name))
+                yield operator
+
+
+class UnknownTagError(DispatchLabError):
+    """No operator that was chosen has a tag."""
+
+    tag: str
+    known: tuple[str, ...]
+
+    def __str__(self) -> str:
+        near = did_you_mean(self.tag, self.known) or f"; the tags are {', '.join(self.known) or 'none'}"
+        return f"no operator here has the tag {self.tag}{near}"
+
+
+def with_tags(operators: Iterable[RecordedOperator], tags: Sequence[str]) -> tuple[RecordedOperator, ...]:
+    """Those of the operators that have every one of these tags of PyTorch, such as `core`.
+
+    Raises:
+        UnknownTagError: none of them has one of the tags.
+    """
+    found = tuple(operators)
+    known = {tag for operator in found for tag in operator.tags}
+    for tag in tags:
+        if tag not in known:
+            raise UnknownTagError(tag, tuple(sorted(known)))
+    return tuple(operator for operator in found if operator.tags.issuperset(tags))
+
+
+class Difference(NamedTuple):
+    """What a recording has that the registry that it came from has not.
+
+    Args:
+        operators: the operators that are new or not the same, by name; source locations do not count.
+        against: what the registry is called; empty when there is none, and `operators` is everything.
+        left_out: how many operators are the same.
+        base: that registry.
+        lazy: how many operators differ by what PyTorch registers for itself when a part of it is first used, alone.
+    """
+
+    operators: tuple[RecordedOperator, ...]
+    against: str = ""
+    left_out: int = 0
+    base: Recorded | None = None
+    lazy: int = 0
+
+
+def own_operators(recorded: Recorded, source: str) -> Difference:
+    """The operators of a recording that are not those of the bundled registry of its PyTorch.
+
+    For a record of packages it is the registry that the record stands on. Everything is its own where there is no such
+    registry, in a bundled registry itself, and where a backend fallback differs, which concerns every operator. Left
+    out is what PyTorch registers for itself when a part of it is first used, where no package changed the operator.
+    """
+    from dispatchlab.registries.builds import bundled_for, without_kernels_elsewhere
+    from dispatchlab.registries.overlay import Overlay
+    from dispatchlab.registries.ownership import ownership_of
+
+    bundled = bundled_for(recorded.torch)
+    if isinstance(recorded, Overlay):
+        base, name = recorded.beneath, recorded.name
+    elif bundled_name(source) is not None or bundled is None:
+        return Difference(tuple(recorded))
+    else:
+        base, name = open_named(bundled), bundled
+    if {(fallback.key, fallback.fallthrough) for fallback in recorded.fallbacks} != {
+        (fallback.key, fallback.fallthrough) for fallback in base.fallbacks
+    }:
+        return Difference(tuple(recorded))
+    known = recorded.over if isinstance(recorded, Overlay) else recorded
+    beneath = base.operator if isinstance(recorded, Overlay) else {str(one.name): one for one in base}.get
+    pairs = [(one, without_kernels_elsewhere(beneath(str(one.name)), one, recorded.torch)) for one in known]
+    differing = [(one, before) for one, before in pairs if _shape(one) != _shape(before)]
+    ownership = ownership_of(recorded)
+    own = tuple(one for one, before in differing if _shape(ownership.without_lazy(one, before)) != _shape(before))
+    lazy = len(differing) - len(own)
+    return Difference(own, name, len(recorded.names) - len(own) - lazy, base, lazy)
+
+
+def _shape(operator: RecordedOperator | None) -> object:
+    """What the order of its registrations can depend on."""
+    if operator is None:
+        return None
+    kernels = tuple((kernel.key, kernel.inferred, kernel.flags, kernel.active) for kernel in operator.kernels)
+    return operator.schema, operator.alias, kernels
+
+
+class NoScenarioError(DispatchLabError):
+    """A folder has no scenario below it."""
+
+    folder: str
+    others: str = ""
+
+    template = "{folder}: there is no scenario below this folder: expected files that end in .yaml{others}"
+
+
+class AmbiguousOperatorError(DispatchLabError):
+    """A name without overload stands for several operators."""
+
+    asked: str
+    found: tuple[str, ...]
+
+    def __str__(self) -> str:
+        overloads = ", ".join(self.found)
+        return f"{self.asked} has {len(self.found)} overloads: name one of {overloads}, or write '{self.asked}*'"
+
+
+class TableRowError(DispatchLabError):
+    """A dispatch key has no row in any table."""
+
+    key: str
+
+    template = "{key} has no row in a table: name a runtime key, such as CPU or AutogradCPU"
+
+
+def scenario_files(paths: Iterable[str], *, report: Callable[[str], None] | None = None) -> tuple[str, ...]:
+    """The files that are meant: a folder stands for all the scenarios below it, in the order of their paths.
+
+    Args:
+        paths: files and folders.
+        report: is called with a sentence for each folder of which files are left out, since they are no scenarios.
+
+    Raises:
+        NoScenarioError: there is none below a folder.
+    """
+    files: list[str] = []
+    for path in paths:
+        if not os.path.isdir(path):
+            files.append(path)
+            continue
+        from dispatchlab.scenario.folders import scenarios_below
+
+        found = scenarios_below(path)
+        others = _others_text(path, found.others) if found.others else ""
+        if not found.scenarios:
+            raise NoScenarioError(path, f"; {others}" if others else "")
+        if others and report is not None:
+            report(f"note: {others}")
+        files += map(str, found.scenarios)
+    return tuple(dict.fromkeys(files))
+
+
+_OTHERS_SHOWN = 3
+
+
+def _others_text(folder: str, others: Sequence[tuple[Path, FileContent]]) -> str:
+    """Which files of a folder are no scenarios, and what they are."""
+    shown = ", ".join(f"{path} is {found}" for path, found in others[:_OTHERS_SHOWN])
+    more = f" and {len(others) - _OTHERS_SHOWN} more" if len(others) > _OTHERS_SHOWN else ""
+    return f"{len(others)} of the files below {folder} {'is' if len(others) == 1 else 'are'} left out: {shown}{more}"
+
+
+def operators_in(scenario: Scenario) -> tuple[OperatorName, ...]:
+    """The operators that a scenario names or observes, each once."""
+    from dispatchlab.scenario.scenario import operators_named_by
+
+    return tuple(dict.fromkeys((*operators_named_by(scenario.registrations), *scenario.operators)))
+
+
+def find_operators(asked: str, known: Sequence[str], *, source: str, packets: bool = False) -> tuple[str, ...]:
+    """The operators that are meant by a name, a name without overload, or a glob.
+
+    Args:
+        asked: `test::foo.out`, `test::foo`, `test::*`; a text without a namespace is one of `aten`.
+        known: the operators that there are.
+        source: where the operators come from, for the error.
+        packets: a name without overload means all overloads that it has, the default one included.
+
+    Raises:
+        UnknownOperatorError: none of them is meant; the error names the nearest.
+        AmbiguousOperatorError: a name without overload has several, and `packets` is not set.
+    """
+    found = find_names(known, asked)
+    if packets and found and "." not in asked and not is_glob(asked):
+        return overloads_in(known, qualified(found[0]))
+    if not found:
+        raise UnknownOperatorError(asked, tuple(known), source)
+    if len(found) > 1 and not is_glob(asked):
+        raise AmbiguousOperatorError(asked, found)
+    return found
+
+
+def find_listed(
+    recorded: Recorded, asked: str, *, source: str, keys: Collection[DispatchKey] = ()
+) -> tuple[RecordedOperator, ...]:
+    """The operators of a listing: those that a text means and that have a kernel at a key; there may be none.
+
+    Args:
+        recorded: the registry.
+        asked: as `find_operators` reads it, but a name stands for all its overloads and `*` for all operators.
+        source: what to call the registry, for the error.
+        keys: the keys; any operator will do when there are none.
+
+    Raises:
+        UnknownOperatorError: the registry has no operator that is meant.
+    """
+    if asked != "*" and not find_names(recorded.names, asked):
+        raise UnknownOperatorError(asked, tuple(recorded.names), source)
+    return tuple(find(recorded, asked, keys=keys))
+
+
+def named_key(text: str, privateuse1: str) -> DispatchKey:
+    """A key by its name, or by the name that a package gave the PrivateUse1 backend.
+
+    Raises:
+        UnknownKeyError: no key has that name.
+    """
+    from dispatchlab.model.keys import DispatchKey, parse_key
+
+    return DispatchKey.PrivateUse1 if privateuse1 and text == privateuse1 else parse_key(text)
+
+
+def table_rows(keys: Iterable[str], *, privateuse1: str = "") -> tuple[str, ...]:
+    """The names of table rows.
+
+    Args:
+        keys: names of keys.
+        privateuse1: the name that a package gave the PrivateUse1 backend, which is a name of that key as well.
+
+    Raises:
+        UnknownKeyError: one is no dispatch key; the error names the nearest.
+        TableRowError: one is a key without a row, as an alias key is.
+    """
+    found = []
+    for text in keys:
+        key = named_key(text, privateuse1)
+        if not key.is_runtime:
+            raise TableRowError(text)
+        found.append(str(key))
+    return tuple(found)

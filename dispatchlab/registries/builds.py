@@ -1,0 +1,156 @@
+"""Builds of PyTorch: which backends one has kernels for, and which bundled registry answers for a backend.
+
+A build shows what it is made for behind the `+` of its version; one without such a text, as on macOS or of somebody's
+own, is taken to have what it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import NamedTuple
+
+from dispatchlab.model.installed_torch import installed_torch, model_for
+from dispatchlab.model.keys import BACKENDS, DispatchKey
+from dispatchlab.model.profile import nearest_profile, version_of
+from dispatchlab.registries.file import bundled_name, newest_bundled, open_bundled
+from dispatchlab.registries.model import RecordedOperator
+
+_EVERYWHERE = ("CPU", "Meta")
+_BUILDS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("cpu", ()),
+    ("cu", ("CUDA",)),
+    ("rocm", ("CUDA", "HIP")),
+    ("xpu", ("XPU",)),
+)
+_WITH_CUDA = ("cu", "rocm")
+"""How the texts of builds begin that have kernels at the keys of CUDA."""
+_IN_TREE = ("CUDA", "HIP", "MPS", "XPU")
+"""The backends whose kernels come with PyTorch itself; those of all others come with packages."""
+
+
+def bundled_for(torch: str) -> str | None:
+    """The registry of a version of PyTorch, `2.13.0+cpu` say; None when no such registry comes along.
+
+    That of a build without CUDA where there is one of the version, for such a build. Of the installed PyTorch, when
+    none of its version is bundled, it is what is measured.
+    """
+    version, _, build = torch.partition("+")
+    name = f"torch-{'.'.join(version.split('.')[:2])}"
+    wanted = (name,) if build.startswith(_WITH_CUDA) else (f"{name}-cpu", name)
+    return next((each for each in wanted if bundled_name(each)), None)
+
+
+def measure_installed() -> None:
+    """Have a model and a registry of the installed PyTorch: a worker, which records packages by them, measures none."""
+    torch = installed_torch()
+    if torch is not None:
+        model_for(torch)
+        bundled_for(torch)
+
+
+def nearest_bundled(torch: str) -> str:
+    """The bundled registry of the nearest version of PyTorch, the newer of two; the newest for another text."""
+    name, version = bundled_for(torch), version_of(torch)
+    if name is not None or version is None:
+        return name or newest_bundled()
+    return bundled_for(nearest_profile(version).removeprefix("torch-")) or newest_bundled()
+
+
+def backend_named(key: DispatchKey) -> str | None:
+    """The backend that a key belongs to, such as `CUDA` for `SparseCUDA`; None for a key of no backend."""
+    return None if key.backend is None else BACKENDS[key.backend]
+
+
+def has_kernels_for(torch: str, imports: Iterable[str], backend: str) -> bool:
+    """Whether a registry answers what a backend runs.
+
+    Args:
+        torch: the version of PyTorch that it was recorded on.
+        imports: the packages that were imported besides.
+        backend: the name of the key of its plain tensors.
+    """
+    build = torch.partition("+")[2]
+    found = next((backends for prefix, backends in _BUILDS if build.startswith(prefix)), None)
+    if found is None or backend in (*_EVERYWHERE, *found):
+        return True
+    return backend not in _IN_TREE and any(True for _ in imports)
+
+
+def without_kernels_elsewhere(
+    operator: RecordedOperator | None, here: RecordedOperator, torch: str
+) -> RecordedOperator | None:
+    """An operator of a public wheel as another build of its version has it.
+
+    Args:
+        operator: the operator of the public wheel; None when it has none.
+        here: the operator of the other build.
+        torch: the version of the other build; where it has no kernels for CUDA, those that `here` lacks are left out.
+    """
+    if operator is None or has_kernels_for(torch, (), "CUDA"):
+        return operator
+    kernels = tuple(one for one in operator.kernels if backend_named(one.key) != "CUDA" or here.kernels_at(one.key))
+    return operator if len(kernels) == len(operator.kernels) else replace(operator, kernels=kernels)
+
+
+def is_in_tree(backend: str) -> bool:
+    """Whether the kernels of a backend come with builds of PyTorch, and not with packages."""
+    return backend in _IN_TREE
+
+
+class Default(NamedTuple):
+    """The registry for a question that names none.
+
+    Args:
+        name: its name.
+        reason: which one it is and why, a line for the user.
+    """
+
+    name: str
+    reason: str
+
+
+def default_registry(keys: Iterable[DispatchKey | str] = ()) -> Default:
+    """The bundled registry for a question that names none: that of the installed PyTorch, or else the newest.
+
+    For a question about CUDA it is one of a build that has CUDA's kernels.
+
+    Args:
+        keys: the keys of the question, or names of keys; a name that no key has counts as one of no backend.
+    """
+    torch = installed_torch()
+    name = None if torch is None else bundled_for(torch)
+    if torch is None or name is None:
+        newest = newest_bundled()
+        why = "no PyTorch is installed" if torch is None else f"there is none of the installed PyTorch {torch}"
+        return Default(newest, f"{newest} answers, the newest registry here: {why}")
+    named = [DispatchKey.__members__.get(key) if isinstance(key, str) else key for key in keys]
+    if any(backend_named(key) == "CUDA" for key in named if key is not None):
+        with_cuda = name.removesuffix("-cpu")
+        if with_cuda != name:
+            return Default(with_cuda, f"{with_cuda} answers: the installed PyTorch {torch} has no kernels for CUDA")
+    recorded = open_bundled(name).torch
+    if recorded == torch:
+        return Default(name, f"{name} answers, the registry of the installed PyTorch {torch}")
+    return Default(name, f"{name} answers, recorded on PyTorch {recorded}; {torch} is installed")
+
+
+def cuda_registry(torch: str) -> str:
+    """The bundled registry of a version of PyTorch, or of the nearest, that has kernels for CUDA."""
+    return nearest_bundled(torch).removesuffix("-cpu")
+
+
+def renamed_text(privateuse1: str) -> str:
+    """The note on a backend that a package has given a name of its own."""
+    return f"note: PrivateUse1 is the backend {privateuse1}"
+
+
+def no_answer(source: str, torch: str, backend: str) -> str:
+    """The sentence for a question about a backend that a registry has no kernels for."""
+    whose = source if source.endswith(torch) else f"{source} is of PyTorch {torch}, which"
+    what = f"no answer for {backend}: {whose} has no kernels for it"
+    if backend == "CUDA":
+        return f"{what}; {cuda_registry(torch)} has them, without --from or by its name"
+    if is_in_tree(backend):
+        return f"{what}; use --engine torch on a PyTorch that has them, or a registry that was recorded there"
+    return f"{what}; name the package with --from, or a registry that was recorded with the package"

@@ -1,0 +1,139 @@
+"""Debug texts as findings need them: the file and line of a registration, the callers behind it, and whose it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.registries.model import Recorded, RecordedOperator
+from dispatchlab.registries.ownership import ownership_of
+
+_AT = "registered at "
+_VIA = " via "
+_SITE = re.compile(r"(?P<path>[^\s:][^:\n]*\.\w+):(?P<line>[1-9][0-9]{0,8})")
+_KEPT_OF_A_BUILD_PATH = 2
+_BUILD_FOLDER = 4  # the leading slash counts as one: /__w/NAME/NAME
+
+
+def owner(debug: str) -> str:
+    """A debug text in a sentence."""
+    return debug.removeprefix(_AT) or "a registration without a debug text"
+
+
+def kernel_at(operator: RecordedOperator, key: object) -> str:
+    """Whose kernel is active at a key, for a sentence."""
+    found = next((kernel for kernel in operator.kernels if kernel.key is key), None)
+    return owner("" if found is None else found.debug)
+
+
+def sites_in(debug: str) -> Iterator[tuple[str, int]]:
+    """The path and line of the call that registered, and then of the helpers through which it went."""
+    for part in debug.removeprefix(_AT).split(_VIA):
+        found = _SITE.fullmatch(part)
+        if found is not None:
+            yield found["path"], int(found["line"])
+
+
+def _path_in(debug: str) -> str | None:
+    """The path of the call that registered, with slashes; None when the text names none."""
+    return next((path.replace("\\", "/") for path, _ in sites_in(debug)), None)
+
+
+def file_in(debug: str) -> str:
+    """The file of a registration, without what moves: the line, and the folder in which it was built.
+
+    A debug text that is no path stays as it is.
+    """
+    path = _path_in(debug)
+    if path is None:
+        return debug
+    return "/".join(path.split("/")[-_KEPT_OF_A_BUILD_PATH:]) if is_absolute(path) else path
+
+
+def is_absolute(path: str) -> bool:
+    """Whether a path starts at the root of some machine, this one or that of a build."""
+    return path.startswith(("/", "\\")) or path[1:2] == ":"
+
+
+def imported_packages(operators: Iterable[RecordedOperator]) -> frozenset[str]:
+    """The packages whose Python registered something for these operators, PyTorch left out."""
+    debugs = (debug for one in operators for debug in (one.debug, *(kernel.debug for kernel in one.kernels)))
+    paths = {path for debug in debugs for path, _ in sites_in(debug) if path.endswith(".py") and not is_absolute(path)}
+    return frozenset(path.partition("/")[0] for path in paths if "/" in path) - {Packages.TORCH}
+
+
+def package_among(packages: Collection[str], debug: str) -> str | None:
+    """Which of these packages made a registration; None when its path names none, or only the API of PyTorch.
+
+    A path of C++ starts on the machine that built it; the folder of the package lies somewhere on it.
+    """
+    for path, _ in sites_in(debug):
+        parts = path.replace("\\", "/").split("/")[:-1]
+        for part in reversed(parts) if is_absolute(path) else parts[:1]:
+            if part in packages:
+                return part
+    return None
+
+
+def other_owner(debugs: Iterable[str], packages: frozenset[str], imports: Iterable[str]) -> str | None:
+    """The other package that made all of these registrations; None when the imports made one, or it is not known.
+
+    Args:
+        debugs: the debug texts of the registrations.
+        packages: see `imported_packages`.
+        imports: the modules that were imported; the packages that they are in made the rest.
+    """
+    mine = {name.partition(".")[0] for name in imports}
+    owners = [package_among(packages | mine, debug) for debug in debugs]
+    return None if not owners or any(owner is None or owner in mine for owner in owners) else owners[0]
+
+
+class Packages:
+    """Finds out whose a registration is, by its debug text.
+
+    Python's paths start at the package. Those of C++ are of the machine that built it, and name no package.
+    """
+
+    TORCH = "torch"
+
+    def __init__(self, recorded: Recorded) -> None:
+        self.ownership = ownership_of(recorded)
+
+    def of(self, operator: RecordedOperator, key: DispatchKey | None, debug: str) -> str | None:
+        """The package of a registration; None when it is not known.
+
+        Args:
+            operator: the operator that it is for.
+            key: the key of a kernel; None for a def.
+            debug: its debug text.
+        """
+        if self.is_torch(operator, key, debug):
+            return self.TORCH
+        path = _path_in(debug)
+        if path is None or is_absolute(path):
+            return None
+        first, slash, _ = path.partition("/")
+        return first if slash and path.endswith(".py") and first != self.TORCH else None
+
+    def is_torch(self, operator: RecordedOperator, key: DispatchKey | None, debug: str) -> bool:
+        """Whether a registration is PyTorch's own."""
+        named = _path_in(debug) is not None and not debug.startswith(_AT)  # as scenarios may write it
+        return self.ownership.is_own(str(operator.name), key, f"{_AT}{debug}" if named else debug)
+
+    def are_one(self, operator: RecordedOperator, kernels: Iterable[tuple[DispatchKey | None, str]]) -> bool:
+        """Whether one package made all of these, as far as their paths show it.
+
+        C++ of one package was built below one folder, which has the name of the package of its Python.
+        """
+        chosen = list(kernels)
+        by_torch = [self.is_torch(operator, key, debug) for key, debug in chosen]
+        if any(by_torch):
+            return all(by_torch)
+        paths = [_path_in(debug) for _, debug in chosen]
+        known = [path for path in paths if path is not None]
+        built = {tuple(path.split("/")[:_BUILD_FOLDER]) for path in known if is_absolute(path)}
+        python = {path.partition("/")[0] for path in known if not is_absolute(path)}
+        if len(known) < len(paths) or len(built) > 1 or len(python) > 1:
+            return False
+        return not built or not python or all(python <= {*path.split("/")} for path in known if is_absolute(path))

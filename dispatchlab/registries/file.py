@@ -1,0 +1,148 @@
+"""Read and write the files of registries, and open the bundled ones by name."""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import cache
+from typing import TYPE_CHECKING
+
+from dispatchlab.errors import DispatchLabError, did_you_mean
+from dispatchlab.files import FileKind, ReadError, instead, is_registry, read_file
+from dispatchlab.model.profile import NEWEST, version_of
+from dispatchlab.registries.model import Recorded, Registry
+from dispatchlab.registries.stored import RegistryFileError, StoredRegistry, recording_bytes
+
+if TYPE_CHECKING:
+    from dispatchlab.model.python_layer import PythonLayer
+
+
+SUFFIX = ".dlreg"
+"""How the names of registry files end."""
+
+MAX_FILE = 32 << 20
+"""The most bytes of a registry file."""
+
+
+def registry_bytes(recorded: Recorded) -> bytes:
+    """The file of a registry, with its Python layer where it has one; equal registries give the same bytes."""
+    return recording_bytes(recorded, python_layer_of(recorded))
+
+
+def open_registry(path: str | os.PathLike[str]) -> StoredRegistry:
+    """The registry in a file; an operator is read on first use.
+
+    Raises:
+        RegistryFileError: the file cannot be read, is of another version, is cut short, or was altered.
+    """
+    name = str(path)
+    try:
+        data = read_file(name, limit=MAX_FILE, what="recorded registries")
+    except OSError as error:
+        raise RegistryFileError(name, f"it cannot be read: {error.strerror or error}") from None
+    except ReadError as error:
+        raise RegistryFileError(name, error.reason) from None
+    other = instead(data, name, FileKind.REGISTRY)
+    if other is not None:
+        raise RegistryFileError(name, "; ".join(other))
+    return StoredRegistry(data, name)
+
+
+def is_registry_file(path: str | os.PathLike[str]) -> bool:
+    """Whether a file starts as a registry does; False for one that cannot be read, and for a pipe or a device."""
+    try:
+        if not os.path.isfile(path):
+            return False
+        with open(path, "rb") as stream:
+            return is_registry(stream.read(1024))
+    except (OSError, ValueError):
+        return False
+
+
+# A text, since importing pathlib would cost `dump` a part of its start-up.
+_FOLDER = os.path.join(os.path.dirname(__file__), "data")
+
+_OTHER_NAMES = {"torch-2.13-cuda": "torch-2.13"}
+"""Names that registries had before; they still mean the same registries."""
+
+
+class UnknownRegistryError(DispatchLabError):
+    """No bundled registry has this name, and there is no file of it."""
+
+    text: str
+
+    def __str__(self) -> str:
+        known = bundled_names()
+        version = version_of(self.text)
+        is_other = self.text in NEWEST or version not in (None, *map(version_of, known))
+        near = f"; the newest is {known[-1]}" if is_other else did_you_mean(self.text, known)
+        if not near and self.text.isidentifier():
+            near = "; install a package in its checkout with `pip install -e .`"
+        return (
+            f"there is no registry {self.text!r}: expected a file, an installed package, or the name of one that comes "
+            f"with dispatchlab, {known[0]} to {known[-1]}{near}"
+        )
+
+
+def python_layer_of(recorded: Recorded) -> PythonLayer | None:
+    """What Python had registered in the PyTorch of a registry; None when that was not recorded.
+
+    Raises:
+        RegistryFileError: it is in a file that is damaged.
+    """
+    return recorded.python if isinstance(recorded, (Registry, StoredRegistry)) else None
+
+
+@cache
+def bundled_names() -> tuple[str, ...]:
+    """The names of the bundled registries, such as `torch-2.13`, the oldest version first."""
+    names = (name.removesuffix(SUFFIX) for name in os.listdir(_FOLDER) if name.endswith(SUFFIX))
+    return tuple(sorted(names, key=by_version))
+
+
+def bundled_name(text: str) -> str | None:
+    """The name of the bundled registry, or of the installed PyTorch's, that a text means; None when it means none."""
+    if not text.startswith("torch-"):  # so that nothing is read for a file of another name
+        return None
+    name = _OTHER_NAMES.get(text, text)
+    return name if name in bundled_names() else None
+
+
+def newest_bundled() -> str:
+    """The name of the bundled registry of the newest PyTorch."""
+    return bundled_names()[-1]
+
+
+_opened = cache(open_registry)
+
+
+def open_bundled(name: str) -> StoredRegistry:
+    """A bundled registry, or that of the installed PyTorch; the same value for the same name: nothing changes one.
+
+    Raises:
+        UnknownRegistryError: none has this name.
+        RegistryFileError: its file is damaged.
+    """
+    known = bundled_name(name)
+    if known is None:
+        raise UnknownRegistryError(name)
+    return _opened(os.path.join(_FOLDER, known + SUFFIX))
+
+
+def open_named(text: str) -> StoredRegistry:
+    """A bundled registry by its name, or a file by its path; a bundled one wins.
+
+    Raises:
+        UnknownRegistryError: it is neither.
+        RegistryFileError: the file cannot be read, or is damaged.
+    """
+    if bundled_name(text) is not None:
+        return open_bundled(text)
+    if not os.path.exists(text):
+        raise UnknownRegistryError(text)
+    return open_registry(text)
+
+
+def by_version(name: str) -> tuple[tuple[int, ...], str]:
+    """A key that sorts names such as `torch-2.4` and `torch-2.13-cpu` by version."""
+    return tuple(map(int, re.findall(r"\d+", name))), name
