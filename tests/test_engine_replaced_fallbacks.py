@@ -84,7 +84,7 @@ def test_a_release_that_is_done_again_takes_nobodys_row() -> None:
     assert undo is not None
     one.release()
     _two = dispatcher.register(fallback("two"))
-    undo()  # as after an interrupt, see Note [Interrupts]
+    undo()
     assert row(dispatcher) == "two"
 
 

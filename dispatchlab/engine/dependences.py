@@ -23,7 +23,7 @@ from dispatchlab.engine.primitives import (
 from dispatchlab.engine.python_state import PythonState
 from dispatchlab.engine.refusals import MAX_ARGUMENTS
 from dispatchlab.engine.semantics import Semantics, SignatureLife
-from dispatchlab.engine.state import FALLBACKS, KernelVariable, NamespaceVariable, PythonVariable, State
+from dispatchlab.engine.state import FALLBACKS, NamespaceVariable, PythonVariable, State
 from dispatchlab.engine.torch_library import Note, TorchLibraryPrimitive
 from dispatchlab.model.dependence import Dependence
 from dispatchlab.model.dump_format import Provenance, key_text
@@ -56,7 +56,7 @@ class Variable(NamedTuple):
     """
 
     kind: str
-    of: str | NamespaceVariable | KernelVariable | RegisterName | None = None
+    of: str | NamespaceVariable | RegisterName | None = None
     bit: int = 0
 
     def __str__(self) -> str:

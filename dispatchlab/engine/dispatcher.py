@@ -7,7 +7,6 @@ wait until it is done, see Note [Releases that come at a bad time].
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import warnings
@@ -16,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
-from weakref import WeakSet, ref
 
 from dispatchlab.engine import introspection, lowering
 from dispatchlab.engine.handle import RegistrationHandle
@@ -26,7 +24,6 @@ from dispatchlab.engine.listeners import Listener, Listeners, Named
 from dispatchlab.engine.lowering import LoweredRegistration, lower, register
 from dispatchlab.engine.operator_entry import OperatorEntry
 from dispatchlab.engine.primitives import RegisterImpl
-from dispatchlab.engine.refusals import is_refusal
 from dispatchlab.engine.semantics import SEMANTICS, Semantics, semantics_named
 from dispatchlab.engine.state import FALLBACKS, State, StateVariable, Transaction
 from dispatchlab.errors import DispatchLabError, ErrorKind, RegistrationError, no_operator
@@ -80,23 +77,9 @@ def _load(semantics: Semantics, fallbacks: Sequence[Fallback]) -> State:
 # A handle without a reference is released by the garbage collector, which runs whenever Python allocates. In a
 # registration of the same thread the (re-entrant) lock would let it in to change the state under its feet; in any other
 # place waiting for the lock can be a deadlock, for it is not known which locks the interrupted code holds. So such a
-# release is queued, and a thread that can have the lock without waiting runs the queue. No release stays behind:
-# a thread that leaves the lock looks at the queue afterwards, and a thread that queues does too.
-# Registrations from a listener come after the state has changed and are therefore let in.
-
-# Note [Interrupts]
-# ~~~~~~~~~~~~~~~~~
-# A signal handler may raise after any call that the main thread makes, and must not leave a registration that nobody
-# can release. So the handle is there before the registration is. A registration is in force if the state says so,
-# which changes by one assignment, and releasing one that is not in force does nothing. Then it does not matter where a
-# release is interrupted: it can be done again, and a handle counts as released when its registration is out and not
-# before. One that dies in the interrupted code releases itself. Its `__del__` may be interrupted as well, and is not
-# called again; so the dispatcher has a weak reference to every handle, whose callback is a function of C, which nothing
-# interrupts: it queues the release.
-# The lock is taken in a `with` statement, which no signal handler divides. Where it is asked for without waiting, the
-# answer goes into a list by functions of C alone, so that whoever comes to `finally` knows of it. A `while` loop is a
-# function of its own there: what a handler raises at the jump to its beginning passes by the `finally` around the loop
-# in Python 3.12 and 3.13.
+# release is queued, and whoever can have the lock without waiting runs the queue: the finalizer itself, or the thread
+# that holds the lock, when it leaves it. Registrations from a listener come after the state has changed and are
+# therefore let in.
 
 # Note [Looking without a lock]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -140,14 +123,6 @@ class InvariantError(DispatchLabError):
         return "\n".join(map(str, self.violations))
 
 
-class _HandleReference(ref[RegistrationHandle]):
-    """A weak reference to the handle of a registration. See Note [Interrupts]."""
-
-    __slots__ = ("made",)
-
-    made: LoweredRegistration
-
-
 class Dispatcher:
     """A registry of operators, kernels and fallbacks, isolated from every other.
 
@@ -181,11 +156,9 @@ class Dispatcher:
         self._start_with(self.semantics.builtin_fallbacks if builtin_fallbacks else ())
         self._lock = threading.RLock()
         self._changing = False
-        self._held: dict[LoweredRegistration, _HandleReference] = {}
-        self._postponed: deque[LoweredRegistration | _HandleReference] = deque()
-        self._settling = False
+        self._held: dict[LoweredRegistration, None] = {}  # what is in force, in order
+        self._postponed: deque[LoweredRegistration] = deque()
         self._listeners = Listeners()
-        _dispatchers.add(self)
 
     @classmethod
     def for_scenario(cls, semantics: str | Semantics = "strict") -> Dispatcher:
@@ -224,11 +197,7 @@ class Dispatcher:
     def _register_lowered(
         self, made: LoweredRegistration, what: str, home: dict[RegistrationHandle, None] | None = None
     ) -> RegistrationHandle:
-        # See Note [Interrupts]
         handle = RegistrationHandle(lambda: self._undo(made), what, forget=lambda: self._postpone(made), home=home)
-        reference = _HandleReference(handle, self._postponed.append)
-        reference.made = made
-        self._held[made] = reference
         try:
             with self._lock:
                 if self._changing:
@@ -238,18 +207,14 @@ class Dispatcher:
             for text in overridden:
                 site = call_site()
                 warnings.warn_explicit(text, OverrideWarning, site.file, site.line)
-        except BaseException as error:
-            if not isinstance(error, RegistrationError) or not is_refusal(error):
-                handle.release()
-                raise
-            # What semantics leave of one that is refused is not to be released: the reference goes before the handle.
-            self._held.pop(made, None)
-            del reference
-            handle.settle()
+        except RegistrationError:
+            handle.settle()  # what semantics leave of one that is refused is not to be released
+            raise
+        except BaseException:
+            handle.release()
             raise
         finally:
-            if self._postponed:
-                self._settle()
+            self._settle()
         return handle
 
     def add_listener(self, listener: Listener) -> RegistrationHandle:
@@ -272,8 +237,7 @@ class Dispatcher:
             handle.release()
             raise
         finally:
-            if self._postponed:
-                self._settle()
+            self._settle()
         return handle
 
     def _undo(self, made: LoweredRegistration) -> None:
@@ -285,42 +249,24 @@ class Dispatcher:
                 else:
                     self._release(made)
         finally:
-            if self._postponed:
-                self._settle()
+            self._settle()
 
     def _postpone(self, made: LoweredRegistration) -> None:
         self._postponed.append(made)
         self._settle()
 
     def _settle(self) -> None:
-        """Run the releases that wait, unless another thread is going to."""
-        # See Note [Releases that come at a bad time] and Note [Interrupts]
-        while self._postponed:
-            held: list[bool] = []
+        """Run the releases that wait, the oldest first, unless another thread is going to."""
+        # See Note [Releases that come at a bad time]
+        while self._postponed and not self._changing and self._lock.acquire(blocking=False):
             try:
-                held.extend(filter(None, map(self._lock.acquire, (False,))))
-                if not held or self._changing or self._settling:
-                    return
-                self._run_postponed()
+                while self._postponed and not self._changing:
+                    try:
+                        self._release(self._postponed.popleft())
+                    except Exception:
+                        sys.excepthook(*sys.exc_info())
             finally:
-                if held:
-                    self._lock.release()
-
-    def _run_postponed(self) -> None:
-        """Run the releases that wait, the oldest first, and take each from the queue."""
-        while self._postponed:
-            first = self._postponed[0]
-            made = first.made if isinstance(first, _HandleReference) else first
-            self._settling = True
-            try:
-                try:
-                    self._release(made)
-                except Exception:
-                    sys.excepthook(*sys.exc_info())
-                    self._take_out(made)  # which is not done yet if a signal handler raised
-            finally:
-                self._settling = False
-            self._postponed.popleft()
+                self._lock.release()
 
     def _register(self, made: LoweredRegistration) -> list[str]:
         """Register; returns the sentences about kernels that were overridden."""
@@ -332,8 +278,9 @@ class Dispatcher:
             overridden = self._overridden(made, transaction)
             come = self._schemas(transaction, come=True)
             self._commit(transaction)
-        except RegistrationError as error:
-            if self.semantics.refusal_leaves_traces and is_refusal(error):
+            self._held[made] = None
+        except RegistrationError:
+            if self.semantics.refusal_leaves_traces:
                 come = self._schemas(transaction, come=True)
                 self._commit(transaction)
                 self._changing = False
@@ -358,26 +305,24 @@ class Dispatcher:
 
     def _leaving(self, made: LoweredRegistration) -> list[Named]:
         """What a release would take from the listeners, who may still change the state when they hear of it."""
-        transaction = Transaction(self.state, set())
         self._changing = True
         try:
-            lowering.release(self.semantics, transaction, made)
-            return self._schemas(transaction, come=False)
+            return self._schemas(self._without(made), come=False)
         finally:
             self._changing = False
 
     def _take_out(self, made: LoweredRegistration) -> None:
-        transaction = Transaction(self.state, set())
         self._changing = True
         try:
-            lowering.release(self.semantics, transaction, made)
-            self._commit(transaction)
+            self._commit(self._without(made))
+            self._held.pop(made, None)
         finally:
             self._changing = False
-        reference = self._held.pop(made, None)
-        handle = None if reference is None else reference()
-        if handle is not None:
-            handle.settle()
+
+    def _without(self, made: LoweredRegistration) -> Transaction:
+        transaction = Transaction(self.state, set())
+        lowering.release(self.semantics, transaction, made)
+        return transaction
 
     def _commit(self, transaction: Transaction) -> None:
         # See Note [Looking without a lock]
@@ -391,11 +336,6 @@ class Dispatcher:
                 state.pop(variable, None)
             else:
                 state[variable] = value
-
-    def _renew_lock(self) -> None:
-        if not self._lock._is_owned():  # type: ignore[attr-defined]  # else this thread goes on with what it was doing
-            self._lock = threading.RLock()
-            self._changing = self._settling = False
 
     def _schemas(self, transaction: Transaction, *, come: bool) -> list[Named]:
         """The operators that get a schema by a transaction, or those that lose theirs."""
@@ -553,11 +493,9 @@ class Dispatcher:
             if held is None:  # what asks is a finalizer, in the middle of a change
                 found = tuple(one for entry in introspection.operators_in(state) for one in self.violations(entry.name))
             else:
-                refused = None if self.semantics.refusal_leaves_traces else ()
-                builtin = self._builtin
                 from dispatchlab.engine.in_force import state_violations  # costs start-up, and few ask
 
-                found = state_violations(state, held, self.semantics, builtin=builtin, refused=refused, exact=False)
+                found = state_violations(state, held, self.semantics, self._builtin)
         if found:
             raise InvariantError(found)
 
@@ -578,17 +516,3 @@ def register_lowered(
         home: the handles among which the new one is while the registration is in force.
     """
     return dispatcher._register_lowered(lowered, what, home)
-
-
-_dispatchers: WeakSet[Dispatcher] = WeakSet()
-
-
-def _renew_locks() -> None:
-    """Free the dispatchers of a forked process from threads that are not in it."""
-    # NB: whatever such a thread was doing, the state is what it was before or after: see Note [Looking without a lock].
-    for dispatcher in tuple(_dispatchers):
-        dispatcher._renew_lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_locks)

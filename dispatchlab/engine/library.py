@@ -14,7 +14,7 @@ from dispatchlab.engine.dispatcher import Dispatcher, register_lowered
 from dispatchlab.engine.handle import RegistrationHandle, forget_all, not_copied, release_all
 from dispatchlab.engine.kernel import KernelFunction, KernelLike, call_site, choice, kernel_function, key_named, unboxed
 from dispatchlab.engine.lowering import LoweredRegistration, lower, lower_inside
-from dispatchlab.engine.refusals import is_refusal, unknown_key, unparsed_key
+from dispatchlab.engine.refusals import unknown_key, unparsed_key
 from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
@@ -57,11 +57,12 @@ class Registrations:
         try:
             for one in made.primitives:
                 parts.append(register_lowered(self._dispatcher, LoweredRegistration([one]), what))
-        except BaseException as error:
-            if not isinstance(error, RegistrationError) or not is_refusal(error):
-                whole.release()
-            elif not parts:
+        except RegistrationError:
+            if not parts:
                 whole.settle()
+            raise
+        except BaseException:
+            whole.release()
             raise
         return whole
 

@@ -94,8 +94,8 @@ def register(semantics: Semantics, state: Transaction, lowered: LoweredRegistrat
         for primitive in lowered.primitives:
             primitive.register(semantics, state)
             done += 1
-    except RegistrationError as error:
-        if lowered.is_block and semantics.refusal_leaves_traces and refusals.is_refusal(error):
+    except RegistrationError:
+        if lowered.is_block and semantics.refusal_leaves_traces:
             for primitive in lowered.primitives[: done + 1]:  # one of torch.library may have made a part
                 primitive.release(semantics, state)
         raise
@@ -139,8 +139,6 @@ def _guarded(
     try:
         return make(registration, semantics)
     except RegistrationError as error:
-        if not refusals.is_refusal(error):
-            raise
         return (Refused(error),)
 
 

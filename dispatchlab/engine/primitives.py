@@ -16,7 +16,7 @@ from dispatchlab.engine.fallbacks import Fallbacks
 from dispatchlab.engine.kernel import RegisteredKernel
 from dispatchlab.engine.operator_entry import Definition, HeldSignature, OperatorEntry, Stored
 from dispatchlab.engine.semantics import Semantics, SignatureLife
-from dispatchlab.engine.state import FALLBACKS, KernelVariable, NamespaceVariable, Transaction
+from dispatchlab.engine.state import FALLBACKS, NamespaceVariable, Transaction
 from dispatchlab.errors import RegistrationError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
@@ -79,11 +79,11 @@ class Refused:
 
 
 class RegisterClaim:
-    """A library's claim: of its namespace, or of an operator and key where `torch.library` takes one kernel."""
+    """A library's claim of its namespace."""
 
     __slots__ = ("debug", "variable")
 
-    def __init__(self, variable: NamespaceVariable | KernelVariable, debug: str) -> None:
+    def __init__(self, variable: NamespaceVariable, debug: str) -> None:
         self.variable = variable
         self.debug = debug
 
@@ -94,8 +94,6 @@ class RegisterClaim:
         """Refused while another claim lives."""
         claimed = state.get(self.variable)
         if isinstance(claimed, RegisterClaim):
-            if isinstance(self.variable, KernelVariable):
-                raise refusals.duplicate_kernel(str(self.variable), claimed.debug, self.debug)
             raise refusals.duplicate_library(self.variable.namespace, claimed.debug, self.debug)
         state.put(self.variable, self)
 

@@ -13,23 +13,8 @@ from dispatchlab.model.schema_difference import as_compared
 if TYPE_CHECKING:
     from dispatchlab.engine.kernel import RegisteredKernel
     from dispatchlab.engine.operator_entry import Definition, HeldSignature, Stored
-    from dispatchlab.engine.python_state import PythonKey
 
 MAX_ARGUMENTS = 64
-
-
-def is_refusal(error: RegistrationError) -> bool:
-    """Whether the dispatcher refused what is under way, to be asked where the error is caught.
-
-    A signal handler may raise a RegistrationError, too: its own, or one of a registration that it made. Then what is
-    under way was interrupted, and there is a frame of the handler between it and the error.
-    """
-    trace = error.__traceback__
-    while trace is not None:
-        if not trace.tb_frame.f_globals.get("__name__", "").startswith("dispatchlab."):
-            return False
-        trace = trace.tb_next
-    return True
 
 
 def key_text(key: DispatchKey | None) -> str:
@@ -171,18 +156,6 @@ def duplicate_kernel(place: str, existing: str, new: str) -> RegistrationError:
         f"torch.library has a kernel of {place} already{_by(existing)}, and a second is refused{_by(new)}: "
         "release the first",
         {"operator": place, "debug": new, "other_debug": existing},
-    )
-
-
-def duplicate_python(
-    operator: OperatorName, key: PythonKey, existing: str, new: str, refusal: str
-) -> RegistrationError:
-    """A second entry where a registry of Python takes one."""
-    return RegistrationError(
-        ErrorKind.DUPLICATE_PYTHON,
-        f"{key} of {operator} is registered already{_by(existing)}, and PyTorch refuses a second{_by(new)} there: "
-        f"{refusal}",
-        {"operator": str(operator), "registry": str(key), "debug": new, "other_debug": existing},
     )
 
 

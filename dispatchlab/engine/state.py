@@ -1,9 +1,9 @@
 """The state of a dispatcher as a mapping of state variables, and transactions that are kept or dropped as a whole.
 
 The state variables have immutable values: an operator's name, as text, has its entry, `FALLBACKS` the backend
-fallbacks, a `NamespaceVariable` the library that claims its namespace, a `KernelVariable` the one whose kernel
-`torch.library` has, and a `PythonVariable` what Python keeps for an operator in registries of its own. Everything that
-a registration reads or writes goes through a `Transaction`, which therefore knows its footprint.
+fallbacks, a `NamespaceVariable` the library that claims its namespace, and a `PythonVariable` what Python keeps for an
+operator in registries of its own. Everything that a registration reads or writes goes through a `Transaction`, which
+therefore knows its footprint.
 """
 
 from __future__ import annotations
@@ -20,17 +20,6 @@ class NamespaceVariable(NamedTuple):
     """The variable of a namespace's DEF library; its value is the library's claim."""
 
     namespace: str
-
-
-class KernelVariable(NamedTuple):
-    """The variable of a kernel that `torch.library` takes once; its value is the claim of the library that has it."""
-
-    namespace: str
-    operator: str
-    key: str
-
-    def __str__(self) -> str:
-        return f"{self.namespace}::{self.operator} at {self.key or 'no key'}"
 
 
 class PythonVariable(NamedTuple):
@@ -55,7 +44,7 @@ class _FallbacksVariable:
 FALLBACKS = _FallbacksVariable()
 """The variable of all backend fallbacks."""
 
-StateVariable: TypeAlias = str | NamespaceVariable | KernelVariable | PythonVariable | _FallbacksVariable
+StateVariable: TypeAlias = str | NamespaceVariable | PythonVariable | _FallbacksVariable
 State: TypeAlias = Mapping[StateVariable, object]
 
 

@@ -6,7 +6,7 @@ simple_registry.py. The rules are those of PyTorch 2.13 and later.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from dispatchlab.engine import refusals
 from dispatchlab.engine.kernel import RegisteredKernel
@@ -241,11 +241,8 @@ class OpenCustomOp(TorchLibraryPrimitive):
                 self._drop(state, key)
 
 
-def in_libraries(kept: PythonState, in_force: Collection[Primitive]) -> Iterator[Primitive]:
-    """What is in the library of a `custom_op` of an operator that is in force, by what Python keeps for that."""
-    for library in kept.at(_LIBRARY):
-        if isinstance(library, OpenCustomOp) and library in in_force:  # one that was refused has some of it
-            yield from library.contents
+def added_kernels(kept: PythonState) -> Iterator[Primitive]:
+    """What later calls have put into the library of a `custom_op`, by what Python keeps for its operator."""
     for added in kept.at(_ADDED):
         if isinstance(added, _Added):
             yield from added.primitives

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import os
 import threading
 import types
 import typing
@@ -190,15 +189,6 @@ class _AnnotationReader:
 
 
 _parsing = threading.Lock()
-
-
-def _renew_lock() -> None:
-    global _parsing
-    _parsing = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)
 
 
 @lru_cache(maxsize=1024)
