@@ -123,7 +123,7 @@ _NAMES = {
     ".errors": "CallError DispatchLabError ErrorKind ParseError RegistrationError",
     ".prover.result": "Counterexample Expectation Exploration Verdict",
     ".questions.order.always": "StateCheck explore",
-    ".layers.lab": "Lab",
+    ".lab.lab": "Lab",
     ".model.key_set": "DispatchKeySet",
     ".model.keys": "DispatchKey",
     ".model.names": "OperatorName",

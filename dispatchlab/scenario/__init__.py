@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     ".load": "json_schema load_scenario parse_scenario ScenarioError",
-    "..files.yaml_tree": "Problem",
+    ".yaml_tree": "Problem",
     ".scenario": "Scenario registration_names",
     ".write": "UnwritableError scenario_text",
 }
