@@ -11,10 +11,9 @@ from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.prover.all_orders import AllOrders
 from dispatchlab.prover.driver import explore_walk
 from dispatchlab.prover.explore import explore
-from dispatchlab.prover.limits import Watch
+from dispatchlab.prover.limits import WalkOptions, Watch
 from dispatchlab.prover.result import Verdict
 from dispatchlab.prover.run_sequence import on_sandboxes
-from dispatchlab.prover.walk_options import WalkOptions
 
 
 class Explore:

@@ -54,7 +54,7 @@ def engine_edges_per_second(*, every_table: bool = False) -> float:
     """Walk two passes, with everything that is observed."""
     from dispatchlab.live.sandbox.sandbox import LocalEngine
     from dispatchlab.prover.explore import explore
-    from dispatchlab.prover.walk_options import WalkOptions
+    from dispatchlab.prover.limits import WalkOptions
 
     engine = LocalEngine(REGISTRATIONS, every_table=every_table)
     found = explore(engine, REGISTRATIONS, [FOO], WalkOptions(passes=2))

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args, over
 from dispatchlab.errors import DispatchLabError, ErrorKind, did_you_mean
 from dispatchlab.model.registration import Block, Claim, Def, Fallback, Impl, NameOnly, Registration
 from dispatchlab.model.sequence import format_sequence
+from dispatchlab.prover.limits import WalkName
 from dispatchlab.prover.result import Counterexample, Exploration, Verdict
-from dispatchlab.prover.walk_options import WalkName
 from dispatchlab.questions.explain.result import CallExplanation
 from dispatchlab.questions.order.report import Report
 from dispatchlab.questions.order.run_scenario import RunOptions, run_scenario
@@ -165,13 +165,13 @@ class OrderCheck:
         return f"<OrderCheck: {self.verdict}, {found.flaw}: {' against '.join(sequences)}>"
 
     def __str__(self) -> str:
-        from dispatchlab.questions.order.blocks import report_view
+        from dispatchlab.questions.order.report_view import report_view
 
         return report_view(self.report).text()
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the verdict, the counterexample, and what was explored."""
-        from dispatchlab.questions.order.blocks import report_view
+        from dispatchlab.questions.order.report_view import report_view
 
         return report_view(self.report).notebook()
 
@@ -465,8 +465,8 @@ def dump(operator: str, *, of: Dispatcher | str | None = None, after: str | None
     from dispatchlab.questions.dump.operator_text import operator_text
 
     if of is None or isinstance(of, str):
+        from dispatchlab.model.names import is_glob
         from dispatchlab.questions.dump.inspect_operators import OneOperatorError, inspect_operators
-        from dispatchlab.registries.find import is_glob
 
         if is_glob(operator):
             raise OneOperatorError(operator)

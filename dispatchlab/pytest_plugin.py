@@ -231,8 +231,8 @@ class ScenarioItem(_Item):
         from dataclasses import replace
 
         from dispatchlab.prover.result import Verdict
-        from dispatchlab.questions.order.blocks import report_view
         from dispatchlab.questions.order.golden import golden
+        from dispatchlab.questions.order.report_view import report_view
         from dispatchlab.scenario.load import load_scenario
 
         for other in _owners(self.config).get(self.golden, ()):

@@ -16,8 +16,8 @@ from expecttest import assert_expected_inline
 from dispatchlab.cli import main
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.model.sequence import format_sequence
+from dispatchlab.prover.limits import WalkOptions
 from dispatchlab.prover.protocol import EngineCrashed
-from dispatchlab.prover.walk_options import WalkOptions
 from dispatchlab.questions.order.conformance import conform, sentence
 from dispatchlab.scenario import Scenario, UnwritableError, parse_scenario
 from tests.scenario_texts import COMPOSITES, FIVE, MODULES, TWICE, TWO_DEFS, many

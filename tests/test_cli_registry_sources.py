@@ -12,11 +12,11 @@ import pytest
 
 from dispatchlab.errors import UnknownOperatorError
 from dispatchlab.model.keys import DispatchKey, UnknownKeyError
+from dispatchlab.model.names import AmbiguousOperatorError
 from dispatchlab.model.schema_parser import parse_name
 from dispatchlab.questions.dump.operator_text import operator_text
 from dispatchlab.questions.dump.recorded_text import recorded_text
 from dispatchlab.questions.sources.find_sources import (
-    AmbiguousOperatorError,
     ImportOfRecordError,
     TableRowError,
     is_registry_source,

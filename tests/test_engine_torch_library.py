@@ -13,7 +13,8 @@ from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.registration import Impl, Kernel, Registration, TorchLibraryCall
 from dispatchlab.model.registration import TorchLibraryFunction as F
-from dispatchlab.prover.modules import Module, explore_modules
+from dispatchlab.prover.chains import Module
+from dispatchlab.prover.modules import explore_modules
 from dispatchlab.prover.result import Flaw, Verdict
 from tests.torch_library_scenarios import FOO, OPERATORS, block
 

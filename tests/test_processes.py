@@ -10,8 +10,8 @@ import pytest
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.processes import default_memory_bound, used_memory
 from dispatchlab.prover.explore import explore
+from dispatchlab.prover.limits import WalkOptions
 from dispatchlab.prover.result import Exploration, Verdict
-from dispatchlab.prover.walk_options import WalkOptions
 from dispatchlab.questions.order.run_scenario import RunOptions, run_scenario
 from dispatchlab.scenario.load import parse_scenario
 from tests.scenario_texts import FIVE, many

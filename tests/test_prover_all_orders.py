@@ -17,10 +17,9 @@ from dispatchlab.prover.chains import Chains
 from dispatchlab.prover.driver import explore_walk
 from dispatchlab.prover.explore import explore
 from dispatchlab.prover.graph_walk import explore_graph
-from dispatchlab.prover.limits import Watch
+from dispatchlab.prover.limits import WalkOptions, Watch
 from dispatchlab.prover.result import Exploration, Flaw, Verdict
 from dispatchlab.prover.run_sequence import on_sandboxes
-from dispatchlab.prover.walk_options import WalkOptions
 from tests.effort import share
 from tests.torch_library_scenarios import OPERATORS, scenario
 from tests.toy_engines import FOO, Exclusion, ForkableToyEngine, Planted, ToySpace, random_toy, toy

@@ -15,10 +15,9 @@ from dispatchlab.prover.covering_walk import CoveringWalk
 from dispatchlab.prover.driver import explore_walk
 from dispatchlab.prover.explore import explore
 from dispatchlab.prover.graph_walk import explore_graph
-from dispatchlab.prover.limits import Interrupted, Watch
+from dispatchlab.prover.limits import Interrupted, WalkOptions, Watch
 from dispatchlab.prover.result import Exploration, Flaw, Verdict
 from dispatchlab.prover.run_sequence import on_sandboxes
-from dispatchlab.prover.walk_options import WalkOptions
 from tests.effort import share
 from tests.toy_engines import FOO, Exclusion, Planted, ToyEngine, ToySandbox, ToySpace, random_toy, toy
 

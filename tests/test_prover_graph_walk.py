@@ -8,9 +8,8 @@ from dispatchlab.errors import ErrorKind
 from dispatchlab.model.sequence import format_sequence
 from dispatchlab.prover.chains import count_edges, count_orders, normal
 from dispatchlab.prover.graph_walk import explore_graph
-from dispatchlab.prover.limits import Interrupted, Progress, Watch
+from dispatchlab.prover.limits import Interrupted, Progress, WalkOptions, Watch
 from dispatchlab.prover.result import Flaw, Verdict
-from dispatchlab.prover.walk_options import WalkOptions
 from tests.brute_force import merging_is_sound
 from tests.toy_engines import Exclusion, Planted, ToySpace, toy
 

@@ -18,11 +18,11 @@ from dispatchlab.model.registration import Def, Fallback, Impl, Registration
 from dispatchlab.model.schema_parser import parse_schema
 from dispatchlab.model.snapshot import Snapshot, Violation
 from dispatchlab.prover.all_orders import orders_keeping
-from dispatchlab.prover.chains import Chains, normal
-from dispatchlab.prover.modules import Module, chains_of, explore_modules
+from dispatchlab.prover.chains import Chains, Module, normal
+from dispatchlab.prover.limits import WalkName, WalkOptions
+from dispatchlab.prover.modules import chains_of, explore_modules
 from dispatchlab.prover.protocol import Engine, Handle, Sandbox
 from dispatchlab.prover.result import Exploration, Flaw, Verdict
-from dispatchlab.prover.walk_options import WalkName, WalkOptions
 from tests.effort import examples
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is overridden")

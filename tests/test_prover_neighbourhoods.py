@@ -24,10 +24,9 @@ from dispatchlab.model.schema_parser import parse_name, parse_schema
 from dispatchlab.prover import neighbourhoods
 from dispatchlab.prover.chains import Chains
 from dispatchlab.prover.explore import explore
-from dispatchlab.prover.limits import Interrupted
+from dispatchlab.prover.limits import Interrupted, WalkOptions
 from dispatchlab.prover.partition import explore_forkable
 from dispatchlab.prover.result import Exploration, Flaw, Verdict
-from dispatchlab.prover.walk_options import WalkOptions
 from tests.declaring_engines import (
     OPERATORS,
     Cell,

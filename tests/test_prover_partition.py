@@ -18,11 +18,10 @@ from dispatchlab.model.sequence import format_sequence
 from dispatchlab.prover import partition
 from dispatchlab.prover.chains import Chains
 from dispatchlab.prover.explore import explore
-from dispatchlab.prover.limits import Progress
+from dispatchlab.prover.limits import Progress, WalkName, WalkOptions
 from dispatchlab.prover.neighbourhoods import NotReduced
 from dispatchlab.prover.partition import explore_forkable, parts_of
 from dispatchlab.prover.result import Exploration, Flaw, Verdict
-from dispatchlab.prover.walk_options import WalkName, WalkOptions
 from tests.engine_shorthand import FOO, TYPED, K, define, fallback, impl, typed
 from tests.toy_engines import Exclusion, Planted, toy
 from tests.toy_operators import MultiOperatorEngine, operator_name

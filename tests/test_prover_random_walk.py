@@ -6,9 +6,9 @@ import pytest
 
 from dispatchlab.model.sequence import format_sequence
 from dispatchlab.prover.explore import explore
+from dispatchlab.prover.limits import WalkOptions
 from dispatchlab.prover.random_walk import sequences_needed
 from dispatchlab.prover.result import Flaw, Verdict
-from dispatchlab.prover.walk_options import WalkOptions
 from tests.toy_engines import FOO, ForkableToyEngine, Planted, ToyEngine, toy
 
 ENGINES = [ForkableToyEngine, ToyEngine]

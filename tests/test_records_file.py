@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dispatchlab.files import WriteError
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.model.names import OperatorName
+from dispatchlab.model.names import OperatorName, name_of
 from dispatchlab.model.profile import bundled_profiles
 from dispatchlab.model.registration import AliasKind, KernelFlags
 from dispatchlab.registries.builds import has_kernels_for
@@ -30,14 +30,7 @@ from dispatchlab.registries.file import (
     open_registry,
     registry_bytes,
 )
-from dispatchlab.registries.model import (
-    RecordedFallback,
-    RecordedKernel,
-    RecordedOperator,
-    dump_text,
-    name_of,
-    registry_of,
-)
+from dispatchlab.registries.model import RecordedFallback, RecordedKernel, RecordedOperator, dump_text, registry_of
 from dispatchlab.registries.stored import FORMAT, RegistryFileError, StoredRegistry, _read_operator
 from tests.effort import examples
 from tests.registry_cases import (

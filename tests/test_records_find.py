@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dispatchlab.model.keys import DispatchKey as K
+from dispatchlab.model.names import find_names
 from dispatchlab.registries.file import open_bundled
-from dispatchlab.registries.find import find, find_names
+from dispatchlab.registries.model import find
 from tests.registry_cases import SMALL
 
 NAMES = open_bundled("torch-2.13-cpu").names

@@ -26,7 +26,7 @@ from dispatchlab.model.registration import (
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.schema_parser import parse_schema
 from dispatchlab.model.source_location import SourceLocation
-from dispatchlab.prover.modules import Module
+from dispatchlab.prover.chains import Module
 from dispatchlab.prover.result import Expectation, Verdict
 from dispatchlab.questions.certify.certificate import Certified
 from dispatchlab.scenario import Scenario, ScenarioError, load_scenario, parse_scenario, scenario_text

@@ -23,7 +23,7 @@ from dispatchlab.model.registration import Block, BlockKind, Impl, Kernel, Kerne
 from dispatchlab.prover.limits import Progress
 from dispatchlab.prover.result import Counterexample, Flaw, Verdict
 from dispatchlab.questions.dump.operator_blocks import operator_blocks, operator_json
-from dispatchlab.questions.order.blocks import report_view
+from dispatchlab.questions.order.report_view import report_view
 from dispatchlab.questions.order.state_graph import (
     Mark,
     NotDrawnError,

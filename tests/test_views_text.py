@@ -12,9 +12,10 @@ from dispatchlab.model.names import OperatorName
 from dispatchlab.model.snapshot import Snapshot
 from dispatchlab.prover.result import Conflict, Counterexample, Expectation, Exploration, Flaw, Verdict
 from dispatchlab.questions.dump.operator_text import operator_text
-from dispatchlab.questions.order.blocks import report_view
+from dispatchlab.questions.order.golden import golden_text
 from dispatchlab.questions.order.report import Report
-from dispatchlab.questions.order.report_text import conflict_text, golden_text, summary
+from dispatchlab.questions.order.report_text import conflict_text, summary
+from dispatchlab.questions.order.report_view import report_view
 from dispatchlab.views.formatting import digits, key_names, readable, seconds
 
 FOO = OperatorName("test", "foo")

@@ -14,7 +14,8 @@ from rich.console import Console
 
 from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.operator_view import OperatorView
-from dispatchlab.questions.dump.inspect_operators import Inspection, inspect_registry
+from dispatchlab.questions.dump.inspect_operators import inspect_registry
+from dispatchlab.questions.dump.inspect_scenario import Inspection
 from dispatchlab.questions.dump.operator_blocks import operator_blocks
 from dispatchlab.questions.dump.operator_text import operator_text
 from dispatchlab.questions.sources.find_sources import recorded_from

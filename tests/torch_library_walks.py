@@ -8,8 +8,8 @@ from random import Random
 
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.prover.explore import explore
+from dispatchlab.prover.limits import WalkOptions
 from dispatchlab.prover.result import Exploration, Verdict
-from dispatchlab.prover.walk_options import WalkOptions
 from tests.torch_library_scenarios import OPERATORS, kernels, scenario, with_override
 
 _MOST_WITH_ALL_ORDERS = 3

@@ -22,7 +22,7 @@ import inspect, resource, time
 from benchmarks.workloads import FOO, sixteen
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.prover.explore import explore
-from dispatchlab.prover.walk_options import WalkOptions
+from dispatchlab.prover.limits import WalkOptions
 registrations = sixteen()[:COUNT]
 started = time.process_time()
 found = explore(LabEngine(), registrations, [FOO], WalkOptions(walk="graph"))

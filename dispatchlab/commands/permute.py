@@ -114,13 +114,19 @@ def permute(
     from dispatchlab.questions.order.outcomes import Outcomes, check_files
     from dispatchlab.questions.order.run_scenario import RunOptions
     from dispatchlab.questions.order.run_scenarios import run_scenarios
-    from dispatchlab.questions.sources.find_sources import scenario_files
-    from dispatchlab.views.html.backend import html_page
+    from dispatchlab.scenario.folders import scenario_files
 
     asked, files, interrupted = RunOptions(**options), scenario_files(scenarios, report=note), False
     check_files(files, asked, snapshots=snapshots)
     is_one = len(files) == 1
-    shown = Outcomes(files, asked, whole=verbose or is_one, with_snapshots=snapshots, report=warn)
+    shown = Outcomes(
+        files,
+        asked,
+        whole=verbose or is_one,
+        with_snapshots=snapshots,
+        with_operators=page is not None or chosen_format(format) not in ("text", "json"),
+        report=warn,
+    )
     try:
         with (
             progress_display() as display,
@@ -147,5 +153,7 @@ def permute(
         else:
             out(f"\n{shown.summary}\n")
     if page is not None:
+        from dispatchlab.views.html.backend import html_page
+
         save(page, html_page(shown.document(interrupted=interrupted)), FileKind.PAGE)
     exit_with(130 if interrupted else shown.code)

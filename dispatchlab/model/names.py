@@ -1,9 +1,12 @@
-"""`OperatorName`: namespace, name and overload of an operator; the same of names that are texts."""
+"""`OperatorName`: namespace, name and overload of an operator; the same of names that are texts, and finding them."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from dispatchlab.errors import DispatchLabError, UnknownOperatorError
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -42,6 +45,13 @@ class OperatorName:
         return self if self.namespace or not namespace else OperatorName(namespace, self.name, self.overload)
 
 
+def name_of(text: str) -> OperatorName:
+    """The operator that a text names; its parts may be words that no schema can have."""
+    namespace, _, rest = text.rpartition("::")
+    name, _, overload = rest.partition(".")
+    return OperatorName(namespace, name, overload)
+
+
 def overload_of(operator: str) -> str:
     """The name of the overload of an operator; empty for the default."""
     return operator.partition("::")[2].partition(".")[2]
@@ -61,3 +71,62 @@ def in_order(operators: Sequence[str], order: Sequence[str]) -> tuple[str, ...]:
     """Operators in an order of overload names; those that are not in it come last, as they are."""
     place = {overload: at for at, overload in enumerate(order)}
     return tuple(sorted(operators, key=lambda each: place.get(overload_of(each), len(place))))
+
+
+# -- finding
+
+
+class AmbiguousOperatorError(DispatchLabError):
+    """A name without overload stands for several operators."""
+
+    asked: str
+    found: tuple[str, ...]
+
+    def __str__(self) -> str:
+        overloads = ", ".join(self.found)
+        return f"{self.asked} has {len(self.found)} overloads: name one of {overloads}, or write '{self.asked}*'"
+
+
+def is_glob(text: str) -> bool:
+    """Whether a text is a pattern and not a name."""
+    return any(character in text for character in "*?[")
+
+
+def find_names(names: Sequence[str], asked: str) -> tuple[str, ...]:
+    """The operators that a text may mean.
+
+    Args:
+        names: the operators that there are.
+        asked: a name, a name without its overload, or a glob such as `aten::add*`; without a namespace it is of `aten`.
+
+    Returns:
+        All that match a glob; the one operator of an exact name; else all overloads of the name.
+    """
+    wanted = asked if "::" in asked else f"aten::{asked}"
+    if is_glob(wanted):
+        return tuple(name for name in names if fnmatchcase(name, wanted))
+    overload = f"{wanted}."
+    return (wanted,) if wanted in names else tuple(name for name in names if name.startswith(overload))
+
+
+def find_operators(asked: str, known: Sequence[str], *, source: str, packets: bool = False) -> tuple[str, ...]:
+    """The operators that are meant by a name, a name without overload, or a glob.
+
+    Args:
+        asked: `test::foo.out`, `test::foo`, `test::*`; a text without a namespace is one of `aten`.
+        known: the operators that there are.
+        source: where the operators come from, for the error.
+        packets: a name without overload means all overloads that it has, the default one included.
+
+    Raises:
+        UnknownOperatorError: none of them is meant; the error names the nearest.
+        AmbiguousOperatorError: a name without overload has several, and `packets` is not set.
+    """
+    found = find_names(known, asked)
+    if packets and found and "." not in asked and not is_glob(asked):
+        return overloads_in(known, qualified(found[0]))
+    if not found:
+        raise UnknownOperatorError(asked, tuple(known), source)
+    if len(found) > 1 and not is_glob(asked):
+        raise AmbiguousOperatorError(asked, found)
+    return found

@@ -19,7 +19,6 @@
 - `run_sequence`: run a sequence on a sandbox or on states, and replay it step by step.
 - `compare_sequences`: run two sequences from scratch and compare what they lead to, or one twice.
 - `shrink`: make a counterexample short.
-- `walk_options`: which walk to take, how much of it, and its bounds.
-- `limits`: bounds on states and time, cancellation, progress.
+- `limits`: which walk to take, how much of it, and its bounds; cancellation and progress.
 - `prng`: random numbers that are the same for ever.
 """

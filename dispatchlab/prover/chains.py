@@ -1,4 +1,7 @@
-"""Chains of registrations, each registered in its order only; together they are a partial order. Releases are free."""
+"""Chains of registrations, each registered in its order only; together they are a partial order. Releases are free.
+
+A module is registrations that come as a whole; modules.py walks those.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,23 @@ from functools import cache
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
 from math import factorial, prod
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 Chains: TypeAlias = Sequence[Sequence[int]]
 """As `normal` gives them: no registration is in two chains, or every two that are in order are a chain."""
+
+
+class Module(NamedTuple):
+    """A module.
+
+    Args:
+        name: its full name, `package.module`.
+        registrations: the numbers of what its body registers, in program order.
+    """
+
+    name: str
+    registrations: tuple[int, ...]
+
 
 _MOST_COUNTED: Final = 20_000  # sets of registrations that orders begin with
 

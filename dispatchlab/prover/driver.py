@@ -25,7 +25,6 @@ from dispatchlab.prover.limits import Interrupted, Watch
 from dispatchlab.prover.protocol import EngineCrashed
 from dispatchlab.prover.result import Conflict, Counterexample, Exploration, Flaw, Verdict
 from dispatchlab.prover.run_sequence import SequenceError, Session, Sessions
-from dispatchlab.prover.shrink import shrink
 
 Steps: TypeAlias = Generator[int, bool | None, None]
 """Yields steps, and is sent for each whether it was accepted."""
@@ -287,6 +286,8 @@ def crashed(
 def _shortened(
     sessions: Sessions, count: int, example: Counterexample, order: Chains
 ) -> tuple[Verdict, Counterexample]:
+    from dispatchlab.prover.shrink import shrink
+
     trouble = None
     try:
         example = shrink(sessions, count, example, order=order)

@@ -9,18 +9,14 @@ from typing import Any, assert_never
 from dispatchlab.model.kernel_identity import distinguished
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
-from dispatchlab.prover.all_orders import AllOrders
 from dispatchlab.prover.chains import Chains, count_orders
 from dispatchlab.prover.compare_sequences import check_determinism, compare_sequences, reasons_of
-from dispatchlab.prover.covering_walk import DEFAULT_PASSES, CoveringWalk
 from dispatchlab.prover.driver import explore_walk
-from dispatchlab.prover.limits import Progress, Watch
+from dispatchlab.prover.limits import DEFAULT_WALK, Progress, WalkOptions, Watch
 from dispatchlab.prover.partition import explore_forkable
 from dispatchlab.prover.protocol import Engine, Forkable, StateSpace
-from dispatchlab.prover.random_walk import DEFAULT_SAMPLES, RandomWalks
 from dispatchlab.prover.result import Exploration, Flaw, Verdict
 from dispatchlab.prover.run_sequence import Sessions, on_prefixes, on_sandboxes, on_states
-from dispatchlab.prover.walk_options import DEFAULT_WALK, WalkOptions
 
 
 def explore(
@@ -70,6 +66,8 @@ def explore(
         return Exploration(verdict, name, count, 0, 0, steps, orders, counterexample=unsure, elapsed_s=watch.elapsed_s)
     match walk:
         case "orders":
+            from dispatchlab.prover.all_orders import AllOrders
+
             every = AllOrders(count, order=order)
             if not isinstance(engine, Forkable):
                 return explore_walk(every, fresh, watch=watch)
@@ -78,10 +76,14 @@ def explore(
             proved = result.verdict is Verdict.NO_VIOLATION_FOUND
             return replace(result, verdict=Verdict.ORDER_INDEPENDENT) if proved else result
         case "auto" | "graph":
+            from dispatchlab.prover.covering_walk import DEFAULT_PASSES, CoveringWalk
+
             passes = options.passes or DEFAULT_PASSES
             covering = CoveringWalk(count, passes=passes, seed=seed, order=order)
             return explore_walk(covering, fresh, watch=watch)
         case "sample":
+            from dispatchlab.prover.random_walk import DEFAULT_SAMPLES, RandomWalks
+
             samples = options.samples or DEFAULT_SAMPLES
             sampled = RandomWalks(count, samples=samples, seed=seed, order=order)
         case _:

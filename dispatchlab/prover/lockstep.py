@@ -20,11 +20,10 @@ from dispatchlab.prover.chains import Chains, count_edges
 from dispatchlab.prover.checker import difference, outcome_difference, outcome_text
 from dispatchlab.prover.covering_walk import CoveringWalk
 from dispatchlab.prover.driver import explore_walk
-from dispatchlab.prover.limits import Progress, Watch
+from dispatchlab.prover.limits import DEFAULT_WALK, Progress, WalkOptions, Watch
 from dispatchlab.prover.protocol import Engine
 from dispatchlab.prover.result import Exploration, Verdict
 from dispatchlab.prover.run_sequence import Look, SandboxSession, Session, Sessions
-from dispatchlab.prover.walk_options import DEFAULT_WALK, WalkOptions
 
 # Note [Two engines as one session]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~

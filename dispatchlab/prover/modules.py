@@ -27,36 +27,31 @@ from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Block, BlockKind, Claim, Fallback, Registration, operators_of
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.prover.all_orders import orders_keeping
-from dispatchlab.prover.chains import Chains, ChainsWithin, count_registration_orders, keeping, later_masks, normal
+from dispatchlab.prover.chains import (
+    Chains,
+    ChainsWithin,
+    Module,
+    count_registration_orders,
+    keeping,
+    later_masks,
+    normal,
+)
 from dispatchlab.prover.checker import outcome_difference, outcome_text
 from dispatchlab.prover.compare_sequences import compare_sequences, reasons_of
 from dispatchlab.prover.driver import Run, Steps, Walk, explore_walk
-from dispatchlab.prover.limits import Interrupted, Progress, Watch
+from dispatchlab.prover.limits import DEFAULT_WALK, Interrupted, Progress, WalkOptions, Watch
 from dispatchlab.prover.partition import among, groups_by, parts_of, places_of, strays_of
 from dispatchlab.prover.prng import SplitMix64
 from dispatchlab.prover.protocol import Engine, Forkable
 from dispatchlab.prover.random_walk import DEFAULT_SAMPLES
 from dispatchlab.prover.result import Counterexample, Exploration, Flaw, Verdict
 from dispatchlab.prover.run_sequence import Sessions, on_prefixes, on_sandboxes, run
-from dispatchlab.prover.walk_options import DEFAULT_WALK, WalkOptions
 
 MOST_ORDERS: Final = 5_040
 """Of more orders of one group, some are chosen at random."""
 
 _NAMED: Final = 6
 _GOOD: Final = (Verdict.ORDER_INDEPENDENT, Verdict.NO_VIOLATION_FOUND)
-
-
-class Module(NamedTuple):
-    """A module.
-
-    Args:
-        name: its full name, `package.module`.
-        registrations: the numbers of what its body registers, in program order.
-    """
-
-    name: str
-    registrations: tuple[int, ...]
 
 
 def chains_of(modules: Sequence[Module], order: Chains) -> Chains:

@@ -10,8 +10,8 @@ from dispatchlab._short_repr import WordEnum
 from dispatchlab.errors import DispatchLabError, did_you_mean, no_operator
 from dispatchlab.model.dump_format import COMPOSITE, Provenance
 from dispatchlab.model.keys import DispatchKey, parse_key
+from dispatchlab.model.names import find_names, is_glob
 from dispatchlab.model.operator_view import OperatorView, TableRow
-from dispatchlab.registries.find import find_names, is_glob
 from dispatchlab.registries.model import Recorded, RecordedOperator
 
 

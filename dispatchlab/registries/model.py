@@ -7,7 +7,7 @@ Texts are kept as they were printed: a schema is parsed where its types are need
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
@@ -24,7 +24,7 @@ from dispatchlab.model.dump_format import (
     row_text,
 )
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.model.names import OperatorName
+from dispatchlab.model.names import OperatorName, find_names, name_of
 from dispatchlab.model.registration import AliasKind, KernelFlags
 
 if TYPE_CHECKING:
@@ -177,13 +177,6 @@ def read_fallbacks(table: str) -> tuple[RecordedFallback, ...]:
     return tuple(sorted(found, key=lambda fallback: fallback.key))
 
 
-def name_of(text: str) -> OperatorName:
-    """The operator that a recorded name means; its parts may be words that no schema can have."""
-    namespace, _, rest = text.rpartition("::")
-    name, _, overload = rest.partition(".")
-    return OperatorName(namespace, name, overload)
-
-
 class Recorded(Protocol):
     """The queries of a recorded registry, whether it is in memory or in a file."""
 
@@ -295,3 +288,21 @@ def registry_of(
         if fallback.key is another.key:
             raise ValueError(f"two records of the fallback of {fallback.key}")
     return Registry(torch, tuple(by_name), tuple(by_key), tuple(imports))
+
+
+def find(recorded: Recorded, asked: str = "*", *, keys: Collection[DispatchKey] = ()) -> Iterator[RecordedOperator]:
+    """The operators to which all of this applies, by name.
+
+    Args:
+        recorded: the registry.
+        asked: as `find_names` reads it; `*` alone means every operator of every namespace.
+        keys: it has a kernel of its own at one of these, or any kernel when there are none.
+
+    Raises:
+        RegistryFileError: the registry is in a file that is damaged.
+    """
+    names = recorded.names if asked == "*" else find_names(recorded.names, asked)
+    every: Iterable[RecordedOperator | None] = recorded if asked == "*" else map(recorded.operator, names)
+    for operator in every:
+        if operator is not None and (not keys or any(kernel.key in keys for kernel in operator.kernels)):
+            yield operator

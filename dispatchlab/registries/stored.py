@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.files import REGISTRY_START
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.model.names import OperatorName
+from dispatchlab.model.names import OperatorName, name_of
 from dispatchlab.model.python_layer import REGISTRY_NAMED, PythonLayer, PythonRegistration
 from dispatchlab.model.registration import AliasKind, KernelFlags
-from dispatchlab.registries.model import Recorded, RecordedFallback, RecordedKernel, RecordedOperator, Registry, name_of
+from dispatchlab.registries.model import Recorded, RecordedFallback, RecordedKernel, RecordedOperator, Registry
 
 if TYPE_CHECKING:
     from dispatchlab.model.python_layer import PythonLayerInMemory

@@ -7,9 +7,11 @@ folders whose names begin with a dot are left out.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from dispatchlab.errors import DispatchLabError
 from dispatchlab.files import FileContent, FileKind, content_of
 
 SUFFIXES = (".yaml", ".yml")
@@ -60,3 +62,50 @@ def _yaml_files(folder: str | os.PathLike[str]) -> list[Path]:
         folders[:] = [name for name in folders if not is_left_out(name)]
         files += [Path(at, name) for name in names if name.endswith(SUFFIXES) and not is_left_out(name)]
     return [path for path in files if path.is_file() or not path.exists()]  # a link that leads nowhere is an error
+
+
+# -- those that a command is given
+
+
+class NoScenarioError(DispatchLabError):
+    """A folder has no scenario below it."""
+
+    folder: str
+    others: str = ""
+
+    template = "{folder}: there is no scenario below this folder: expected files that end in .yaml{others}"
+
+
+def scenario_files(paths: Iterable[str], *, report: Callable[[str], None] | None = None) -> tuple[str, ...]:
+    """The files that are meant: a folder stands for all the scenarios below it, in the order of their paths.
+
+    Args:
+        paths: files and folders.
+        report: is called with a sentence for each folder of which files are left out, since they are no scenarios.
+
+    Raises:
+        NoScenarioError: there is none below a folder.
+    """
+    files: list[str] = []
+    for path in paths:
+        if not os.path.isdir(path):
+            files.append(path)
+            continue
+        found = scenarios_below(path)
+        others = _others_text(path, found.others) if found.others else ""
+        if not found.scenarios:
+            raise NoScenarioError(path, f"; {others}" if others else "")
+        if others and report is not None:
+            report(f"note: {others}")
+        files += map(str, found.scenarios)
+    return tuple(dict.fromkeys(files))
+
+
+_OTHERS_SHOWN = 3
+
+
+def _others_text(folder: str, others: Sequence[tuple[Path, FileContent]]) -> str:
+    """Which files of a folder are no scenarios, and what they are."""
+    shown = ", ".join(f"{path} is {found}" for path, found in others[:_OTHERS_SHOWN])
+    more = f" and {len(others) - _OTHERS_SHOWN} more" if len(others) > _OTHERS_SHOWN else ""
+    return f"{len(others)} of the files below {folder} {'is' if len(others) == 1 else 'are'} left out: {shown}{more}"

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
-from dispatchlab.prover.chains import normal, shortest
-from dispatchlab.prover.modules import Module, chains_of
+from dispatchlab.prover.chains import Module, normal, shortest
 from dispatchlab.scenario.registrations import INDEX
 from dispatchlab.scenario.yaml_fields import Context, Shape, Wrong, expected, list_of, scalar
 from dispatchlab.scenario.yaml_tree import Listing, Mapping, Node, Scalar
@@ -92,6 +91,8 @@ def check_modules(
     node: Node, modules: tuple[Module, ...], order: tuple[tuple[int, ...], ...], count: int, context: Context
 ) -> None:
     """Report numbers that no registration has or that appear twice, and chains that whole modules cannot keep."""
+    from dispatchlab.prover.modules import chains_of
+
     seen: set[int] = set()
     for module in modules:
         for number in module.registrations:

@@ -22,7 +22,7 @@ from dispatchlab.model.registration import (
     TorchLibraryFunction,
     operators_of,
 )
-from dispatchlab.prover.modules import Module
+from dispatchlab.prover.chains import Module
 from dispatchlab.prover.result import Expectation
 
 if TYPE_CHECKING:
@@ -146,3 +146,8 @@ def _name(registration: Registration) -> str:
 
 def _at(key: DispatchKey | None) -> str:
     return f" {key}" if key else ""
+
+
+def operators_in(scenario: Scenario) -> tuple[OperatorName, ...]:
+    """The operators that a scenario names or observes, each once."""
+    return tuple(dict.fromkeys((*operators_named_by(scenario.registrations), *scenario.operators)))

@@ -7,7 +7,6 @@ Plain text is the contract; rich is imported when a terminal is drawn on. The vi
 - `blocks`: what a result consists of, as values that every format shows.
 - `console`: the console that every view for a terminal is drawn on.
 - `formatting`: format numbers and durations for output.
-- `lines`: lines for a terminal: words and paths that are never broken, indents that hang, source locations as links.
 - `markdown`: blocks as Markdown, as GitHub shows it in pull requests: headings, lists, tables, and parts that open on
   request.
 - `progress`: progress of explorations while they run: bars on a terminal, a line a second elsewhere.
@@ -15,8 +14,8 @@ Plain text is the contract; rich is imported when a terminal is drawn on. The vi
   as a link.
 - `styles`: the colours of every view: one for each kind of reason, verdict and role, by names that follow the theme in
   use.
-- `terminal`: blocks for a terminal: words are wrapped and never broken, source locations are links, moods are colours.
-- `text`: blocks as plain text, the contract: a line for each line, nothing wrapped unless a width is given.
+- `terminal`: blocks for a terminal: lines end between words alone, source locations are links, moods are colours.
+- `text`: blocks as plain text, the contract: a line for each line, nothing wrapped.
 - `view`: a result with all formats that it can be shown in: JSON of its value, everything else of blocks.
 - `html`: HTML for reports to keep, which are one file each, and for fragments in notebooks.
 """

@@ -7,7 +7,6 @@ from typing import assert_never
 
 from dispatchlab.escape import printable
 from dispatchlab.views import blocks as b
-from dispatchlab.views.source_locations import short_debug
 
 
 def text_of(blocks: Iterable[b.Block], *, whole: bool = False) -> str:
@@ -116,6 +115,8 @@ def _length(content: b.Inline) -> int:
     """How long a text is on a terminal, which shortens sources."""
     match content:
         case b.Span(kind="source"):
+            from dispatchlab.views.source_locations import short_debug
+
             return min(len(short_debug(content.text)), _WIDEST)
         case tuple():
             return sum(map(_length, content))

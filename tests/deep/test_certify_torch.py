@@ -9,8 +9,8 @@ import pytest
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.prover.explore import explore
+from dispatchlab.prover.limits import WalkOptions
 from dispatchlab.prover.result import Verdict
-from dispatchlab.prover.walk_options import WalkOptions
 from dispatchlab.questions.certify.certificate import Cause, Certificate, Certified, pattern_of
 from dispatchlab.questions.certify.certify_registry import certification_of
 from dispatchlab.questions.certify.operator_neighbourhoods import patterns_with_stale_slots

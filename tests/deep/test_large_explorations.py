@@ -5,8 +5,8 @@ from __future__ import annotations
 from benchmarks.workloads import FOO, many_operators, sixteen, upstreams_five
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.prover.explore import explore
+from dispatchlab.prover.limits import WalkOptions
 from dispatchlab.prover.result import Verdict
-from dispatchlab.prover.walk_options import WalkOptions
 
 
 def test_sixteen_registrations_of_one_operator_are_proved() -> None:

@@ -12,10 +12,9 @@ from dispatchlab.model.registration import Block, BlockKind, Claim, Def, Impl, K
 from dispatchlab.model.schema_parser import parse_inferred, parse_name, parse_schema
 from dispatchlab.prover import limits
 from dispatchlab.prover.explore import explore
-from dispatchlab.prover.limits import Progress
+from dispatchlab.prover.limits import Progress, WalkOptions
 from dispatchlab.prover.partition import explore_forkable
 from dispatchlab.prover.result import Verdict
-from dispatchlab.prover.walk_options import WalkOptions
 from tests.random_scenarios import findings
 from tests.test_prover_neighbourhoods import DEF, FOO, at_keys, without
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dispatchlab.prover.explore import explore
+from dispatchlab.prover.limits import WalkOptions
 from dispatchlab.prover.result import Flaw, Verdict
-from dispatchlab.prover.walk_options import WalkOptions
 from tests.toy_engines import FOO, Exclusion, ForkableToyEngine, Planted, toy
 
 

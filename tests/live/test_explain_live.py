@@ -21,7 +21,8 @@ from dispatchlab.model.keys import RUNTIME_KEYS
 from dispatchlab.model.operator_view import OperatorView, view_of
 from dispatchlab.model.registration import Kernel, KernelForm
 from dispatchlab.model.schema_parser import parse_name
-from dispatchlab.questions.dump.inspect_operators import InspectOptions, inspect_operator
+from dispatchlab.questions.dump.inspect_operators import inspect_operator
+from dispatchlab.questions.dump.inspect_scenario import InspectOptions
 from dispatchlab.questions.explain.argument_specs import describe_arguments
 from dispatchlab.questions.explain.hops import explain, schema_of, thread_keys
 from dispatchlab.questions.explain.result import CallExplanation, Hop

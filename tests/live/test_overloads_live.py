@@ -13,7 +13,8 @@ import pytest
 from dispatchlab.live.introspection.queries import overload_order, packet_schemas
 from dispatchlab.model.names import overload_of
 from dispatchlab.model.packet import Packet, PacketOverload
-from dispatchlab.questions.dump.inspect_operators import InspectOptions, inspect_operators
+from dispatchlab.questions.dump.inspect_operators import inspect_operators
+from dispatchlab.questions.dump.inspect_scenario import InspectOptions
 from dispatchlab.questions.explain.packet_calls import NoOverloadError, read_call, resolve
 from dispatchlab.questions.sources.engines import EngineName
 from tests.effort import share

@@ -30,12 +30,12 @@ from dispatchlab.live.tracing.recorder import TorchTraceError, model_set
 from dispatchlab.live.tracing.slot_probes import unavailable
 from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.names import name_of
 from dispatchlab.model.operator_view import OperatorView, view_of
 from dispatchlab.questions.explain.argument_specs import Described, Options
 from dispatchlab.questions.explain.hops import explain
 from dispatchlab.questions.explain.result import ArgumentKeys, ThreadKeys
 from dispatchlab.questions.trace.torch_trace import ARGUMENTS_UNKNOWN, EITHER, RAISED, TorchTrace
-from dispatchlab.registries.model import name_of
 
 torch: Any = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason=unavailable() or "hops can be recorded")

@@ -138,7 +138,7 @@ import sys
 from dispatchlab.live.worker.engine import LiveEngine
 from tests.live.live_registrations import FOO, define, impl
 from dispatchlab.model.keys import DispatchKey as K
-from dispatchlab.prover.walk_options import WalkOptions
+from dispatchlab.prover.limits import WalkOptions
 engine = LiveEngine()
 print(engine.worker.pid, flush=True)
 keys = [K.CPU, K.CUDA, K.XLA, K.MPS, K.IPU, K.XPU, K.HPU, K.VE, K.Lazy, K.Meta, K.FPGA, K.Vulkan, K.Metal]

@@ -14,8 +14,8 @@ from dispatchlab.live.worker.engine import LiveEngine
 from dispatchlab.model.keys import PARSED_BY_TORCH
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.registration import Block, BlockKind, Impl, Kernel, TorchLibraryCall, TorchLibraryFunction
+from dispatchlab.prover.limits import WalkOptions
 from dispatchlab.prover.result import Verdict
-from dispatchlab.prover.walk_options import WalkOptions
 from tests.live.live_registrations import BY_REFERENCE, FALLTHROUGH, FOO, define, impl
 
 KEYS = sorted(PARSED_BY_TORCH - {K.Undefined}, key=int)

@@ -17,10 +17,10 @@ from dispatchlab.live.introspection.builtin_fallbacks import builtin_fallbacks
 from dispatchlab.live.sandbox.sandbox import LocalEngine
 from dispatchlab.live.worker.main import load_extension
 from dispatchlab.prover.explore import explore
+from dispatchlab.prover.limits import WalkOptions
 from dispatchlab.prover.lockstep import lockstep
 from dispatchlab.prover.modules import explore_modules
 from dispatchlab.prover.result import Expectation, Verdict, judge
-from dispatchlab.prover.walk_options import WalkOptions
 from dispatchlab.scenario import Scenario, load_scenario
 from tests.live.native_extension import native_kernels
 

@@ -14,7 +14,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'disp
 from importlib.metadata import PackageNotFoundError, version
 
 from dispatchlab.model.registration import AliasKind, Block, Claim, Def, Fallback, Impl, TorchLibraryFunction
-from dispatchlab.prover.modules import Module
+from dispatchlab.prover.chains import Module
 from dispatchlab.scenario.load import load_scenario
 from dispatchlab.scenario.scenario import Scenario
 from dispatchlab.scenario.write import scenario_text

@@ -19,10 +19,9 @@ from dispatchlab.live.introspection.package_paths import package_roots, without_
 from dispatchlab.live.introspection.site_log import log_of_imports, placed_texts
 from dispatchlab.model.dump_format import parse_table
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.model.names import OperatorName
+from dispatchlab.model.names import OperatorName, name_of
 from dispatchlab.model.profile import bundled_profiles, version_of
 from dispatchlab.model.snapshot import Snapshot, Violation
-from dispatchlab.registries.model import name_of
 
 UPSTREAM = "PyTorch's own check"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from dispatchlab.prover.modules import Module
+from dispatchlab.prover.chains import Module
 
 # Note [Modules as blocks]
 # ~~~~~~~~~~~~~~~~~~~~~~~~

@@ -29,9 +29,10 @@ from dispatchlab.live.introspection.queries import look_at
 from dispatchlab.live.introspection.registry_reader import all_dumps, record_registry
 from dispatchlab.live.introspection.site_log import import_logged, log_of_imports
 from dispatchlab.live.introspection.slot_memory import SlotView, entry_address, memory_layout
+from dispatchlab.model.names import name_of
 from dispatchlab.model.order_run import PROCESS, SUCCEEDS, Order, OrderRun
 from dispatchlab.model.python_layer import PythonRegistration
-from dispatchlab.registries.model import RecordedFallback, name_of
+from dispatchlab.registries.model import RecordedFallback
 
 
 def run_orders(orders: Sequence[Order], limit_s: float, jobs: int) -> tuple[OrderRun, ...]:

@@ -28,8 +28,8 @@ from dispatchlab.live.tracing.slot_probes import (
 )
 from dispatchlab.model.key_set import DispatchKeySet, functionality_bit
 from dispatchlab.model.keys import BACKENDS, DispatchKey
+from dispatchlab.model.names import name_of
 from dispatchlab.model.snapshot import Snapshot
-from dispatchlab.registries.model import name_of
 
 
 class TorchTraceError(DispatchLabError):

@@ -19,12 +19,12 @@ from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
 from dispatchlab.model.snapshot import Snapshot, Violation
 from dispatchlab.prover.chains import Chains
+from dispatchlab.prover.limits import DEFAULT_WALK, WalkOptions
 from dispatchlab.prover.protocol import EngineCrashed
-from dispatchlab.prover.walk_options import DEFAULT_WALK, WalkOptions
 
 if TYPE_CHECKING:
+    from dispatchlab.prover.chains import Module
     from dispatchlab.prover.limits import Progress
-    from dispatchlab.prover.modules import Module
     from dispatchlab.prover.result import Exploration
 
 # Note [The walk runs in the worker]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from dispatchlab.model.dump_format import parse_table
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.questions.sources.find_sources import find_operators
+from dispatchlab.model.names import find_operators
 from dispatchlab.questions.sources.replay_on_lab import bench
 from dispatchlab.registries.file import bundled_names, open_bundled
 from dispatchlab.registries.model import RecordedKernel, RecordedOperator

@@ -9,7 +9,8 @@ from dispatchlab._gc_pause import collector_paused
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.sequence import format_sequence
 from dispatchlab.model.snapshot import NOTHING_REGISTERED
-from dispatchlab.questions.dump.inspect_operators import Inspection, InspectOptions, inspect_operators
+from dispatchlab.questions.dump.inspect_operators import inspect_operators
+from dispatchlab.questions.dump.inspect_scenario import Inspection, InspectOptions
 from dispatchlab.questions.sources.engines import EngineName
 from dispatchlab.questions.sources.find_sources import LIVE, is_registry_source, recorded_from, table_rows
 from dispatchlab.views.blocks import Block, Code, Document, Line

@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from dispatchlab.model.dump_format import Provenance
+from dispatchlab.model.names import AmbiguousOperatorError
 from dispatchlab.model.packet import Packet, PacketOverload
-from dispatchlab.questions.dump.inspect_operators import Inspection, InspectOptions, inspect_operator
+from dispatchlab.questions.dump.inspect_operators import inspect_operator
+from dispatchlab.questions.dump.inspect_scenario import Inspection, InspectOptions
 from dispatchlab.questions.explain.argument_specs import ArgumentSpec, ArgumentSpecError, Described, describe_arguments
 from dispatchlab.questions.explain.hops import explain, schema_of, thread_keys
 from dispatchlab.questions.explain.packet_calls import (
@@ -20,7 +22,7 @@ from dispatchlab.questions.explain.packet_calls import (
 )
 from dispatchlab.questions.explain.result import CallExplanation
 from dispatchlab.questions.sources.engines import EngineName
-from dispatchlab.questions.sources.find_sources import AmbiguousOperatorError, named_key
+from dispatchlab.questions.sources.find_sources import named_key
 from dispatchlab.registries.builds import backend_named, default_registry, has_kernels_for, no_answer
 
 

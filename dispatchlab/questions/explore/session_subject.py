@@ -16,20 +16,20 @@ from dispatchlab.engine.semantics import Semantics, semantics_named
 from dispatchlab.escape import one_line
 from dispatchlab.model.installed_torch import model_for
 from dispatchlab.model.kernel_identity import distinguished
-from dispatchlab.model.names import OperatorName
+from dispatchlab.model.names import OperatorName, find_operators, name_of
 from dispatchlab.model.profile import version_of
 from dispatchlab.model.registration import Block, Fallback, Registration, operators_of
 from dispatchlab.model.sequence import StepSequence, format_sequence
 from dispatchlab.prover.chains import ChainsWithin
 from dispatchlab.prover.result import Expectation, Verdict
-from dispatchlab.questions.dump.inspect_operators import ground_of
+from dispatchlab.questions.dump.inspect_scenario import ground_of
 from dispatchlab.questions.explore.session import LabRunner, Runner, SandboxRunner, SessionError
 from dispatchlab.questions.order.run_scenario import RunOptions, run_scenario
 from dispatchlab.questions.sources.engines import EngineName, ImportForLabError, SemanticsOfTorchError, engine_for
-from dispatchlab.questions.sources.find_sources import find_operators, registry_of_scenario
+from dispatchlab.questions.sources.find_sources import registry_of_scenario
 from dispatchlab.questions.sources.replay_on_lab import for_registry
 from dispatchlab.registries.file import bundled_name
-from dispatchlab.registries.model import Recorded, name_of
+from dispatchlab.registries.model import Recorded
 from dispatchlab.registries.replay import fallback_registration, operator_registrations
 from dispatchlab.scenario.scenario import SEMANTICS, Scenario, operators_named_by
 from dispatchlab.scenario.write import scenario_text
@@ -155,7 +155,7 @@ class Catalogue:
             UnknownOperatorError: it means none.
         """
         from dispatchlab.errors import UnknownOperatorError
-        from dispatchlab.registries.find import find_names
+        from dispatchlab.model.names import find_names
 
         found = find_names(self.names, asked)
         if not found:

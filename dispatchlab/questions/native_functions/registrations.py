@@ -12,8 +12,7 @@ from dispatchlab.codegen.emit.python_source import label
 from dispatchlab.codegen.emit.registrations import FunctionRegistrations, LeftOut, left_out, registrations_of
 from dispatchlab.codegen.read.native_functions import NativeFunctions, load_native_functions
 from dispatchlab.errors import UnknownOperatorError
-from dispatchlab.model.names import OperatorName
-from dispatchlab.registries.find import find_names
+from dispatchlab.model.names import OperatorName, find_names
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TypeAlias
 
-from dispatchlab.model.operator_view import NO_KERNEL, OperatorView
+from dispatchlab.model.operator_view import NO_KERNEL
 from dispatchlab.model.sequence import StepSequence, format_sequence
 from dispatchlab.model.snapshot import TABLES
 from dispatchlab.prover.result import Counterexample, Exploration, Verdict
 from dispatchlab.questions.dump.operator_blocks import operator_blocks
-from dispatchlab.questions.order.report import Report
+from dispatchlab.questions.order.report import Explored, Report
 from dispatchlab.questions.order.report_text import (
     FLAWS,
     conflict_text,
@@ -20,16 +18,12 @@ from dispatchlab.questions.order.report_text import (
     never_accepted_text,
     reasons,
     reductions_text,
-    report_lines,
     step_text,
 )
-from dispatchlab.questions.order.snapshots import Snapshots, Way
-from dispatchlab.questions.order.snapshots_blocks import snapshot_blocks, snapshot_lines
+from dispatchlab.questions.order.snapshots_blocks import snapshot_blocks
 from dispatchlab.views import blocks as b
-from dispatchlab.views.as_json import as_json, fields_of
-from dispatchlab.views.formatting import counted, digits, key_names, readable, seconds
+from dispatchlab.views.formatting import counted, key_names, readable, seconds
 from dispatchlab.views.source_locations import fallback_of_file
-from dispatchlab.views.view import View
 
 VERDICT_MOODS: dict[Verdict, b.Mood] = {
     Verdict.ORDER_INDEPENDENT: "good",
@@ -40,82 +34,6 @@ VERDICT_MOODS: dict[Verdict, b.Mood] = {
     Verdict.CRASHED: "bad",
 }
 """What a verdict is for its reader."""
-
-
-Seen: TypeAlias = Sequence[tuple[str, Sequence[OperatorView]]]
-
-
-@dataclass(frozen=True, slots=True)
-class Explored:
-    """One scenario of a document.
-
-    Args:
-        report: what was found.
-        seen: operators after some sequence, each with a title that names it.
-        notes: what else a reader should know.
-        snapshots: what each step leads to, where that was asked for.
-    """
-
-    report: Report
-    seen: Seen = ()
-    notes: tuple[str, ...] = ()
-    snapshots: Snapshots | None = None
-
-
-def report_view(
-    report: Report,
-    *,
-    seen: Seen = (),
-    snapshots: Snapshots | None = None,
-    program: str = "",
-    before: Sequence[b.Block] = (),
-    torch: str = "",
-) -> View[object]:
-    """How a report is shown.
-
-    Args:
-        report: what was found.
-        seen: operators after some sequence, each with a title that names it.
-        snapshots: the snapshots after each step, where they are shown.
-        program: a program that shows a violation; empty where there is none.
-        before: what stands before it.
-        torch: the version of the PyTorch that source locations are of; empty when that is not known.
-    """
-    explored = Explored(report, seen, snapshots=snapshots)
-    steps = () if snapshots is None else (b.Line(), *snapshot_lines(snapshots))
-    code = (b.Line(), b.Line(f"# {_PROGRAM}"), b.Code(program)) if program else ()
-    value: object = report
-    if snapshots is not None:
-        found = as_json(report)
-        assert isinstance(found, dict)
-        value = {**found, "snapshots": snapshots}
-    return View(
-        value,
-        lines=lambda _: (*before, *report_lines(report), *steps, *code),
-        document=lambda _: permute_document([explored], after=code),
-        torch=torch,
-    )
-
-
-_PROGRAM = "A program that shows it wherever PyTorch is installed; --save FILE.py keeps it."
-
-
-@as_json.register
-def _(report: Report) -> dict[str, object]:
-    found = report.exploration
-    own = fields_of(report, without=("exploration", "registrations"), registration_texts=report.registrations)
-    return own | fields_of(found, orders=digits(found.orders), standing=report.standing)
-
-
-@as_json.register
-def _(value: Counterexample) -> dict[str, object]:
-    expected, actual = map(format_sequence, (value.expected_sequence, value.actual_sequence))
-    return fields_of(value, expected_sequence=expected, actual_sequence=actual)
-
-
-@as_json.register
-def _(value: Way) -> dict[str, object]:
-    return {**value._asdict(), "step": format_sequence((value.step,))}
 
 
 def permute_document(

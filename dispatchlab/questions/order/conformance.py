@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, runtime_checkable
+from dataclasses import replace
+from typing import Final, Protocol, runtime_checkable
 
+from dispatchlab.engine.semantics import SEMANTICS, semantics_named, unknown_keys
+from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.names import OperatorName
+from dispatchlab.model.profile import read_profile
 from dispatchlab.model.registration import Registration
 from dispatchlab.model.sequence import format_sequence
 from dispatchlab.prover.chains import Chains
-from dispatchlab.prover.limits import Progress
+from dispatchlab.prover.limits import DEFAULT_WALK, Interrupted, Progress, WalkOptions
 from dispatchlab.prover.protocol import Engine
-from dispatchlab.prover.result import Exploration, Verdict
-from dispatchlab.prover.walk_options import DEFAULT_WALK, WalkOptions
+from dispatchlab.prover.result import Expectation, Exploration, Verdict, judge
+from dispatchlab.questions.order.report import Report
 from dispatchlab.scenario.scenario import Scenario
 
 PASSES = 2
@@ -93,3 +97,96 @@ def sentence(found: Exploration) -> str:
     if found.verdict is Verdict.ORDER_DEPENDENT:
         return f"the engine and its model differ after {sequence}: {why}\n{found.counterexample.diff.rstrip()}"
     return f"the engine and its model could not be compared: {found.verdict} at {sequence}: {why}"
+
+
+class NoModelError(DispatchLabError):
+    """There is nothing to hold an engine to."""
+
+    engine: str
+    semantics: str
+
+    def __str__(self) -> str:
+        if self.engine == "lab":
+            return "--conform compares the live engine with its model: use it with --engine torch"
+        return f"--conform: there is no model of {self.semantics}; there are {', '.join(SEMANTICS)}"
+
+
+class IncompleteModelError(DispatchLabError):
+    """The model that an engine should be held to leaves out dispatch keys that this package does not know.
+
+    Args:
+        semantics: the file of the model.
+        unknown: these keys.
+    """
+
+    semantics: str
+    unknown: tuple[str, ...]
+
+    def __str__(self) -> str:
+        more = f" and {len(self.unknown) - _SHOWN} more" if len(self.unknown) > _SHOWN else ""
+        return (
+            f"--conform: {self.semantics} has dispatch keys that dispatchlab does not know, "
+            f"{', '.join(self.unknown[:_SHOWN])}{more}; a model leaves them out, and never agrees with what has them"
+        )
+
+
+_SHOWN: Final = 3
+
+
+def check_model(engine: str, asked: str | None) -> None:
+    """Refuse, before an engine starts, what can agree with nothing.
+
+    Args:
+        engine: `lab` or `torch`.
+        asked: the semantics to hold it to, where they were named.
+
+    Raises:
+        NoModelError: the lab engine has no other.
+        UnknownSemanticsError: there are no such semantics.
+        ProfileError: the file is no profile.
+        IncompleteModelError: it has keys that this package does not know.
+    """
+    if engine == "lab":
+        raise NoModelError(engine, "")
+    if asked is None:
+        return
+    semantics_named(asked)
+    if asked not in SEMANTICS and asked.endswith(".json"):
+        unknown = unknown_keys(read_profile(asked))
+        if unknown:
+            raise IncompleteModelError(asked, unknown)
+
+
+def model_to_hold_to(engine: Engine, asked: str | None) -> str:
+    """The semantics that an engine is held to: those that were named, or its own.
+
+    Raises:
+        NoModelError: there is no model of the engine's own.
+    """
+    if asked is None and engine.semantics not in SEMANTICS:
+        raise NoModelError(engine.name, engine.semantics)
+    return asked or engine.semantics
+
+
+def conforming(
+    report: Report,
+    engine: Engine,
+    model: str,
+    scenario: Scenario,
+    options: WalkOptions,
+    progress: Callable[[Progress], None] | None,
+) -> tuple[Report, bool]:
+    """Compare an engine with its model and note the result in the report; where they differ, nothing is as expected.
+
+    Returns:
+        The report, and whether Ctrl-C ended the comparison.
+    """
+    try:
+        together = conform(engine, model, scenario, options, progress=progress)
+    except Interrupted as error:
+        return report.noted(sentence(error.exploration)), True
+    report = report.noted(sentence(together))
+    if together.verdict is Verdict.NO_VIOLATION_FOUND:
+        return report, False
+    _, code = judge(together.verdict, Expectation.ORDER_INDEPENDENT, conflicts=0, require_proof=False)
+    return replace(report, as_expected=False, exit_code=max(code, report.exit_code)), False

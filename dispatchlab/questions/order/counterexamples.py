@@ -12,9 +12,8 @@ from dispatchlab.errors import DispatchLabError
 from dispatchlab.files import FileKind
 from dispatchlab.model.sequence import StepSequence, python_steps, renumbered
 from dispatchlab.model.snapshot import TABLES
-from dispatchlab.prover.chains import ChainsWithin
+from dispatchlab.prover.chains import ChainsWithin, Module
 from dispatchlab.prover.compare_sequences import compare_sequences, reasons_of
-from dispatchlab.prover.modules import Module
 from dispatchlab.prover.protocol import Engine, StateSpace
 from dispatchlab.prover.result import Counterexample, Expectation, Exploration, Flaw, Verdict
 from dispatchlab.prover.run_sequence import on_sandboxes

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 
 from dispatchlab.engine.lab_engine import LabEngine
-from dispatchlab.model.snapshot import Snapshot
+from dispatchlab.model.dump_format import parse_table, row_text
+from dispatchlab.model.operator_view import NO_KERNEL
+from dispatchlab.model.snapshot import NOTHING_REGISTERED, TABLES, Snapshot
 from dispatchlab.prover.explore import explore
 from dispatchlab.prover.modules import explore_modules
 from dispatchlab.prover.protocol import Engine
+from dispatchlab.prover.result import Exploration
 from dispatchlab.prover.run_sequence import on_sandboxes
+from dispatchlab.questions.dump.operator_text import operator_text
 from dispatchlab.questions.order.report import Report, report_of
-from dispatchlab.questions.order.report_text import golden_text
+from dispatchlab.questions.order.report_text import findings
 from dispatchlab.questions.order.snapshots import snapshots_of
 from dispatchlab.questions.order.snapshots_blocks import snapshot_lines
 from dispatchlab.scenario.scenario import Scenario
@@ -42,3 +48,62 @@ def _all_in_force(engine: Engine, scenario: Scenario) -> list[Snapshot]:
         for index in range(len(scenario.registrations)):
             session.register(index)
         return list(session.look()[0])
+
+
+def golden_text(report: Report, operators: Iterable[Snapshot], *, keys: Collection[str] = ()) -> str:
+    """What a golden file holds: the findings, and the operators with all that can be registered in force.
+
+    Args:
+        report: the run; nothing that differs from one run to the next is taken from it.
+        operators: what is seen after registering in the order of the file.
+        keys: the rows of the tables that are shown; all of them when there are none.
+    """
+    found = report.exploration
+    text = text_of(
+        (
+            Line(f"claim: {report.claim}"),
+            Line(f"semantics: {report.semantics}"),
+            Line(f"expected: {report.expected}"),
+            *findings(_with_keys(found, keys), report),
+        )
+    )
+    return text + "".join(f"\n{seen_text(snapshot, keys)}" for snapshot in operators)
+
+
+def _with_keys(found: Exploration, keys: Collection[str]) -> Exploration:
+    """The same with the rows of these keys alone in the tables of its diff."""
+    counterexample = found.counterexample
+    if counterexample is None or not keys:
+        return found
+    kept: list[str] = []
+    in_table = False
+    for line in counterexample.diff.splitlines(keepends=True):
+        if line.startswith(("--- ", "+++ ")):
+            in_table = line.rstrip().endswith(tuple(f", {title}" for title in TABLES))
+        elif in_table and line[1:].partition(":")[0] not in keys:
+            continue
+        kept.append(line)
+    return replace(found, counterexample=replace(counterexample, diff="".join(kept)))
+
+
+def seen_text(snapshot: Snapshot, keys: Collection[str]) -> str:
+    """An operator with what Python keeps for it."""
+    if not snapshot.python:
+        return _with_slots(snapshot, keys)
+    text = _with_slots(snapshot, keys) if snapshot.exists else f"name: {snapshot.operator}\n"
+    return f"{text}\nPython:\n{snapshot.python}"
+
+
+def _with_slots(snapshot: Snapshot, keys: Collection[str]) -> str:
+    if not snapshot.exists:
+        return f"name: {snapshot.operator}\n{NOTHING_REGISTERED} it\n"
+    text = operator_text(snapshot, keys=keys)
+    if snapshot.slots is None or snapshot.slots == snapshot.table:
+        return text
+    table, held = parse_table(snapshot.table), parse_table(snapshot.slots)
+    rows = [row_text(key, str(entry)) for key, entry in held.items() if table.get(key) != entry]
+    rows += [row_text(key, NO_KERNEL) for key in table if key not in held]
+    shown = [row for row in rows if not keys or row.partition(":")[0] in keys]
+    if not shown:
+        return text
+    return f"{text}\nslots that calls use, where they differ from the table:\n{''.join(shown)}"

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.files import FileKind, check_output
-from dispatchlab.model.operator_view import OperatorView
-from dispatchlab.questions.order.blocks import Explored, permute_document, report_view
-from dispatchlab.questions.order.counterexamples import kept_kind
+from dispatchlab.questions.order.report import Explored
 from dispatchlab.questions.order.report_text import line_of, summary
+from dispatchlab.questions.order.report_view import report_view
 from dispatchlab.questions.order.run_scenario import Outcome, RunOptions
-from dispatchlab.questions.order.snapshots import Snapshots, snapshots_of_file
 from dispatchlab.views.blocks import Block, Document, Line
 from dispatchlab.views.view import View
 
 if TYPE_CHECKING:
+    from dispatchlab.model.operator_view import OperatorView
     from dispatchlab.questions.order.report import Report
+    from dispatchlab.questions.order.snapshots import Snapshots
 
 _BAD_INPUT = 2
 _MOST_OPERATORS = 5  # that are shown beside a verdict
@@ -60,6 +60,8 @@ def check_files(files: Sequence[str], options: RunOptions, *, snapshots: bool) -
         if value is not None and len(files) > 1:
             raise OneScenarioError(option, len(files))
     if options.save is not None:
+        from dispatchlab.questions.order.counterexamples import kept_kind
+
         check_output(options.save, kept_kind(options.save))
     for option, value in (("--graph", options.graph), ("--snapshots", snapshots or None)):
         if value is not None and options.engine == "torch":
@@ -79,6 +81,7 @@ class Outcomes:
         options: how they are run.
         whole: show the whole report of every scenario, and not a line of those that are as expected.
         with_snapshots: show what every registration and release leads to.
+        with_operators: look at the operators of one scenario, which plain text and JSON leave out.
         report: is called with a sentence about what cannot be shown or written.
         code: the exit code so far.
     """
@@ -87,6 +90,7 @@ class Outcomes:
     options: RunOptions
     whole: bool
     with_snapshots: bool
+    with_operators: bool
     report: Callable[[str], None]
     code: int = 0
     _explored: list[Explored] = field(default_factory=list)
@@ -104,9 +108,8 @@ class Outcomes:
         report = outcome.report
         self.code = max(self.code, report.exit_code)
         snapshots = self._snapshots() if self.with_snapshots and not outcome.interrupted else None
-        build, seen = "", list[tuple[str, list[OperatorView]]]()
-        if len(self.files) == 1 and snapshots is None and self.options.engine != "torch":
-            build, seen = self._operators()
+        shows = self.with_operators and len(self.files) == 1 and snapshots is None and self.options.engine != "torch"
+        build, seen = self._operators() if shows else ("", [])
         gap = (Line(),) if self._explored and (self._ends_whole or self.whole or report.exit_code) else ()
         self._explored.append(Explored(report, seen, outcome.notes, snapshots))
         self._ends_whole = self.whole or bool(report.exit_code)
@@ -123,6 +126,8 @@ class Outcomes:
         elif save is not None and outcome.saved is None:
             self.report(f"note: there is no counterexample, so {save} was not written")
         elif save is not None and outcome.saved is not None:
+            from dispatchlab.questions.order.counterexamples import kept_kind
+
             yield save, outcome.saved, kept_kind(save)
         if graph is not None and outcome.graph is None:
             self._fail(outcome.not_drawn or "the graph was not drawn: the exploration was interrupted")
@@ -144,6 +149,8 @@ class Outcomes:
 
     def document(self, *, interrupted: bool) -> Document:
         """All of them as a page."""
+        from dispatchlab.questions.order.blocks import permute_document
+
         return permute_document(self._explored, failed=self._failed, summary=self.summary, interrupted=interrupted)
 
     def _fail(self, trouble: str, code: int = _BAD_INPUT) -> None:
@@ -151,6 +158,8 @@ class Outcomes:
         self.code = max(self.code, code)
 
     def _snapshots(self) -> Snapshots | None:
+        from dispatchlab.questions.order.snapshots import snapshots_of_file
+
         try:
             return snapshots_of_file(
                 self.files[0], semantics=self.options.semantics, allow_import=self.options.allow_import
@@ -161,7 +170,7 @@ class Outcomes:
 
     def _operators(self) -> tuple[str, list[tuple[str, list[OperatorView]]]]:
         """The version of PyTorch, and the operators with everything registered, with a title."""
-        from dispatchlab.questions.dump.inspect_operators import InspectOptions, inspect_scenario
+        from dispatchlab.questions.dump.inspect_scenario import InspectOptions, inspect_scenario
 
         how = InspectOptions(semantics=self.options.semantics, allow_import=self.options.allow_import)
         try:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
 
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.model.registration import Block, describe
 from dispatchlab.prover.protocol import Engine
 from dispatchlab.prover.result import Expectation, Exploration, Verdict, judge
 from dispatchlab.scenario.scenario import Scenario
+
+if TYPE_CHECKING:
+    from dispatchlab.model.operator_view import OperatorView
+    from dispatchlab.questions.order.snapshots import Snapshots
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +48,10 @@ class Report:
     unexplored: int = 0
     is_record: bool = False
     torch_model: str = ""
+
+    def noted(self, note: str) -> Report:
+        """The same with one more note."""
+        return replace(self, exploration=replace(self.exploration, notes=(*self.exploration.notes, note)))
 
     @property
     def not_expected(self) -> str:
@@ -83,6 +93,26 @@ class Report:
             return ""
         number = f"{self.unexplored:,} registration{'' if self.unexplored == 1 else 's'} of Python"
         return f" in the C++ layer; {number} not explored"
+
+
+Seen: TypeAlias = "Sequence[tuple[str, Sequence[OperatorView]]]"
+
+
+@dataclass(frozen=True, slots=True)
+class Explored:
+    """One scenario of a document.
+
+    Args:
+        report: what was found.
+        seen: operators after some sequence, each with a title that names it.
+        notes: what else a reader should know.
+        snapshots: what each step leads to, where that was asked for.
+    """
+
+    report: Report
+    seen: Seen = ()
+    notes: tuple[str, ...] = ()
+    snapshots: Snapshots | None = None
 
 
 # Note [The layers of a verdict]

@@ -5,19 +5,13 @@ Every view shows the same facts; nothing is only in colours.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 
-from dispatchlab.model.dump_format import parse_table, row_text
-from dispatchlab.model.operator_view import NO_KERNEL
 from dispatchlab.model.sequence import Step, StepSequence, format_sequence
-from dispatchlab.model.snapshot import NOTHING_REGISTERED, TABLES, Snapshot
 from dispatchlab.prover.result import Conflict, Counterexample, Exploration, Flaw, Verdict
-from dispatchlab.questions.dump.operator_text import operator_text
 from dispatchlab.questions.order.report import Report
 from dispatchlab.views.blocks import Block, Code, Difference, Line
 from dispatchlab.views.formatting import readable, seconds
-from dispatchlab.views.text import text_of
 
 FLAWS = {
     Flaw.NON_COMMUTING: "two orders of the same registrations lead to different states",
@@ -31,42 +25,6 @@ FLAWS = {
     Flaw.NONDETERMINISTIC: "the same sequence gave two results",
 }
 """What each flaw means, in a sentence."""
-
-
-def golden_text(report: Report, operators: Iterable[Snapshot], *, keys: Collection[str] = ()) -> str:
-    """What a golden file holds: the findings, and the operators with all that can be registered in force.
-
-    Args:
-        report: the run; nothing that differs from one run to the next is taken from it.
-        operators: what is seen after registering in the order of the file.
-        keys: the rows of the tables that are shown; all of them when there are none.
-    """
-    found = report.exploration
-    text = text_of(
-        (
-            Line(f"claim: {report.claim}"),
-            Line(f"semantics: {report.semantics}"),
-            Line(f"expected: {report.expected}"),
-            *_findings(_with_keys(found, keys), report),
-        )
-    )
-    return text + "".join(f"\n{seen_text(snapshot, keys)}" for snapshot in operators)
-
-
-def _with_keys(found: Exploration, keys: Collection[str]) -> Exploration:
-    """The same with the rows of these keys alone in the tables of its diff."""
-    counterexample = found.counterexample
-    if counterexample is None or not keys:
-        return found
-    kept: list[str] = []
-    in_table = False
-    for line in counterexample.diff.splitlines(keepends=True):
-        if line.startswith(("--- ", "+++ ")):
-            in_table = line.rstrip().endswith(tuple(f", {title}" for title in TABLES))
-        elif in_table and line[1:].partition(":")[0] not in keys:
-            continue
-        kept.append(line)
-    return replace(found, counterexample=replace(counterexample, diff="".join(kept)))
 
 
 def conflict_text(conflict: Conflict, found: Exploration) -> str:
@@ -140,7 +98,7 @@ def report_lines(report: Report) -> Iterator[Block]:
     yield Line(f"engine: {report.engine}, {report.semantics}")
     yield Line(f"registrations: {found.registrations:,}")
     yield Line(f"expected: {report.expected}")
-    yield from _findings(found, report)
+    yield from findings(found, report)
     for note in found.notes:
         first, *more = note.splitlines()
         yield Line(f"note: {first}")
@@ -152,7 +110,8 @@ def report_lines(report: Report) -> Iterator[Block]:
     yield Line(f"as expected: {'yes' if report.as_expected else 'no'}")
 
 
-def _findings(found: Exploration, report: Report) -> Iterator[Block]:
+def findings(found: Exploration, report: Report) -> Iterator[Block]:
+    """What was found."""
     registrations = report.registrations
     yield Line(f"verdict: {found.verdict}{report.about_text}")
     for title, number in counts(found):
@@ -184,29 +143,6 @@ def _counterexample(counterexample: Counterexample, registrations: Sequence[str]
 def _sequence(title: str, sequence: StepSequence, registrations: Sequence[str]) -> Iterator[Line]:
     yield Line(f"{title} sequence: {format_sequence(sequence)}")
     yield from (Line(step_text(step, registrations), indent=2) for step in sequence)
-
-
-def seen_text(snapshot: Snapshot, keys: Collection[str]) -> str:
-    """An operator with what Python keeps for it."""
-    if not snapshot.python:
-        return _with_slots(snapshot, keys)
-    text = _with_slots(snapshot, keys) if snapshot.exists else f"name: {snapshot.operator}\n"
-    return f"{text}\nPython:\n{snapshot.python}"
-
-
-def _with_slots(snapshot: Snapshot, keys: Collection[str]) -> str:
-    if not snapshot.exists:
-        return f"name: {snapshot.operator}\n{NOTHING_REGISTERED} it\n"
-    text = operator_text(snapshot, keys=keys)
-    if snapshot.slots is None or snapshot.slots == snapshot.table:
-        return text
-    table, held = parse_table(snapshot.table), parse_table(snapshot.slots)
-    rows = [row_text(key, str(entry)) for key, entry in held.items() if table.get(key) != entry]
-    rows += [row_text(key, NO_KERNEL) for key in table if key not in held]
-    shown = [row for row in rows if not keys or row.partition(":")[0] in keys]
-    if not shown:
-        return text
-    return f"{text}\nslots that calls use, where they differ from the table:\n{''.join(shown)}"
 
 
 def line_of(report: Report) -> str:

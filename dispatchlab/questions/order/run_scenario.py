@@ -7,32 +7,26 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
 from time import perf_counter
-from typing import Final, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, runtime_checkable
 
 from dispatchlab.engine.lab_engine import LabEngine
-from dispatchlab.engine.semantics import SEMANTICS, semantics_named, unknown_keys
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.profile import bundled_profiles, read_profile
+from dispatchlab.model.profile import bundled_profiles
 from dispatchlab.model.registration import Block, Fallback, Registration
-from dispatchlab.model.short_names import short_names
 from dispatchlab.processes import default_memory_bound
-from dispatchlab.prover.chains import Chains, count_orders
+from dispatchlab.prover.chains import Chains, Module, count_orders
 from dispatchlab.prover.explore import explore
-from dispatchlab.prover.limits import Interrupted, Progress
-from dispatchlab.prover.modules import Module, explore_modules
-from dispatchlab.prover.partition import parts_of
-from dispatchlab.prover.protocol import Engine, Forkable
-from dispatchlab.prover.result import Expectation, Exploration, Verdict, judge
-from dispatchlab.prover.walk_options import WalkOptions
-from dispatchlab.questions.order.conformance import conform, sentence
-from dispatchlab.questions.order.counterexamples import explained, kept_text, model_of, program_of
+from dispatchlab.prover.limits import Interrupted, Progress, WalkOptions
+from dispatchlab.prover.protocol import Engine
+from dispatchlab.prover.result import Exploration, Verdict
 from dispatchlab.questions.order.report import Report, report_of
-from dispatchlab.questions.order.stand_ins import class_note, stand_in_note, with_known_classes, with_stand_ins
-from dispatchlab.questions.order.state_graph import NotDrawnError, PartOfGraph, StateGraph, state_graph
 from dispatchlab.questions.sources.engines import EngineName, engine_for
 from dispatchlab.scenario.load import load_scenario
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
+
+if TYPE_CHECKING:
+    from dispatchlab.questions.order.state_graph import StateGraph
 
 LIVE_TIMEOUT_S: Final = 120.0
 """The bound on the time of one scenario on the live engine, where no other is given."""
@@ -118,52 +112,6 @@ _PAIR: Final = 2
 _SHOWN: Final = 3
 
 
-class NoModelError(DispatchLabError):
-    """There is nothing to hold an engine to."""
-
-    engine: str
-    semantics: str
-
-    def __str__(self) -> str:
-        if self.engine == "lab":
-            return "--conform compares the live engine with its model: use it with --engine torch"
-        return f"--conform: there is no model of {self.semantics}; there are {', '.join(SEMANTICS)}"
-
-
-class IncompleteModelError(DispatchLabError):
-    """The model that an engine should be held to leaves out dispatch keys that this package does not know.
-
-    Args:
-        semantics: the file of the model.
-        unknown: these keys.
-    """
-
-    semantics: str
-    unknown: tuple[str, ...]
-
-    def __str__(self) -> str:
-        more = f" and {len(self.unknown) - _SHOWN} more" if len(self.unknown) > _SHOWN else ""
-        return (
-            f"--conform: {self.semantics} has dispatch keys that dispatchlab does not know, "
-            f"{', '.join(self.unknown[:_SHOWN])}{more}; a model leaves them out, and never agrees with what has them"
-        )
-
-
-def _check_model(semantics: str) -> None:
-    """Refuse a model that cannot agree with any engine.
-
-    Raises:
-        UnknownSemanticsError: there are no such semantics.
-        ProfileError: the file is no profile.
-        IncompleteModelError: it has keys that this package does not know.
-    """
-    semantics_named(semantics)
-    if semantics not in SEMANTICS and semantics.endswith(".json"):
-        unknown = unknown_keys(read_profile(semantics))
-        if unknown:
-            raise IncompleteModelError(semantics, unknown)
-
-
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What became of one scenario.
@@ -237,36 +185,38 @@ def run_scenario(
     bounded = _with_default_bounds(options, subject)
     if subject.is_live:
         progress = _stoppable(progress, cancelled)
-        if options.conform and options.semantics is not None:
-            _check_model(options.semantics)
+    if options.conform:
+        from dispatchlab.questions.order.conformance import check_model
+
+        check_model(subject.engine, options.semantics)
     with warnings.catch_warnings(), _engine(subject, options) as engine:
         warnings.simplefilter("ignore")  # of kernels that are overridden: here that is what is looked for
-        if options.conform and not (
-            subject.is_live and (options.semantics is not None or model_of(engine) is not None)
-        ):
-            raise NoModelError(engine.name, engine.semantics)
-        if options.conform and options.semantics is None:
-            _check_model(engine.semantics)
+        if options.conform:
+            from dispatchlab.questions.order.conformance import model_to_hold_to
+
+            model = model_to_hold_to(engine, options.semantics)
         run, stand_in_notes = _as_engine_takes_it(subject, options)
         exploration, interrupted = _found(engine, run, bounded, progress, cancelled)
         report = report_of(subject.scenario, engine, exploration, require_proof=options.require_proof)
         for note in stand_in_notes:
-            report = _noted(report, note)
+            report = report.noted(note)
         try:
             if bounded.timeout_s != options.timeout_s and exploration.verdict is Verdict.INCOMPLETE and not interrupted:
-                report = _noted(report, "that is the default bound with --engine torch; --timeout SECONDS sets another")
+                report = report.noted("that is the default bound with --engine torch; --timeout SECONDS sets another")
             if subject.has_default_semantics(options) and not interrupted:
                 report = replace(report, torch_model=_torch_model(exploration, run, bounded))
             if options.conform and not interrupted:
-                report, interrupted = _conforming(report, engine, run, bounded, progress)
+                from dispatchlab.questions.order.conformance import conforming
+
+                report, interrupted = conforming(report, engine, model, run, bounded.walk_options, progress)
         except KeyboardInterrupt:  # what was found by then stands
-            report, interrupted = _noted(report, _LATE), True
+            report, interrupted = report.noted(_LATE), True
         outcome = Outcome(report, notes=_subject_notes(subject, engine), interrupted=interrupted)
         try:
             outcome = _with_counterexample(outcome, subject, run, options)
             return outcome if interrupted else _with_graph(outcome, subject.scenario, engine, options)
         except KeyboardInterrupt:
-            return replace(outcome, report=_noted(report, _LATE), interrupted=True)
+            return replace(outcome, report=report.noted(_LATE), interrupted=True)
 
 
 _LATE: Final = "interrupted after the exploration"
@@ -308,6 +258,8 @@ def _as_engine_takes_it(subject: _Subject, options: RunOptions) -> tuple[Scenari
     """The scenario with stand-ins for what PyTorch cannot register, and a note on each kind of them."""
     if not subject.is_live:
         return subject.scenario, ()
+    from dispatchlab.questions.order.stand_ins import class_note, stand_in_note, with_known_classes, with_stand_ins
+
     registrations, kernels = with_stand_ins(subject.scenario.registrations)
     notes = [stand_in_note(kernels)] if kernels else []
     if not options.imports:
@@ -327,6 +279,10 @@ def _subject_notes(subject: _Subject, engine: Engine) -> tuple[str, ...]:
 
 def _with_counterexample(outcome: Outcome, subject: _Subject, run: Scenario, options: RunOptions) -> Outcome:
     """The outcome with the text of the file that was asked for, or else with a program on the live engine."""
+    if outcome.report.exploration.counterexample is None:
+        return outcome
+    from dispatchlab.questions.order.counterexamples import kept_text, program_of
+
     if options.save is not None:
         try:
             return replace(outcome, saved=kept_text(subject.scenario, outcome.report, options.save))
@@ -366,7 +322,10 @@ def _found(
     started = perf_counter()
     try:
         found = _explored(engine, scenario, options, progress, cancelled)
-        found = explained(engine, scenario, found)
+        if found.counterexample is not None:
+            from dispatchlab.questions.order.counterexamples import explained
+
+            found = explained(engine, scenario, found)
     except Interrupted as error:
         return error.exploration, True
     except KeyboardInterrupt:  # while it was planned
@@ -395,32 +354,10 @@ def _explored(
         return engine.explore(*about, options.walk_options, order=order, modules=modules, progress=progress)
     walk = options.walk_options
     if modules:
+        from dispatchlab.prover.modules import explore_modules
+
         return explore_modules(engine, *about, modules, walk, order=order, cancelled=cancelled, progress=progress)
     return explore(engine, *about, walk, order=order, cancelled=cancelled, progress=progress)
-
-
-def _conforming(
-    report: Report, engine: Engine, scenario: Scenario, options: RunOptions, progress: Callable[[Progress], None] | None
-) -> tuple[Report, bool]:
-    """Compare an engine with its model and note the result in the report; where they differ, nothing is as expected.
-
-    Returns:
-        The report, and whether Ctrl-C ended the comparison.
-    """
-    try:
-        model = options.semantics or engine.semantics
-        together = conform(engine, model, scenario, options.walk_options, progress=progress)
-    except Interrupted as error:
-        return _noted(report, sentence(error.exploration)), True
-    report = _noted(report, sentence(together))
-    if together.verdict is Verdict.NO_VIOLATION_FOUND:
-        return report, False
-    _, code = judge(together.verdict, Expectation.ORDER_INDEPENDENT, conflicts=0, require_proof=False)
-    return replace(report, as_expected=False, exit_code=max(code, report.exit_code)), False
-
-
-def _noted(report: Report, note: str) -> Report:
-    return replace(report, exploration=replace(report.exploration, notes=(*report.exploration.notes, note)))
 
 
 @contextmanager
@@ -453,34 +390,11 @@ def _with_graph(outcome: Outcome, scenario: Scenario, engine: Engine, options: R
     """The outcome with the graph of its states, where one is wanted."""
     if options.graph is None:
         return outcome
-    if scenario.modules:
-        return replace(outcome, not_drawn=str(ModulesError("--graph")))
-    if not isinstance(engine, Forkable):
-        return replace(outcome, not_drawn=str(NotDrawnError(f"the states of the engine {engine.name} cannot be read")))
-    report = outcome.report
+    from dispatchlab.questions.order.state_graph import graph_of
+
     try:
-        graph = state_graph(
-            _parts_to_draw(engine, scenario, report.exploration),
-            report.registrations,
-            title=f"{scenario.claim} ({report.semantics}: {report.exploration.verdict})",
-            names=short_names(scenario.registrations),
-            counterexample=report.exploration.counterexample,
-        )
-    except NotDrawnError as error:
+        if scenario.modules:
+            raise ModulesError("--graph")
+        return replace(outcome, graph=graph_of(outcome.report, scenario, engine))
+    except DispatchLabError as error:
         return replace(outcome, not_drawn=str(error))
-    return replace(outcome, graph=graph)
-
-
-def _parts_to_draw(engine: Forkable, scenario: Scenario, found: Exploration) -> tuple[PartOfGraph, ...]:
-    """The parts that were explored; the whole where it was not explored in parts."""
-    whole = engine.space(scenario.registrations, scenario.operators)
-    if found.components < 2:
-        return (PartOfGraph(whole, tuple(range(len(scenario.registrations))), scenario.order),)
-    return tuple(
-        PartOfGraph(
-            engine.space([scenario.registrations[index] for index in part.indices], part.operators),
-            part.indices,
-            part.order,
-        )
-        for part in parts_of(whole, scenario.registrations, scenario.operators, scenario.order)
-    )

@@ -10,7 +10,7 @@ from functools import cache, partial
 from typing import NamedTuple, TypeAlias
 
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.processes import default_memory_bound, executor_for, most_jobs
+from dispatchlab.processes import default_memory_bound, most_jobs
 from dispatchlab.prover.limits import Progress
 from dispatchlab.questions.order.run_scenario import Outcome, RunOptions, run_scenario
 from dispatchlab.questions.sources.engines import kept_engines
@@ -69,6 +69,8 @@ def run_scenarios(
                 if isinstance(outcome, Outcome) and outcome.interrupted:
                     return
         return
+    from dispatchlab.processes import executor_for
+
     sources = files if cluster is None else [_read(path, options) for path in files]
     with executor_for(jobs, cluster) as executor:
         tasks = [_Task(source, options) for source in sources]

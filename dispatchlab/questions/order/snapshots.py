@@ -13,7 +13,7 @@ from dispatchlab.model.dump_format import DumpError, parse_table
 from dispatchlab.model.kernel_identity import distinguished
 from dispatchlab.model.keys import SLOT_OF_KEY
 from dispatchlab.model.registration import describe
-from dispatchlab.model.sequence import Step
+from dispatchlab.model.sequence import Step, format_sequence
 from dispatchlab.model.short_names import short_names
 from dispatchlab.model.snapshot import NOTHING_REGISTERED, TABLES, Refusal, Snapshot
 from dispatchlab.prover.chains import count_orders
@@ -23,6 +23,7 @@ from dispatchlab.prover.states import ReachableStates
 from dispatchlab.questions.sources.engines import engine_for
 from dispatchlab.scenario.load import load_scenario
 from dispatchlab.scenario.scenario import Scenario
+from dispatchlab.views.as_json import as_json
 
 MOST_STATES: Final = 1024
 """More states are not shown: nobody reads so many."""
@@ -50,6 +51,11 @@ class Way(NamedTuple):
     source: int
     step: Step
     refused: str
+
+
+@as_json.register
+def _(value: Way) -> dict[str, object]:
+    return {**value._asdict(), "step": format_sequence((value.step,))}
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,15 @@ from dispatchlab._short_repr import member_repr
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.escape import one_line, printable
 from dispatchlab.model.sequence import Step, StepSequence
+from dispatchlab.model.short_names import short_names
 from dispatchlab.prover.chains import Chains
-from dispatchlab.prover.protocol import StateSpace
-from dispatchlab.prover.result import Counterexample
+from dispatchlab.prover.partition import parts_of
+from dispatchlab.prover.protocol import Engine, Forkable, StateSpace
+from dispatchlab.prover.result import Counterexample, Exploration
 from dispatchlab.prover.states import ReachableStates
+from dispatchlab.questions.order.report import Report
 from dispatchlab.questions.order.report_text import FLAWS, reasons
+from dispatchlab.scenario.scenario import Scenario
 
 MAX_NODES = 512
 """More states are not drawn: nobody could read them."""
@@ -102,6 +106,38 @@ class PartOfGraph(NamedTuple):
     space: StateSpace[Any]
     indices: tuple[int, ...]
     order: Chains = ()
+
+
+def graph_of(report: Report, scenario: Scenario, engine: Engine) -> StateGraph:
+    """The graph of the states of a scenario that was explored, with its counterexample marked.
+
+    Raises:
+        NotDrawnError: the states cannot be read, or there are too many.
+    """
+    if not isinstance(engine, Forkable):
+        raise NotDrawnError(f"the states of the engine {engine.name} cannot be read")
+    return state_graph(
+        _parts_to_draw(engine, scenario, report.exploration),
+        report.registrations,
+        title=f"{scenario.claim} ({report.semantics}: {report.exploration.verdict})",
+        names=short_names(scenario.registrations),
+        counterexample=report.exploration.counterexample,
+    )
+
+
+def _parts_to_draw(engine: Forkable, scenario: Scenario, found: Exploration) -> tuple[PartOfGraph, ...]:
+    """The parts that were explored; the whole where it was not explored in parts."""
+    whole = engine.space(scenario.registrations, scenario.operators)
+    if found.components < 2:
+        return (PartOfGraph(whole, tuple(range(len(scenario.registrations))), scenario.order),)
+    return tuple(
+        PartOfGraph(
+            engine.space([scenario.registrations[index] for index in part.indices], part.operators),
+            part.indices,
+            part.order,
+        )
+        for part in parts_of(whole, scenario.registrations, scenario.operators, scenario.order)
+    )
 
 
 def state_graph(

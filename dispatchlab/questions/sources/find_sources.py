@@ -9,17 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dispatchlab.errors import DispatchLabError, RegistrationError, UnknownOperatorError, did_you_mean
 from dispatchlab.files import FileKind, OtherFileError, content_of
-from dispatchlab.model.names import overloads_in, qualified
+from dispatchlab.model.names import find_names
 from dispatchlab.registries.file import bundled_name, is_registry_file, newest_bundled, open_named
-from dispatchlab.registries.find import find, find_names, is_glob
-from dispatchlab.registries.model import Recorded, RecordedOperator, Registry
+from dispatchlab.registries.model import Recorded, RecordedOperator, Registry, find
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from dispatchlab.files import FileContent
     from dispatchlab.model.keys import DispatchKey
-    from dispatchlab.model.names import OperatorName
     from dispatchlab.scenario.scenario import Scenario
 
 
@@ -192,6 +187,7 @@ def _of_scenario(source: str, asked: str | None, report: Callable[[str], None] |
     from dispatchlab.registries.overlay import Overlay
     from dispatchlab.registries.replay import run
     from dispatchlab.scenario.load import load_scenario
+    from dispatchlab.scenario.scenario import operators_in
 
     scenario = load_scenario(source)
     semantics = asked or scenario.semantics or "strict"
@@ -221,6 +217,8 @@ def _of_scenario(source: str, asked: str | None, report: Callable[[str], None] |
 
 
 def _report_missing_registry(scenario: Scenario, source: str, report: Callable[[str], None]) -> None:
+    from dispatchlab.scenario.scenario import operators_in
+
     foreign = next((name for name in operators_in(scenario) if name.namespace in ("aten", "prim")), None)
     if foreign is not None:
         report(
@@ -350,99 +348,12 @@ def _shape(operator: RecordedOperator | None) -> object:
     return operator.schema, operator.alias, kernels
 
 
-class NoScenarioError(DispatchLabError):
-    """A folder has no scenario below it."""
-
-    folder: str
-    others: str = ""
-
-    template = "{folder}: there is no scenario below this folder: expected files that end in .yaml{others}"
-
-
-class AmbiguousOperatorError(DispatchLabError):
-    """A name without overload stands for several operators."""
-
-    asked: str
-    found: tuple[str, ...]
-
-    def __str__(self) -> str:
-        overloads = ", ".join(self.found)
-        return f"{self.asked} has {len(self.found)} overloads: name one of {overloads}, or write '{self.asked}*'"
-
-
 class TableRowError(DispatchLabError):
     """A dispatch key has no row in any table."""
 
     key: str
 
     template = "{key} has no row in a table: name a runtime key, such as CPU or AutogradCPU"
-
-
-def scenario_files(paths: Iterable[str], *, report: Callable[[str], None] | None = None) -> tuple[str, ...]:
-    """The files that are meant: a folder stands for all the scenarios below it, in the order of their paths.
-
-    Args:
-        paths: files and folders.
-        report: is called with a sentence for each folder of which files are left out, since they are no scenarios.
-
-    Raises:
-        NoScenarioError: there is none below a folder.
-    """
-    files: list[str] = []
-    for path in paths:
-        if not os.path.isdir(path):
-            files.append(path)
-            continue
-        from dispatchlab.scenario.folders import scenarios_below
-
-        found = scenarios_below(path)
-        others = _others_text(path, found.others) if found.others else ""
-        if not found.scenarios:
-            raise NoScenarioError(path, f"; {others}" if others else "")
-        if others and report is not None:
-            report(f"note: {others}")
-        files += map(str, found.scenarios)
-    return tuple(dict.fromkeys(files))
-
-
-_OTHERS_SHOWN = 3
-
-
-def _others_text(folder: str, others: Sequence[tuple[Path, FileContent]]) -> str:
-    """Which files of a folder are no scenarios, and what they are."""
-    shown = ", ".join(f"{path} is {found}" for path, found in others[:_OTHERS_SHOWN])
-    more = f" and {len(others) - _OTHERS_SHOWN} more" if len(others) > _OTHERS_SHOWN else ""
-    return f"{len(others)} of the files below {folder} {'is' if len(others) == 1 else 'are'} left out: {shown}{more}"
-
-
-def operators_in(scenario: Scenario) -> tuple[OperatorName, ...]:
-    """The operators that a scenario names or observes, each once."""
-    from dispatchlab.scenario.scenario import operators_named_by
-
-    return tuple(dict.fromkeys((*operators_named_by(scenario.registrations), *scenario.operators)))
-
-
-def find_operators(asked: str, known: Sequence[str], *, source: str, packets: bool = False) -> tuple[str, ...]:
-    """The operators that are meant by a name, a name without overload, or a glob.
-
-    Args:
-        asked: `test::foo.out`, `test::foo`, `test::*`; a text without a namespace is one of `aten`.
-        known: the operators that there are.
-        source: where the operators come from, for the error.
-        packets: a name without overload means all overloads that it has, the default one included.
-
-    Raises:
-        UnknownOperatorError: none of them is meant; the error names the nearest.
-        AmbiguousOperatorError: a name without overload has several, and `packets` is not set.
-    """
-    found = find_names(known, asked)
-    if packets and found and "." not in asked and not is_glob(asked):
-        return overloads_in(known, qualified(found[0]))
-    if not found:
-        raise UnknownOperatorError(asked, tuple(known), source)
-    if len(found) > 1 and not is_glob(asked):
-        raise AmbiguousOperatorError(asked, found)
-    return found
 
 
 def find_listed(

@@ -9,7 +9,7 @@ from dispatchlab.engine.handle import RegistrationHandle
 from dispatchlab.errors import RegistrationError
 from dispatchlab.model.keys import SLOT_KEYS, DispatchKey
 from dispatchlab.model.registration import Registration, describe
-from dispatchlab.questions.sources.find_sources import foundations_in, operators_in, registry_of_scenario
+from dispatchlab.questions.sources.find_sources import foundations_in, registry_of_scenario
 from dispatchlab.questions.sources.replay_on_lab import bench, registry_on
 from dispatchlab.questions.upgrade.operator_changes import Find, SchemaChange, schema_change
 from dispatchlab.questions.upgrade.slot_models import MISSING, Model, Slots, kernel_bits
@@ -17,7 +17,7 @@ from dispatchlab.registries.backend_coverage import Way
 from dispatchlab.registries.model import Recorded, RecordedOperator, Registry
 from dispatchlab.registries.replay import run
 from dispatchlab.scenario.load import load_scenario
-from dispatchlab.scenario.scenario import Scenario
+from dispatchlab.scenario.scenario import Scenario, operators_in
 
 
 @dataclass(frozen=True, slots=True)
