@@ -15,7 +15,7 @@ from dispatchlab.commands.output import exit_with, note, out
     type=click.Choice(["github", "none"]),
     help="CI to write a workflow for. Default: github where the checkout has a .github folder.",
 )
-@click.option("--force", is_flag=True, help="Replace files that exist. pytest's configuration is edited in any case.")
+@click.option("--force", is_flag=True, help="Replace files that exist..")
 @click.option("--dry-run", is_flag=True, help="Show what would be written, and write nothing.")
 def init(*, module: str | None, ci: str | None, force: bool, dry_run: bool) -> None:
     """Set up dispatchlab in the checkout of a package, the one that contains the current folder.
