@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 from dispatchlab.engine.lab_engine import LabEngine
@@ -11,7 +10,6 @@ from dispatchlab.prover.prng import SplitMix64
 from dispatchlab.prover.result import Verdict
 from dispatchlab.questions.certify.certificate import Certified
 from dispatchlab.registries.replay import fallback_registration, operator_registrations
-from tests.command_line import run
 from tests.effort import share
 from tests.test_certify import CEA, CIA, FALLBACKS, K, certified, operator, registry
 
@@ -46,12 +44,3 @@ def test_several_processes_find_what_one_process_finds() -> None:
     together = certified(recorded, "torch-2.13", jobs=2)
     assert replace(together, elapsed_s=0) == replace(alone, elapsed_s=0)
     assert len(alone.certificates) == 3
-
-
-def test_the_command_explores_whole_windows_when_it_is_asked_to() -> None:
-    of_one = ("certify", "--operator", "aten::relu", "--jobs", "1", "--format", "json")
-    by_slots, by_window = (json.loads(run(*of_one, "--walk", walk).stdout) for walk in ("auto", "graph"))
-    assert by_slots["certificates"] == by_window["certificates"]
-    assert (by_slots["by_window"], by_window["by_window"], by_window["alike"]) == (0, 1, 0)
-    assert by_slots["alike"] > 0
-    assert by_slots["edges"] < by_window["edges"]
