@@ -34,6 +34,9 @@ class _Group(click.Group):
         command = getattr(import_module(f"dispatchlab.commands.{cmd_name}"), cmd_name)
         assert isinstance(command, click.Command)
         command.context_settings["help_option_names"] = _HELP
+        for param in command.params:
+            if isinstance(param, click.Option) and not param.is_flag and param.callback is None:
+                param.callback = _not_empty
         return command
 
     def resolve_command(
@@ -76,6 +79,14 @@ class _Group(click.Group):
         except DispatchLabError as error:
             warn(str(error))
             ctx.exit(error.exit_code)
+
+
+def _not_empty(context: click.Context, param: click.Parameter, value: Any) -> Any:
+    """The value of an option; an empty text is most likely a variable of a script that is not set."""
+    texts = value if isinstance(value, tuple) else (value,)
+    if any(isinstance(text, str) and not text.strip() for text in texts):
+        raise click.BadParameter("it is empty: write a value, or leave the option out", context, param)
+    return value
 
 
 def _print_version(context: click.Context, param: click.Parameter, asked: bool) -> None:  # noqa: FBT001  a callback
