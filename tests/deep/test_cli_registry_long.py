@@ -14,7 +14,7 @@ def test_coverage_of_cuda_is_that_of_the_build_that_has_its_kernels() -> None:
     result = run("coverage", "--key", "CUDA", "--format", "text")
     assert result.exit_code == 0
     assert result.stdout.startswith("CUDA in torch-2.13: 3,599 operators\n")
-    assert int(result.stdout.partition("direct: ")[2].split()[0].replace(",", "")) > 1000
+    assert int(result.stdout.partition("\n  direct ")[2].split()[0].replace(",", "")) > 1000
 
 
 @pytest.mark.parametrize(
@@ -23,14 +23,14 @@ def test_coverage_of_cuda_is_that_of_the_build_that_has_its_kernels() -> None:
 def test_coverage_of_a_backend_whose_kernels_are_elsewhere_says_first_that_it_is_none(source: str, key: str) -> None:
     for format in ("text", "rich"):
         result = run("coverage", source, "--key", key, "--format", format)
-        assert result.stdout.startswith(f"no answer for {key}: {source} is of PyTorch 2.13.0+c")
+        assert f"no answer for {key}: {source} is of PyTorch 2.13.0+c" in "".join(result.stdout.splitlines()[:3])
     found = json.loads(run("coverage", source, "--key", key, "--format", "json").stdout)
     assert found["no_answer"].startswith(f"no answer for {key}: ")
-    assert json.loads(run("coverage", "--key", "PrivateUse1", "--format", "json").stdout)["no_answer"] is None
+    assert json.loads(run("coverage", "--key", "PrivateUse1", "--format", "json").stdout)["no_answer"] == ""
 
 
 @pytest.mark.parametrize(("name", "code"), [("dl009_found", 1), ("dl009_not_found", 0)])
 def test_certify_ends_with_the_code_of_its_verdict(name: str, code: int) -> None:
     result = run("certify", str(SCENARIOS / f"{name}.yaml"), "--semantics", "torch-2.13", "--jobs", "1")
     assert result.exit_code == code
-    assert ("order-independent: 0\n" if code else "order-independent: 1, apart from the order") in result.stdout
+    assert ("order-independent: 0\n" if code else "order-independent: 1\n") in result.stdout
