@@ -198,7 +198,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_any_work(
         "questions.order.run_scenarios.run_scenarios",
         "questions.lint.run.lint_source",
         "questions.upgrade.compare_sources.upgrade_sources",
-        "sources.find_sources.recorded_from",  # last: those above import it
+        "questions.sources.find_sources.recorded_from",  # last: those above import it
     ):
         monkeypatch.setattr(f"dispatchlab.{work}", never)
     (folder / "mine.html").write_text("mine\n")

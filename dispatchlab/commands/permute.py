@@ -141,9 +141,11 @@ def permute(
                 if view is None or isinstance(outcome, DispatchLabError):
                     continue
                 interrupted |= outcome.interrupted
-                show_view(format, view, paged=is_one)
-                for path, text, kind in shown.files_of(outcome):
-                    save(path, text, kind)
+                try:
+                    show_view(format, view, paged=is_one)
+                finally:  # also where nobody reads any more
+                    for path, text, kind in shown.files_of(outcome):
+                        save(path, text, kind)
     except KeyboardInterrupt:
         warn("interrupted")
         interrupted = True

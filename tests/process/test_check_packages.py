@@ -315,13 +315,12 @@ def test_a_baseline_accepts_what_is_there_and_nothing_new(loose: Path, tmp_path:
 
 
 def test_the_formats_for_forges(loose: Path) -> None:
-    rooted = "--root", str(loose)
-    found = json.loads(dispatchlab(loose, "check", *LOOSE, "--format", "sarif", *rooted).stdout)
+    found = json.loads(dispatchlab(loose, "check", *LOOSE, "--format", "sarif").stdout)
     assert errors(found, schema()) == []
     (order,) = [one for one in found["runs"][0]["results"] if one["ruleId"] == "order"]
     place = order["locations"][0]["physicalLocation"]
     assert (place["artifactLocation"]["uri"], place["region"]) == ("planted/fast.py", {"startLine": 5})
-    lines = dispatchlab(loose, "check", *LOOSE, "--format", "github", *rooted).stdout.splitlines()
+    lines = dispatchlab(loose, "check", *LOOSE, "--format", "github").stdout.splitlines()
     assert lines[0].startswith("::error file=planted/fast.py,line=5,title=dispatchlab order::planted::scale: ")
 
 

@@ -70,9 +70,18 @@ def test_help_imports_no_command(folder: Path) -> None:
         [sys.executable, "-c", script], cwd=folder, env=environment(), capture_output=True, text=True, check=True
     )
     assert result.stdout.splitlines()[-1].split()[1:] == [
-        *("dispatchlab", "dispatchlab._lazy", "dispatchlab.cli", "dispatchlab.commands", "dispatchlab.commands.help"),
-        *("dispatchlab.commands.interrupts", "dispatchlab.commands.output", "dispatchlab.escape"),
+        *("dispatchlab", "dispatchlab._lazy", "dispatchlab.cli", "dispatchlab.commands", "dispatchlab.commands.output"),
+        *("dispatchlab.commands.overview", "dispatchlab.errors", "dispatchlab.escape"),
     ]
+
+
+def test_a_small_scenario_takes_at_most_a_hundred_modules(folder: Path) -> None:
+    script = "import sys\nfrom dispatchlab.cli import main\ntry:\n    main(['permute', 'five.yaml'])\n"
+    script += "except SystemExit:\n    pass\nprint(sum(name.startswith('dispatchlab') for name in sys.modules))\n"
+    result = subprocess.run(
+        [sys.executable, "-c", script], cwd=folder, env=environment(), capture_output=True, text=True, check=True
+    )
+    assert int(result.stdout.splitlines()[-1]) <= 100
 
 
 def test_text_imports_neither_rich_nor_numpy(folder: Path) -> None:
@@ -118,7 +127,6 @@ def test_a_pipe_imports_nothing_that_is_for_people_who_look(folder: Path, line: 
     looks += (
         "dispatchlab.views.console",
         "dispatchlab.views.terminal",
-        "dispatchlab.views.lines",
         "dispatchlab.views.html",
         "dispatchlab.views.styles",
     )
@@ -126,10 +134,9 @@ def test_a_pipe_imports_nothing_that_is_for_people_who_look(folder: Path, line: 
     assert "dispatchlab.commands.output" in found
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
-def test_ctrl_c_prints_what_was_covered_and_exits_with_130(folder: Path, jobs: str) -> None:
+def test_ctrl_c_prints_what_was_covered_and_exits_with_130(folder: Path) -> None:
     process = subprocess.Popen(
-        [*COMMAND, "permute", "many.yaml", "more.yaml", "--walk", "graph", "--jobs", jobs],
+        [*COMMAND, "permute", "many.yaml", "more.yaml", "--walk", "graph"],
         cwd=folder,
         env=environment(),
         stdout=subprocess.PIPE,
@@ -138,22 +145,15 @@ def test_ctrl_c_prints_what_was_covered_and_exits_with_130(folder: Path, jobs: s
     )
     assert process.stderr is not None
     try:
-        started: set[str] = set()
-        for line in process.stderr:
-            under_way = re.match(r"(\S+): (?!1 )[\d,]+ sets", line)
-            if under_way:
-                started.add(under_way[1])
-            if len(started) == int(jobs):
-                break
+        next(line for line in process.stderr if re.match(r"many\.yaml: (?!1 )[\d,]+ sets", line))
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=120)
     finally:
         process.kill()
     assert process.returncode == 130
     assert "Traceback" not in err
-    reports = re.findall(r"^scenario: (\S+)", out, re.MULTILINE)
-    assert set(reports) >= started
-    assert out.count("verdict: incomplete (strict, an idealised dispatcher)\n") == len(reports)
+    assert re.findall(r"^scenario: (\S+)", out, re.MULTILINE) == ["many.yaml"]
+    assert out.count("verdict: incomplete (strict, an idealised dispatcher)\n") == 1
     assert all(int(sets.replace(",", "")) > 1 for sets in re.findall("sets: (.*)", out))
     assert "2 scenarios: 0 as expected" in out
 
@@ -247,7 +247,7 @@ def plain(text: str) -> list[str]:
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).splitlines()
 
 
-def test_a_terminal_gets_colours_and_boxes_that_fit(folder: Path) -> None:
+def test_a_terminal_gets_colours_and_lines_that_fit(folder: Path) -> None:
     report, operator = (
         on_terminal(folder, "permute", "twice.yaml"),
         on_terminal(folder, "dump", "foo", "--from", "five.yaml"),
@@ -255,9 +255,9 @@ def test_a_terminal_gets_colours_and_boxes_that_fit(folder: Path) -> None:
     for text in (report, operator):
         assert re.search(r"\x1b\[[0-9;]*[13]m", text)
         assert max(map(len, plain(text))) <= 60
-    assert plain(report)[0].startswith("╭")
+    assert plain(report)[0] == "twice.yaml: order-dependent (strict, an idealised"
     assert any(line.startswith("  why: ") for line in plain(report))
-    assert "4 kernels" in operator
+    assert "Kernels of test::foo (4)" in operator
 
 
 @pytest.mark.parametrize("how", ["option", "variable"])
@@ -267,13 +267,11 @@ def test_no_color_is_honoured(folder: Path, how: str) -> None:
     else:
         shown = on_terminal(folder, "permute", "twice.yaml", NO_COLOR="1")
     assert not re.search(r"\x1b\[[0-9;]*(3[0-9]|4[0-9])m", shown)
-    assert "╭" in shown
+    assert "twice.yaml: order-dependent" in shown
 
 
 def test_progress_is_drawn_on_a_terminal_and_removed(folder: Path) -> None:
     shown = on_terminal(folder, "permute", "many.yaml", "--walk", "graph", "--timeout", "1.5")
     assert "edges/s" in shown
-    lines = plain(shown)
-    assert any(line.startswith("╰") for line in lines)
-    shown = " ".join(line.strip("│ ") for line in lines)
+    shown = " ".join(line.strip() for line in plain(shown))
     assert "incomplete (strict, an idealised dispatcher), NOT as expected" in shown

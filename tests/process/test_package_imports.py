@@ -131,25 +131,25 @@ def test_a_renamed_backend_is_known_by_its_name_on_the_running_pytorch(tmp_path:
     note = "note: PrivateUse1 is the backend npu\n"
 
     def run(*arguments: str) -> tuple[int, str, str]:
-        done = dispatchlab(tmp_path, *arguments, "--from", "street")
+        done = dispatchlab(tmp_path, *arguments)
         return done.returncode, done.stdout, done.stderr
 
-    code, out, err = run("explain", "street::door", "npu:0 requires_grad", "--engine", "torch")
+    code, out, err = run("explain", "street::door", "npu:0 requires_grad", "--engine", "torch", "--from", "street")
     assert (code, err) == (0, note)
     assert "  x (Tensor), npu:0 requires_grad: AutocastPrivateUse1, AutogradPrivateUse1, ADInplaceOrView, Priv" in out
     assert "\n2. redispatch -> PrivateUse1\n" in out
-    code, out, err = run("explain", "street::made", "device=npu", "--exclude", "npu", "--from", "live")
+    code, out, err = run("explain", "street::made", "device=npu", "--exclude", "npu", "--from", "street")
     assert (code, err) == (0, note)
-    code, out, err = run("dump", "street::door", "--engine", "torch", "--key", "npu")
+    code, out, err = run("dump", "street::door", "--engine", "torch", "--key", "npu", "--from", "street")
     assert (code, err) == (0, note)
     assert out.endswith("\n\nPrivateUse1: registered at street/__init__.py:5 [kernel]\n")
-    code, out, err = run("dump", "--list", "--from", "live", "--key", "npu", "street::*")
+    code, out, err = run("dump", "--list", "--from", "street", "--key", "npu", "street::*")
     assert (code, err) == (0, note)
     assert out.startswith("street::door")
-    code, out, err = run("coverage", "live", "--key", "npu", "--operator", "street::door")
+    code, out, err = run("coverage", "street", "--key", "npu", "--operator", "street::door")
     assert (code, err) == (0, note)
     assert out.startswith("PrivateUse1 in live: 1 operator\n")
-    for command in (["lint", "live"], ["diff", "torch-2.13-cpu", "live"]):
+    for command in (["lint", "street"], ["diff", "torch-2.13-cpu", "street"]):
         code, out, err = run(*command)
         assert code in (0, 1)
         assert note in err
