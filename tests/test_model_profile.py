@@ -63,7 +63,7 @@ def test_what_was_not_probed_has_the_documented_default_and_is_listed() -> None:
     for name in DEFAULTS:
         del value[name]
     read = profile_of(value)
-    assert read.not_probed == tuple(sorted(DEFAULTS.keys() - {"wording"}))
+    assert read.not_probed == tuple(sorted(DEFAULTS))
     assert {name: getattr(read, name) for name in DEFAULTS} == dict(DEFAULTS)
     assert replace(read, not_probed=()) == TORCH
     assert profile_of(json.loads(profile_text(read))) == read

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from dispatchlab.model.cpp_signature import cpp_signature, is_symint_schema
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.schema import AliasInfo, Argument, Default, DefaultValue, FunctionSchema
-from dispatchlab.model.schema_difference import fake_difference, schema_difference
+from dispatchlab.model.schema_difference import schema_difference
 from dispatchlab.model.schema_parser import KEYWORDS, KNOWN_CLASSES, SIMPLE_TYPES, parse_schema_or_name
 from dispatchlab.model.schema_types import (
     ClassType,
@@ -156,7 +156,6 @@ def test_a_name_is_never_taken_for_a_schema(schema: FunctionSchema) -> None:
 @examples(150)
 def test_a_schema_differs_from_itself_in_nothing(schema: FunctionSchema) -> None:
     assert schema_difference(schema, schema, symint_kernel=True) is None
-    assert fake_difference(schema, schema) is None
 
 
 @given(schemas(), schemas())

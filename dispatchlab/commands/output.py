@@ -70,7 +70,6 @@ def show(
     *,
     text: Callable[[], str],
     json: Callable[[], str],
-    rich: Callable[[Console], None] | None = None,
 ) -> None:
     """Print a result in the requested format.
 
@@ -78,15 +77,11 @@ def show(
         asked: the value of `--format`.
         text: the result as plain text.
         json: the result as JSON.
-        rich: prints the result on a terminal; as plain text when left out.
     """
-    match chosen_format(asked):
-        case "json":
-            out(json())
-        case "rich" if rich is not None:
-            out_paged(rich_text(rich))
-        case _:
-            out_paged(text())
+    if chosen_format(asked) == "json":
+        out(json())
+    else:
+        out_paged(text())
 
 
 def show_view(asked: Format | None, view: View[Any], *, paged: bool = True) -> None:

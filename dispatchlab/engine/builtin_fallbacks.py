@@ -56,11 +56,6 @@ class NamedFunction:
 
     reference: str
 
-    @property
-    def loaded(self) -> Callable[..., object]:
-        """The function."""
-        return _loaded(self.reference)
-
     def __call__(self, *arguments: object) -> object:
         return _loaded(self.reference)(*arguments)
 

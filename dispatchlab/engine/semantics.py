@@ -25,7 +25,7 @@ from dispatchlab.engine.precedence import (
     rules_of,
 )
 from dispatchlab.errors import DispatchLabError, did_you_mean
-from dispatchlab.model.installed_torch import is_known, resolved_semantics
+from dispatchlab.model.installed_torch import resolved_semantics
 from dispatchlab.model.keys import FORMER_KEYS, SLOT_KEYS, SLOT_OF_KEY, DispatchKey
 from dispatchlab.model.profile import (
     NEWEST,
@@ -294,24 +294,17 @@ class _Named(Mapping[str, Semantics]):
         return _made(name)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._names or (isinstance(name, str) and is_known(name))
+        return name in semantics_names()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
+        return iter(semantics_names())
 
     def __len__(self) -> int:
-        return len(self._names)
-
-    @property
-    def _names(self) -> tuple[str, ...]:
-        return semantics_names()
+        return len(semantics_names())
 
 
 SEMANTICS: Mapping[str, Semantics] = _Named()
-"""All of them, by name: `strict`, those of the bundled profiles, oldest first, and `pr35061`.
-
-That of the installed PyTorch is among them too, but not listed, when it has to be measured.
-"""
+"""All of them, by name: `strict`, those of the bundled profiles, oldest first, and `pr35061`."""
 
 
 class UnknownSemanticsError(DispatchLabError):

@@ -78,22 +78,20 @@ class Backend(NamedTuple):
     has_fallback: bool
 
 
-def backend_of(recorded: Recorded, key: DispatchKey, *, device: str = "", fallback: bool | None = None) -> Backend:
+def backend_of(recorded: Recorded, key: DispatchKey, *, device: str = "") -> Backend:
     """The backend that a registry has.
 
     Args:
         recorded: the registry.
         key: its key.
         device: what programs call it; the name that the registry has for it when empty.
-        fallback: whether to suppose a fallback to the CPU; None for what the registry has.
 
     Raises:
         NoStandInError: the key is not PrivateUse1.
     """
     if key is not DispatchKey.PrivateUse1:
         raise NoStandInError(key)
-    if fallback is None:
-        fallback = any(one.key is key and not one.fallthrough for one in recorded.fallbacks)
+    fallback = any(one.key is key and not one.fallthrough for one in recorded.fallbacks)
     kernels = [str(one.name) for one in recorded if one.active_at(key) is not None]
     return Backend(device or recorded.privateuse1 or "privateuseone", tuple(kernels), fallback)
 

@@ -57,12 +57,7 @@ def model_for(torch: str | None) -> str:
     if version is None:
         return bundled_profiles()[-1]
     name = "torch-{}.{}".format(*version)
-    return name if is_known(name) else nearest_profile(version)
-
-
-def is_known(name: str) -> bool:
-    """Return whether a profile of this name comes with dispatchlab."""
-    return name in bundled_profiles()
+    return name if name in bundled_profiles() else nearest_profile(version)
 
 
 @cache

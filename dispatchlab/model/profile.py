@@ -10,7 +10,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from functools import cache
 from types import MappingProxyType
 from typing import Any
@@ -97,7 +97,6 @@ class Profile:
         kernels_in_wildcard_block: an IMPL library of the namespace `_` can hold kernels of qualified operators.
         several_defs: an operator can be defined again by an equal schema.
         warn_each_override: warn of every override of a kernel, not only of the first in a process.
-        wording: a kind of error -> the text of this PyTorch for it, where a reader of its errors needs to know.
         not_probed: the fields that were not measured, and have the values of `DEFAULTS`.
     """
 
@@ -121,7 +120,6 @@ class Profile:
     kernels_in_wildcard_block: bool
     several_defs: bool
     warn_each_override: bool
-    wording: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     not_probed: Names = ()
 
     @property
@@ -142,7 +140,6 @@ DEFAULTS: Mapping[str, object] = MappingProxyType(
         "kernels_in_wildcard_block": False,
         "several_defs": False,
         "warn_each_override": False,
-        "wording": MappingProxyType({}),
     }
 )
 """What PyTorch 2.13 does, for the fields that a probe may leave out; it names them in `not_probed`. Of rules that were
@@ -290,7 +287,7 @@ def profile_of(value: object, path: str = "the profile") -> Profile:
         if name not in given and name not in DEFAULTS and name != "not_probed":
             raise reader.error(f"the field {name} is missing")
     facts: dict[str, Any] = {**DEFAULTS, **{name: reader.field(name, one) for name, one in given.items()}}
-    left_out = DEFAULTS.keys() - given.keys() - {"wording"}
+    left_out = DEFAULTS.keys() - given.keys()
     if "replaceable_fallbacks" in left_out:
         facts["replaceable_fallbacks"] = tuple(key for key in facts["replaceable_fallbacks"] if key in facts["keys"])
     facts["not_probed"] = tuple(sorted({*facts.get("not_probed", ()), *left_out}))
@@ -364,8 +361,6 @@ class _Reader:
         if name in _MAPPINGS:
             found = {key: self._names(f"{name} of {key}", one) for key, one in self._object(name, value).items()}
             return MappingProxyType(found)
-        if name == "wording":
-            return MappingProxyType({kind: self._text(name, one) for kind, one in self._object(name, value).items()})
         if name == "fallbacks":
             return MappingProxyType({key: self._fallback(key, one) for key, one in self._object(name, value).items()})
         if not isinstance(value, bool):

@@ -215,14 +215,12 @@ class PythonLayerInMemory:
         registrations: sorted by operator, and by registry and key within one.
         missing: see `PythonLayer`.
         not_imported: see `PythonLayer`.
-        failed: what could not be read and is left out, a sentence each; files do not hold it.
     """
 
     torch: str
     registrations: tuple[PythonRegistration, ...] = ()
     missing: tuple[str, ...] = ()
     not_imported: tuple[str, ...] = ()
-    failed: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"<PythonLayerInMemory: PyTorch {self.torch}, {len(self.registrations):,} registrations>"
@@ -248,9 +246,8 @@ def python_layer(
     registrations: Iterable[PythonRegistration],
     missing: Sequence[str] = (),
     not_imported: Sequence[str] = (),
-    failed: Sequence[str] = (),
 ) -> PythonLayerInMemory:
     """Return the layer of these registrations; those of one slot keep their order, the newest last."""
     place = {registry.name: at for at, registry in enumerate(PYTHON_REGISTRIES)}
     ordered = sorted(registrations, key=lambda one: (one.operator, place[one.registry], one.key))
-    return PythonLayerInMemory(torch, tuple(ordered), tuple(missing), tuple(not_imported), tuple(failed))
+    return PythonLayerInMemory(torch, tuple(ordered), tuple(missing), tuple(not_imported))

@@ -79,8 +79,17 @@ def schema_difference(expected: FunctionSchema, found: FunctionSchema, *, symint
     """
     if expected.is_opaque or found.is_opaque:
         return None
-    read_expected = without_size if symint_kernel else _without_symint
-    return _first_difference(expected, found, (read_expected, without_size), (without_size, without_size))
+    read = without_size if symint_kernel else _without_symint
+    counts = (
+        (DifferenceKind.ARGUMENT_COUNT, expected.arguments, found.arguments),
+        (DifferenceKind.RETURN_COUNT, expected.returns, found.returns),
+    )
+    for kind, ours, theirs in counts:
+        if len(ours) != len(theirs):
+            return Difference(kind, str(len(ours)), str(len(theirs)))
+    return _first_type(
+        DifferenceKind.ARGUMENT_TYPE, zip(expected.arguments, found.arguments, strict=True), read
+    ) or _first_type(DifferenceKind.RETURN_TYPE, zip(expected.returns, found.returns, strict=True), without_size)
 
 
 def as_compared(schema: FunctionSchema, *, symint_kernel: bool) -> FunctionSchema:
@@ -97,37 +106,11 @@ def as_compared(schema: FunctionSchema, *, symint_kernel: bool) -> FunctionSchem
     return schema if arguments == schema.arguments else replace(schema, arguments=arguments)
 
 
-def fake_difference(expected: FunctionSchema, found: FunctionSchema) -> Difference | None:
-    """The first difference for calls, to which ScalarType, Layout, MemoryFormat and SymInt are all int."""
-    return _first_difference(expected, found, (fake_of, fake_of), (fake_of, fake_of))
-
-
-_Reading = Callable[[Type], Type]
-
-
-def _first_difference(
-    expected: FunctionSchema,
-    found: FunctionSchema,
-    read_arguments: tuple[_Reading, _Reading],
-    read_returns: tuple[_Reading, _Reading],
-) -> Difference | None:
-    counts = (
-        (DifferenceKind.ARGUMENT_COUNT, expected.arguments, found.arguments),
-        (DifferenceKind.RETURN_COUNT, expected.returns, found.returns),
-    )
-    for kind, ours, theirs in counts:
-        if len(ours) != len(theirs):
-            return Difference(kind, str(len(ours)), str(len(theirs)))
-    return _first_type(
-        DifferenceKind.ARGUMENT_TYPE, zip(expected.arguments, found.arguments, strict=True), read_arguments
-    ) or _first_type(DifferenceKind.RETURN_TYPE, zip(expected.returns, found.returns, strict=True), read_returns)
-
-
 def _first_type(
-    kind: DifferenceKind, pairs: Iterable[tuple[Argument, Argument]], read: tuple[_Reading, _Reading]
+    kind: DifferenceKind, pairs: Iterable[tuple[Argument, Argument]], read: Callable[[Type], Type]
 ) -> Difference | None:
     for position, (ours, theirs) in enumerate(pairs, start=1):
-        left, right = read[0](ours.type), read[1](theirs.type)
+        left, right = read(ours.type), without_size(theirs.type)
         if not same_type(left, right):
             return Difference(kind, str(left), str(right), position)
     return None

@@ -33,7 +33,6 @@ def shrink(
     *,
     order: Chains = (),
     steps: int = STEPS,
-    seconds: float = SECONDS,
 ) -> Counterexample:
     """The shortest pair of sequences that disagrees, as far as it can be found with a number of steps.
 
@@ -43,18 +42,17 @@ def shrink(
         example: the counterexample to shorten.
         order: chains of registrations that are registered in this order only.
         steps: how many steps may be run; `example`, as short as it then is, is given back when they are spent.
-        seconds: how long they may take.
     """
-    return _Shrink(sessions, count, order, steps, seconds).run(example)
+    return _Shrink(sessions, count, order, steps).run(example)
 
 
 class _Shrink:
-    def __init__(self, sessions: Sessions, count: int, order: Chains, steps: int, seconds: float) -> None:
+    def __init__(self, sessions: Sessions, count: int, order: Chains, steps: int) -> None:
         self.sessions = sessions
         self.order = order
         self.later = later_masks(count, order)
         self.left = steps
-        self.deadline = perf_counter() + seconds
+        self.deadline = perf_counter() + SECONDS
 
     def run(self, example: Counterexample) -> Counterexample:
         crash = example.flaw is Flaw.CRASH

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from dispatchlab.model.installed_torch import installed_torch, model_for
+from dispatchlab.model.installed_torch import installed_torch
 from dispatchlab.model.keys import BACKENDS, DispatchKey
 from dispatchlab.model.profile import nearest_profile, version_of
 from dispatchlab.registries.file import bundled_name, newest_bundled, open_bundled
@@ -32,21 +32,12 @@ _IN_TREE = ("CUDA", "HIP", "MPS", "XPU")
 def bundled_for(torch: str) -> str | None:
     """The registry of a version of PyTorch, `2.13.0+cpu` say; None when no such registry comes along.
 
-    That of a build without CUDA where there is one of the version, for such a build. Of the installed PyTorch, when
-    none of its version is bundled, it is what is measured.
+    That of a build without CUDA where there is one of the version, for such a build.
     """
     version, _, build = torch.partition("+")
     name = f"torch-{'.'.join(version.split('.')[:2])}"
     wanted = (name,) if build.startswith(_WITH_CUDA) else (f"{name}-cpu", name)
     return next((each for each in wanted if bundled_name(each)), None)
-
-
-def measure_installed() -> None:
-    """Have a model and a registry of the installed PyTorch: a worker, which records packages by them, measures none."""
-    torch = installed_torch()
-    if torch is not None:
-        model_for(torch)
-        bundled_for(torch)
 
 
 def nearest_bundled(torch: str) -> str:

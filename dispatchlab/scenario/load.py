@@ -15,7 +15,6 @@ from typing import TypeVar
 
 from dispatchlab.errors import nearest
 from dispatchlab.files import FileKind, ReadError, instead, read_file
-from dispatchlab.model.installed_torch import is_known
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.prover.result import Expectation
 from dispatchlab.scenario.modules import MODULE_BODIES, ORDER_CHAINS, check_modules, check_numbers
@@ -274,7 +273,7 @@ def _read(root: Node, context: Context) -> Scenario | None:
 def _model_of(registry: str | None) -> str | None:
     """The semantics of the PyTorch that a record was taken on."""
     found = _VERSION.match(registry or "")
-    return found[0] if found is not None and is_known(found[0]) else None
+    return found[0] if found is not None and found[0] in SEMANTICS else None
 
 
 _VERSION = re.compile(r"torch-[0-9]+\.[0-9]+")

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dispatchlab.model.installed_torch import is_known
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.profile import semantics_names
@@ -29,17 +28,7 @@ if TYPE_CHECKING:
     from dispatchlab.model.python_layer import PythonRegistration
 
 
-class _Semantics(dict[str, str]):
-    """The names of semantics; that of the installed PyTorch is one of them when it has to be measured."""
-
-    def __contains__(self, name: object) -> bool:
-        return super().__contains__(name) or (isinstance(name, str) and is_known(name))
-
-    def __missing__(self, name: str) -> str:
-        return name
-
-
-SEMANTICS = _Semantics({name: name for name in semantics_names()})
+SEMANTICS = {name: name for name in semantics_names()}
 """The words that may stand after `semantics:`."""
 
 

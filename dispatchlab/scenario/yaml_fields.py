@@ -184,14 +184,13 @@ def one_of(wanted: str, values: MappingType[str, T], *, schema: JsonSchema | Non
     return Shape(wanted, read, schema or {"enum": list(values)})
 
 
-def list_of(item: Shape[T], wanted: str, *, empty: bool = False, repeats: bool = False) -> Shape[tuple[T, ...]]:
+def list_of(item: Shape[T], wanted: str, *, empty: bool = False) -> Shape[tuple[T, ...]]:
     """A list of one shape.
 
     Args:
         item: the shape of each item.
         wanted: what messages call the list.
         empty: whether it may be empty.
-        repeats: whether two items may be equal.
     """
 
     def read(node: Node, context: Context) -> tuple[T, ...]:
@@ -204,7 +203,7 @@ def list_of(item: Shape[T], wanted: str, *, empty: bool = False, repeats: bool =
         for child in node.items:
             try:
                 value = item.read(child, context)
-                if value in seen and not repeats:
+                if value in seen:
                     raise Wrong(child, f"{found(child)} appears twice, first on line {seen[value].line}")
                 seen[value] = child
                 values.append(value)
@@ -212,7 +211,7 @@ def list_of(item: Shape[T], wanted: str, *, empty: bool = False, repeats: bool =
                 context.report(wrong)
         return tuple(values)
 
-    bounds = ({} if empty else {"minItems": 1}) | ({} if repeats else {"uniqueItems": True})
+    bounds = ({} if empty else {"minItems": 1}) | {"uniqueItems": True}
     return Shape(wanted, read, {"type": "array", "items": item.schema, **bounds})
 
 

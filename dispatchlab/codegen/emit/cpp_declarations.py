@@ -215,9 +215,9 @@ class CppFunction:
         cpp = style.argument(type_, written=argument.is_written)
         return Binding(cpp, argument.name, None if text is None else _default(text, type_, symint=style.symint))
 
-    def dispatcher_arguments(self, *, symint: bool = True) -> list[Binding]:
+    def dispatcher_arguments(self) -> list[Binding]:
         """The parameters of at::_ops::name::call."""
-        style, parts = self.style(symint=symint), self.function.parts
+        style, parts = self.style(symint=True), self.function.parts
         return [self.bind(one, style, default=False) for one in (*parts.inputs, *parts.outs)]
 
 

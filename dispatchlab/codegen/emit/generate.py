@@ -123,19 +123,15 @@ def generated_files(
     return files
 
 
-def generated_modules(natives: NativeFunctions, *, file: str, only: Sequence[str] = ()) -> Mapping[str, ModuleType]:
+def generated_modules(natives: NativeFunctions, *, file: str) -> Mapping[str, ModuleType]:
     """The modules of structured groups by name, loaded without files and ready to `register`.
 
     Args:
         natives: the content of the source file.
         file: what it is called in the texts.
-        only: operators, groups or globs; empty for all.
-
-    Raises:
-        NoSuchGroupError: one of `only` is not there.
     """
     file = label(file)
-    groups = [generated_group(group) for group in chosen_groups(natives, only)]
+    groups = [generated_group(group) for group in chosen_groups(natives, ())]
     return {each.name: _loaded(each.name, module_text(each, file)) for each in groups}
 
 

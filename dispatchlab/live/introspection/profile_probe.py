@@ -10,9 +10,8 @@ from contextlib import ExitStack, contextmanager
 from itertools import combinations, count
 from typing import Any
 
-from dispatchlab.errors import DispatchLabError, ErrorKind
+from dispatchlab.errors import DispatchLabError
 from dispatchlab.live.bridge.call_mark import CallMark
-from dispatchlab.live.bridge.error_parser import kind_of, without_backtrace
 from dispatchlab.live.bridge.expressible import has_fallbacks, stand_in
 from dispatchlab.live.bridge.reserved_namespaces import PROFILE
 from dispatchlab.live.bridge.running_keys import running_keys
@@ -62,7 +61,7 @@ def measure_profile() -> Profile:
         keys, refresh = running_keys(), _Refresh()
         aliases = _aliases()
         takes, ambiguous = _taken_from_composite(aliases[COMPOSITE])
-        traces, wording = _leaves_traces(), _wording()
+        traces = _leaves_traces()
         return Profile(
             torch=str(torch().__version__),
             keys=dict(keys.numbers),
@@ -84,7 +83,6 @@ def measure_profile() -> Profile:
             kernels_in_wildcard_block=_accepts_kernels_in_wildcard_block(),
             several_defs=_accepts_several_defs(),
             warn_each_override=each_override,
-            wording=wording,
             not_probed=("signature_life", "tags_outlive_def"),
         )
 
@@ -314,45 +312,6 @@ def _warns_each_override() -> bool:
             operator.impl("CPU")
             seen.append(any("Overriding a previously registered kernel" in str(one.message) for one in caught))
     return seen[-1]
-
-
-def _wording() -> dict[str, str]:
-    """The texts of refusals that the reader of errors takes for something else."""
-    found: dict[str, str] = {}
-    for kind, refused in _REFUSALS.items():
-        with _operator() as operator:
-            try:
-                refused(operator)
-            except RuntimeError as error:
-                text = without_backtrace(str(error)).replace(operator.namespace, "NAMESPACE")
-                if kind_of(text) is not kind:
-                    found[kind.name] = text
-    return found
-
-
-def _second_fallback(operator: _Operator) -> None:
-    for _ in range(2):
-        _fallback(operator.library(kind="IMPL"), "FPGA")
-
-
-def _second_library(operator: _Operator) -> None:
-    for _ in range(2):
-        operator.library(kind="DEF")
-
-
-_REFUSALS: Mapping[ErrorKind, Callable[[_Operator], object]] = {
-    ErrorKind.DUPLICATE_DEF: lambda operator: operator.library().define("a(Tensor x) -> Tensor", ""),
-    ErrorKind.SCHEMA_MISMATCH: lambda operator: operator.library().def_schema_t_t("b() -> Tensor", "CPU", "", "m"),
-    ErrorKind.DUPLICATE_FALLBACK: _second_fallback,
-    ErrorKind.DUPLICATE_LIBRARY: _second_library,
-    ErrorKind.DEF_IN_IMPL_BLOCK: lambda operator: operator.library(kind="IMPL").define("b() -> ()", ""),
-    ErrorKind.FALLBACK_OUTSIDE_IMPL: lambda operator: _fallback(operator.library(), "FPGA"),
-    ErrorKind.NAMESPACE_MISMATCH: lambda operator: operator.library().define("another::b() -> ()", ""),
-    ErrorKind.NOT_A_SCHEMA: lambda operator: operator.library().define("b", ""),
-    ErrorKind.ILLEGAL_OVERLOAD: lambda operator: operator.library().define("b.default() -> ()", ""),
-    ErrorKind.UNKNOWN_KEY: lambda operator: operator.library().impl_t_t("a", "NoSuchKey", "m"),
-}
-"""Refusals by their kind: those that the bindings can ask for, on any version, without ending the process."""
 
 
 def _in_child(action: Callable[[], object]) -> int:

@@ -29,7 +29,6 @@ from dispatchlab.model.python_layer import (
     python_layer,
 )
 
-_LONG = 200
 _UNREADABLE = (AttributeError, ImportError, KeyError, TypeError, ValueError)
 """What is raised where a version keeps something else in a registry."""
 
@@ -62,15 +61,12 @@ def read_whole_layer() -> PythonLayerInMemory:
     sites = FunctionSites(package_roots())
     found, missing = _read_all(sites)
     kept = {_slot(one): one for one in found}
-    failed: list[str] = []
     for module in IMPORTS:
         if module in sys.modules:
             continue
         try:
             import_module(module)
-        except Exception as error:  # a build of PyTorch without this part
-            first = (str(error).splitlines() or [type(error).__name__])[0]
-            failed.append(f"{module} cannot be imported: {first[:_LONG]}")
+        except Exception:  # a build of PyTorch without this part
             continue
         found, missing = _read_all(sites)
         for one in found:
@@ -79,7 +75,7 @@ def read_whole_layer() -> PythonLayerInMemory:
         for slot in kept.keys() - {_slot(one) for one in found}:
             del kept[slot]
     not_imported = [module for module in IMPORTS if module not in sys.modules]
-    return python_layer(str(torch().__version__), kept.values(), sorted(missing), not_imported, failed)
+    return python_layer(str(torch().__version__), kept.values(), sorted(missing), not_imported)
 
 
 def read_operators(operators: Iterable[str]) -> PythonLayerInMemory:

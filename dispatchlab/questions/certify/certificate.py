@@ -138,12 +138,12 @@ class Certification:
         """The certificates with one verdict."""
         return tuple(certificate for certificate in self.certificates if certificate.verdict is verdict)
 
-    def because(self, cause: Cause, *, in_force: bool | None = None) -> tuple[Certificate, ...]:
-        """Those in which the order matters for one cause; `in_force` asks for those that show then, or do not."""
+    def because(self, cause: Cause) -> tuple[Certificate, ...]:
+        """Those in which the order matters for one cause."""
         return tuple(
             certificate
             for certificate in self.certificates
-            if any(reason.cause is cause and in_force in (None, reason.in_force) for reason in certificate.reasons)
+            if any(reason.cause is cause for reason in certificate.reasons)
         )
 
     @property

@@ -26,12 +26,9 @@ def check_view(found: CheckReport, *, complete: bool = False) -> View[CheckRepor
     return View(found, document=document, indent=1, torch=found.torch, whole=complete)
 
 
-_SHOWN_AS_ANSWERS = ("order", "imports", "lint", "drift", "upgrade")
-
-
 @as_json.register
 def _(value: CheckReport) -> object:
-    return fields_of(value, without=_SHOWN_AS_ANSWERS, summary=summary(value), exit_code=value.exit_code)
+    return fields_of(value, without=("order",), summary=summary(value), exit_code=value.exit_code)
 
 
 def summary(found: CheckReport) -> str:

@@ -18,7 +18,6 @@ from dispatchlab.questions.record.check_record import compare_with_record
 from dispatchlab.questions.sources.find_sources import LIVE
 from dispatchlab.questions.upgrade.package_changes import package_upgrade
 from dispatchlab.questions.upgrade.slot_models import models_of
-from dispatchlab.registries.builds import measure_installed
 from dispatchlab.registries.file import bundled_names, newest_bundled, open_bundled
 from dispatchlab.scenario.load import load_scenario, parse_scenario
 from dispatchlab.views.formatting import counted
@@ -98,7 +97,6 @@ def _without_accepted(report: CheckReport, accepted: Collection[Identity]) -> Ch
 def _facts(packages: tuple[str, ...]) -> PackageFacts:
     from dispatchlab.live.worker.engine import LiveEngine
 
-    measure_installed()
     with LiveEngine() as engine:
         found: PackageFacts = engine.ask("dispatchlab.live.recording.package_facts:package_facts", packages)
     return found
@@ -148,7 +146,7 @@ def _order(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> Chec
     findings += import_findings(imports, {finding.operator for finding in findings})
     reading = "".join(f" {one.what}" for one in imports.differences)
     nothing = tuple(one for one in report.nothing if f"variable {one}." not in reading)
-    report = replace(report, order=found, imports=imports, nothing=nothing)
+    report = replace(report, order=found, nothing=nothing)
     asked = found is not None or bool(imports.orders)
     text = text if asked else text.removeprefix("not asked: ")
     return _answered(report, Answer(Question.ORDER, text, tuple(findings), notes, asked=asked))
@@ -167,13 +165,12 @@ def _lint(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> Check
         for package, count in found.others.items()
     ]
     notes += [f"{code} was not checked: {why}" for code, why in found.not_checked.items()]
-    answer = Answer(Question.LINT, text or "no likely mistake", found.findings, tuple(notes))
-    return replace(_answered(report, answer), lint=found)
+    return _answered(report, Answer(Question.LINT, text or "no likely mistake", found.findings, tuple(notes)))
 
 
 def _upgrade(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> CheckReport:
     installed, newest = facts.record.registry, newest_bundled()
-    if installed is None or installed not in bundled_names():  # there is none, or it was measured, of what may be newer
+    if installed is None or installed not in bundled_names():
         why = f"no registry of PyTorch {report.torch} comes with dispatchlab, so there is nothing to compare"
         return _not_asked(report, Question.UPGRADE, why)
     installed = installed.removesuffix("-cpu")  # or every kernel for CUDA would be new
@@ -183,14 +180,14 @@ def _upgrade(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> Ch
         return _not_asked(report, Question.UPGRADE, "nothing is registered with the dispatcher")
     before, after = open_bundled(installed), open_bundled(newest)
     try:
-        found = package_upgrade(before, after, models_of(before.torch, after.torch, None), scenario)
+        found = package_upgrade(before, after, models_of(before.torch, after.torch), scenario)
     except DispatchLabError as error:
         return _not_asked(report, Question.UPGRADE, error)
     findings = tuple(upgrade_findings(found, scenario, to=newest))
     text = f"{counted(len(findings), 'change')} from {installed} to {newest}"
     if not found.is_affected:
         text = f"{newest} accepts the same, and runs the same kernels"
-    return replace(_answered(report, Answer(Question.UPGRADE, text, findings)), upgrade=found)
+    return _answered(report, Answer(Question.UPGRADE, text, findings))
 
 
 def _drift(report: CheckReport, facts: PackageFacts, records: dict[str, Scenario]) -> CheckReport:
@@ -213,4 +210,4 @@ def _drift(report: CheckReport, facts: PackageFacts, records: dict[str, Scenario
         else f"{counted(len(found.changes), 'change')} since {found.file} was recorded"
         for found in checks
     )
-    return replace(_answered(report, Answer(Question.DRIFT, text, findings, others)), drift=checks)
+    return _answered(report, Answer(Question.DRIFT, text, findings, others))

@@ -7,11 +7,8 @@ from dataclasses import dataclass
 
 from dispatchlab._short_repr import WordEnum
 from dispatchlab.prover.result import Verdict
-from dispatchlab.questions.imports.import_orders import ImportComparison
-from dispatchlab.questions.lint.rule import LEVELS, Finding, FindingGroup, Identity, Level, LintReport, grouped
+from dispatchlab.questions.lint.rule import LEVELS, Finding, FindingGroup, Identity, Level, grouped
 from dispatchlab.questions.order.report import Report
-from dispatchlab.questions.record.check_record import RecordCheck
-from dispatchlab.questions.upgrade.package_changes import PackageUpgrade
 from dispatchlab.registries.debug_text import sites_in
 
 
@@ -67,10 +64,6 @@ class CheckReport:
         accepted: how many findings a baseline accepts.
         outdated: accepted findings that are not found any more.
         order: the verdict on the order of registrations; None where it was not asked for.
-        imports: what orders of imports were found to change; likewise.
-        lint: likely mistakes; None where they were not looked for.
-        drift: how the packages differ from their records.
-        upgrade: what the newest PyTorch changes for them; None where there is none to compare with.
         notes: what could not be read, a sentence each.
     """
 
@@ -83,10 +76,6 @@ class CheckReport:
     accepted: int = 0
     outdated: tuple[Identity, ...] = ()
     order: Report | None = None
-    imports: ImportComparison | None = None
-    lint: LintReport | None = None
-    drift: tuple[RecordCheck, ...] = ()
-    upgrade: PackageUpgrade | None = None
     notes: tuple[str, ...] = ()
 
     @property

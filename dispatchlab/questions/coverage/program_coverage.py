@@ -79,7 +79,6 @@ def program_coverage(
     *,
     name: str,
     device: str = "",
-    fallback: bool | None = None,
 ) -> ProgramCoverage:
     """Run programs on a device that stands in for a backend, each in a process of its own.
 
@@ -89,7 +88,6 @@ def program_coverage(
         programs: the files.
         name: what to call the registry.
         device: what the programs call the device; the name that the registry has for it when empty.
-        fallback: whether to suppose a fallback to the CPU; None for what the registry has.
 
     Raises:
         NoStandInError: the key is not PrivateUse1.
@@ -97,7 +95,7 @@ def program_coverage(
         TorchMissingError: PyTorch is not installed.
         WorkerCrashed: a program ends its process.
     """
-    backend = backend_of(recorded, key, device=device, fallback=fallback)
+    backend = backend_of(recorded, key, device=device)
     runs = {path: live_program(path, backend) for path in programs}
     calls: Counter[str] = Counter()
     served: dict[str, str] = {}

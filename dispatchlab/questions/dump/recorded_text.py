@@ -5,7 +5,7 @@ It needs neither the engine nor a schema that is parsed, so it is what a shell w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 
 from dispatchlab.engine.reference_precedence import Plain, plain_by_levels
@@ -48,15 +48,14 @@ def bundled_text(name: str, source: str | None, *, layer: str = "all", report: C
     return "\n".join(texts)
 
 
-def recorded_text(recorded: Recorded, operator: RecordedOperator, *, keys: Collection[str] = ()) -> str:
+def recorded_text(recorded: Recorded, operator: RecordedOperator) -> str:
     """The dump of an operator, an empty line, and its table, under the precedence of the recorded PyTorch.
 
     Args:
         recorded: the registry, for its fallbacks.
         operator: one of its operators.
-        keys: the rows of the table that are shown; all of them when there are none.
     """
-    rows = (row_text(key, text) for key, text in _table(recorded, operator) if not keys or key.name in keys)
+    rows = (row_text(key, text) for key, text in _table(recorded, operator))
     return f"{dump_text(operator)}\n{''.join(rows)}"
 
 

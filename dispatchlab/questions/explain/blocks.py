@@ -20,7 +20,7 @@ from dispatchlab.questions.explain.result import (
 )
 from dispatchlab.views import blocks as b
 from dispatchlab.views.as_json import as_json, fields_of
-from dispatchlab.views.text import plain, text_of
+from dispatchlab.views.text import text_of
 from dispatchlab.views.view import View
 
 
@@ -95,11 +95,6 @@ def call_blocks(call: CallExplanation) -> Iterator[b.Block]:
 
 def _indented(texts: Iterable[b.Inline]) -> tuple[b.Block, ...]:
     return tuple(b.Line(text, indent=2) for text in texts)
-
-
-def path_text(call: CallExplanation) -> str:
-    """The keys whose kernels run, in their order: `AutogradCPU -> CPU`."""
-    return plain(tuple(_path(call)))
 
 
 def _path(call: CallExplanation) -> Iterator[b.Inline]:

@@ -125,13 +125,11 @@ def check_record(file: str, packages: Sequence[str] = (), *, name: str = "") -> 
         DispatchLabError: PyTorch or a package cannot be imported.
     """
     from dispatchlab.live.worker.engine import LiveEngine
-    from dispatchlab.registries.builds import measure_installed
 
     before = load_scenario(file)
     imported = tuple(packages) or before.packages
     if not imported:
         raise NoPackagesError(name or file)
-    measure_installed()
     with LiveEngine() as engine:
         found: PackageRecord = engine.ask("dispatchlab.live.recording.record_package:record_packages", imported)
     return compare_with_record(name or file, before, found, imported)

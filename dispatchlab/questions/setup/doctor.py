@@ -142,17 +142,16 @@ class Diagnosis:
         return int(broken or (self.torch is not None and bool(self.torch.error)) or bool(self.commands("fails")))
 
 
-def diagnose(*, progress: Callable[[str], None] | None = None, timeout_s: float = TIMEOUT_S) -> Diagnosis:
+def diagnose(*, progress: Callable[[str], None] | None = None) -> Diagnosis:
     """Look at this machine, and try every feature on the PyTorch that is installed.
 
     Args:
         progress: called with the name of each feature before it is tried.
-        timeout_s: end a feature that takes longer.
     """
-    return Diagnosis(facts(), _torch(progress or (lambda name: None), timeout_s))
+    return Diagnosis(facts(), _torch(progress or (lambda name: None)))
 
 
-def _torch(progress: Callable[[str], None], timeout_s: float) -> TorchFound | None:
+def _torch(progress: Callable[[str], None]) -> TorchFound | None:
     from dispatchlab.live.bridge.torch import TorchMissingError
     from dispatchlab.live.worker.engine import LiveEngine
 
@@ -171,11 +170,11 @@ def _torch(progress: Callable[[str], None], timeout_s: float) -> TorchFound | No
         tried = []
         for probe, feature in FEATURES.items():
             progress(feature.name)
-            tried.append(_tried(engine, probe, feature, timeout_s))
+            tried.append(_tried(engine, probe, feature))
         return TorchFound(version, engine.semantics, tried=tuple(tried))
 
 
-def _tried(engine: LiveEngine, probe: str, feature: Feature, timeout_s: float) -> Tried:
+def _tried(engine: LiveEngine, probe: str, feature: Feature) -> Tried:
     from dispatchlab.prover.protocol import EngineCrashed
     from dispatchlab.questions.setup.live_probes import NotOffered
 
@@ -188,7 +187,7 @@ def _tried(engine: LiveEngine, probe: str, feature: Feature, timeout_s: float) -
 
     try:
         pid = engine.worker.pid
-        timer = Timer(timeout_s, end)
+        timer = Timer(TIMEOUT_S, end)
         timer.daemon = True
         timer.start()
         try:
@@ -198,7 +197,7 @@ def _tried(engine: LiveEngine, probe: str, feature: Feature, timeout_s: float) -
     except NotOffered as error:
         return Tried(feature, "absent", error.reason)
     except Exception as error:
-        reason = f"it did not end within {timeout_s:g} s" if late else _sentence(error)
+        reason = f"it did not end within {TIMEOUT_S:g} s" if late else _sentence(error)
         missed = feature.limits and not late and not isinstance(error, EngineCrashed)
         return Tried(feature, "limited" if missed else "fails", reason)
     return Tried(feature, "works", why)

@@ -19,9 +19,7 @@ def recorded_packages(packages: Sequence[str]) -> PackageRecord:
         TorchMissingError: there is no PyTorch.
     """
     from dispatchlab.live.worker.engine import LiveEngine
-    from dispatchlab.registries.builds import measure_installed
 
-    measure_installed()
     with LiveEngine() as engine:
         found: PackageRecord = engine.ask("dispatchlab.live.recording.record_package:record_packages", tuple(packages))
     return found

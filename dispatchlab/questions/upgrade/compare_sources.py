@@ -88,7 +88,6 @@ def upgrade_sources(
     after: str,
     *,
     imports: tuple[str, ...] = (),
-    semantics: str | None = None,
     operators: Sequence[str] = (),
     everything: bool = True,
     key: str | None = None,
@@ -103,7 +102,6 @@ def upgrade_sources(
         after: the second.
         imports: modules to import into the one that is `live`; into the second when both are, so that `live` twice is
             the registry without the imports and then with them.
-        semantics: those of scenarios, and of both dispatchers; those of each PyTorch when left out.
         operators: names and globs of the operators to compare; all of them, and the fallbacks, when there are none.
         everything: compare also what PyTorch registers for itself when a part of it is first used.
         key: the runtime key of a backend that the report is about.
@@ -126,8 +124,8 @@ def upgrade_sources(
     into_first = imports if before == LIVE and after != LIVE else ()
     into_second = imports if after == LIVE else ()
     python = layer != "cxx"
-    first = recorded_from(before, imports=into_first, semantics=semantics, python=python, report=report)
-    second = recorded_from(after, imports=into_second, semantics=semantics, python=python, report=report)
+    first = recorded_from(before, imports=into_first, python=python, report=report)
+    second = recorded_from(after, imports=into_second, python=python, report=report)
     if not any((first.names, second.names, first.fallbacks, second.fallbacks)):
         raise EmptySourceError(tuple(dict.fromkeys((before, after))))
     ownerships = ownership_of(first), ownership_of(second)
@@ -143,7 +141,7 @@ def upgrade_sources(
             ownerships[1].without_lazy(new, old, listed=listed),
         )
 
-    models = models_of(first.torch, second.torch, semantics)
+    models = models_of(first.torch, second.torch)
     if report is not None:
         for note in dict.fromkeys(model.note for model in models if model.note):
             report(f"note: {note}")

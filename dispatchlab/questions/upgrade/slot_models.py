@@ -9,9 +9,8 @@ from functools import lru_cache
 from dispatchlab.engine.reference_precedence import Shape, plain_shape
 from dispatchlab.engine.semantics import Semantics, semantics_named
 from dispatchlab.model.dump_format import Provenance
-from dispatchlab.model.installed_torch import is_known
 from dispatchlab.model.keys import SLOT_KEYS, SLOT_OF_KEY, DispatchKey
-from dispatchlab.model.profile import nearest_profile, version_of
+from dispatchlab.model.profile import bundled_profiles, nearest_profile, version_of
 from dispatchlab.model.slot_set import ALL_SLOTS, KEY_BIT, KEY_OF_BIT, UNDEFINED_SLOT, set_bits, slots_of
 from dispatchlab.questions.upgrade.operator_changes import Cause, Find, SlotChange
 from dispatchlab.registries.backend_coverage import Way
@@ -36,7 +35,7 @@ class Model:
         return self.semantics.name
 
 
-def models_of(before: str, after: str, asked: str | None = None) -> tuple[Model, Model]:
+def models_of(before: str, after: str) -> tuple[Model, Model]:
     """The models of two registries.
 
     A registry that is of no PyTorch, as that of a scenario which stands alone, gets the model of the other one.
@@ -44,14 +43,7 @@ def models_of(before: str, after: str, asked: str | None = None) -> tuple[Model,
     Args:
         before: the PyTorch of the first, as `torch.__version__` says it, or another text.
         after: that of the second.
-        asked: the semantics for both; None for those of their PyTorch.
-
-    Raises:
-        UnknownSemanticsError: there are no semantics of that name.
     """
-    if asked is not None:
-        model = Model(semantics_named(asked))
-        return model, model
     first, second = _model(before), _model(after)
     other = first or second or Model(semantics_named("strict"))
     return first or other, second or other
@@ -62,7 +54,7 @@ def _model(torch: str) -> Model | None:
     if version is None or not torch[:1].isdigit():
         return None
     name = f"torch-{version[0]}.{version[1]}"
-    if is_known(name):
+    if name in bundled_profiles():
         return Model(semantics_named(name))
     nearest = nearest_profile(version)
     note = f"there is no model of PyTorch {torch}: slots are computed by that of {nearest.removeprefix('torch-')}"
