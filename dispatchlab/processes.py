@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from concurrent.futures import CancelledError, Executor, ProcessPoolExecutor
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from dispatchlab._version import __version__
 from dispatchlab.errors import DispatchLabError
+
+T = TypeVar("T")
 
 _MOST_JOBS: Final = 2
 _SHARE: Final = 2
@@ -140,11 +143,57 @@ def executor_for(jobs: int, cluster: str | None = None) -> Iterator[Executor]:
         yield executor
 
 
+class Processes(ProcessPoolExecutor):
+    """Processes of this machine, whose tasks say how far they are, and which Ctrl-C interrupts.
+
+    Args:
+        jobs: how many.
+    """
+
+    def __init__(self, jobs: int) -> None:
+        from multiprocessing import get_context
+
+        context = get_context("spawn")
+        self._reports, self._interrupted = context.SimpleQueue(), context.Event()
+        super().__init__(jobs, mp_context=context, initializer=_begin, initargs=(self._reports, self._interrupted))
+
+    def submit(self, function: Callable[..., T], /, *arguments: Any, **more: Any) -> Future[T]:
+        """Have a task run. Processes start here, and ignore Ctrl-C until `_begin`: else it would show a traceback."""
+        with _interrupts_ignored():
+            return super().submit(function, *arguments, **more)
+
+    def reports(self) -> Iterator[Any]:
+        """What tasks have said by `report` since the last call."""
+        while not self._reports.empty():
+            yield self._reports.get()
+
+    def interrupt(self) -> None:
+        """Interrupt what runs, as Ctrl-C of a terminal does, which comes to all processes by itself: once is enough."""
+        from multiprocessing import active_children
+
+        self._interrupted.set()  # for processes that do not yet listen
+        for process in active_children():
+            if process.pid is not None:
+                os.kill(process.pid, signal.SIGINT)
+
+
+@contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():  # only that one can
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 @contextmanager
 def _processes(jobs: int) -> Iterator[Executor]:
-    from multiprocessing import active_children, get_context
+    from multiprocessing import active_children
 
-    executor = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_leave_interrupts_to_parent)
+    executor = Processes(jobs)
     try:
         yield executor
     except BaseException as error:
@@ -157,8 +206,41 @@ def _processes(jobs: int) -> Iterator[Executor]:
     executor.shutdown()
 
 
-def _leave_interrupts_to_parent() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+class _Here:
+    """What a process that runs tasks knows of itself."""
+
+    reports: Any = None
+    all_interrupted: Any = None
+    interrupted = False
+    interruptible = False
+
+
+def _begin(reports: Any, interrupted: Any) -> None:
+    _Here.reports, _Here.all_interrupted = reports, interrupted
+    signal.signal(signal.SIGINT, _note_interrupt)
+
+
+def _note_interrupt(*_: object) -> None:
+    first, _Here.interrupted = not _Here.interrupted, True
+    if first and _Here.interruptible:
+        raise KeyboardInterrupt
+
+
+def report(value: Any) -> None:
+    """Say in a task how far it is: `Processes.reports` has it."""
+    _Here.reports.put(value)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let Ctrl-C raise `KeyboardInterrupt` in what a task does here, once; at once where it came before."""
+    _Here.interruptible = True
+    try:
+        if _Here.interrupted or _Here.all_interrupted.is_set():
+            raise KeyboardInterrupt
+        yield
+    finally:
+        _Here.interruptible = False
 
 
 @contextmanager

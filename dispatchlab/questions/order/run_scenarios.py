@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache, partial
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.processes import default_memory_bound, most_jobs
@@ -17,11 +17,16 @@ from dispatchlab.questions.sources.engines import kept_engines
 from dispatchlab.scenario.load import load_scenario
 from dispatchlab.scenario.scenario import Scenario
 
+if TYPE_CHECKING:
+    from dispatchlab.processes import Processes
+
 Finished: TypeAlias = tuple[str, Outcome | DispatchLabError]
 """A file, and its outcome or the reason why there is none."""
 
 ProgressOf: TypeAlias = Callable[[str, Progress], None]
 """Is called about ten times a second with a file and how far its exploration has come."""
+
+_BETWEEN_REPORTS_S = 0.1
 
 
 class _Task(NamedTuple):
@@ -47,15 +52,16 @@ def run_scenarios(
         options: how to run each.
         jobs: how many at once.
         cluster: the address of a scheduler, on whose cluster they run in place of this machine.
-        progress: see `ProgressOf`; scenarios that run in other processes report none.
+        progress: see `ProgressOf`; scenarios that run on a cluster report none.
         finished: is called with a file as soon as its exploration has ended.
 
     Yields:
-        Each file with its outcome; after Ctrl-C also that which was under way in this process.
+        Each file with its outcome; after Ctrl-C also what was under way on this machine.
 
     Raises:
         ClusterError: there is no such cluster, or it is lost.
         WorkerDied: a process of this machine ended.
+        KeyboardInterrupt: after the last that was under way in other processes.
     """
     jobs = min(jobs, len(files), most_jobs())
     if options.max_memory is None and cluster is None:
@@ -69,14 +75,48 @@ def run_scenarios(
                 if isinstance(outcome, Outcome) and outcome.interrupted:
                     return
         return
-    from dispatchlab.processes import executor_for
+    from dispatchlab.processes import Processes, executor_for
 
-    sources = files if cluster is None else [_read(path, options) for path in files]
     with executor_for(jobs, cluster) as executor:
-        tasks = [_Task(source, options) for source in sources]
-        for path, outcome in zip(files, executor.map(_run if cluster else _run_in_process, tasks), strict=True):
+        if isinstance(executor, Processes):
+            yield from _in_processes(executor, files, options, progress, finished)
+            return
+        tasks = [_Task(_read(path, options), options) for path in files]
+        for path, outcome in zip(files, executor.map(_run, tasks), strict=True):
             finished(path)
             yield path, outcome
+
+
+def _in_processes(
+    executor: Processes,
+    files: Sequence[str],
+    options: RunOptions,
+    progress: ProgressOf,
+    finished: Callable[[str], None],
+) -> Generator[Finished, None, None]:
+    """Run scenarios in processes; Ctrl-C interrupts what is under way, and the rest does not begin."""
+    from concurrent.futures import wait
+
+    futures = [executor.submit(_run_in_process, _Task(path, options)) for path in files]
+    interrupted = False
+    for path, future in zip(files, futures, strict=True):
+        while not future.done():
+            try:
+                wait((future,), timeout=_BETWEEN_REPORTS_S)
+                for report in executor.reports():
+                    progress(*report)
+            except KeyboardInterrupt:
+                if interrupted:
+                    raise
+                interrupted = True
+                for each in futures:
+                    each.cancel()
+                executor.interrupt()
+        if not future.cancelled() and not isinstance(future.exception(), KeyboardInterrupt):
+            finished(path)
+            yield path, future.result()
+    if interrupted:
+        raise KeyboardInterrupt
 
 
 def _read(path: str, options: RunOptions) -> Scenario | DispatchLabError:
@@ -96,8 +136,11 @@ def _run(task: _Task, progress: Callable[[Progress], None] | None = None) -> Out
 
 
 def _run_in_process(task: _Task) -> Outcome | DispatchLabError:
+    from dispatchlab.processes import interruptible, report
+
     _keep_engines()
-    return _run(task)
+    with interruptible():
+        return _run(task, lambda progress: report((task.source, progress)))
 
 
 @cache
