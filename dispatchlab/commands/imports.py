@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dispatchlab.commands.options import format_option
+from dispatchlab.commands.options import format_option, reach_checkout
 from dispatchlab.commands.output import Format, exit_with, show_view, working
 
 
@@ -25,6 +25,7 @@ def imports(*, packages: tuple[str, ...], format: Format | None) -> None:
     from dispatchlab.questions.imports.blocks import import_orders_view
     from dispatchlab.questions.imports.import_orders import compare_import_orders
 
+    reach_checkout()
     with working("starting PyTorch") as say:
         found = compare_import_orders(packages, started=say)
     show_view(format, import_orders_view(found))

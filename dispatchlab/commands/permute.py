@@ -14,6 +14,7 @@ from dispatchlab.commands.options import (
     cluster_option,
     engine_option,
     format_option,
+    reach_checkout,
     report_option,
     semantics_option,
 )
@@ -116,6 +117,8 @@ def permute(
     from dispatchlab.questions.order.run_scenarios import run_scenarios
     from dispatchlab.scenario.folders import scenario_files
 
+    if options["imports"]:
+        reach_checkout()
     asked, files, interrupted = RunOptions(**options), scenario_files(scenarios, report=note), False
     check_files(files, asked, snapshots=snapshots)
     is_one = len(files) == 1
@@ -143,7 +146,7 @@ def permute(
                 interrupted |= outcome.interrupted
                 try:
                     show_view(format, view, paged=is_one)
-                finally:  # also where nobody reads any more
+                finally:  # also when the reader of the pipe has gone
                     for path, text, kind in shown.files_of(outcome):
                         save(path, text, kind)
     except KeyboardInterrupt:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from dispatchlab.commands.options import reach_checkout
 from dispatchlab.commands.output import exit_with, note, out, save, working
 from dispatchlab.views.formatting import counted, first_of
 
@@ -58,6 +59,7 @@ def record(
       dispatchlab record --check my_package.yaml
       dispatchlab record --all -o today.dlreg
     """
+    reach_checkout()
     if checked is not None:
         if file is not None or everything:
             raise click.UsageError("--check writes nothing: leave out -o and --all, or it")

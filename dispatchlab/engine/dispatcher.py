@@ -77,7 +77,7 @@ def _load(semantics: Semantics, fallbacks: Sequence[Fallback]) -> State:
 # A handle without a reference is released by the garbage collector, which runs whenever Python allocates. In a
 # registration of the same thread the (re-entrant) lock would let it in to change the state under its feet; in any other
 # place waiting for the lock can be a deadlock, for it is not known which locks the interrupted code holds. So such a
-# release is queued, and whoever can have the lock without waiting runs the queue: the finalizer itself, or the thread
+# release is queued, and what can have the lock without waiting runs the queue: the finalizer itself, or the thread
 # that holds the lock, when it leaves it. Registrations from a listener come after the state has changed and are
 # therefore let in.
 

@@ -145,7 +145,7 @@ def test_an_error_that_nobody_expected_is_exit_70_and_leaves_the_terminal_as_it_
     assert "\x1b[?1049l" in opened.seen
     after = opened.seen.rpartition("\x1b[?1049l")[2]
     assert "ZeroDivisionError" in after
-    assert "Traceback" not in after
+    assert "this is a defect of dispatchlab, not a verdict" in after
 
 
 def test_without_a_terminal_it_says_what_to_do(tmp_path: Path) -> None:

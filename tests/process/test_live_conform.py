@@ -88,11 +88,10 @@ def test_the_engine_is_held_to_the_semantics_that_are_named(tmp_path: Path) -> N
 
 
 def test_a_folder_of_scenarios_is_held_to_the_model_in_several_processes() -> None:
-    done = dispatchlab(
-        ROOT, "permute", "scenarios/order", "scenarios/defects/stale_slots_torch.yaml", "--engine", "torch",
-        "--conform", "--passes", "1", "--jobs", "2", "--format", "json",
-    )  # fmt: skip
+    more = "scenarios/defects/stale_slots_torch.yaml", "scenarios/basics/five_registrations.yaml"
+    how = "--engine", "torch", "--conform", "--passes", "1", "--jobs", "2", "--format", "json"
+    done = dispatchlab(ROOT, "permute", "scenarios/order", *more, *how)
     reports = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode == 0, done.stderr
-    assert len(reports) == 1 + len(list((ROOT / "scenarios" / "order").glob("*.yaml"))) > 9
+    assert len(reports) == 2 + len(list((ROOT / "scenarios" / "order").glob("*.yaml"))) > 9
     assert all("the engine and its model agree" in report["notes"][-1] for report in reports)

@@ -138,7 +138,8 @@ def accel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def fallbacks_in(folder: Path, *packages: str) -> tuple[set[tuple[str, str, bool]], str]:
     """The module, the key and whether it is a fallthrough, of each fallback in a record; and what was printed."""
-    done = dispatchlab(folder, "record", *packages, "-o", "accel.yaml", "--force")
+    (folder / "accel.yaml").unlink(missing_ok=True)
+    done = dispatchlab(folder, "record", *packages, "-o", "accel.yaml")
     scenario = load_scenario(folder / "accel.yaml")
     numbers = [(module.name, number) for module in scenario.modules for number in module.registrations]
     made = [(name, scenario.registrations[number]) for name, number in numbers]
@@ -160,7 +161,7 @@ def test_backend_fallbacks_of_cpp_are_in_the_record_as_they_are_live(accel: Path
     compared = dispatchlab(accel, "diff", "accel.yaml", "accel", "--exit-code")
     assert (compared.returncode, "no difference" in compared.stdout) == (0, True), compared.stdout
     for key in ("PrivateUse1", "AutogradPrivateUse1"):
-        sources = ("accel.yaml",), ("accel")
+        sources = ("accel.yaml",), ("accel",)
         recorded, live = (dispatchlab(accel, "coverage", *one, "--key", key, "--format", "json") for one in sources)
         counts = json.loads(recorded.stdout)["counts"]
         assert "was refused" not in recorded.stderr

@@ -169,7 +169,6 @@ def test_every_notebook_is_a_page_with_what_its_cells_show(site: Path) -> None:
     texts = {path.stem: path.read_text(encoding="utf-8") for path in (site / "notebooks").glob("*.html")}
     assert texts.keys() == names
     assert all(text.count('<div class="dl-shown"') >= 2 for text in texts.values())
-    assert all("<svg" in part for part in texts["first_proof"].split('<div class="dl-shown"')[1:])
     assert "Verdict.ORDER_DEPENDENT" in texts["first_proof"]  # what a line without a table shows
 
 

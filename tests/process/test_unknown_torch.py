@@ -28,7 +28,7 @@ WORKS = {
     "record --all -o all.dlreg": "",
     "record sample -o sample.yaml": f"no registry of PyTorch {VERSION} comes with dispatchlab",
     "imports sample": "",
-    "lint live --import sample": "",
+    "lint sample": "",
     "diff torch-2.13 live": "",
     "coverage live --key CPU": "",
     "permute five.yaml --engine torch": "",

@@ -31,7 +31,7 @@ def package_facts(packages: Sequence[str]) -> PackageFacts:
         ImportFailedError: one cannot be imported.
         DispatchLabError: as for `record_registry`.
     """
-    with collector_paused():  # else what nobody keeps may go before it is read
+    with collector_paused():  # else what has no reference may go before it is read
         witness = _Witness()
         record = record_packages(packages, witness)
         return PackageFacts(record, witness.moments)

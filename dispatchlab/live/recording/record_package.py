@@ -216,7 +216,7 @@ def _watch_imports(packages: Sequence[str], witness: Witness | None) -> _Watched
         (import_packages if witness is None else witness.import_packages)(packages)
         if witness is not None:
             witness.imported()
-        gc.collect()  # a library that nobody holds releases what it registered, whenever garbage is collected
+        gc.collect()  # a library without a reference releases what it registered, whenever garbage is collected
         gc.unfreeze()
     if witness is not None:
         witness.collected()

@@ -23,7 +23,7 @@ from dispatchlab.questions.order.report_text import FLAWS, reasons
 from dispatchlab.scenario.scenario import Scenario
 
 MAX_NODES = 512
-"""More states are not drawn: nobody could read them."""
+"""More states are not drawn: no reader could follow them."""
 
 
 class Mark(StrEnum):
