@@ -84,8 +84,7 @@ def _save_mul_Tensor(calls: Calls, node: Node, values: Values) -> None:
 
 def _mul_Scalar(calls: Calls, node: Node, grad: Tensor) -> Gradients:
     stash: Any = node.stash
-    self_gradient = mul_scalar_backward(calls, grad, stash["other"], stash["self_scalar_type"])
-    return (self_gradient,)
+    return (mul_scalar_backward(calls, grad, stash["other"], stash["self_scalar_type"]),)
 
 
 def _save_mul_Scalar(calls: Calls, node: Node, values: Values) -> None:
@@ -120,14 +119,12 @@ def _save_div_Tensor(calls: Calls, node: Node, values: Values) -> None:
 
 
 def _neg(calls: Calls, node: Node, grad: Tensor) -> Gradients:
-    self_gradient = calls("neg")(grad)
-    return (self_gradient,)
+    return (calls("neg")(grad),)
 
 
 def _sin(calls: Calls, node: Node, grad: Tensor) -> Gradients:
     self = node.unpack("self")
-    self_gradient = calls("mul.Tensor")(grad, conj(calls, calls("cos")(self)))
-    return (self_gradient,)
+    return (calls("mul.Tensor")(grad, conj(calls, calls("cos")(self))),)
 
 
 def _save_sin(calls: Calls, node: Node, values: Values) -> None:
@@ -136,20 +133,17 @@ def _save_sin(calls: Calls, node: Node, values: Values) -> None:
 
 def _cos(calls: Calls, node: Node, grad: Tensor) -> Gradients:
     self = node.unpack("self")
-    self_gradient = calls("mul.Tensor")(grad, calls("neg")(conj(calls, calls("sin")(self))))
-    return (self_gradient,)
+    return (calls("mul.Tensor")(grad, calls("neg")(conj(calls, calls("sin")(self)))),)
 
 
 def _exp(calls: Calls, node: Node, grad: Tensor) -> Gradients:
     result = node.unpack("result")
-    self_gradient = calls("mul.Tensor")(grad, conj(calls, result))
-    return (self_gradient,)
+    return (calls("mul.Tensor")(grad, conj(calls, result)),)
 
 
 def _relu(calls: Calls, node: Node, grad: Tensor) -> Gradients:
     result = node.unpack("result")
-    self_gradient = calls("threshold_backward")(grad, result, 0)
-    return (self_gradient,)
+    return (calls("threshold_backward")(grad, result, 0),)
 
 
 def _threshold_backward(calls: Calls, node: Node, grad: Tensor) -> Gradients:
@@ -245,8 +239,7 @@ def _save_bmm(calls: Calls, node: Node, values: Values) -> None:
 
 def _sum(calls: Calls, node: Node, grad: Tensor) -> Gradients:
     stash: Any = node.stash
-    self_gradient = calls("expand")(grad, list(stash["self_sym_sizes"]))
-    return (self_gradient,)
+    return (calls("expand")(grad, list(stash["self_sym_sizes"])),)
 
 
 def _save_sum(calls: Calls, node: Node, values: Values) -> None:
@@ -255,8 +248,7 @@ def _save_sum(calls: Calls, node: Node, values: Values) -> None:
 
 def _sum_dim_IntList(calls: Calls, node: Node, grad: Tensor) -> Gradients:
     stash: Any = node.stash
-    self_gradient = sum_backward(calls, grad, stash["self_sym_sizes"], stash["dim"], stash["keepdim"])
-    return (self_gradient,)
+    return (sum_backward(calls, grad, stash["self_sym_sizes"], stash["dim"], stash["keepdim"]),)
 
 
 def _save_sum_dim_IntList(calls: Calls, node: Node, values: Values) -> None:
@@ -266,14 +258,12 @@ def _save_sum_dim_IntList(calls: Calls, node: Node, values: Values) -> None:
 
 
 def _normal_(calls: Calls, node: Node, grad: Tensor) -> Gradients:
-    self_gradient = calls("zeros_like")(grad)
-    return (self_gradient,)
+    return (calls("zeros_like")(grad),)
 
 
 def __to_copy(calls: Calls, node: Node, grad: Tensor) -> Gradients:
     stash: Any = node.stash
-    self_gradient = to_copy_backward(calls, grad, stash["self_options"])
-    return (self_gradient,)
+    return (to_copy_backward(calls, grad, stash["self_options"]),)
 
 
 def _save__to_copy(calls: Calls, node: Node, values: Values) -> None:
@@ -281,30 +271,25 @@ def _save__to_copy(calls: Calls, node: Node, values: Values) -> None:
 
 
 def _clone(calls: Calls, node: Node, grad: Tensor) -> Gradients:
-    self_gradient = grad
-    return (self_gradient,)
+    return (grad,)
 
 
 def _alias(calls: Calls, node: Node, grad: Tensor) -> Gradients:
-    self_gradient = grad
-    return (self_gradient,)
+    return (grad,)
 
 
 def _view(calls: Calls, node: Node, grad: Tensor) -> Gradients:
     stash: Any = node.stash
-    self_gradient = reshape(calls, grad, stash["self_sym_sizes"])
-    return (self_gradient,)
+    return (reshape(calls, grad, stash["self_sym_sizes"]),)
 
 
 def _t(calls: Calls, node: Node, grad: Tensor) -> Gradients:
-    self_gradient = calls("t")(grad)
-    return (self_gradient,)
+    return (calls("t")(grad),)
 
 
 def _transpose_int(calls: Calls, node: Node, grad: Tensor) -> Gradients:
     stash: Any = node.stash
-    self_gradient = calls("transpose.int")(grad, stash["dim0"], stash["dim1"])
-    return (self_gradient,)
+    return (calls("transpose.int")(grad, stash["dim0"], stash["dim1"]),)
 
 
 def _save_transpose_int(calls: Calls, node: Node, values: Values) -> None:
@@ -314,8 +299,7 @@ def _save_transpose_int(calls: Calls, node: Node, values: Values) -> None:
 
 def _permute(calls: Calls, node: Node, grad: Tensor) -> Gradients:
     stash: Any = node.stash
-    self_gradient = permute_backwards(calls, grad, stash["dims"])
-    return (self_gradient,)
+    return (permute_backwards(calls, grad, stash["dims"]),)
 
 
 def _save_permute(calls: Calls, node: Node, values: Values) -> None:
@@ -324,14 +308,12 @@ def _save_permute(calls: Calls, node: Node, values: Values) -> None:
 
 def _expand(calls: Calls, node: Node, grad: Tensor) -> Gradients:
     stash: Any = node.stash
-    self_gradient = sum_to_size(calls, grad, stash["self_sym_sizes"])
-    return (self_gradient,)
+    return (sum_to_size(calls, grad, stash["self_sym_sizes"]),)
 
 
 def _unsqueeze(calls: Calls, node: Node, grad: Tensor) -> Gradients:
     stash: Any = node.stash
-    self_gradient = calls("squeeze.dim")(grad, stash["dim"])
-    return (self_gradient,)
+    return (calls("squeeze.dim")(grad, stash["dim"]),)
 
 
 def _save_unsqueeze(calls: Calls, node: Node, values: Values) -> None:
@@ -340,8 +322,7 @@ def _save_unsqueeze(calls: Calls, node: Node, values: Values) -> None:
 
 def _squeeze_dim(calls: Calls, node: Node, grad: Tensor) -> Gradients:
     stash: Any = node.stash
-    self_gradient = unsqueeze_to(calls, grad, stash["dim"], stash["self_sym_sizes"])
-    return (self_gradient,)
+    return (unsqueeze_to(calls, grad, stash["dim"], stash["self_sym_sizes"]),)
 
 
 def _save_squeeze_dim(calls: Calls, node: Node, values: Values) -> None:
@@ -351,14 +332,12 @@ def _save_squeeze_dim(calls: Calls, node: Node, values: Values) -> None:
 
 def _squeeze_dims(calls: Calls, node: Node, grad: Tensor) -> Gradients:
     stash: Any = node.stash
-    self_gradient = unsqueeze_all_to(calls, grad, stash["dim"], stash["self_sym_sizes"])
-    return (self_gradient,)
+    return (unsqueeze_all_to(calls, grad, stash["dim"], stash["self_sym_sizes"]),)
 
 
 def _select_int(calls: Calls, node: Node, grad: Tensor) -> Gradients:
     stash: Any = node.stash
-    self_gradient = calls("select_backward")(grad, list(stash["self_sym_sizes"]), stash["dim"], stash["index"])
-    return (self_gradient,)
+    return (calls("select_backward")(grad, list(stash["self_sym_sizes"]), stash["dim"], stash["index"]),)
 
 
 def _save_select_int(calls: Calls, node: Node, values: Values) -> None:
@@ -369,14 +348,12 @@ def _save_select_int(calls: Calls, node: Node, values: Values) -> None:
 
 def __unsafe_view(calls: Calls, node: Node, grad: Tensor) -> Gradients:
     stash: Any = node.stash
-    self_gradient = reshape(calls, grad, stash["self_sym_sizes"])
-    return (self_gradient,)
+    return (reshape(calls, grad, stash["self_sym_sizes"]),)
 
 
 def _select_backward(calls: Calls, node: Node, grad: Tensor) -> Gradients:
     stash: Any = node.stash
-    grad_output_gradient = calls("select.int")(grad, stash["dim"], stash["index"])
-    return (grad_output_gradient,)
+    return (calls("select.int")(grad, stash["dim"], stash["index"]),)
 
 
 def _save_select_backward(calls: Calls, node: Node, values: Values) -> None:
