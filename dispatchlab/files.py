@@ -59,8 +59,8 @@ def read_file(path: str | os.PathLike[str], *, limit: int, what: str) -> bytes:
             raise ReadError(name, "it is a device, which may have no end: name a file or a pipe")
         with open(name, "rb") as stream:
             data = stream.read(limit + 1)
-    except ValueError as error:
-        raise ReadError(name, f"the file cannot be read: {error}") from None
+    except ValueError as error:  # Python 3.13 says it in other words
+        raise ReadError(name, f"the file cannot be read: {'embedded null byte' if chr(0) in name else error}") from None
     if len(data) > limit:
         raise ReadError(name, f"the file is larger than {limit // 2**20} MiB, the limit for {what}")
     return data
