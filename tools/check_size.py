@@ -16,8 +16,9 @@ def main() -> int:
     """Compare the package with its ceiling, and say what is too large."""
     ceiling = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["dispatchlab"]["ceiling"]
     package = ROOT / "dispatchlab"
+    files = [path for path in package.rglob("*.py") if path.name != "_built_version.py"]  # the build writes that one
     found = {
-        "lines": sum(len(path.read_text(encoding="utf-8").splitlines()) for path in package.rglob("*.py")),
+        "lines": sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files),
         "rooms": sum((path / "__init__.py").is_file() for path in package.iterdir()),
     }
     over = [
