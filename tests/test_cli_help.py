@@ -75,6 +75,7 @@ def test_every_command_has_examples_and_every_option_is_explained() -> None:
         "record",
         "schema",
         "trace",
+        "why",
     ]
     for name in commands():
         assert f"Examples:\n    dispatchlab {name}" in help_of(name)

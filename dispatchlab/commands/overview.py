@@ -24,13 +24,14 @@ COMMANDS: Mapping[str, str] = {
     "record": "Record what importing packages registers, as a scenario.",
     "schema": "Print the JSON Schema of scenario files.",
     "trace": "Run FILE.py and show every call of its operators.",
+    "why": "Show why a program fails, and what fixes it.",
 }
 """Each command with its line in the help. Its module and its function are named like it."""
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Start": ("demo", "doctor", "init"),
     "Inspect": ("explain", "dump", "coverage", "diff", "defects", "explore"),
-    "Check": ("check", "lint", "permute", "record", "imports", "certify"),
+    "Check": ("why", "check", "lint", "permute", "record", "imports", "certify"),
     "Advanced": ("trace", "profile", "codegen", "schema"),
 }
 """The commands in the order of the help."""

@@ -1,0 +1,163 @@
+"""Try a fix: in a fork of the process that failed, apply it and make the failing call again in the user's frame."""
+
+from __future__ import annotations
+
+import ast
+import json
+import linecache
+import os
+import select
+import signal
+import sys
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+from types import FrameType, TracebackType
+from typing import Any, Final, Literal, NoReturn
+
+from dispatchlab.live.failure.program_watch import ProgramWatch, plain_text
+from dispatchlab.model.failure import Fix, Trial
+
+_LONGEST_S: Final = 30.0
+Outcome = Literal["works", "fails", "refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class FailingCall:
+    """The expression that raised, in the user's innermost frame.
+
+    Args:
+        text: its source.
+        frame: the frame, with the variables as they were.
+    """
+
+    text: str
+    frame: FrameType
+
+
+def failing_call(error: BaseException, watch: ProgramWatch) -> FailingCall | None:
+    """Return the expression that raised an exception; None where the source does not say."""
+    found: TracebackType | None = None
+    at = error.__traceback__
+    while at is not None:
+        if watch.is_users(at.tb_frame.f_code.co_filename):
+            found = at
+        at = at.tb_next
+    if found is None:
+        return None
+    text = _expression(found)
+    return None if text is None else FailingCall(text, found.tb_frame)
+
+
+def _expression(at: TracebackType) -> str | None:
+    code = at.tb_frame.f_code
+    line, end_line, column, end_column = next(islice(code.co_positions(), at.tb_lasti // 2, None), (None,) * 4)
+    if line is None or end_line is None or column is None or end_column is None:
+        return None
+    lines = [linecache.getline(code.co_filename, number).encode() for number in range(line, end_line + 1)]
+    if not all(lines):
+        return None
+    lines[-1] = lines[-1][:end_column]
+    lines[0] = lines[0][column:]
+    text = b"".join(lines).decode()
+    with suppress(SyntaxError):
+        ast.parse(f"({text})", mode="eval")
+        return text
+    return None
+
+
+def try_fix(fix: Fix, call: FailingCall | None) -> Trial:
+    """Apply a fix in a fork of this process and make the failing call again; nothing here changes."""
+    if fix.needs:
+        return Trial(fix, "not tried", f"it needs {fix.needs}")
+    if not fix.code and not fix.wrap:
+        return Trial(fix, "not tried", "it is an edit of your program")
+    if call is None or not hasattr(os, "fork"):
+        return Trial(fix, "not tried", "the failing call cannot be made again here")
+    expression = call.text
+    if fix.wrap:
+        wrapped = _wrapped(call, fix.wrap)
+        if wrapped is None:
+            return Trial(fix, "not tried", "it is an edit of your program")
+        expression = wrapped
+        fix = replace(fix, text=wrapped)
+    outcome, detail = _in_a_fork(fix.code, expression, call.frame)
+    return Trial(fix, outcome, detail)
+
+
+def _wrapped(call: FailingCall, template: str) -> str | None:
+    """Return the failing call with a template around each argument that is a tensor."""
+    tree = ast.parse(call.text.strip(), mode="eval").body
+    if not isinstance(tree, ast.Call):
+        return None
+    import torch
+
+    changed = False
+    scope = {**call.frame.f_globals, **call.frame.f_locals}
+    # A method's own tensor is an argument, too.
+    parts = [*tree.args, *(keyword.value for keyword in tree.keywords)]
+    if isinstance(tree.func, ast.Attribute):
+        parts.append(tree.func.value)
+    text = call.text.strip()
+    edits: list[tuple[int, int, str]] = []
+    for part in parts:
+        source = ast.get_source_segment(text, part)
+        if source is None or not isinstance(part, ast.Name | ast.Attribute | ast.Subscript):
+            continue
+        with suppress(Exception):
+            if isinstance(eval(source, scope), torch.Tensor):
+                edits.append((part.col_offset, part.col_offset + len(source), template.format(source)))
+                changed = True
+    for start, end, new in sorted(edits, reverse=True):
+        text = text[:start] + new + text[end:]
+    return text if changed and tree.lineno == tree.end_lineno else None
+
+
+def _in_a_fork(code: str, expression: str, frame: FrameType) -> tuple[Outcome, str]:
+    reader, writer = os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    process = os.fork()
+    if process == 0:
+        os.close(reader)
+        _child(writer, code, expression, frame)
+    os.close(writer)
+    ready, _, _ = select.select([reader], [], [], _LONGEST_S)
+    data = b""
+    if ready:
+        while part := os.read(reader, 65536):
+            data += part
+    else:
+        os.kill(process, signal.SIGKILL)
+    os.close(reader)
+    os.waitpid(process, 0)
+    if not data:
+        return "fails", f"no answer in {_LONGEST_S:.0f} s" if not ready else "the process ended"
+    outcome, detail = json.loads(data)
+    return outcome, detail
+
+
+def _child(writer: int, code: str, expression: str, frame: FrameType) -> NoReturn:
+    outcome, detail = "fails", ""
+    try:
+        silent = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(silent, 1)
+        os.dup2(silent, 2)
+        scope: dict[str, Any] = {**frame.f_globals, **frame.f_locals}
+        if "torch" in sys.modules:
+            scope["torch"] = sys.modules["torch"]
+            with suppress(Exception):
+                if "torch._dynamo" in sys.modules:
+                    sys.modules["torch._dynamo"].reset()
+        try:
+            exec(compile(code, "<fix>", "exec"), scope)
+        except BaseException as error:
+            outcome, detail = "refused", f"{type(error).__name__}: {plain_text(error)}"
+        else:
+            eval(compile(f"({expression})", "<failing call>", "eval"), scope)
+            outcome = "works"
+    except BaseException as error:
+        detail = f"{type(error).__name__}: {plain_text(error)}"
+    finally:
+        os.write(writer, json.dumps([outcome, detail[:2000]]).encode())
+        os._exit(0)

@@ -1,0 +1,112 @@
+"""Facts of operators, read off the PyTorch of this process when a cause asks for them."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from dispatchlab.live.bridge.torch import bindings, torch
+from dispatchlab.model.failure import OperatorFacts
+
+_KERNEL = re.compile(r"^(\w+)(?:\[alias\])?: (.*?)(?: :: .*)?$")
+_HEAD = ("name", "schema", "debug", "alias analysis kind")
+
+
+class InstalledRegistry:
+    """The dispatcher of this process, as `Registry`."""
+
+    def __init__(self) -> None:
+        self.version = str(torch().__version__)
+
+    def operator(self, name: str) -> OperatorFacts | None:
+        """Return the facts of an overload, or of the first overload of a name; None when nothing has that name."""
+        packet, _, overload = name.partition(".")
+        if not overload and not self._dump(packet):
+            overloads = self.overloads(packet)
+            name = f"{packet}.{overloads[0]}" if overloads and overloads[0] else packet
+        dump = self._dump(name)
+        return None if not dump else _facts(name, dump)
+
+    def overloads(self, packet: str) -> tuple[str, ...]:
+        """Return the overloads of a name, those with a def."""
+        return tuple(bindings()._jit_get_operation(packet)[1] or ()) if _is_defined(packet) else ()
+
+    def names(self, namespace: str) -> tuple[str, ...]:
+        """Return the full names of all operators of a namespace."""
+        return tuple(sorted(n for n in bindings()._dispatch_get_all_op_names() if n.startswith(f"{namespace}::")))
+
+    def _dump(self, name: str) -> str:
+        try:
+            return str(bindings()._dispatch_dump(name))
+        except RuntimeError:
+            return ""
+
+
+def _is_defined(packet: str) -> bool:
+    try:
+        return bindings()._jit_get_operation(packet)[0] is not None
+    except RuntimeError:
+        return False
+
+
+def _facts(name: str, dump: str) -> OperatorFacts:
+    head: dict[str, str] = {}
+    kernels: dict[str, str] = {}
+    for line in dump.splitlines():
+        key, _, rest = line.partition(": ")
+        if key in _HEAD:
+            head.setdefault(key, rest)
+        elif (found := _KERNEL.match(line)) is not None:
+            kernels.setdefault(found[1], found[2].removeprefix("registered at "))
+    packet = name.partition(".")[0]
+    definition = _custom_op(packet)
+    return OperatorFacts(
+        name,
+        schema=head.get("schema", "") if head.get("schema") != "(none)" else "",
+        kernels=kernels,
+        site=line_of(definition._init_fn) if definition is not None else "",
+        custom_op=definition is not None,
+        fake=_fake(packet),
+        autograd=line_of(definition._backward_fn) if definition is not None and definition._backward_fn else "",
+    )
+
+
+def _custom_op(packet: str) -> Any:
+    with suppress(ImportError, AttributeError):
+        from torch._library.custom_ops import OPDEFS
+
+        return OPDEFS.get(packet)
+    return None
+
+
+def _fake(packet: str) -> str:
+    with suppress(ImportError, AttributeError):
+        from torch._library.simple_registry import singleton
+
+        entry = singleton._data.get(packet)
+        kernel = None if entry is None else entry.fake_impl.kernel
+        # custom_op registers a fake of its own, which calls the user's where there is one.
+        if kernel is not None and "_library/custom_ops.py" not in kernel.source:
+            definition = _custom_op(packet)
+            if definition is None:
+                return str(kernel.source)
+            return "" if definition._abstract_fn is None else line_of(definition._abstract_fn)
+        definition = _custom_op(packet)
+        if definition is not None and definition._abstract_fn is not None:
+            return line_of(definition._abstract_fn)
+    return ""
+
+
+def line_of(function: Callable[..., Any]) -> str:
+    """Return the file and line of a function; empty when Python did not make it."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def privateuse1_name() -> str:
+    """Return the name that a package gave to PrivateUse1; empty where none did."""
+    name = str(bindings()._get_privateuse1_backend_name())
+    return "" if name == "privateuseone" else name

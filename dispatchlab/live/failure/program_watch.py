@@ -1,0 +1,455 @@
+"""Run a program and note what happens in it: imports and libraries that fail, registrations, warnings, the exception.
+
+Nothing is predicted: what the program does is noted while it does it. PyTorch is patched when the program imports it,
+so that environment variables that the program sets before still count.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import linecache
+import os
+import re
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from importlib.machinery import ModuleSpec
+from types import FrameType, ModuleType, TracebackType
+from typing import Any, Final
+
+from dispatchlab.model.failure import Event, EventKind, Position, Raised
+
+CHILDREN: Final = "DISPATCHLAB_WHY_EVENTS"
+"""The environment variable that names the file in which processes that the program starts leave their events."""
+
+_OURS: Final = os.path.abspath(__file__).rpartition(os.path.join("live", "failure"))[0]
+_BACKTRACE: Final = re.compile(r"\n(?:Exception raised from .*|frame #\d+: .*|C\+\+ CapturedTraceback:.*)", re.DOTALL)
+_LONGEST: Final = 20_000
+_KEPT_CALLS: Final = 3
+_KEPT_NUMBERS: Final = 65_536
+
+
+class ProgramWatch:
+    """Events of this process, in order.
+
+    Args:
+        folder: the folder whose files are the user's; files of installed packages are not.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.folder = os.path.realpath(folder)
+        self.events: list[Event] = []
+        self.calls: dict[str, list[tuple[tuple[Any, ...], dict[str, Any]]]] = {}
+
+    def note(self, kind: EventKind, subject: str, detail: str = "", at: Position | None = None) -> None:
+        """Add an event; its line is the caller's when none is given."""
+        event = Event(kind, subject, detail[:_LONGEST], at or self.position(sys._getframe(1)))
+        self.events.append(event)
+        if path := os.environ.get(CHILDREN):
+            leave_event(path, event)
+
+    def position(self, frame: FrameType | None) -> Position | None:
+        """Return the innermost line of the user at or around a frame."""
+        while frame is not None:
+            if self.is_users(frame.f_code.co_filename):
+                return position_of(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+            frame = frame.f_back
+        return None
+
+    def is_users(self, file: str) -> bool:
+        """Return whether a file belongs to the user, and to no installed package."""
+        if file.startswith(("<", _OURS)) or "site-packages" in file:
+            return False
+        return not file.startswith((sys.base_prefix + os.sep, sys.prefix + os.sep)) or self.folder.startswith(
+            sys.prefix
+        )
+
+    def start(self) -> None:
+        """Watch from now on."""
+        sys.meta_path.insert(0, _TorchFinder(self))
+        sys.meta_path.append(_MissingModules(self))
+        _watch_extensions(self)
+        _watch_warnings(self)
+
+
+def position_of(file: str, line: int, function: str) -> Position:
+    """Return a position with the text of its line, and the shortest path."""
+    shown = os.path.relpath(file) if os.path.isabs(file) and os.path.exists(file) else file
+    shown = file if shown.startswith("..") else shown
+    return Position(shown, line, function, linecache.getline(file, line).strip())
+
+
+def leave_event(path: str, event: Event) -> None:
+    """Append an event to the file that processes of one program share."""
+    at = event.at
+    row = [event.kind, event.subject, event.detail, *((at.file, at.line, at.function, at.text) if at else ())]
+    with suppress(OSError), open(path, "a", encoding="utf-8") as file:
+        file.write(json.dumps(row) + "\n")
+
+
+def left_events(path: str) -> tuple[Event, ...]:
+    """Return the events that processes left in a file."""
+    rows = []
+    with suppress(OSError), open(path, encoding="utf-8") as file:
+        rows = [json.loads(line) for line in file]
+    return tuple(Event(row[0], row[1], row[2], Position(*row[3:]) if row[3:] else None) for row in rows)
+
+
+def raised_of(error: BaseException) -> tuple[Raised, ...]:
+    """Return an exception and what led to it, each once, without backtraces of C++."""
+    chain: list[Raised] = []
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        kind = type(current)
+        chain.append(Raised(f"{kind.__module__}.{kind.__qualname__}", plain_text(current)))
+        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
+    return tuple(chain)
+
+
+def plain_text(error: BaseException) -> str:
+    """Return the message of an exception, without a backtrace of C++."""
+    try:
+        text = str(error)
+    except Exception as broken:
+        text = f"<its message raises {type(broken).__name__}>"
+    return _BACKTRACE.sub("", text)[:_LONGEST].strip()
+
+
+def frames_of(error: BaseException, watch: ProgramWatch) -> tuple[tuple[Position, ...], tuple[str, ...]]:
+    """Return the user's frames and all functions of the innermost traceback of a chain that has frames of the user."""
+    found: tuple[tuple[Position, ...], tuple[str, ...]] = ((), ())
+    current: BaseException | None = error
+    seen: set[int] = set()
+    functions: list[str] = []
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        frames = list(traceback.walk_tb(current.__traceback__))
+        users = tuple(
+            position_of(frame.f_code.co_filename, line, frame.f_code.co_name)
+            for frame, line in frames
+            if watch.is_users(frame.f_code.co_filename)
+        )
+        functions += [f"{frame.f_globals.get('__name__', '')}.{frame.f_code.co_name}" for frame, _ in frames[-200:]]
+        if users and not found[0]:
+            found = (users, ())
+        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
+    return found[0], tuple(functions)
+
+
+# -- imports
+
+
+class _MissingModules(importlib.abc.MetaPathFinder):
+    """Asked last: a module that comes here cannot be found."""
+
+    def __init__(self, watch: ProgramWatch) -> None:
+        self.watch = watch
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
+        at = self.watch.position(sys._getframe(1))
+        asked = _importer(sys._getframe(1))
+        if at is not None and asked is not None and self.watch.is_users(asked):
+            self.watch.note("missing module", name, f"No module named {name!r}", at)
+
+
+def _importer(frame: FrameType | None) -> str | None:
+    """Return the file whose import statement leads here."""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith("<frozen importlib") and not file.startswith(_OURS):
+            return file
+        frame = frame.f_back
+    return None
+
+
+def _watch_extensions(watch: ProgramWatch) -> None:
+    """Note extension modules that cannot be loaded."""
+    loader = importlib.machinery.ExtensionFileLoader
+    create = loader.create_module
+
+    @functools.wraps(create)
+    def create_module(self: Any, spec: ModuleSpec) -> ModuleType:
+        try:
+            return create(self, spec)
+        except ImportError as error:
+            watch.note("failed import", spec.name, plain_text(error))
+            raise
+
+    loader.create_module = create_module  # type: ignore[method-assign]
+
+
+def _watch_warnings(watch: ProgramWatch) -> None:
+    show = warnings.showwarning
+
+    @functools.wraps(show)
+    def showwarning(message: Any, category: type[Warning], *rest: Any, **options: Any) -> None:
+        watch.note("warning", category.__name__, str(message))
+        show(message, category, *rest, **options)
+
+    warnings.showwarning = showwarning
+
+
+class _TorchFinder(importlib.abc.MetaPathFinder):
+    """Finds torch as the other finders do, and patches it once it is imported."""
+
+    def __init__(self, watch: ProgramWatch) -> None:
+        self.watch = watch
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if name != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec("torch")
+        if spec is None or spec.loader is None:
+            return None
+        run = spec.loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            run(module)
+            with suppress(Exception):
+                watch_torch(module, self.watch)
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+# -- PyTorch
+
+
+def watch_torch(torch: Any, watch: ProgramWatch) -> None:
+    """Patch the functions of `torch.library` and `torch.ops` that register, load and release."""
+    import torch.library
+
+    library = torch.library.Library
+    _after(library, "define", lambda result, self, schema, *_, **__: watch.note("define", _named(self.ns, str(schema))))
+    _after(library, "_destroy", lambda result, self: _note_destroyed(watch, self))
+    _watch_impl(library, watch)
+    _after(
+        library, "fallback", lambda result, self, fn, key="", **_: watch.note("fallback", str(key or self.dispatch_key))
+    )
+    _after(torch.library, "register_fake", lambda result, op, *_, **__: watch.note("register_fake", _op_text(op)))
+    _after(
+        torch.library, "register_autograd", lambda result, op, *_, **__: watch.note("register_autograd", _op_text(op))
+    )
+    _watch_custom_op(torch, watch)
+    _watch_libraries(torch, watch)
+    _watch_modes(torch, watch)
+
+
+def _after(owner: Any, name: str, then: Callable[..., None]) -> None:
+    """Call something after a function, with its result and arguments; what it raises stays here."""
+    function = getattr(owner, name, None)
+    if function is None:
+        return
+
+    @functools.wraps(function)
+    def patched(*args: Any, **kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
+        with suppress(Exception):
+            then(result, *args, **kwargs)
+        return result
+
+    setattr(owner, name, patched)
+
+
+def _named(namespace: str, schema: str) -> str:
+    name = schema.partition("(")[0].strip()
+    return name if "::" in name else f"{namespace}::{name}"
+
+
+def _op_text(op: Any) -> str:
+    if isinstance(op, str):
+        return op
+    return str(getattr(op, "_qualname", "") or getattr(op, "_name", "") or op)
+
+
+def _note_destroyed(watch: ProgramWatch, library: Any) -> None:
+    for name in sorted(getattr(library, "_op_defs", ())):
+        watch.note("collected", name, "def")
+    for name in sorted(getattr(library, "_op_impls", ())):
+        parts = name.split("/")
+        watch.note("collected", f"{parts[0]}::{parts[1]}" if len(parts) > 1 else name, parts[-1])
+
+
+def _watch_impl(library: Any, watch: ProgramWatch) -> None:
+    """Note each kernel, and keep the arguments of its first calls."""
+    impl = library.impl
+
+    @functools.wraps(impl)
+    def patched(self: Any, op_name: Any, fn: Any, dispatch_key: str = "", **kwargs: Any) -> Any:
+        name = op_name if isinstance(op_name, str) else getattr(op_name, "_name", str(op_name))
+        full = name if "::" in name else f"{self.ns}::{name}"
+        key = dispatch_key or self.dispatch_key or "CompositeImplicitAutograd"
+        result = impl(self, op_name, _keeping(watch, full, key, fn, kwargs), dispatch_key, **kwargs)
+        watch.note("impl", full, key)
+        return result
+
+    library.impl = patched
+
+
+def _keeping(watch: ProgramWatch, operator: str, key: str, fn: Any, options: dict[str, Any]) -> Any:
+    """Return a kernel that keeps copies of the arguments of its first calls; others as they are."""
+    ours = getattr(getattr(fn, "__code__", None), "co_filename", "")
+    if (
+        not ours
+        or not watch.is_users(ours)
+        or options.get("with_keyset")
+        or key == "Meta"
+        or key.startswith("Autograd")
+    ):
+        return fn
+
+    @functools.wraps(fn)
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        return watched_call(watch, operator, fn, args, kwargs)
+
+    return kernel
+
+
+def watched_call(watch: ProgramWatch, operator: str, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a kernel, keep copies of its first arguments, and note which of them it writes without saying so."""
+    before = keep_call(watch, operator, args, kwargs)
+    result = fn(*args, **kwargs)
+    if before is not None:
+        with suppress(Exception):
+            _note_writes(watch, operator, before, (args, kwargs))
+    return result
+
+
+def _note_writes(watch: ProgramWatch, operator: str, before: Any, after: Any) -> None:
+    import torch
+
+    packet, _, overload = operator.partition(".")
+    schema = torch._C._dispatch_find_schema_or_throw(packet, overload).schema()
+    names = [argument.name for argument in schema.arguments]
+    declared = {argument.name for argument in schema.arguments if argument.is_write}
+    pairs = [*zip(names, before[0], after[0], strict=False)]
+    pairs += [(name, before[1][name], value) for name, value in after[1].items()]
+    written = [
+        name
+        for name, old, new in pairs
+        if isinstance(old, torch.Tensor) and name not in declared and not _same(old, new)
+    ]
+    if written:
+        watch.note("wrote undeclared", operator, ", ".join(written))
+
+
+def _same(old: Any, new: Any) -> bool:
+    import torch
+
+    return bool(old.shape == new.shape and torch.equal(old.nan_to_num(), new.detach().nan_to_num()))
+
+
+def keep_call(watch: ProgramWatch, operator: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Keep copies of the arguments of an operator's first calls, where they are small, and return them."""
+    calls = watch.calls.setdefault(operator, [])
+    if len(calls) >= _KEPT_CALLS:
+        return None
+    if not calls and (state := _state_of_call()):
+        watch.note("called", operator, state)
+    with suppress(Exception):
+        calls.append(copy_of((args, kwargs)))
+        return calls[-1]
+    return None
+
+
+def _state_of_call() -> str:
+    """Return the modes that a call is made under, in words."""
+    import torch
+
+    states = [f"autocast {device}" for device in ("cpu", "cuda", "xpu") if torch.is_autocast_enabled(device)]
+    if torch.is_inference_mode_enabled():
+        states.append("inference mode")
+    return ", ".join(states)
+
+
+def copy_of(value: Any) -> Any:
+    """Return a value with its tensors copied.
+
+    Raises:
+        ValueError: a tensor is large, or is none of plain numbers.
+    """
+    import torch
+    from torch.utils._pytree import tree_map_only
+
+    def copied(tensor: Any) -> Any:
+        if tensor.numel() > _KEPT_NUMBERS or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+            raise ValueError
+        return tensor.detach().clone().requires_grad_(tensor.requires_grad)
+
+    return tree_map_only(torch.Tensor, copied, value)
+
+
+def _watch_custom_op(torch: Any, watch: ProgramWatch) -> None:
+    definition = torch.library.CustomOpDef
+    build = definition.__init__
+
+    @functools.wraps(build)
+    def patched(self: Any, namespace: str, name: str, schema: str, fn: Any, *rest: Any, **kwargs: Any) -> None:
+        full = f"{namespace}::{name}"
+
+        @functools.wraps(fn)
+        def kernel(*args: Any, **named: Any) -> Any:
+            return watched_call(watch, full, fn, args, named)
+
+        build(self, namespace, name, schema, kernel, *rest, **kwargs)
+        watch.note("custom_op", full, schema)
+
+    definition.__init__ = patched
+
+
+def _watch_libraries(torch: Any, watch: ProgramWatch) -> None:
+    ops = type(torch.ops)
+    load = ops.load_library
+
+    @functools.wraps(load)
+    def load_library(self: Any, path: Any) -> Any:
+        try:
+            result = load(self, path)
+        except Exception as error:
+            reason = error.__cause__ or error
+            watch.note("failed library", str(path), plain_text(reason))
+            raise
+        watch.note("loaded library", str(path))
+        return result
+
+    ops.load_library = load_library
+
+
+def _watch_modes(torch: Any, watch: ProgramWatch) -> None:
+    _after(
+        torch.overrides.TorchFunctionMode,
+        "__enter__",
+        lambda result, self: (
+            None
+            if type(self).__module__.startswith("torch")
+            else watch.note("entered mode", type(self).__name__, "TorchFunctionMode")
+        ),
+    )
+    _after(torch, "compile", lambda result, *_, **__: watch.note("compiled", "torch.compile"))
+
+
+def events_in_children(watch: ProgramWatch, path: str) -> Iterator[Event]:
+    """Return the events of processes that the program started, without its own."""
+    own = list(watch.events)
+    for event in left_events(path):
+        if event in own:
+            own.remove(event)
+        else:
+            yield event
+
+
+def innermost(error: BaseException) -> TracebackType | None:
+    """Return the last frame of a traceback."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    return at

@@ -1,0 +1,238 @@
+"""What happened in a program that failed: the exception with its chain, what was noted before it, and operators' facts.
+
+Values alone: `live/failure/program_watch.py` notes them where torch is, and `questions/why/` reads them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final, Literal, Protocol, TypeAlias
+
+EventKind: TypeAlias = Literal[
+    "missing module",
+    "failed import",
+    "loaded library",
+    "failed library",
+    "warning",
+    "define",
+    "impl",
+    "fallback",
+    "custom_op",
+    "register_fake",
+    "register_autograd",
+    "collected",
+    "entered mode",
+    "compiled",
+    "called",
+    "wrote undeclared",
+    "right without caches",
+]
+
+_OPERATOR: Final = re.compile(r"\b([A-Za-z_]\w*)(?:::|\.)([A-Za-z_]\w*)(?:\.([A-Za-z_]\w*))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A line of a file, with the function around it and its text."""
+
+    file: str
+    line: int
+    function: str = ""
+    text: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened before the failure.
+
+    Args:
+        kind: what happened.
+        subject: the operator, module, library or mode that it happened to.
+        detail: the key of a kernel, the reason of a failure, the text of a warning.
+        at: the user's line that did it; None when there is none.
+    """
+
+    kind: EventKind
+    subject: str
+    detail: str = ""
+    at: Position | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """An exception of the chain.
+
+    Args:
+        kind: the name of its class, with the module.
+        text: its message, without backtraces of C++.
+    """
+
+    kind: str
+    text: str
+
+    @property
+    def name(self) -> str:
+        """Return the class's own name."""
+        return self.kind.rpartition(".")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorFacts:
+    """What the registry holds of an overload.
+
+    Args:
+        name: its full name, such as `aten::add.Tensor`.
+        schema: its schema; empty when there is no def.
+        kernels: the debug text of the kernel at each key and alias key.
+        site: the user's line that defined it; empty when it is not known.
+        custom_op: `torch.library.custom_op` made it.
+        fake: where its fake kernel stands; empty when it has none.
+        autograd: where its autograd formula stands; empty when it has none.
+    """
+
+    name: str
+    schema: str = ""
+    kernels: Mapping[str, str] = field(default_factory=dict)
+    site: str = ""
+    custom_op: bool = False
+    fake: str = ""
+    autograd: str = ""
+
+    @property
+    def packet(self) -> str:
+        """Return the name without the overload."""
+        return self.name.partition(".")[0]
+
+    @property
+    def namespace(self) -> str:
+        """Return the namespace."""
+        return self.name.partition("::")[0]
+
+    @property
+    def base(self) -> str:
+        """Return the name without the namespace, with the overload."""
+        return self.name.partition("::")[2]
+
+    @property
+    def backends(self) -> tuple[str, ...]:
+        """Return the keys of kernels that do the work, aliases included."""
+        return tuple(key for key in self.kernels if not key.startswith(("Autograd", "Autocast", "ADInplaceOrView")))
+
+
+class Registry(Protocol):
+    """What is asked about a dispatcher."""
+
+    version: str
+
+    def operator(self, name: str) -> OperatorFacts | None:
+        """Return the facts of an overload, or of the first overload of a name; None when nothing has that name."""
+        ...
+
+    def overloads(self, packet: str) -> tuple[str, ...]:
+        """Return the overloads of a name, such as `('', 'out')`."""
+        ...
+
+    def names(self, namespace: str) -> tuple[str, ...]:
+        """Return the full names of all operators of a namespace."""
+        ...
+
+
+@dataclass(frozen=True)
+class Failure:
+    """How a program failed.
+
+    Args:
+        chain: the exceptions, the one that ended the program first, then what led to it.
+        frames: the user's frames, the innermost last.
+        events: what happened before, in order.
+        registry: answers what the dispatcher holds now.
+        stack: the functions on the stack when it was raised, with their modules, the innermost last.
+        device: the name of the PrivateUse1 backend.
+        call: the source text of the expression that failed, in the user's innermost frame.
+        source: the user's program; empty when it is not known.
+    """
+
+    chain: tuple[Raised, ...]
+    frames: tuple[Position, ...]
+    events: tuple[Event, ...]
+    registry: Registry
+    stack: tuple[str, ...] = ()
+    device: str = ""
+    call: str = ""
+    source: str = ""
+
+    @cached_property
+    def text(self) -> str:
+        """Return the messages of the chain."""
+        return "\n".join(f"{raised.name}: {raised.text}" for raised in self.chain)
+
+    @cached_property
+    def kinds(self) -> frozenset[str]:
+        """Return the names of the exceptions' classes."""
+        return frozenset(raised.name for raised in self.chain)
+
+    @property
+    def at(self) -> Position | None:
+        """Return the user's innermost frame."""
+        return self.frames[-1] if self.frames else None
+
+    def search(self, pattern: str) -> re.Match[str] | None:
+        """Return where a pattern matches a message of the chain."""
+        return re.search(pattern, self.text, re.DOTALL)
+
+    def of(self, *kinds: EventKind) -> tuple[Event, ...]:
+        """Return the events of some kinds."""
+        return tuple(event for event in self.events if event.kind in kinds)
+
+    def registrations(self, name: str) -> tuple[Event, ...]:
+        """Return who registered for an operator, by the name without the overload."""
+        packet = name.partition(".")[0]
+        found = self.of("define", "impl", "custom_op", "register_fake", "register_autograd", "collected")
+        return tuple(event for event in found if event.subject.partition(".")[0] == packet)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fix:
+    """What a cause advises.
+
+    Args:
+        text: the call to write, whole.
+        code: statements that do it, run in the user's frame before the failing call is made again.
+        wrap: what each tensor of the failing call is replaced by, such as `{}.to_dense()`.
+        needs: what only the user can write, such as `your backward`; such a fix is not tried.
+    """
+
+    text: str
+    code: str = ""
+    wrap: str = ""
+    needs: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What happened when a fix was tried.
+
+    Args:
+        fix: the fix, with the text of the call as it was made.
+        outcome: `works`, `fails`, `refused` when PyTorch does not take the fix itself, or `not tried`.
+        detail: the exception, or why it was not tried.
+    """
+
+    fix: Fix
+    outcome: Literal["works", "fails", "refused", "not tried"]
+    detail: str = ""
+
+
+def operator_name(text: str) -> str:
+    """Return the full name of the operator in `aten.add.Tensor` or `ns::name`; empty when there is none."""
+    found = _OPERATOR.search(text.removeprefix("torch.ops."))
+    if found is None:
+        return ""
+    namespace, name, overload = found.groups()
+    return f"{namespace}::{name}" + (f".{overload}" if overload and overload != "default" else "")

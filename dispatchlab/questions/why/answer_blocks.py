@@ -1,0 +1,43 @@
+"""Why a program failed, as blocks: the cause, the fix, the evidence, the user's line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dispatchlab.model.failure import Trial
+from dispatchlab.questions.why.diagnose import Answer
+from dispatchlab.views.blocks import Block, Inline, Line, good, quiet, strong
+from dispatchlab.views.view import View
+
+
+def why_view(answer: Answer) -> View[Answer]:
+    """Return how an answer is shown."""
+    return View(answer, lines=_lines)
+
+
+def _lines(answer: Answer) -> Iterator[Block]:
+    yield Line(
+        (
+            strong("cause: "),
+            answer.cause,
+        )
+    )
+    for trial in answer.fixes:
+        first, *rest = trial.fix.text.splitlines()
+        yield Line((strong("fix: "), first, *_outcome(trial)))
+        for line in rest:
+            yield Line(line, indent=5)
+    for fact in answer.evidence:
+        yield Line((quiet("seen: "), fact))
+    if answer.at is not None:
+        yield Line((quiet("at: "), f"{answer.at}: {answer.at.text}"))
+    if answer.error and answer.code:
+        yield Line((quiet("error: "), answer.error))
+    if answer.code:
+        yield Line(quiet(f"{answer.code} {answer.title}"))
+
+
+def _outcome(trial: Trial) -> tuple[Inline, ...]:
+    if trial.outcome == "works":
+        return ("  ", good("(tried: it works)"))
+    return ("  ", quiet(f"(not tried: {trial.detail})")) if trial.detail else ()

@@ -1,0 +1,127 @@
+"""Wrong results without an exception of PyTorch: an assertion of the program fails, and what was noted says why."""
+
+from __future__ import annotations
+
+import re
+
+from dispatchlab.model.failure import Failure, Fix, OperatorFacts
+from dispatchlab.questions.why.cause import Explanation, cause
+from dispatchlab.questions.why.causes.wording import kernels_of, listed
+
+
+def _asserted(failure: Failure) -> bool:
+    return bool(failure.kinds & {"AssertionError", "ValueError", "SystemExit"})
+
+
+@cause("WHY511", "a kernel that hides a composite's gradient", wrong="requires_grad_() or torch.no_grad()")
+def shadowed_composite(failure: Failure) -> Explanation | None:
+    """Recognise a backend kernel over a composite operator, which autograd no longer sees through."""
+    warned = next(
+        (
+            found
+            for event in failure.of("warning")
+            if (
+                found := re.search(
+                    r"([\w:.]+): an autograd kernel was not registered to the Autograd key", event.detail
+                )
+            )
+        ),
+        None,
+    )
+    if warned is None:
+        return None
+    facts = failure.registry.operator(warned[1])
+    if facts is None:
+        return None
+    composite = "CompositeImplicitAutograd" in facts.kernels
+    keys = [key for key in facts.kernels if not key.startswith("Composite")]
+    impl = next((e for e in reversed(failure.registrations(facts.name)) if e.kind == "impl"), None)
+    at = f" at {impl.at}" if impl and impl.at else ""
+    base, key = facts.base, keys[0] if keys else "CPU"
+    if composite:
+        sentence = (
+            f"the {key} kernel of {facts.name}{at} replaces its CompositeImplicitAutograd kernel, whose "
+            "parts recorded gradients; "
+            "it has no Autograd kernel, so the gradient is lost"
+        )
+        fix = (
+            f'lib.impl("{base}", kernel, "Autograd{key}")  # with a torch.autograd.Function; or override '
+            "an operator below it"
+        )
+    else:
+        sentence = (
+            f"{facts.name} has {kernels_of(facts, failure)} and no Autograd kernel, so its result has no gradient"
+        )
+        fix = f'lib.impl("{base}", kernel, "Autograd")  # with a torch.autograd.Function'
+    return Explanation(
+        sentence,
+        (Fix(text=fix, needs="your backward"),),
+        (f"PyTorch warned: {warned[0]}",),
+    )
+
+
+@cause("WHY811", "a mode that does not see inner calls", wrong="a handler for the inner function: it is not called")
+def mode_misses_inner(failure: Failure) -> Explanation | None:
+    """Recognise a check of what a TorchFunctionMode saw, where a function of PyTorch calls others inside."""
+    modes = [event for event in failure.of("entered mode") if event.detail == "TorchFunctionMode"]
+    if not modes or not _asserted(failure):
+        return None
+    name = modes[-1].subject
+    return Explanation(
+        f"the TorchFunctionMode {name} is off inside of its own __torch_function__: calls that a function "
+        "makes inside are not seen",
+        (
+            Fix(text="torch.utils._python_dispatch.TorchDispatchMode sees each operator below (aten::log and others)"),
+            Fix(text="or `with self:` around func(*args, **kwargs) in the handler"),
+        ),
+        (f"{modes[-1].at}: the mode is entered",) if modes[-1].at else (),
+    )
+
+
+@cause("WHY421", "an argument that is written and not declared", wrong="register_fake: shapes are right")
+def undeclared_write(failure: Failure) -> Explanation | None:
+    """Recognise a custom operator that wrote an argument which its schema does not name."""
+    written = [event for event in failure.of("wrote undeclared") if event.detail]
+    if not written or not _asserted(failure):
+        return None
+    event = written[0]
+    facts = failure.registry.operator(event.subject)
+    names = event.detail.split(", ")
+    quoted = "".join(f'"{name}", ' for name in names).rstrip()
+    call = (
+        f'@torch.library.custom_op("{event.subject}", mutates_args=({quoted}))'
+        if facts and facts.custom_op
+        else f"lib.define(...{names[0]} as Tensor(a!)...)  # today: {facts.schema if facts else ''}"
+    )
+    return Explanation(
+        f"{event.subject} mutates {listed(names)}, which {_declares(facts)}: compile drops or reorders the write",
+        (Fix(text=call),),
+        (f"seen: the call of {event.subject} changed {listed(names)}",),
+    )
+
+
+def _declares(facts: OperatorFacts | None) -> str:
+    return "mutates_args does not name" if facts and facts.custom_op else "its schema does not mark with (a!)"
+
+
+@cause("WHY721", "code that was compiled for another schema", wrong="another mutates_args: today's is right")
+def stale_cache(failure: Failure) -> Explanation | None:
+    """Recognise a result that is right once the caches of the compiler are off."""
+    runs = failure.of("right without caches")
+    if not runs:
+        return None
+    schemas: dict[str, set[str]] = {}
+    for event in failure.of("custom_op"):
+        schemas.setdefault(event.subject, set()).add(event.detail)
+    changed = [name for name, texts in schemas.items() if len(texts) > 1] or list(schemas)
+    named = f"{listed(changed)} changed its mutates_args or schema" if changed else "an operator changed"
+    return Explanation(
+        f"the compiled code comes from Inductor's cache and is stale: {named}, and the cache does not see that",
+        (
+            Fix(
+                text="TORCHINDUCTOR_FORCE_DISABLE_CACHES=1 once, or clear TORCHINDUCTOR_CACHE_DIR, or "
+                "rename the operator"
+            ),
+        ),
+        ("tried: with TORCHINDUCTOR_FORCE_DISABLE_CACHES=1 the program ends well",),
+    )

@@ -1,0 +1,94 @@
+"""Pieces of sentences that several causes share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+
+from dispatchlab.model.failure import Event, Failure, OperatorFacts
+
+LAYOUTS = {
+    "Mkldnn": "{}.to_dense()",
+    "Sparse": "{}.to_dense()",
+    "SparseCsr": "{}.to_dense()",
+    "Quantized": "{}.dequantize()",
+    "NestedTensor": "{}.to_padded_tensor(0.0)",
+}
+"""Functionalities of a tensor's layout, with the call that leaves it."""
+
+
+def listed(names: Iterable[str], *, most: int = 6, word: str = "and") -> str:
+    """Return names as prose: `A, B and C`."""
+    kept = list(names)
+    if len(kept) > most:
+        kept = [*kept[:most], f"{len(kept) - most} more"]
+    if len(kept) < 2:
+        return "".join(kept)
+    return f"{', '.join(kept[:-1])} {word} {kept[-1]}"
+
+
+def kernels_of(facts: OperatorFacts, failure: Failure) -> str:
+    """Return the keys of an operator's kernels with their lines."""
+    lines = {event.detail: str(event.at) for event in failure.registrations(facts.name) if event.kind == "impl"}
+    shown = []
+    for key, site in facts.kernels.items():
+        at = lines.get(key) or short_site(site)
+        shown.append(f"{key} ({at})" if at else key)
+    return listed(shown)
+
+
+def short_site(site: str) -> str:
+    """Return a debug text without what leads to PyTorch's own folder."""
+    text = site.removeprefix("registered at ").strip()
+    for marker in ("site-packages/", "/pytorch/aten/", "/pytorch/"):
+        if marker in text:
+            text = text.rpartition(marker)[2]
+    return text
+
+
+def line_of_definition(facts: OperatorFacts | None, failure: Failure) -> str:
+    """Return `, defined at FILE:LINE`, or nothing where the line is not known."""
+    if facts is None:
+        return ""
+    at = next((str(e.at) for e in failure.registrations(facts.name) if e.kind in ("define", "custom_op") and e.at), "")
+    return f", defined at {at or short_site(facts.site)}" if at or facts.site else ""
+
+
+def nearest(name: str, names: Sequence[str]) -> str:
+    """Return the name that is most alike; empty when none is."""
+    return next(iter(get_close_matches(name, names, n=1, cutoff=0.75)), "")
+
+
+def failed_loads(failure: Failure, namespace: str) -> tuple[Event, ...]:
+    """Return the imports and libraries that failed before, those whose name is like a namespace's first."""
+    failed = failure.of("missing module", "failed import", "failed library")
+    return tuple(sorted(failed, key=lambda event: namespace.lower() not in event.subject.lower()))
+
+
+def arguments_of(schema: str) -> list[tuple[str, str]]:
+    """Return the type and name of each argument of a schema text."""
+    inside = schema.partition("(")[2].rpartition(") ->")[0]
+    found, depth, start = [], 0, 0
+    for index, letter in enumerate(f"{inside},"):
+        depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(letter, 0)
+        if letter == "," and not depth:
+            part = inside[start:index].strip().partition("=")[0]
+            start = index + 1
+            if part and part != "*":
+                kind, _, name = part.rpartition(" ")
+                found.append((kind, name))
+    return found
+
+
+def parameters_of(schema: str) -> str:
+    """Return the names of a schema's arguments, as a Python function takes them."""
+    return ", ".join(name for _, name in arguments_of(schema))
+
+
+def registered_lines(failure: Failure, name: str) -> tuple[str, ...]:
+    """Return a line for each registration of an operator that was noted."""
+    return tuple(
+        f"{event.at}: {event.kind} {event.subject}" + (f" at {event.detail}" if event.kind == "impl" else "")
+        for event in failure.registrations(name)
+        if event.at is not None
+    )[:6]

@@ -1,0 +1,127 @@
+"""The process that runs the program: it watches, and when the program fails it finds the cause before it ends.
+
+python -m dispatchlab.questions.why.child ANSWER_FILE PROGRAM [ARGS]
+python -m dispatchlab.questions.why.child ANSWER_FILE -m MODULE [ARGS]
+python -m dispatchlab.questions.why.child ANSWER_FILE --text FILE
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from traceback import print_exception
+
+from dispatchlab.live.failure.fix_trial import FailingCall, failing_call, try_fix
+from dispatchlab.live.failure.operator_facts import InstalledRegistry, privateuse1_name
+from dispatchlab.live.failure.program_watch import CHILDREN, ProgramWatch, events_in_children, frames_of, raised_of
+from dispatchlab.model.failure import Event, Failure, Raised
+from dispatchlab.questions.why.diagnose import Answer, diagnose
+from dispatchlab.questions.why.pasted_traceback import read_traceback
+from dispatchlab.views.as_json import json_text
+
+_CACHES_S = 120
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a program, and leave the answer in a file where it fails."""
+    answer_file, *rest = arguments
+    if rest[0] == "--text":
+        text = Path(rest[1]).read_text(encoding="utf-8", errors="replace")
+        return _leave(answer_file, diagnose(_failure_of_text(text)))
+    watch = ProgramWatch(os.getcwd())
+    watch.start()
+    try:
+        _run(rest)
+    except SystemExit as ended:
+        return _code(ended)
+    except KeyboardInterrupt:
+        return 130
+    except BaseException as error:
+        print_exception(error, limit=-8)
+        sys.stderr.flush()
+        return _leave(answer_file, _answer(error, watch, rest))
+    return 0
+
+
+def _run(program: Sequence[str]) -> None:
+    if program[0] == "-m":
+        sys.argv = list(program[1:])
+        sys.path.insert(0, os.getcwd())
+        runpy.run_module(program[1], run_name="__main__", alter_sys=True)
+        return
+    path = str(Path(program[0]).resolve())
+    sys.argv = list(program)
+    sys.path.insert(0, str(Path(path).parent))
+    runpy.run_path(path, run_name="__main__")
+
+
+def _code(ended: SystemExit) -> int:
+    if ended.code is None:
+        return 0
+    if isinstance(ended.code, int):
+        return ended.code
+    sys.stderr.write(f"{ended.code}\n")
+    return 1
+
+
+def _answer(error: BaseException, watch: ProgramWatch, program: Sequence[str]) -> Answer:
+    call = None
+    with suppress(Exception):
+        call = failing_call(error, watch)
+    failure = _failure(error, watch, program, call)
+    return diagnose(failure, lambda fix: try_fix(fix, call))
+
+
+def _failure(error: BaseException, watch: ProgramWatch, program: Sequence[str], call: FailingCall | None) -> Failure:
+    frames, stack = frames_of(error, watch)
+    events = [*watch.events, *events_in_children(watch, os.environ.get(CHILDREN, ""))]
+    source = ""
+    with suppress(OSError):
+        source = Path(program[0]).read_text(encoding="utf-8", errors="replace")
+    if isinstance(error, AssertionError) and "torch.compile" in source and program[0] != "-m":
+        events += _without_caches(program)
+    return Failure(
+        raised_of(error),
+        frames,
+        tuple(events),
+        InstalledRegistry(),
+        stack=stack,
+        device=privateuse1_name(),
+        call="" if call is None else call.text,
+        source=source,
+    )
+
+
+def _without_caches(program: Sequence[str]) -> list[Event]:
+    """Run the program again without the caches of the compiler; where it ends well, they are the cause."""
+    environment = {**os.environ, "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
+    environment.pop(CHILDREN, None)
+    with suppress(subprocess.TimeoutExpired, OSError):
+        done = subprocess.run(
+            [sys.executable, *program], env=environment, capture_output=True, timeout=_CACHES_S, check=False
+        )
+        if done.returncode == 0:
+            return [Event("right without caches", "torch.compile")]
+    return []
+
+
+def _failure_of_text(text: str) -> Failure:
+    chain, frames = read_traceback(text)
+    return Failure(chain or (Raised("", text[-4000:]),), frames, (), InstalledRegistry(), source=text)
+
+
+def _leave(path: str, answer: Answer) -> int:
+    Path(path).write_text(json_text(answer), encoding="utf-8")
+    return 1
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code) if code else sys.exit(0)

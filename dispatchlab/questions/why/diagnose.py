@@ -1,0 +1,91 @@
+"""Find the cause of a failure and try its fixes, in the process of the program that failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from dispatchlab.model.failure import Failure, Fix, Position, Trial
+from dispatchlab.questions.why.cause import Cause, explanations
+
+_MOST_EVIDENCE = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Why a program failed.
+
+    Args:
+        code: the number of the cause, such as `WHY306`; empty where none is known.
+        title: its short name.
+        cause: the sentence.
+        fixes: what to write instead, each with what happened when it was tried.
+        evidence: what the cause is concluded from.
+        dispatcher: the dispatcher or what registers on it is concerned.
+        error: the exception, in a line.
+        at: the user's innermost frame.
+        wrong: what would be wrong to advise.
+    """
+
+    code: str
+    title: str
+    cause: str
+    fixes: tuple[Trial, ...] = ()
+    evidence: tuple[str, ...] = ()
+    dispatcher: bool = True
+    error: str = ""
+    at: Position | None = None
+    wrong: str = ""
+
+
+def diagnose(failure: Failure, attempt: Callable[[Fix], Trial] | None = None) -> Answer:
+    """Return the cause of a failure with its fixes.
+
+    Args:
+        failure: what happened.
+        attempt: tries a fix; none is tried when it is left out.
+    """
+    first = failure.chain[0] if failure.chain else None
+    error = "" if first is None else f"{first.name}: {_first_line(first.text)}"
+    found = next(explanations(failure), None)
+    if found is None:
+        return Answer(
+            code="",
+            title="no known cause",
+            cause=f"no known cause of the dispatcher: {error or 'the program failed without an exception'}",
+            error=error,
+            at=failure.at,
+            dispatcher=False,
+        )
+    cause, explanation = found
+    trials = tuple(attempt(fix) if attempt is not None else Trial(fix, "not tried", "") for fix in explanation.fixes)
+    return Answer(
+        code=cause.code,
+        title=cause.title,
+        cause=_with_prefix(cause, explanation.sentence),
+        fixes=_shown(trials),
+        evidence=explanation.evidence[:_MOST_EVIDENCE],
+        dispatcher=cause.dispatcher,
+        error=error,
+        at=failure.at,
+        wrong=cause.wrong,
+    )
+
+
+def _with_prefix(cause: Cause, sentence: str) -> str:
+    return sentence if cause.dispatcher else f"not the dispatcher: {sentence}"
+
+
+def _shown(trials: tuple[Trial, ...]) -> tuple[Trial, ...]:
+    """Return the fixes that PyTorch takes, those that were seen to work first."""
+    kept = tuple(trial for trial in trials if trial.outcome not in ("refused", "fails"))
+    if not kept:
+        return tuple(
+            replace(trial, outcome="not tried", detail="it is an edit of your program") for trial in trials[:0]
+        )
+    return tuple(sorted(kept, key=lambda trial: trial.outcome != "works"))
+
+
+def _first_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[0].strip()[:300] if lines else ""

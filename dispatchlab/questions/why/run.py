@@ -1,0 +1,134 @@
+"""Run a program in a process of its own, and return why it failed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from dispatchlab.errors import DispatchLabError
+from dispatchlab.live.failure.program_watch import CHILDREN
+from dispatchlab.model.failure import Fix, Position, Trial
+from dispatchlab.questions.why.diagnose import Answer
+
+_KEPT_OUTPUT: Final = 200_000
+
+
+class NoProgramError(DispatchLabError):
+    """There is no program to run."""
+
+    path: str
+    reason: str
+
+    template = "{path} cannot be read: {reason}; name a Python file to run"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a program ended.
+
+    Args:
+        exit_code: its own exit code; negative for a signal.
+        answer: why it failed; None when it ended by itself.
+    """
+
+    exit_code: int
+    answer: Answer | None = None
+
+
+def why_program(program: Sequence[str]) -> Outcome:
+    """Run `PROGRAM.py ARGS` or `-m MODULE ARGS`; what it prints goes to standard error.
+
+    Raises:
+        NoProgramError: the file cannot be read.
+    """
+    if program[0] != "-m" and not Path(program[0]).is_file():
+        raise NoProgramError(program[0], "there is no such file")
+    with tempfile.TemporaryDirectory() as folder:
+        answer_file, output_file = Path(folder) / "answer.json", Path(folder) / "output"
+        environment = {**os.environ, CHILDREN: str(Path(folder) / "events"), "PYTHONPATH": _python_path(folder)}
+        code = _start(
+            [sys.executable, "-m", __package__ + ".child", str(answer_file), *program], environment, output_file
+        )
+        if answer_file.exists():
+            return Outcome(code, answer_of(json.loads(answer_file.read_text(encoding="utf-8"))))
+        if code < 0 or code == 134:
+            printed = output_file.read_bytes()[-_KEPT_OUTPUT:].decode(errors="replace")
+            return Outcome(code, why_text(printed))
+        return Outcome(code)
+
+
+def why_text(text: str) -> Answer:
+    """Return the cause of a traceback, asking the installed PyTorch about its operators."""
+    with tempfile.TemporaryDirectory() as folder:
+        given, answer_file = Path(folder) / "text", Path(folder) / "answer.json"
+        given.write_text(text, encoding="utf-8")
+        command = [sys.executable, "-m", __package__ + ".child", str(answer_file), "--text", str(given)]
+        subprocess.run(command, check=False, stdout=sys.stderr)
+        return answer_of(json.loads(answer_file.read_text(encoding="utf-8")))
+
+
+def _start(command: Sequence[str], environment: dict[str, str], output: Path) -> int:
+    """Run a command with its output on standard error, and keep a copy."""
+    with (
+        output.open("wb") as kept,
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process,
+    ):
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                kept.write(line)
+                sys.stderr.buffer.write(line)
+                sys.stderr.flush()
+        except KeyboardInterrupt:
+            process.terminate()
+        return process.wait()
+
+
+def _python_path(folder: str) -> str:
+    """Return a PYTHONPATH on which Python processes of the program are watched, too."""
+    (Path(folder) / "sitecustomize.py").write_text(_SITE, encoding="utf-8")
+    ours = str(Path(__file__).resolve().parents[3])
+    return os.pathsep.join(
+        [folder, *([ours] if _is_checkout(ours) else []), *filter(None, [os.environ.get("PYTHONPATH")])]
+    )
+
+
+def _is_checkout(folder: str) -> bool:
+    return "site-packages" not in folder
+
+
+_SITE: Final = """\
+import os, sys
+if not getattr(sys, "orig_argv", [])[1:3] == ["-m", "dispatchlab.questions.why.child"]:
+    try:
+        from dispatchlab.live.failure.program_watch import ProgramWatch
+        ProgramWatch(os.getcwd()).start()
+    except Exception:
+        pass
+"""
+
+
+def answer_of(fields: dict[str, Any]) -> Answer:
+    """Return an answer from its JSON."""
+    fixes = tuple(
+        Trial(Fix(**trial["fix"]), trial["outcome"], trial.get("detail", "")) for trial in fields.get("fixes", ())
+    )
+    at = fields.get("at")
+    return Answer(
+        code=fields["code"],
+        title=fields["title"],
+        cause=fields["cause"],
+        fixes=fixes,
+        evidence=tuple(fields.get("evidence", ())),
+        dispatcher=fields["dispatcher"],
+        error=fields.get("error", ""),
+        at=None if at is None else Position(**at),
+        wrong=fields.get("wrong", ""),
+    )
