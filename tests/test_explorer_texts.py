@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
-from dispatchlab.errors import DispatchLabError
-from dispatchlab.prover.result import Counterexample, Flaw
-from dispatchlab.questions.explore.call_text import CallText, explain_call, read_call
+from dispatchlab.questions.explain.argument_specs import describe_arguments
+from dispatchlab.questions.explain.hops import explain, schema_of, thread_keys
 from dispatchlab.questions.explore.session import InteractiveSession, RowChange
-from dispatchlab.questions.explore.session_subject import Catalogue, Subject, runner_for, subject_of_scenario
+from dispatchlab.questions.explore.session_subject import Subject, runner_for, subject_of_operator, subject_of_scenario
 from dispatchlab.questions.explore.texts import (
-    Compared,
     around_head,
-    comparison_text,
     explanation_lines,
     neighbour_text,
     registration_texts,
@@ -27,7 +22,7 @@ from dispatchlab.scenario import parse_scenario
 def opened(text: str) -> tuple[Subject, InteractiveSession]:
     subject = subject_of_scenario(parse_scenario(text))
     return subject, InteractiveSession(
-        runner_for(subject, None), len(subject.registrations), subject.operators, start=subject.start
+        runner_for(subject), len(subject.registrations), subject.operators, start=subject.start
     )
 
 
@@ -37,50 +32,16 @@ TWO = (
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "call"),
-    [
-        ("", CallText()),
-        ("cpu", CallText(("cpu",))),
-        (" cuda requires_grad ,cpu,", CallText(("cuda requires_grad", "cpu"))),
-        ("aten::add.Tensor(cuda, other=cpu)", CallText(("cuda", "other=cpu"))),
-        ("cat([cpu, meta], dim=0)", CallText(("list:cpu, meta", "dim=0"))),
-        ("tensors=[cpu, meta]", CallText(("tensors=list:cpu, meta",))),
-        (
-            "cpu, exclude=Autograd ADInplaceOrView, include = Functionalize",
-            CallText(("cpu",), ("Functionalize",), ("Autograd", "ADInplaceOrView")),
-        ),
-        ("foo([cpu, meta", CallText(("foo([cpu, meta",))),
-        ("])(", CallText(("])(",))),
-    ],
-)
-def test_a_typed_call_is_read(text: str, call: CallText) -> None:
-    assert read_call(text) == call
-
-
-def test_a_typed_call_is_explained_or_refused_with_a_sentence() -> None:
-    subject, session = opened(TWO)
-    view = session.moment.seen(subject.operators[0]).view
-    assert str(explain_call(view, "foo(cpu)").hops[0].key) == "AutogradCPU"
-    for wrong in ("cpux", "cpu, cpu", "exclude=Nothing", "y=cpu", "[", "="):
-        with pytest.raises(DispatchLabError):
-            explain_call(view, wrong)
-    with pytest.raises(DispatchLabError, match=r"has no schema|no def"):
-        explain_call(
-            opened("{claim: A., registrations: [{impl: foo, dispatch: CPU}]}")[1]
-            .moment.seen(subject.operators[0])
-            .view,
-            "cpu",
-        )
-
-
 def test_what_a_registry_without_kernels_for_a_backend_shows_is_called_no_answer() -> None:
-    subject = Catalogue(open_named("torch-2.13-cpu"), "torch-2.13-cpu").subject("aten::add.Tensor")
+    subject = subject_of_operator(open_named("torch-2.13-cpu"), "aten::add.Tensor", source="torch-2.13-cpu")
     session = InteractiveSession(
-        runner_for(subject, None), len(subject.registrations), subject.operators, start=subject.start
+        runner_for(subject), len(subject.registrations), subject.operators, start=subject.start
     )
     view = session.moment.seen(subject.operators[0]).view
-    cuda, cpu = (explanation_lines(explain_call(view, call), subject).plain for call in ("cuda, cuda", "cpu"))
+    cuda, cpu = (
+        explanation_lines(explain(view, describe_arguments(schema_of(view), call), thread_keys()), subject).plain
+        for call in (["cuda", "cuda"], ["cpu"])
+    )
     assert cuda.startswith("no answer for CUDA: torch-2.13-cpu is of PyTorch 2.13.0+cpu, which has no kernels for it; ")
     assert cpu.startswith("1. AutogradCPU  VariableType_2.cpp:10455  [autograd kernel]\n2. CPU  RegisterCPU_0.cpp:1297")
 
@@ -140,17 +101,3 @@ def test_what_does_not_commute_and_what_excludes_is_beside_each_neighbour() -> N
         "─▸ +0  excludes 3  0 rows  def",
         "─▸ +3  excludes 0  0 rows  def",
     ]
-
-
-@pytest.mark.parametrize(("width", "stacked"), [(120, False), (60, False), (50, True), (35, True)])
-def test_no_step_of_two_orders_is_cut_off_beside_the_other(width: int, *, stacked: bool) -> None:
-    text = (
-        "{claim: A., registrations: [{def: foo(Tensor x) -> Tensor}, {impl: foo, dispatch: CompositeImplicitAutograd, "
-        "debug: one}, {impl: foo, dispatch: CompositeExplicitAutograd, debug: two}]}"
-    )
-    subject, session = opened(text)
-    found = Counterexample(Flaw.NON_COMMUTING, (1, 2), (2, 1), "")
-    lines = str(comparison_text(subject, found, Compared(0, session.moment, session.moment), width)).splitlines()
-    assert any("one order" in line and "the other" in line for line in lines) is not stacked
-    for name in ("+1 CompositeImplicit  one", "+2 CompositeExplicit  two"):
-        assert sum(line.count(name) for line in lines) == 2, lines

@@ -9,35 +9,23 @@ from pathlib import Path
 import pytest
 
 from dispatchlab.engine.dispatcher import Dispatcher
-from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.engine.semantics import Semantics
 from dispatchlab.errors import UnknownOperatorError
-from dispatchlab.model.names import OperatorName
+from dispatchlab.model.names import AmbiguousOperatorError, OperatorName
 from dispatchlab.model.registration import Registration
-from dispatchlab.model.sequence import StepSequence, format_sequence, parse_sequence
+from dispatchlab.model.sequence import StepSequence, format_sequence
 from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
-from dispatchlab.prover.result import Expectation
 from dispatchlab.prover.run_sequence import SandboxSession, run
 from dispatchlab.questions.explore.session import (
     History,
     InteractiveSession,
     Moment,
-    Runner,
-    SandboxRunner,
     SessionError,
     StoppedError,
 )
-from dispatchlab.questions.explore.session_subject import (
-    Catalogue,
-    Subject,
-    runner_for,
-    saved_scenario,
-    subject_of_scenario,
-)
+from dispatchlab.questions.explore.session_subject import Subject, runner_for, subject_of_operator, subject_of_scenario
 from dispatchlab.registries.file import open_named
 from dispatchlab.scenario import Scenario, load_scenario, parse_scenario
-from dispatchlab.scenario.scenario import operators_named_by
-from tests.hostile_texts import write_hostile_files
 from tests.random_scenarios import random_scenario
 
 ROOT = Path(__file__).parents[1]
@@ -103,29 +91,12 @@ def random_subject(seed: int) -> tuple[Subject, str]:
     return subject_of_scenario(scenario), semantics
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_an_engine_that_moves_on_shows_the_same_as_one_whose_states_are_values(seed: int) -> None:
-    subject, semantics = random_subject(seed)
-    names, count = subject.operators, len(subject.registrations)
-    moving = SandboxRunner(LabEngine(semantics), subject.registrations, names)
-    runners: tuple[Runner, ...] = runner_for(subject, None), moving
-    sessions = [InteractiveSession(runner, count, names) for runner in runners]
-    chances = [random.Random(seed) for _ in sessions]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for _ in range(40):
-            assert len({random_action(*pair, count) for pair in zip(sessions, chances, strict=True)}) == 1
-            one, other = (shown(session.moment, names) for session in sessions)
-            assert one == other
-        moving.close()
-
-
 # -- the state graph around
 
 
 def test_the_states_of_a_set_are_counted_and_the_ways_to_the_others_shown() -> None:
     subject = subject_of_scenario(load_scenario(str(ROOT / "dispatchlab" / "questions" / "setup" / "demo.yaml")))
-    session = InteractiveSession(runner_for(subject, None), 3, subject.operators, start=subject.start)
+    session = InteractiveSession(runner_for(subject), 3, subject.operators, start=subject.start)
     around = session.around(subject.operators[0], range(3))
     assert (around.active, around.states, around.others) == ((0, 1, 2), 2, ((0, 2, 1),))
     assert [(one.step, one.changed, one.against) for one in around.neighbours] == [
@@ -139,7 +110,7 @@ def test_the_states_of_a_set_are_counted_and_the_ways_to_the_others_shown() -> N
 
 def test_looking_around_stops_when_nobody_wants_it() -> None:
     subject, _ = random_subject(1)
-    session = InteractiveSession(runner_for(subject, None), len(subject.registrations), subject.operators)
+    session = InteractiveSession(runner_for(subject), len(subject.registrations), subject.operators)
     with pytest.raises(StoppedError):
         session.around(subject.operators[0], range(len(subject.registrations)), cancelled=lambda: True)
 
@@ -149,7 +120,7 @@ def test_looking_around_stops_when_nobody_wants_it() -> None:
 
 def _session(text: str) -> InteractiveSession:
     subject = subject_of_scenario(parse_scenario(text))
-    return InteractiveSession(runner_for(subject, None), len(subject.registrations), subject.operators)
+    return InteractiveSession(runner_for(subject), len(subject.registrations), subject.operators)
 
 
 THREE = (
@@ -208,10 +179,9 @@ def test_undo_and_redo_walk_through_all_that_was_done_and_a_new_step_forgets_wha
 
 
 def test_every_registration_of_an_operator_can_be_released_and_the_dump_is_that_of_the_registry() -> None:
-    catalogue = Catalogue(open_named("torch-2.13-cpu"), "torch-2.13-cpu")
-    subject = catalogue.subject("aten::add.Tensor")
+    subject = subject_of_operator(open_named("torch-2.13-cpu"), "aten::add.Tensor", source="torch-2.13-cpu")
     session = InteractiveSession(
-        runner_for(subject, None), len(subject.registrations), subject.operators, start=subject.start
+        runner_for(subject), len(subject.registrations), subject.operators, start=subject.start
     )
     recorded = open_named("torch-2.13-cpu").operator("aten::add.Tensor")
     assert recorded is not None
@@ -225,25 +195,24 @@ def test_every_registration_of_an_operator_can_be_released_and_the_dump_is_that_
     assert not session.moment.seen(subject.operators[0]).snapshot.exists
 
 
-def test_a_search_finds_names_that_hold_every_word_and_the_nearest_first() -> None:
-    catalogue = Catalogue(open_named("torch-2.13-cpu"), "torch-2.13-cpu")
-    assert catalogue.search("") == catalogue.names
-    found = catalogue.search("Add tensor")
-    assert found[0] == "aten::add.Tensor"
-    assert set(found) == {name for name in catalogue.names if "add" in name.lower() and "tensor" in name.lower()}
-    assert catalogue.search("aten::add.Tensor")[0] == "aten::add.Tensor"
-    assert catalogue.search("no such operator") == ()
-    with pytest.raises(UnknownOperatorError):
-        catalogue.named("aten::no_such")
-
-
 def test_a_registry_with_the_fallbacks_of_its_pytorch_needs_no_note() -> None:
     for name in ("torch-2.13-cpu", "torch-2.13", "torch-2.6"):
-        assert Catalogue(open_named(name), name).subject("aten::add.Tensor").notes == ()
-    other = Catalogue(open_named("torch-2.13-cpu"), "torch-2.13-cpu", "strict").subject("aten::add.Tensor")
-    assert other.notes == (
-        "torch-2.13-cpu has other backend fallbacks than strict, which a check and a saved scenario have",
-    )
+        assert subject_of_operator(open_named(name), "aten::add.Tensor", source=name).notes == ()
+    recorded = open_named("torch-2.13-cpu")
+    other = subject_of_operator(recorded, "aten::add.Tensor", source="torch-2.13-cpu", semantics="strict")
+    assert other.notes == ("torch-2.13-cpu has other backend fallbacks than strict, which a check has",)
+
+
+def test_one_operator_is_named() -> None:
+    recorded = open_named("torch-2.13-cpu")
+    with pytest.raises(UnknownOperatorError):
+        subject_of_operator(recorded, "aten::no_such", source="torch-2.13-cpu")
+    with pytest.raises(AmbiguousOperatorError, match=r"^aten::add has \d+ overloads: name one of aten::add\."):
+        subject_of_operator(recorded, "aten::add", source="torch-2.13-cpu")
+    with pytest.raises(
+        SessionError, match=r"^'aten::add\*' is a glob, and the application shows one operator: name it$"
+    ):
+        subject_of_operator(recorded, "aten::add*", source="torch-2.13-cpu")
 
 
 def test_only_what_an_operator_can_depend_on_concerns_it() -> None:
@@ -261,56 +230,3 @@ def test_a_scenario_that_names_no_operator_is_refused() -> None:
         SessionError, match=r"^<text>: there is nothing to explore: it registers nothing about an operator$"
     ):
         subject_of_scenario(parse_scenario("{claim: A., registrations: [{claim: test}]}"))
-
-
-# -- saved
-
-
-FILES = sorted(
-    str(path) for folder in ("basics", "order", "defects") for path in ROOT.glob(f"scenarios/{folder}/*.yaml")
-)
-
-
-@pytest.mark.parametrize("path", FILES[::7])
-def test_a_saved_sequence_leads_to_the_same_dumps(path: str) -> None:
-    subject, seed = subject_of_scenario(load_scenario(path)), len(path)
-    count = len(subject.registrations)
-    session = InteractiveSession(runner_for(subject, None), count, subject.operators)
-    chance = random.Random(seed)
-    for _ in range(15):
-        random_action(session, chance, count)
-    if not session.sequence:
-        session.toggle(0)
-    text, sequence = saved_scenario(subject, session.sequence, path="saved.yaml")
-    again = subject_of_scenario(parse_scenario(text))
-    written = text.splitlines()[0].split("'")[1]
-    assert parse_sequence(written, count=len(again.registrations)) == sequence
-    assert (
-        fresh(again.semantics, again.scenario.registrations, again.operators, sequence)[2]
-        == fresh(subject.semantics, subject.scenario.registrations, again.operators, session.sequence)[2]
-    )
-    assert (
-        again.operators
-        == tuple(name for name in subject.operators if name in operators_named_by(again.scenario.registrations))
-        or again.operators == subject.operators
-    )
-
-
-def test_a_saved_scenario_expects_what_exploring_it_shows() -> None:
-    demo = subject_of_scenario(load_scenario(str(ROOT / "dispatchlab" / "questions" / "setup" / "demo.yaml")))
-    assert parse_scenario(saved_scenario(demo, (0, 1, 2))[0]).expect is Expectation.ORDER_DEPENDENT
-    assert parse_scenario(saved_scenario(demo, (0, 1))[0]).expect is Expectation.ORDER_INDEPENDENT
-    twice = subject_of_scenario(parse_scenario(THREE))
-    assert parse_scenario(saved_scenario(twice, (0, 2))[0]).expect is Expectation.REFUSED
-
-
-def test_an_empty_sequence_is_not_saved() -> None:
-    subject, _ = random_subject(1)
-    with pytest.raises(SessionError, match=r"^there is nothing to save: the sequence is empty$"):
-        saved_scenario(subject, ())
-
-
-def test_a_hostile_scenario_is_saved_and_read_again(tmp_path: Path) -> None:
-    scenario = load_scenario(write_hostile_files(tmp_path)["scenario"])
-    text, _ = saved_scenario(subject_of_scenario(scenario), (0, 1), path=str(tmp_path / "x\nregistrations: [].yaml"))
-    assert parse_scenario(text).registrations == scenario.registrations[:2]

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from dispatchlab.commands.options import allow_import_option, engine_option, from_option, semantics_option, with_package
+from dispatchlab.commands.options import allow_import_option, from_option, semantics_option, with_package
 from dispatchlab.commands.output import exit_with, note, use_color
 from dispatchlab.errors import DispatchLabError
 
@@ -33,14 +33,13 @@ class NoTerminalError(DispatchLabError):
 
 
 @click.command()
-@click.argument("what", metavar="[SCENARIO|OP|REGISTRY]", required=False)
+@click.argument("what", metavar="[SCENARIO|OP]", required=False)
 @from_option
 @click.option(
     "--after",
     metavar="SEQUENCE",
     help="Begin after these steps, for example '+0 +2 -0'. Default: register all, in the order of the file.",
 )
-@engine_option("Engine to register on.")
 @semantics_option
 @allow_import_option
 def explore(*, source: str | None, **options: Any) -> None:
@@ -48,18 +47,17 @@ def explore(*, source: str | None, **options: Any) -> None:
 
     Opens an application in the terminal: the registrations, the sequence of steps, the dispatch table with what the
     last step changed, and the state graph around it or the explanation of a call. It checks every order as `permute`
-    does, steps through a counterexample, and saves a sequence as a scenario. Press ? for all keys.
+    does, and takes over the sequence of a counterexample. Press ? for all keys.
 
     Of an operator the registrations are those of the registry. Without an argument it opens the example of
-    `dispatchlab demo`; / searches the operators of a registry. Needs pip install 'dispatchlab[explore]'.
+    `dispatchlab demo`. Needs pip install 'dispatchlab[explore]'.
 
     \b
     Examples:
       dispatchlab explore
       dispatchlab explore scenario.yaml
-      dispatchlab explore scenario.yaml --engine torch
       dispatchlab explore aten::add.Tensor
-      dispatchlab explore torch-2.6
+      dispatchlab explore aten::relu --from torch-2.6
     """
     if find_spec("textual") is None:
         raise ExtraMissingError("textual")
@@ -68,16 +66,13 @@ def explore(*, source: str | None, **options: Any) -> None:
         raise NoTerminalError
     if not use_color():
         os.environ["NO_COLOR"] = "1"
-    from contextlib import ExitStack
-
-    from dispatchlab.questions.explore.open import Asked, make_app
+    from dispatchlab.questions.explore.open import make_app
 
     imports: tuple[str, ...] = ()
     if source is not None:
         source, imports = with_package(source)
-    with ExitStack() as resources:
-        app = make_app(Asked(source=source, imports=imports, **options), resources, report=note)
-        app.run()
+    app = make_app(source=source, imports=imports, report=note, **options)
+    app.run()
     if app.failure is not None:
         raise app.failure
     if app.ended_by is not None:

@@ -11,7 +11,7 @@ import pytest
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.prover.explore import explore
 from dispatchlab.prover.result import Verdict
-from dispatchlab.questions.explore.session import InteractiveSession, LabRunner, changed_rows
+from dispatchlab.questions.explore.session import InteractiveSession, changed_rows
 from dispatchlab.questions.explore.session_subject import Subject, runner_for
 from tests.effort import share
 from tests.test_session import ACTIONS, SEEDS, fresh, random_action, random_subject, shown
@@ -21,7 +21,7 @@ from tests.test_session import ACTIONS, SEEDS, fresh, random_action, random_subj
 def test_a_session_of_random_actions_shows_at_every_step_what_a_fresh_engine_shows(seed: int) -> None:
     subject, _ = random_subject(seed)
     names, count = subject.operators, len(subject.registrations)
-    session = InteractiveSession(runner_for(subject, None), count, names)
+    session = InteractiveSession(runner_for(subject), count, names)
     chance = random.Random(seed)
     done: set[str] = set()
     for _ in range(ACTIONS):
@@ -38,8 +38,7 @@ def test_a_session_of_random_actions_shows_at_every_step_what_a_fresh_engine_sho
 
 def _states(subject: Subject) -> int:
     """The most states that one set has."""
-    runner = runner_for(subject, None)
-    assert isinstance(runner, LabRunner)
+    runner = runner_for(subject)
     found = runner.states_of_sets(subject.scenario.order)
     assert found is not None
     return max(map(len, found.values()))
@@ -63,7 +62,7 @@ def test_what_does_not_commute_here_is_what_brute_force_finds() -> None:
     found = 0
     for seed in range(share(60)):
         subject, _ = random_subject(seed)
-        runner, count = runner_for(subject, None), len(subject.registrations)
+        runner, count = runner_for(subject), len(subject.registrations)
         order = set(subject.scenario.order)
         session = InteractiveSession(runner, count, subject.operators, order=subject.scenario.order)
         chance = random.Random(seed)

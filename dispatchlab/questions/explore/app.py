@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from asyncio import get_running_loop
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import ClassVar, Literal, TypeAlias
 
@@ -20,12 +18,12 @@ from textual.widgets import ContentSwitcher, Footer, OptionList, Static
 from textual.worker import get_current_worker
 
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.escape import one_line, printable
-from dispatchlab.files import FileKind, check_output, marked, write_file
+from dispatchlab.escape import printable
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.sequence import format_sequence
 from dispatchlab.prover.limits import Progress
-from dispatchlab.questions.explore.call_text import explain_call
+from dispatchlab.questions.explain.argument_specs import describe_arguments
+from dispatchlab.questions.explain.hops import explain, schema_of, thread_keys
 from dispatchlab.questions.explore.panes import (
     AroundPane,
     CheckPane,
@@ -35,13 +33,11 @@ from dispatchlab.questions.explore.panes import (
     TextPane,
     drawn,
 )
-from dispatchlab.questions.explore.screens import HelpScreen, SaveScreen, SearchScreen
-from dispatchlab.questions.explore.session import Around, InteractiveSession, Runner, SessionError, StoppedError
-from dispatchlab.questions.explore.session_subject import Catalogue, Subject, saved_scenario
+from dispatchlab.questions.explore.screens import HelpScreen
+from dispatchlab.questions.explore.session import Around, InteractiveSession, StoppedError
+from dispatchlab.questions.explore.session_subject import Subject, runner_for
 from dispatchlab.questions.explore.texts import (
-    Compared,
     around_head,
-    comparison_text,
     dump_text,
     explanation_lines,
     neighbour_text,
@@ -53,7 +49,7 @@ from dispatchlab.questions.explore.texts import (
 from dispatchlab.questions.order.report import Report
 from dispatchlab.questions.order.run_scenario import RunOptions, run_scenario
 from dispatchlab.views.console import plain
-from dispatchlab.views.styles import BAD, WARNING
+from dispatchlab.views.styles import WARNING
 
 PaneName: TypeAlias = Literal["registrations", "sequence", "table", "around", "explain", "check"]
 
@@ -68,30 +64,12 @@ _UNEXPECTED = 70
 _SIDE = {"around": "Around", "explain": "Explain", "check": "Check"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """What all sessions of one run of the application share.
-
-    Args:
-        runner: makes the registrations of a subject run on the engine.
-        catalogue: opens the registry that is searched.
-        options: of the check of every order.
-        engine_title: the engine, for a reader; the lab's is the name of its semantics.
-    """
-
-    runner: Callable[[Subject], Runner]
-    catalogue: Callable[[], Catalogue]
-    options: RunOptions
-    engine_title: str = ""
-
-
 class ExplorerApp(App[None]):
     """An interactive session in a terminal.
 
     Args:
-        setting: the engine and the registry.
-        subject: what to begin with; None begins with the search.
-        query: what is searched for at first, when there is no subject.
+        subject: what it is about.
+        semantics: those that were asked for, for the check of every order.
     """
 
     CSS_PATH = "explorer.tcss"
@@ -106,8 +84,6 @@ class ExplorerApp(App[None]):
         Binding("a", "show('around')", "Around"),
         Binding("e", "show('explain')", "Explain"),
         Binding("c", "show('check')", "Check"),
-        Binding("slash", "search", "Search", key_display="/"),
-        Binding("s", "save", "Save"),
         Binding("question_mark,f1", "help", "Help", key_display="?"),
         Binding("q", "quit", "Quit"),
         Binding("o", "next_operator", "Next operator", show=False),
@@ -116,18 +92,22 @@ class ExplorerApp(App[None]):
         *(Binding(str(digit), f"press({digit})", "Press", show=False) for digit in range(10)),
     ]
 
-    def __init__(self, setting: Setting, subject: Subject | None, *, query: str = "") -> None:
+    def __init__(self, subject: Subject, *, semantics: str | None = None) -> None:
         super().__init__()
-        self._setting, self._first, self._query = setting, subject, query
-        self._subject: Subject | None = None
-        self._session: InteractiveSession | None = None
-        self._runner: Runner | None = None
+        self.subject = subject
+        self.session = InteractiveSession(
+            runner_for(subject),
+            len(subject.registrations),
+            subject.operators,
+            order=subject.scenario.order,
+            start=subject.start,
+        )
+        self._options = RunOptions(engine="lab", semantics=semantics, timeout_s=_CHECK_TIMEOUT_S)
         self._operator = 0
         self._shows_dump = False
         self._around: Around | None = None
         self.report: Report | None = None  # what the check of every order found
         self._check_state = ""
-        self._step = 0
         self.failure: Exception | None = None
         self.ended_by: signal.Signals | None = None
 
@@ -167,67 +147,23 @@ class ExplorerApp(App[None]):
         yield Footer(compact=True, show_command_palette=False)
 
     def on_mount(self) -> None:
-        """Open the first subject, or the search."""
+        """Draw the subject; where it is small, check every order."""
         if not self.is_headless:
             self._end_on_signals()
         self._title_side()
-        if self._first is not None:
-            self.open_subject(self._first)
-        else:
-            self.action_search()
-
-    def on_resize(self) -> None:
-        """Draw what depends on the width anew."""
-        self.call_after_refresh(self._draw_check)
-
-    @property
-    def session(self) -> InteractiveSession:
-        """The session; there is one as soon as a subject is open."""
-        assert self._session is not None
-        return self._session
-
-    @property
-    def subject(self) -> Subject:
-        """What the session is about."""
-        assert self._subject is not None
-        return self._subject
+        for note in self.subject.notes:
+            self.notify(printable(note), markup=False)
+        self._draw()
+        self.query_one("#sequence", SequenceList).show_end()
+        self.query_one("#registrations").focus()
+        if len(self.subject.registrations) <= CHECKED_AT_ONCE:
+            self._check()
+        self._draw_check()
 
     @property
     def operator(self) -> OperatorName:
         """The operator that is shown."""
         return self.subject.operators[self._operator]
-
-    def open_subject(self, subject: Subject) -> None:
-        """Begin a session about another subject; when it cannot be opened, the one before stays."""
-        if self._runner is not None:
-            self.workers.cancel_group(self, "around")
-            self._runner.close()  # of sandboxes on one PyTorch, fallbacks would meet; it opens another when it is asked
-        runner: Runner | None = None
-        try:
-            runner = self._setting.runner(subject)
-            session = InteractiveSession(
-                runner,
-                len(subject.registrations),
-                subject.operators,
-                order=subject.scenario.order,
-                start=subject.start,
-            )
-        except DispatchLabError as error:
-            if runner is not None:
-                runner.close()
-            self._complain(error)
-            return
-        self._subject, self._runner, self._session = subject, runner, session
-        self._operator, self._around, self.report, self._step = 0, None, None, 0
-        self.workers.cancel_group(self, "check")
-        self._check_state = ""
-        for note in subject.notes:
-            self.notify(printable(note), markup=False)
-        self._draw()
-        self.query_one("#sequence", SequenceList).show_end()
-        self.query_one("#registrations").focus()
-        if self._setting.options.engine in (None, "lab") and len(subject.registrations) <= CHECKED_AT_ONCE:
-            self._check()
 
     def _draw(self) -> None:
         session, subject = self.session, self.subject
@@ -249,14 +185,13 @@ class ExplorerApp(App[None]):
         self._look_around()
 
     def _draw_title(self) -> None:
-        subject, setting = self.subject, self._setting
-        engine = setting.engine_title or f"{subject.semantics.name} on the lab engine"
+        subject = self.subject
         title = Text().append_text(plain(subject.title, "bold"))
         if subject.origin:
             title.append_text(plain(f" of {subject.origin}"))
         if self.report is not None:
-            title.append("  ").append_text(verdict_text(self.report).split("  ")[0])
-        title.append_text(plain(f"  {engine}", "dim"))
+            title.append("  ").append_text(verdict_text(self.report, subject).split("  ")[0])
+        title.append_text(plain(f"  {subject.semantics.name} on the lab engine", "dim"))
         title.append_text(plain(f"  {format_sequence(self.session.sequence)}"))
         self.query_one("#title", Static).update(drawn(self.query_one("#title"), title))
 
@@ -281,15 +216,13 @@ class ExplorerApp(App[None]):
 
     def action_next_operator(self) -> None:
         """Show the next operator."""
-        if self._session is not None:
-            self._operator = (self._operator + 1) % len(self.subject.operators)
-            self._draw()
+        self._operator = (self._operator + 1) % len(self.subject.operators)
+        self._draw()
 
     def action_dump(self) -> None:
         """Show the dump as text, or the table."""
         self._shows_dump = not self._shows_dump
-        if self._session is not None:
-            self._draw()
+        self._draw()
 
     def action_light(self) -> None:
         """Change between light and dark."""
@@ -307,7 +240,6 @@ class ExplorerApp(App[None]):
         if name in _SIDE:
             self.query_one("#side", ContentSwitcher).current = name
             self._title_side()
-            self.call_after_refresh(self._draw_check)  # a pane has a width once it is shown
         target = {"around": "#neighbours", "explain": "#call", "check": "#check-text"}.get(name, f"#{name}")
         self.query_one(target).focus()
 
@@ -315,68 +247,14 @@ class ExplorerApp(App[None]):
         """Show all keys."""
         self.push_screen(HelpScreen())
 
-    def action_search(self) -> None:
-        """Search the registry, and open what is chosen."""
-        try:
-            catalogue, query = self._setting.catalogue(), self._query
-        except DispatchLabError as error:
-            self._complain(error)
-            return
-        self._query = ""
-
-        def chosen(name: str | None) -> None:
-            if name is not None:
-                with self._complaining():
-                    self.open_subject(catalogue.subject(name))
-            elif self._session is None:
-                self.exit()
-
-        self.push_screen(SearchScreen(catalogue.search, catalogue.source, query), chosen)
-
-    def action_save(self) -> None:
-        """Ask for a file, and save the sequence in it."""
-        if self._session is None:
-            return
-        if not self.session.sequence:
-            self._complain(SessionError("there is nothing to save: the sequence is empty"))
-            return
-
-        def chosen(path: str | None) -> None:
-            if path is not None:
-                with self._complaining():
-                    self.save(path)
-
-        self.push_screen(SaveScreen("explored.yaml", format_sequence(self.session.sequence)), chosen)
-
-    def save(self, path: str) -> None:
-        """Save the sequence as a scenario.
-
-        Raises:
-            OverwriteError: the file holds something else than a scenario that was written.
-            WriteError: it cannot be written.
-            UnwritableError: a registration cannot be written.
-        """
-        check_output(path, FileKind.SCENARIO)
-        text, _ = saved_scenario(self.subject, self.session.sequence, path=path)
-        write_file(path, marked(text, FileKind.SCENARIO, path))
-        self.notify(one_line(f"wrote {os.path.abspath(path)}"), markup=False)
-
     def _do(self, action: Callable[[], None]) -> None:
         """Change the session and draw it; a sentence when that is not possible."""
-        if self._session is None:
-            return
-        with self._complaining():
+        try:
             length = len(self.session.sequence)
             action()
             self._draw()
             if len(self.session.sequence) > length:
                 self.query_one(SequenceList).show_end()
-
-    @contextmanager
-    def _complaining(self) -> Iterator[None]:
-        """Show the sentence of an error in place of ending the application."""
-        try:
-            yield
         except DispatchLabError as error:
             self._complain(error)
 
@@ -439,12 +317,13 @@ class ExplorerApp(App[None]):
 
     @on(ExplainPane.Typed)
     def _typed(self, event: ExplainPane.Typed) -> None:
-        if self._session is not None:
-            self._draw_explanation(event.call)
+        self._draw_explanation(event.call)
 
     def _draw_explanation(self, call: str) -> None:
+        view = self.session.moment.seen(self.operator).view
         try:
-            text = explanation_lines(explain_call(self.session.moment.seen(self.operator).view, call), self.subject)
+            described = describe_arguments(schema_of(view), call.split())
+            text = explanation_lines(explain(view, described, thread_keys()), self.subject)
         except DispatchLabError as error:
             text = plain(str(error), WARNING)
         self.query_one(ExplainPane).show_text(text)
@@ -453,85 +332,57 @@ class ExplorerApp(App[None]):
 
     @on(CheckPane.Asked)
     def _asked(self, event: CheckPane.Asked) -> None:
-        if self._session is None:
-            return
         counterexample = None if self.report is None else self.report.exploration.counterexample
         match event.what:
             case "check" if self._check_state:
                 self.workers.cancel_group(self, "check")
                 self._check_state = ""
+                self._draw_check()
             case "check":
                 self._check()
-                return
-            case "back":
-                self._step = max(0, self._step - 1)
-            case "forward" if counterexample is not None:
-                longest = max(len(counterexample.expected_sequence), len(counterexample.actual_sequence))
-                self._step = min(longest, self._step + 1)
             case "load" if counterexample is not None:
                 sequence = counterexample.actual_sequence
                 self._do(lambda: self.session.load(sequence, "counterexample"))
-        self._draw_check()
 
     def _check(self) -> None:
-        self.report, self._step, self._check_state = None, 0, "checking every order"
-        self._draw_check()
-        self.run_worker(partial(self._checked, self.subject), thread=True, exclusive=True, group="check")
+        self.report = None
+        self._check_came_to("checking every order")
+        self.run_worker(self._checked, thread=True, exclusive=True, group="check")
 
-    def _checked(self, subject: Subject) -> None:
-        worker, setting = get_current_worker(), self._setting
-        options = replace(setting.options, timeout_s=_CHECK_TIMEOUT_S)
+    def _checked(self) -> None:
+        worker = get_current_worker()
+
+        def came_to(state: str, report: Report | None = None, error: DispatchLabError | None = None) -> None:
+            if not worker.is_cancelled:
+                self.call_from_thread(self._check_came_to, state, report, error)
 
         def progress(value: Progress) -> None:
-            if not worker.is_cancelled:
-                self.call_from_thread(self._check_came_to, subject, f"checking every order: {value.states:,} states")
+            came_to(f"checking every order: {value.states:,} states")
 
         try:
-            outcome = run_scenario(subject.scenario, options, progress=progress, cancelled=lambda: worker.is_cancelled)
+            outcome = run_scenario(
+                self.subject.scenario, self._options, progress=progress, cancelled=lambda: worker.is_cancelled
+            )
         except DispatchLabError as error:
-            if not worker.is_cancelled:
-                self.call_from_thread(self._check_came_to, subject, "", error=error)
-            return
-        except KeyboardInterrupt:  # how a walk in another process is stopped
-            return
-        if not worker.is_cancelled:
-            self.call_from_thread(self._check_came_to, subject, "", outcome.report)
+            came_to("", error=error)
+        else:
+            came_to("", outcome.report)
 
-    def _check_came_to(
-        self, subject: Subject, state: str, report: Report | None = None, error: DispatchLabError | None = None
-    ) -> None:
-        """Draw how far the check of a subject is, if that is still open."""
-        if subject is not self._subject:
-            return
+    def _check_came_to(self, state: str, report: Report | None = None, error: DispatchLabError | None = None) -> None:
+        """Draw how far the check is."""
         self._check_state = state
         if error is not None:
             self._complain(error)
         if report is not None:
-            self.report, self._step = report, 0
+            self.report = report
             self._draw_title()
         self._draw_check()
 
     def _draw_check(self) -> None:
-        if self._session is None:
-            return
-        pane = self.query_one(CheckPane)
         report = self.report
         if report is None:
             text = Text(self._check_state or "space checks every order of the registrations, as `permute` does", "dim")
-            pane.show_text(text, stepping=False, running=bool(self._check_state))
-            return
-        text = verdict_text(report)
-        counterexample = report.exploration.counterexample
-        if counterexample is not None:
-            text.append("\n\n")
-            expected, actual = counterexample.expected_sequence, counterexample.actual_sequence
-            assert self._runner is not None
-            try:
-                moments = [self._runner.at(sequence[: self._step]) for sequence in (expected, actual)]
-                compared = Compared(self._step, *moments)
-                pane_width = self.query_one("#check-text").content_size.width
-                width = max(24, pane_width - 1)  # its scrollbar comes when the text is long
-                text.append_text(comparison_text(self.subject, counterexample, compared, width))
-            except DispatchLabError as error:
-                text.append_text(plain(str(error), BAD))
-        pane.show_text(text, stepping=counterexample is not None, running=False)
+        else:
+            text = verdict_text(report, self.subject)
+        has_sequence = report is not None and report.exploration.counterexample is not None
+        self.query_one(CheckPane).show_text(text, has_sequence=has_sequence, running=bool(self._check_state))

@@ -1,4 +1,4 @@
-"""The widgets of the application: lists that are toggled and dragged, and what stands beside them.
+"""The widgets of the application: lists whose lines are pressed and moved, and what stands beside them.
 
 A pane draws what it is handed and posts a message when its user wants something; it never changes a session.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from rich.text import Text
-from textual import events, on
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
@@ -61,7 +61,7 @@ class RegistrationList(Lines):
 
 
 class SequenceList(Lines):
-    """The steps so far: they can be dragged to another place, taken out, and gone back to."""
+    """The steps so far: they can be moved, taken out, and gone back to."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("shift+up,K", "move(-1)", "Move up", show=False),
@@ -82,10 +82,6 @@ class SequenceList(Lines):
 
         at: int
 
-    def __init__(self, *, id: str, title: str) -> None:
-        super().__init__(id=id, title=title)
-        self._dragged: int | None = None
-
     def action_move(self, by: int) -> None:
         """Move the highlighted step."""
         at = self.highlighted
@@ -96,30 +92,6 @@ class SequenceList(Lines):
         """Take the highlighted step out."""
         if self.highlighted is not None:
             self.post_message(self.Removed(self.highlighted))
-
-    def on_mouse_down(self, event: events.MouseDown) -> None:
-        """Take hold of a step."""
-        self._dragged = event.style.meta.get("option")
-        if self._dragged is not None:
-            self.highlighted = self._dragged
-            self.add_class("-dragging")
-
-    def on_mouse_up(self, event: events.MouseUp) -> None:
-        """Let go of it over another one."""
-        at, to = self._dragged, event.style.meta.get("option")
-        self._dragged = None
-        self.remove_class("-dragging")
-        if at is not None and to is not None and at != to:
-            self.post_message(self.Moved(at, to))
-
-    def on_leave(self) -> None:
-        """Let go of it outside."""
-        self._dragged = None
-        self.remove_class("-dragging")
-
-    def on_click(self, event: events.Click) -> None:
-        """A click alone chooses a step and does not go back to it."""
-        event.prevent_default()
 
 
 class TextPane(VerticalScroll, can_focus=True):
@@ -167,7 +139,7 @@ class ExplainPane(Vertical):
 
     def compose(self) -> ComposeResult:
         """The call and its explanation."""
-        yield Input(placeholder="cpu requires_grad, cuda", id="call")
+        yield Input(placeholder="cpu+requires_grad cuda", id="call")
         yield TextPane(id="explanation", title="")
 
     @property
@@ -186,17 +158,15 @@ class ExplainPane(Vertical):
 
 
 class CheckPane(Vertical):
-    """The check of every order, and the steps of a counterexample."""
+    """The check of every order, and its counterexample."""
 
     @dataclass
     class Asked(Message):
-        """A button was pressed: `check`, `back`, `forward` or `load`."""
+        """A button was pressed: `check` or `load`."""
 
         what: str
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left", "ask('back')", "Step back", show=False),
-        Binding("right", "ask('forward')", "Step forward", show=False),
         Binding("enter", "ask('load')", "Take this sequence", show=False),
         Binding("space", "ask('check')", "Check every order", show=False),
     ]
@@ -205,23 +175,20 @@ class CheckPane(Vertical):
         """The buttons and the text."""
         with Horizontal(id="check-buttons"):
             yield Button("check", id="check-check", compact=True)
-            yield Button("◀", id="check-back", compact=True)
-            yield Button("step ▶", id="check-forward", compact=True)
             yield Button("take", id="check-load", compact=True)
         yield TextPane(id="check-text", title="")
 
-    def show_text(self, text: Text, *, stepping: bool, running: bool) -> None:
-        """Draw the verdict and the steps.
+    def show_text(self, text: Text, *, has_sequence: bool, running: bool) -> None:
+        """Draw the verdict and the counterexample.
 
         Args:
             text: what is known.
-            stepping: there is a counterexample to step through.
+            has_sequence: there is a counterexample to take over.
             running: the check runs, so the button stops it.
         """
         self.query_one(TextPane).show_text(text)
         self.query_one("#check-check", Button).label = "stop" if running else "check"
-        for name in ("back", "forward", "load"):
-            self.query_one(f"#check-{name}", Button).display = stepping
+        self.query_one("#check-load", Button).display = has_sequence
 
     def action_ask(self, what: str) -> None:
         """Ask for what a button asks for."""

@@ -6,14 +6,13 @@ whole or raises and changes nothing. What is seen is a function of the sequence 
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from itertools import combinations
 from threading import RLock
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from dispatchlab._short_repr import WordEnum
 from dispatchlab.engine.lab_space import LabSpace, LabState
@@ -27,23 +26,21 @@ from dispatchlab.model.operator_view import OperatorView, view_of
 from dispatchlab.model.sequence import Step, StepSequence, format_sequence
 from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
 from dispatchlab.prover.chains import Chains, later_masks
-from dispatchlab.prover.run_sequence import SandboxSession, SequenceError
+from dispatchlab.prover.run_sequence import SequenceError
 
 if TYPE_CHECKING:
     from dispatchlab.model.registration import Registration
-    from dispatchlab.prover.protocol import Engine
 
 _KEPT = 4096
 """How many moments a runner remembers: those that undo, redo and the neighbours ask for again."""
+
+_NEAR = 100
 
 MOST_WALKED = 8
 """Up to so many registrations the whole state graph of the lab engine is walked for the states of a set."""
 
 MOST_PAIRED = 40
 """Up to so many registrations each pair of steps is compared on the lab engine."""
-
-MOST_PAIRED_LIVE = 8
-"""The same on an engine on which every pair is run anew."""
 
 _MOST_STATES = 2048
 
@@ -90,59 +87,30 @@ class Moment:
         refusals: for each step why it was refused, or None.
         seen: what is seen of an operator.
         ended: the last release failed, so nothing can follow.
-        state: the whole state, on an engine whose states are values.
+        state: the whole state.
     """
 
     sequence: StepSequence
     active: frozenset[int]
     refusals: tuple[Refusal | None, ...]
     seen: Callable[[OperatorName], Seen]
-    ended: bool = False
-    state: LabState | None = None
+    ended: bool
+    state: LabState
 
     def __repr__(self) -> str:
         return f"<Moment after {format_sequence(self.sequence)}>"
 
     def shows_same(self, other: Moment, operators: Sequence[OperatorName]) -> bool:
         """Whether nothing that is seen of some operators differs, which is what the explorer compares."""
-        is_same = self.state is not None and self.state == other.state  # and needs no look
-        return is_same or all(self.seen(name) == other.seen(name) for name in operators)
+        return self.state == other.state or all(  # equal states need no look
+            self.seen(name) == other.seen(name) for name in operators
+        )
 
     @property
     def refused(self) -> tuple[tuple[Step, Refusal], ...]:
         """The steps that were refused, in order."""
         pairs = zip(self.sequence, self.refusals, strict=False)
         return tuple((step, refusal) for step, refusal in pairs if refusal is not None)
-
-
-class _Memory:
-    """The moments asked for last."""
-
-    def __init__(self) -> None:
-        self._moments: OrderedDict[StepSequence, Moment] = OrderedDict()
-
-    def get(self, sequence: StepSequence) -> Moment | None:
-        found = self._moments.get(sequence)
-        if found is not None:
-            self._moments.move_to_end(sequence)
-        return found
-
-    def put(self, moment: Moment) -> Moment:
-        self._moments[moment.sequence] = moment
-        if len(self._moments) > _KEPT:
-            self._moments.popitem(last=False)
-        return moment
-
-
-def _checked(sequence: StepSequence, at: int, active: frozenset[int], *, ended: bool) -> tuple[int, bool]:
-    """The registration of a step, and whether it is released."""
-    step = sequence[at]
-    index, release = (~step, True) if step < 0 else (step, False)
-    if ended:
-        raise SequenceError(sequence, at, "the release before it failed")
-    if (index in active) is not release:
-        raise SequenceError(sequence, at, f"{index} is {'not ' if release else 'already '}registered")
-    return index, release
 
 
 class LabRunner:
@@ -154,8 +122,6 @@ class LabRunner:
         semantics: which dispatcher.
         ground: what is registered beneath them, for good.
     """
-
-    most_paired = MOST_PAIRED
 
     def __init__(
         self,
@@ -171,8 +137,8 @@ class LabRunner:
         state = self._space.empty()
         for index in range(len(ground)):
             state, _ = self._space.register(state, self._count + index)
-        self._memory = _Memory()
-        self._empty = self._memory.put(self._moment((), frozenset(), (), state, ended=False))
+        self._empty = self._moment((), frozenset(), (), state, ended=False)
+        self._after = lru_cache(_KEPT)(self._run)
         self._lock = RLock()
 
     def at(self, sequence: StepSequence, /) -> Moment:
@@ -182,26 +148,31 @@ class LabRunner:
             SequenceError: a step releases what is not registered, registers what is, or follows a failed release.
         """
         with self._lock:
-            found = self._memory.get(sequence)
-            if found is not None:
-                return found
-            shorter = (self._memory.get(sequence[:-1]), self._memory.get(sequence[:-2]), self._empty)
-            known = next(moment for moment in shorter if moment is not None)
-            assert known.state is not None
-            state, active, refusals, ended = known.state, known.active, list(known.refusals), known.ended
-            for at in range(len(known.sequence), len(sequence)):
-                index, release = _checked(sequence, at, active, ended=ended)
-                refusal = None
-                if release:
-                    try:
-                        state, active = self._space.release(state, index), active - {index}
-                    except RegistrationError as error:
-                        refusal, active, ended = Refusal.of(error), active - {index}, True
-                else:
-                    state, refusal = self._space.register(state, index)
-                    active = active if refusal is not None else active | {index}
-                refusals.append(refusal)
-            return self._memory.put(self._moment(sequence, active, tuple(refusals), state, ended=ended))
+            for length in range(_NEAR, len(sequence), _NEAR):  # what is remembered is never far behind
+                self._after(sequence[:length])
+            return self._after(sequence)
+
+    def _run(self, sequence: StepSequence) -> Moment:
+        if not sequence:
+            return self._empty
+        before, step = self._after(sequence[:-1]), sequence[-1]
+        active, state, refusal, ended = before.active, before.state, None, False
+        index, release = (~step, True) if step < 0 else (step, False)
+        if before.ended:
+            raise SequenceError(sequence, len(sequence) - 1, "the release before it failed")
+        if (index in active) is not release:
+            trouble = f"{index} is {'not ' if release else 'already '}registered"
+            raise SequenceError(sequence, len(sequence) - 1, trouble)
+        if release:
+            active -= {index}
+            try:
+                state = self._space.release(state, index)
+            except RegistrationError as error:
+                refusal, ended = Refusal.of(error), True
+        else:
+            state, refusal = self._space.register(state, index)
+            active |= frozenset(() if refusal else (index,))
+        return self._moment(sequence, active, (*before.refusals, refusal), state, ended=ended)
 
     def states_of_sets(self, order: Chains = ()) -> Mapping[frozenset[int], tuple[StepSequence, ...]] | None:
         """For each set of registrations a shortest sequence to each state that looks different.
@@ -236,9 +207,6 @@ class LabRunner:
                     known.append(there)
         return {active: tuple(one.sequence for one in moments) for active, moments in found.items()}
 
-    def close(self) -> None:
-        """Nothing is held."""
-
     def _moment(
         self,
         sequence: StepSequence,
@@ -255,82 +223,6 @@ class LabRunner:
             return Seen(snapshot, space.violations(state), lambda: operator_view(state, name, self._semantics))
 
         return Moment(sequence, active, refusals, look, ended, state)
-
-
-class SandboxRunner:
-    """An engine that moves on and cannot be copied, as the installed PyTorch does: what came before is run anew.
-
-    Args:
-        engine: the engine.
-        registrations: what the numbers of a sequence mean.
-        operators: what is observed.
-    """
-
-    most_paired = MOST_PAIRED_LIVE
-
-    def __init__(
-        self, engine: Engine, registrations: Sequence[Registration], operators: Sequence[OperatorName]
-    ) -> None:
-        self._engine, self._registrations, self._operators = engine, tuple(registrations), tuple(operators)
-        self._memory = _Memory()
-        self._sandboxes = ExitStack()
-        self._session: SandboxSession | None = None
-        self._run: tuple[StepSequence, frozenset[int], tuple[Refusal | None, ...], bool] = (), frozenset(), (), False
-        self._lock = RLock()
-
-    def at(self, sequence: StepSequence, /) -> Moment:
-        """What a sequence leads to.
-
-        Raises:
-            SequenceError: as on the lab engine.
-            EngineCrashed: the engine died.
-        """
-        with self._lock:
-            known = self._memory.get(sequence)
-            if known is not None:
-                return known
-            try:
-                return self._memory.put(self._taken(sequence))
-            except SequenceError:
-                raise
-            except BaseException:
-                self.close()
-                raise
-
-    def close(self) -> None:
-        """Leave the sandbox."""
-        with self._lock:
-            self._session = None
-            self._sandboxes.close()
-
-    def _taken(self, sequence: StepSequence) -> Moment:
-        done, active, refusals, ended = self._run
-        if self._session is None or sequence[: len(done)] != done:
-            self.close()
-            sandbox = self._sandboxes.enter_context(self._engine.sandbox())
-            self._session = SandboxSession(sandbox, self._registrations, self._operators)
-            done, active, refusals, ended = (), frozenset(), (), False
-        for at in range(len(done), len(sequence)):
-            self._run = sequence[:at], active, refusals, ended
-            index, release = _checked(sequence, at, active, ended=ended)
-            refusal = self._session.release(index) if release else self._session.register(index)
-            if release:
-                active, ended = active - {index}, refusal is not None
-            elif refusal is None:
-                active |= {index}
-            refusals = (*refusals, refusal)
-        self._run = sequence, active, refusals, ended
-        snapshots, violations = self._session.look()
-        seen = {
-            one.operator: Seen(one, broken, lambda: None)
-            for one in snapshots
-            for broken in (tuple(violation for violation in violations if violation.operator == one.operator),)
-        }
-        return Moment(sequence, active, refusals, seen.__getitem__, ended)
-
-
-Runner: TypeAlias = LabRunner | SandboxRunner
-"""Registrations on an engine, and what each sequence of their steps leads to."""
 
 
 # -- what differs
@@ -457,7 +349,7 @@ class InteractiveSession:
 
     def __init__(
         self,
-        runner: Runner,
+        runner: LabRunner,
         count: int,
         operators: Sequence[OperatorName],
         *,
@@ -490,7 +382,6 @@ class InteractiveSession:
 
         Raises:
             SessionError: there is no such registration, or a failed release ended the sequence.
-            EngineCrashed: the engine died.
         """
         if not 0 <= index < self._count:
             raise SessionError(f"there is no registration {index}: they are 0 to {self._count - 1}")
@@ -570,7 +461,6 @@ class InteractiveSession:
 
         Raises:
             StoppedError: `cancelled` said so.
-            EngineCrashed: the engine died.
         """
         here = self.moment
         active = tuple(sorted(here.active))
@@ -581,7 +471,7 @@ class InteractiveSession:
             _check_wanted(cancelled)
             step = ~index if index in here.active else index
             reached[step] = self._runner.at((*here.sequence, step))
-        paired = len(indices) <= self._runner.most_paired
+        paired = len(indices) <= MOST_PAIRED
         against: dict[Step, list[Step]] = {step: [] for step in reached}
         excludes: dict[Step, list[Step]] = {step: [] for step in reached}
         for one, other in combinations(reached, 2) if paired else ():
@@ -630,7 +520,7 @@ class InteractiveSession:
     def _states_here(self, here: Moment) -> tuple[int | None, tuple[StepSequence, ...]]:
         """How many states the set of what is active has, and the way to each but this one."""
         if not self._walked:
-            self._sets = self._runner.states_of_sets(self._order) if isinstance(self._runner, LabRunner) else None
+            self._sets = self._runner.states_of_sets(self._order)
             self._walked = True
         every = () if self._sets is None else self._sets.get(here.active, ())
         others = tuple(sequence for sequence in every if not self._runner.at(sequence).shows_same(here, self.operators))

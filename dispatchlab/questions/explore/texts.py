@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -17,14 +16,14 @@ from rich.text import Text
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.operator_view import OperatorView
 from dispatchlab.model.registration import Block, Claim, Def, Fallback, Impl, NameOnly, Registration
-from dispatchlab.model.sequence import Step, StepSequence, format_sequence
+from dispatchlab.model.sequence import Step, format_sequence
 from dispatchlab.prover.result import Counterexample, Verdict
 from dispatchlab.questions.dump.operator_text import operator_text
 from dispatchlab.questions.dump.table_groups import KernelGroup, group_by_kernel
 from dispatchlab.questions.explain.blocks import explanation_text
 from dispatchlab.questions.explain.explain_operator import unanswered
 from dispatchlab.questions.explain.result import CallExplanation
-from dispatchlab.questions.explore.session import Around, Moment, Neighbour, RowChange, changed_rows
+from dispatchlab.questions.explore.session import Around, Moment, Neighbour, RowChange
 from dispatchlab.questions.explore.session_subject import Subject
 from dispatchlab.questions.order.report import Report
 from dispatchlab.questions.order.report_text import FLAWS, reasons
@@ -306,23 +305,8 @@ def _numbers(steps: Sequence[Step]) -> str:
 # -- the check of every order
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """Both sequences of a counterexample after their first steps.
-
-    Args:
-        step: how many steps were taken.
-        expected: what the one leads to then.
-        actual: what the other leads to.
-    """
-
-    step: int
-    expected: Moment
-    actual: Moment
-
-
-def verdict_text(report: Report) -> Text:
-    """The verdict, and what it stands for."""
+def verdict_text(report: Report, subject: Subject) -> Text:
+    """The verdict, what it stands for, and both sequences of a counterexample with the reason."""
     found = report.exploration
     good = found.verdict is Verdict.ORDER_INDEPENDENT
     text = Text().append(str(found.verdict), f"bold {VERDICT_STYLES[found.verdict]}")
@@ -333,6 +317,21 @@ def verdict_text(report: Report) -> Text:
         text.append(f"\n{len(found.conflicts)} sets of registrations exclude one another", WARNING)
     if good:
         text.append(f"\nevery order leads to the same tables: {_orders(found.orders)}")
+    if found.counterexample is not None:
+        text.append("\n\n").append_text(_counterexample(found.counterexample, subject))
+    return text
+
+
+def _counterexample(counterexample: Counterexample, subject: Subject) -> Text:
+    flaw = counterexample.flaw
+    text = Text().append(f"{flaw}: ", BAD).append(FLAWS[flaw])
+    sequences = counterexample.expected_sequence, counterexample.actual_sequence
+    for head, style, sequence in zip(("one order", "the other"), (EXPECTED, ACTUAL), sequences, strict=True):
+        text.append(f"\n\n{head}", TITLE)
+        for step in sequence:
+            text.append("\n  ").append_text(plain(step_text(subject, step), style))
+    for reason in reasons(counterexample):
+        text.append("\n\nwhy: ", TITLE).append_text(plain(reason))
     return text
 
 
@@ -340,66 +339,3 @@ def _orders(count: int) -> str:
     from dispatchlab.prover.limits import short_text
 
     return f"{short_text(count)} order{'' if count == 1 else 's'}"
-
-
-def comparison_text(subject: Subject, counterexample: Counterexample, compared: Compared, width: int) -> Text:
-    """Both sequences beside each other up to a step, the rows that differ there, and why."""
-    flaw = counterexample.flaw
-    text = Text().append(f"{flaw}: ", BAD).append(FLAWS[flaw]).append("\n\n")
-    sequences = (counterexample.expected_sequence, counterexample.actual_sequence)
-    column = max(12, (width - 3) // 2)
-    steps = {step for sequence in sequences for step in sequence}
-    if max(len(_step(subject, step)) for step in steps) + 2 > column:  # one below the other, rather than cut off
-        for head, sequence in zip(("one order", "the other"), sequences, strict=True):
-            text.append(f"  {head}\n", TITLE)
-            for at in range(len(sequence)):
-                text.append_text(_side(subject, sequence, at, compared.step, width)).append("\n")
-    else:
-        text.append(f"{'  one order':<{column}} │ {'  the other':<{column}}\n", TITLE)
-        for at in range(max(map(len, sequences))):
-            cells = [_side(subject, sequence, at, compared.step, column) for sequence in sequences]
-            text.append_text(cells[0]).append(" │ ", QUIET).append_text(cells[1]).append("\n")
-    text.append("\n")
-    last = compared.step >= max(map(len, sequences))
-    text.append_text(_differing(subject, compared))
-    if last:
-        for reason in reasons(counterexample):
-            text.append("\n\nwhy: ", TITLE).append_text(plain(reason))
-    return text
-
-
-def _side(subject: Subject, sequence: StepSequence, at: int, done: int, width: int) -> Text:
-    if at >= len(sequence):
-        return Text(" " * width)
-    taken, current = at < done, at == done - 1
-    line = Text().append(f"{CHANGED} " if current else "  ", _CHANGED_STYLE)
-    line.append_text(plain(_step(subject, sequence[at]), "bold" if current else "" if taken else QUIET))
-    line.truncate(width, overflow="ellipsis", pad=True)
-    return line
-
-
-def _step(subject: Subject, step: Step) -> str:
-    return step_text(subject, step).replace("plicitAutograd", "plicit")  # both fit in half of a small terminal
-
-
-def _differing(subject: Subject, compared: Compared) -> Text:
-    """The rows that differ between the two moments."""
-    if not compared.step:
-        return Text("before the first step both are the same; → takes a step", QUIET)
-    text = Text()
-    same_set = compared.expected.active == compared.actual.active
-    for operator in subject.operators:
-        rows = changed_rows(compared.expected.seen(operator).snapshot, compared.actual.seen(operator).snapshot)
-        if not rows:
-            continue
-        text.append("\n" if text else "").append_text(plain(str(operator), TITLE))
-        text.append(f": {len(rows)} row{'' if len(rows) == 1 else 's'} differ{'s' if len(rows) == 1 else ''}")
-        for one_side, other, keys in _grouped(rows):
-            text.append("\n").append_text(_keys(keys))
-            text.append("\n  one order: ", QUIET).append_text(plain(one_side, EXPECTED))
-            text.append("\n  the other: ", QUIET).append_text(plain(other, ACTUAL))
-    if not text:
-        return Text("both show the same tables here", GOOD)
-    if not same_set:
-        text.append("\nnot the same is registered yet, so they may differ", QUIET)
-    return text
