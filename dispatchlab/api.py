@@ -603,7 +603,6 @@ def coverage(
     of: str | os.PathLike[str] | None = None,
     package: str | None = None,
     operators: Iterable[str] = (),
-    what_if: Sequence[str] = (),
 ) -> Result[CoverageReport]:
     """Find out which operators a backend can run, and how.
 
@@ -617,7 +616,6 @@ def coverage(
             of the installed PyTorch, or else the newest.
         package: a package to import first, into `live`.
         operators: names and globs of operators; all of them when there are none.
-        what_if: registrations, `impl OP KEY` or `fallback KEY`, whose effects are shown, each after those before it.
 
     Raises:
         DispatchLabError: the source cannot be used, or there is no such key or operator.
@@ -633,7 +631,7 @@ def coverage(
     recorded = recorded_from(source, imports=_imports(package))
     asked = tuple(chosen(recorded, tuple(operators)))
     row = runtime_key(key, privateuse1=recorded.privateuse1)
-    found = coverage_report(recorded, row, name=source, operators=asked, what_if=tuple(what_if))
+    found = coverage_report(recorded, row, name=source, operators=asked)
     summary = f"{row} in {source}: {counted(len(asked), 'operator')}"
     return Result(found, summary, lambda: coverage_view(found, torch=recorded.torch))
 

@@ -27,13 +27,6 @@ def test_dump_of_a_row_of_cuda_is_of_the_build_that_has_its_kernels() -> None:
     assert listed.stdout.startswith("aten::mm")
 
 
-def test_coverage_with_what_if_prints_the_consequences() -> None:
-    result = run("coverage", "--key", "PrivateUse1", "--what-if", "impl aten::mul.Tensor PrivateUse1")
-    assert result.exit_code == 0
-    assert "it silently disables the decomposition for PrivateUse1" in result.stdout
-    assert "  composite  direct  1          aten::mul.Tensor\n" in result.stdout
-
-
 def test_coverage_counts_the_operators_of_a_scenario() -> None:
     result = run("coverage", str(SCENARIOS / "dl008_found.yaml"), "--key", "MTIA", "--format", "json")
     assert json.loads(result.stdout)["counts"] == {

@@ -1,4 +1,4 @@
-"""Coverage of a backend, and what a registration would change."""
+"""Coverage of a backend."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dispatchlab.model.keys import DispatchKey, UnknownKeyError
 from dispatchlab.questions.coverage.blocks import coverage_view
 from dispatchlab.questions.coverage.coverage_on_lab import coverage_report
 from dispatchlab.questions.sources.find_sources import chosen
-from dispatchlab.registries.backend_coverage import CoverageReport, NoSlotError, Way, WhatIfError, parse_what_if
+from dispatchlab.registries.backend_coverage import CoverageReport, NoSlotError, Way
 from dispatchlab.registries.file import open_bundled
 from tests.command_line import run, run_raising
 
@@ -24,7 +24,6 @@ def report(
     *,
     operators: tuple[str, ...] = (),
     listed: tuple[str, ...] = (),
-    what_if: tuple[str, ...] = (),
 ) -> CoverageReport:
     return coverage_report(
         RECORDED,
@@ -32,7 +31,6 @@ def report(
         name="torch-2.13",
         operators=tuple(chosen(RECORDED, operators)),
         listed=tuple(map(Way, listed)),
-        what_if=what_if,
     )
 
 
@@ -56,31 +54,9 @@ def test_autograd_keys_are_covered_by_their_fallbacks() -> None:
     assert report("Tracer", operators=("c10d::barrier",)).coverage.operators[0].filled.way is Way.FALLBACK
 
 
-def test_a_kernel_that_makes_autogradother_ambiguous_is_reported() -> None:
-    (found,) = report(what_if=("impl aten::chunk FPGA",)).suppositions
-    assert "AutogradOther becomes ambiguous: a call with a gradient raises" in found.consequences
-    assert not any(text.startswith("AutogradOther loses") for text in found.consequences)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "expected 'impl OPERATOR KEY'"),
-        ("imp aten::relu CPU", "did you mean impl?"),
-        ("impl aten::relu", "expected 'impl OPERATOR KEY'"),
-        ("impl aten::relo CPU", r"did you mean aten::rea?l"),
-        ("impl nobody::* CPU", r"no operator matches nobody::\*; its namespaces are"),
-        ("fallback Autograd", "no slot of its own"),
-    ],
-)
-def test_a_supposition_that_cannot_be_read_says_what_was_expected(text: str, message: str) -> None:
-    with pytest.raises(WhatIfError, match=message):
-        parse_what_if(text, RECORDED.names)
-
-
 def test_an_unknown_key_is_refused() -> None:
     with pytest.raises(UnknownKeyError, match="did you mean PrivateUse"):
-        parse_what_if("impl aten::relu PrivateUse", RECORDED.names)
+        run_raising("coverage", "--key", "PrivateUse")
     with pytest.raises(NoSlotError, match="stands for a set of keys"):
         run_raising("coverage", "--key", "Autograd")
 
@@ -93,17 +69,11 @@ def test_operators_are_chosen_by_tags() -> None:
     assert "no operator here has the tag cores; did you mean core?" in run(*of, "--tag", "cores").output
 
 
-def test_the_text_has_counts_lists_and_consequences() -> None:
-    text = coverage_view(
-        report(operators=("aten::relu", "aten::reshape"), listed=("missing",), what_if=("impl relu PrivateUse1",))
-    ).text()
+def test_the_text_has_counts_and_lists() -> None:
+    text = coverage_view(report(operators=("aten::relu", "aten::reshape"), listed=("missing",))).text()
     for part in (
         "PrivateUse1 in torch-2.13: 2 operators\n  way        operators  part    what runs\n  direct     0 ",
         "a kernel at an alias key that covers it: CompositeImplicitAutograd 1\n",
-        "\nWhat if impl relu PrivateUse1 (aten::relu)\n  PrivateUse1 had no kernel and has one\n",
-        "  PrivateUse1  nothing  your kernel [kernel]\n",
-        "\nPrivateUse1 with all of it (1)\n",
-        "  missing  direct  1          aten::relu\n",
         "\nOperators\n1, missing\n",
     ):
         assert part in text

@@ -1,4 +1,4 @@
-"""`dispatchlab coverage`: what a backend can run, and what a registration would change."""
+"""`dispatchlab coverage`: what a backend can run."""
 
 from __future__ import annotations
 
@@ -31,14 +31,6 @@ _WAYS = click.Choice(["direct", "composite", "fallback", "ambiguous", "missing"]
 )
 @click.option("--list", "listed", type=_WAYS, multiple=True, help="List the operators with this coverage.")
 @click.option(
-    "--what-if",
-    "what_if",
-    metavar="REGISTRATION",
-    multiple=True,
-    help="Show what registering 'impl OP KEY' or 'fallback KEY' would change; may be repeated, each after "
-    "those before it.",
-)
-@click.option(
     "--program",
     "programs",
     metavar="FILE.py",
@@ -61,7 +53,6 @@ def coverage(
     operators: tuple[str, ...],
     tags: tuple[str, ...],
     listed: tuple[str, ...],
-    what_if: tuple[str, ...],
     programs: tuple[str, ...],
     device: str | None,
     page: str | None,
@@ -81,7 +72,6 @@ def coverage(
       dispatchlab coverage --key PrivateUse1
       dispatchlab coverage --key PrivateUse1 --list missing --operator 'aten::_foreach*'
       dispatchlab coverage --key PrivateUse1 --tag core --list missing
-      dispatchlab coverage --key PrivateUse1 --what-if "impl aten::mul.Tensor PrivateUse1"
       dispatchlab coverage my_package --key MPS
       dispatchlab coverage --key PrivateUse1 --report coverage.html
       dispatchlab coverage my_backend.yaml --key npu --program train.py
@@ -94,8 +84,8 @@ def coverage(
     from dispatchlab.registries.builds import default_registry
     from dispatchlab.views.view import View
 
-    if programs and (operators or tags or listed or what_if):
-        raise click.UsageError("--program runs programs, and --operator, --tag, --list and --what-if select operators")
+    if programs and (operators or tags or listed):
+        raise click.UsageError("--program runs programs, and --operator, --tag and --list select operators")
     imports: tuple[str, ...] = ()
     if source is None:
         source, reason = default_registry([key])
@@ -114,7 +104,6 @@ def coverage(
             name=source,
             operators=with_tags(chosen(recorded, operators), tags),
             listed=tuple(map(Way, listed)),
-            what_if=what_if,
         )
         view = coverage_view(found, torch=recorded.torch)
     show_and_keep(format, view, page)

@@ -26,7 +26,7 @@ HOSTILE = {
     "diff": "diff {registry} {other} --all",
     "diff key": "diff {registry} {other} --key CPU",
     "diff package": "diff {registry} {other} --for {scenario}",
-    "coverage": "coverage {registry} --key CUDA --what-if |impl~test::foo~CUDA|",
+    "coverage": "coverage {registry} --key CUDA",
 }
 """Command lines on hostile files, each with a report."""
 

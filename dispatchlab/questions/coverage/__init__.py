@@ -1,7 +1,6 @@
-"""What covers a backend: how its operators find a kernel, and what one more registration would change.
+"""What covers a backend: how its operators find a kernel.
 
-- `blocks`: coverage of a backend as blocks: how it runs each operator, and what further registrations would change.
-- `coverage_on_lab`: coverage on the lab: which operators of a registry a backend can run, and what further
-  registrations would change.
+- `blocks`: coverage of a backend as blocks: how it runs each operator.
+- `coverage_on_lab`: coverage on the lab: which operators of a registry a backend can run.
 - `program_coverage`: which kernels make programs run on a backend, most needed first.
 """

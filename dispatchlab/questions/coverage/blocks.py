@@ -1,14 +1,13 @@
-"""Coverage of a backend as a document: how it runs each operator, and what further registrations would change."""
+"""Coverage of a backend as a document: how it runs each operator."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dispatchlab.registries.backend_coverage import CoverageReport, Covered, Way, WhatIf
+from dispatchlab.registries.backend_coverage import CoverageReport, Covered, Way
 from dispatchlab.views import blocks as b
 from dispatchlab.views.as_json import as_json, fields_of
 from dispatchlab.views.formatting import counted
-from dispatchlab.views.source_locations import held
 from dispatchlab.views.view import View
 
 _MEANING = {
@@ -62,11 +61,6 @@ def _blocks(report: CoverageReport) -> Iterator[b.Block]:
         yield b.Line(f"{found.fallthrough:,} of them fall through to the next key", "quiet")
     total = max(1, len(found.operators))
     yield b.Table("", ("way", "operators", "part", "what runs"), tuple(_way(report, way, total) for way in Way))
-    for one in report.suppositions:
-        title = f"What if {one.text}{f' ({one.operator})' if one.operator else ''}"
-        yield b.Section(title, tuple(_consequences(one)))
-    moved = ((str(one.before), str(one.after), one.operators, b.Cell(one.example, "name")) for one in report.moved)
-    yield from b.part(f"{found.key} with all of it", ("before", "after", "operators", "such as"), moved)
     rows = tuple(_row(one) for one in found.operators if not report.listed or one.filled.way in report.listed)
     table = b.Table("", ("operator", "way", "kernel"), rows)
     title = f"{len(rows):,}, {' and '.join(map(str, report.listed)) or 'of every way: see --list'}"
@@ -87,15 +81,3 @@ def _row(one: Covered) -> b.Row:
     at = f" at {filled.source}" if filled.way is Way.COMPOSITE else ""
     through = ", falls through" if filled.fallthrough else ""
     return (b.Cell(one.operator, "name"), f"{filled.way}{at}{through}", b.Cell(b.source(one.debug), "code"))
-
-
-def _consequences(one: WhatIf) -> Iterator[b.Block]:
-    if one.refused:
-        yield b.Line(f"refused: {one.refused}", "bad")
-        return
-    yield from (b.Line(consequence, indent=2) for consequence in one.consequences)
-    if not one.rows:
-        yield b.Line("no row of its table changes", indent=2)
-        return
-    rows = tuple((row.key, held(row.before) or "nothing", held(row.after) or "nothing") for row in one.rows)
-    yield b.Table("", ("key", "before", "after"), rows, most=12)
