@@ -487,10 +487,9 @@ def diff(
     after: str | os.PathLike[str],
     *,
     operators: Iterable[str] = (),
-    key: str | None = None,
     package: str | os.PathLike[str] | None = None,
 ) -> Result[UpgradeReport]:
-    """Compare two registries, scenarios or PyTorches, as a whole, for one backend or for one package.
+    """Compare two registries, scenarios or PyTorches, as a whole or for one package.
 
     >>> from dispatchlab import diff
     >>> diff("torch-2.12", "torch-2.13", operators=["aten::relu"])
@@ -502,7 +501,6 @@ def diff(
         before: the first: the name of a bundled registry, a recorded one, a scenario, or `live`.
         after: the second.
         operators: names and globs of operators; all of them when there are none.
-        key: the key of the backend that it is about, such as `PrivateUse1`.
         package: the recording or scenario of the package that it is about.
 
     Returns:
@@ -510,7 +508,7 @@ def diff(
 
     Raises:
         CheckOptionError: operators are named, and it is about a package, whose file names its operators.
-        DispatchLabError: a source cannot be read, an operator is in neither, or there is no such key.
+        DispatchLabError: a source cannot be read, or an operator is in neither.
     """
     from dispatchlab.questions.upgrade.blocks import upgrade_view
     from dispatchlab.questions.upgrade.compare_sources import upgrade_sources
@@ -523,7 +521,6 @@ def diff(
         os.fspath(after),
         operators=named,
         everything=bool(named),
-        key=key,
         package=None if package is None else os.fspath(package),
     )
     summary = f"{found.before.source} to {found.after.source}"

@@ -59,19 +59,19 @@ def compared(
 def test_nothing_is_reported_of_equal_registries() -> None:
     same = operator(FOO, K.CPU)
     found = compared((same, same))
-    assert (found.is_empty, found.compared, found.moved) == (False, 1, 0)  # Named is gone
+    assert (found.is_empty, found.compared) == (False, 1)  # Named is gone
     assert dict(found.keys_gone) == {K.Named: 0}
     assert compared((same, same), torch=("2.15.0", "2.15.0")).is_empty
 
 
-def test_moved_lines_renamed_folders_and_split_files_are_counted_and_hidden() -> None:
+def test_moved_lines_renamed_folders_and_split_files_are_no_difference() -> None:
     old = operator(FOO, kernel(K.CPU, "registered at /pytorch/build/aten/src/ATen/RegisterCPU.cpp:5"))
     new = operator(
         FOO,
         kernel(K.CPU, "registered at /__w/pytorch/pytorch/build/aten/src/ATen/RegisterCPU_3.cpp:77"),
         debug="registered at /__w/pytorch/pytorch/aten/src/ATen/RegisterSchema.cpp:6",
     )
-    assert (compared((old, new)).changed, compared((old, new)).moved) == ((), 2)
+    assert compared((old, new)).changed == ()
 
 
 def test_operators_come_and_go_and_overloads_are_those_of_operators_that_stay() -> None:
@@ -139,7 +139,6 @@ def test_another_kernel_at_the_same_key_has_a_reason(
 ) -> None:
     found = compared((operator(FOO, old), operator(FOO, new)), torch=("2.13.0", "2.13.0"))
     assert [one.reason for change in found.changed for one in change.replaced] == [reason] * (reason is not None)
-    assert found.moved == (reason is None)
 
 
 def test_a_kernel_over_another_one_is_reported() -> None:
@@ -286,29 +285,6 @@ def both(tmp_path: Path) -> tuple[str, str]:
         operator(f"mine::taken{shape}", K.CPU),
     ]
     return saved(tmp_path, "old", registry_of("2.12.1", old)), saved(tmp_path, "new", registry_of("2.15.0", new))
-
-
-def test_a_backend_is_told_which_operators_it_has_to_implement_now(both: tuple[str, str]) -> None:
-    found = upgrade_sources(*both, key="PrivateUse1")
-    backend = found.backend
-    assert backend is not None
-    assert backend.keys[0] is K.PrivateUse1
-    assert {K.AutogradPrivateUse1, K.SparsePrivateUse1, K.AutocastPrivateUse1} < {*backend.keys}
-    missing = [
-        (change.before.source, change.operators)
-        for change in backend.changes
-        if change.after.way is Way.MISSING and K.PrivateUse1 in change.keys
-    ]
-    assert sorted(missing) == [
-        (K.CompositeImplicitAutograd, ("aten::split",)),
-        (K.CompositeExplicitAutograd, ("aten::made",)),
-    ]
-    assert [name for name, find in backend.added if find.way is Way.MISSING] == ["aten::fresh", "mine::taken"]
-    assert backend.schemas == ("aten::changes",)
-    text = upgrade_view(found).text()
-    assert "find nothing now: 2 operators\n" in text
-    assert found.exit_code == 1
-    assert upgrade_sources(both[0], both[0], key="PrivateUse1").exit_code == 0
 
 
 PACKAGE = """\

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dispatchlab.commands.options import ROW, SOURCE, format_option, operators_option, report_option, with_package
+from dispatchlab.commands.options import SOURCE, format_option, operators_option, report_option, with_package
 from dispatchlab.commands.output import Format, exit_with, note, reading, show_and_keep
 
 if TYPE_CHECKING:
@@ -17,13 +17,6 @@ if TYPE_CHECKING:
 @click.argument("before", metavar="A", type=SOURCE)
 @click.argument("after", metavar="B", type=SOURCE)
 @operators_option
-@click.option(
-    "--key",
-    metavar="KEY",
-    type=ROW,
-    help="Report what changes for this backend alone, such as PrivateUse1: operators that find another kernel at its "
-    "keys, or none.",
-)
 @click.option(
     "--for",
     "package",
@@ -55,7 +48,6 @@ def diff(
     before: str,
     after: str,
     operators: tuple[str, ...],
-    key: str | None,
     package: str | None,
     layer: Layer,
     everything: bool,
@@ -70,18 +62,17 @@ def diff(
 
     Begins with a summary. Says of each schema whether it breaks callers, by PyTorch's own rule. Slots are computed
     under the model of each PyTorch, so that what its dispatcher does otherwise is reported, too. Moved lines and
-    renamed files are counted; what PyTorch registers for itself when a part of it is first used is left out.
+    renamed files are no difference; what PyTorch registers for itself when a part of it is first used is left out.
 
     With --layer python or all, says of each registry of Python how many entries only A has, only B has, or have another
     function in force. A registry that one of them has not recorded, found or imported is not compared, and named.
 
-    Exit codes: 0; with --exit-code 1 when anything is reported, with --key or --for about that alone.
+    Exit codes: 0; with --exit-code 1 when anything is reported, with --for about that alone.
 
     \b
     Examples:
       dispatchlab diff torch-2.12 torch-2.15
       dispatchlab diff torch-2.15 live
-      dispatchlab diff torch-2.12 torch-2.15 --key PrivateUse1
       dispatchlab diff torch-2.12 torch-2.15 --for my_package.yaml
       dispatchlab diff live my_package --all
       dispatchlab diff before.dlreg after.dlreg --exit-code
@@ -105,7 +96,6 @@ def diff(
             imports=imports,
             operators=operators,
             everything=everything,
-            key=key,
             package=package,
             layer=layer,
             report=note,

@@ -119,4 +119,4 @@ def test_the_guide_shows_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> Non
         lines = [line.removeprefix("    ") for line in block.splitlines()]
         assert lines.pop() == "..."
         assert run(*command.split()).stdout.splitlines()[: len(lines)] == lines
-    assert len(shown) == 3
+    assert len(shown) == 2

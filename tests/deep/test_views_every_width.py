@@ -20,7 +20,6 @@ def test_no_word_is_broken_at_any_width(width: int) -> None:
         "certify torch-2.13-cpu --operator aten::add.*",
         "lint torch-2.13-cpu",
         "diff torch-2.12 torch-2.15",
-        "diff torch-2.12 torch-2.15 --key PrivateUse1",
     ],
 )
 def test_no_long_command_breaks_a_word(command: str, monkeypatch: pytest.MonkeyPatch) -> None:

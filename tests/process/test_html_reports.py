@@ -24,7 +24,6 @@ HOSTILE = {
     "certify live kinds": "certify {scenario} --jobs 1 --semantics torch-2.13",
     "lint": "lint {registry} {scenario}",
     "diff": "diff {registry} {other} --all",
-    "diff key": "diff {registry} {other} --key CPU",
     "diff package": "diff {registry} {other} --for {scenario}",
     "coverage": "coverage {registry} --key CUDA",
 }

@@ -1,6 +1,5 @@
 """What an upgrade changes: two registries under the models of their PyTorch.
 
-- `backend_changes`: what an upgrade means for one backend: which operators find another kernel at its keys, or none.
 - `blocks`: upgrades as one document: a summary first, what differs below it.
 - `compare_sources`: upgrades: two registries under the models of their PyTorch, and what the second means for users
   of the first.

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.questions.upgrade.backend_changes import BackendUpgrade
 from dispatchlab.questions.upgrade.compare_sources import UpgradeReport
 from dispatchlab.questions.upgrade.operator_changes import (
     Cause,
@@ -57,9 +56,6 @@ def _document(report: UpgradeReport) -> b.Document:
     if report.package is not None:
         title += f" for {report.package.source}"
         blocks += _package(report.package)
-    if report.backend is not None:
-        title += f" for {report.backend.key}"
-        blocks += _backend(report.backend)
     if not blocks:
         blocks += [] if report.layer == "python" else _registry(report.upgrade)
         blocks += [] if report.python is None else _python(report.python)
@@ -126,7 +122,6 @@ def _summary(found: Upgrade) -> Iterator[tuple[str, list[str]]]:
     yield "builds", [f"left out, since one of the builds is without it: {', '.join(builds)}"] * bool(builds)
     some = counted(len(found.left_out), "operator")
     yield "left out", [f"{some} that PyTorch registers on first use of a part: see --all"] * bool(found.left_out)
-    yield "lines", [f"{counted(found.moved, 'registration')} moved to another line"] * bool(found.moved)
 
 
 def _gained_and_lost(found: Upgrade, wanted: Callable[[DispatchKey], bool]) -> list[str]:
@@ -273,38 +268,6 @@ def _functions(change: PythonChange) -> Iterator[str]:
     for side, one in (("before", change.before), ("after", change.after)):
         if one is not None:
             yield f"{side}: {one.function} at {one.site or '(no line known)'}"
-
-
-# -- one backend
-
-
-_FOUND_NOW: tuple[tuple[str, Way], ...] = (
-    ("find nothing now", Way.MISSING),
-    ("are ambiguous now", Way.AMBIGUOUS),
-    ("fall back now", Way.FALLBACK),
-    ("find a composite now", Way.COMPOSITE),
-    ("find a kernel of their own now", Way.DIRECT),
-)
-
-
-def _backend(found: BackendUpgrade) -> Iterator[b.Block]:
-    same = found.is_empty
-    yield b.Verdict("nothing changes for it" if same else "something changes for it", "good" if same else "warn")
-    yield b.Line(f"The keys of the backend: {_keys(found.keys)}.")
-    yield from map(b.Line, found.notes)
-    facts: list[tuple[str, b.Inline]] = []
-    for text, way in _FOUND_NOW:
-        # NB: an ambiguous slot is reported at whichever key it is
-        some = [one for one in found.changes if way is Way.AMBIGUOUS or found.key in one.keys]
-        if names := [name for one in some if one.after.way is way for name in one.operators]:
-            facts.append((text, counted(len(names), "operator")))
-    yield b.Facts(tuple(facts))
-    yield from _shared("What calls find", found.changes)
-    for title, side in (("Removed operators", found.removed), ("Added operators", found.added)):
-        rows = ((b.Cell(name, "name"), _find_text(find)) for name, find in side)
-        yield from b.part(title, ("operator", f"what {found.key} finds"), rows, most=3 * _FIRST)
-    broken = ((b.Cell(name, "name"),) for name in found.schemas)
-    yield from b.part("Schemas that break callers", ("operator",), broken, most=_FIRST)
 
 
 # -- one package

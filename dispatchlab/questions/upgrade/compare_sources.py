@@ -25,7 +25,6 @@ from dispatchlab.registries.ownership import first_use_operators, ownership_of
 from dispatchlab.registries.side_by_side import Pair, Reduced, leave_out, operators_of
 
 if TYPE_CHECKING:
-    from dispatchlab.questions.upgrade.backend_changes import BackendUpgrade
     from dispatchlab.questions.upgrade.package_changes import PackageUpgrade
     from dispatchlab.questions.upgrade.python_changes import PythonDiff
 
@@ -58,7 +57,6 @@ class UpgradeReport:
         before: the first registry.
         after: the second.
         upgrade: what differs.
-        backend: what it means for one backend, when that was asked for.
         package: what it means for the registrations of a package, when that was asked for.
         layer: what is compared; with `python` the upgrade is about no operator.
         python: how what Python registers differs, when that was asked for.
@@ -67,7 +65,6 @@ class UpgradeReport:
     before: Side
     after: Side
     upgrade: Upgrade
-    backend: BackendUpgrade | None = None
     package: PackageUpgrade | None = None
     layer: Layer = "cxx"
     python: PythonDiff | None = None
@@ -77,8 +74,6 @@ class UpgradeReport:
         """0 when nothing differs in what was asked for, else 1; used where an exit code is asked for."""
         if self.package is not None:
             return int(self.package.is_affected)
-        if self.backend is not None:
-            return int(not self.backend.is_empty)
         python = self.python is not None and bool(self.python.changes)
         return int(python or not self.upgrade.is_empty)
 
@@ -90,7 +85,6 @@ def upgrade_sources(
     imports: tuple[str, ...] = (),
     operators: Sequence[str] = (),
     everything: bool = True,
-    key: str | None = None,
     package: str | None = None,
     layer: Layer = "cxx",
     report: Callable[[str], None] | None = None,
@@ -104,7 +98,6 @@ def upgrade_sources(
             the registry without the imports and then with them.
         operators: names and globs of the operators to compare; all of them, and the fallbacks, when there are none.
         everything: compare also what PyTorch registers for itself when a part of it is first used.
-        key: the runtime key of a backend that the report is about.
         package: the scenario or recording of a package that the report is about.
         layer: compare what C++ dispatches by, what Python registers beside it, or both.
         report: see `recorded_from`.
@@ -114,8 +107,6 @@ def upgrade_sources(
         UnknownOperatorError: an operator is in neither.
         EmptySourceError: neither has an operator or a fallback.
         NoPythonRecordError: what Python registers alone is to be compared, and a source has no record of it.
-        UnknownKeyError: there is no such key.
-        NoSlotError: the key has no slot.
         DispatchLabError: a source cannot be used.
     """
     if imports and LIVE not in (before, after):
@@ -149,11 +140,6 @@ def upgrade_sources(
     in_python: PythonDiff | None = None
     if python:
         in_python, chosen = _of_python((before, first), (after, second), layer, operators)
-    backend: BackendUpgrade | None = None
-    if key is not None:
-        from dispatchlab.questions.upgrade.backend_changes import backend_upgrade
-
-        backend = backend_upgrade(first, second, models, key, operators=chosen)
     of_package: PackageUpgrade | None = None
     if package is not None:
         from dispatchlab.questions.upgrade.package_changes import package_upgrade  # which replays, and reads YAML
@@ -165,7 +151,6 @@ def upgrade_sources(
         Side(before, first.torch, len(first.names), models[0].name),
         Side(after, second.torch, len(second.names), models[1].name),
         found,
-        backend,
         of_package,
         layer,
         in_python,

@@ -236,7 +236,6 @@ class Upgrade:
         new_tags: tags that no operator had in the first, with how many have it now.
         gone_tags: tags that no operator has any more.
         compared: how many operators either has.
-        moved: how many kernels and defs are registered by another line.
         left_out: operators of which something is left out, since PyTorch registers it when a part of it is first used.
     """
 
@@ -251,7 +250,6 @@ class Upgrade:
     new_tags: Mapping[str, int]
     gone_tags: Mapping[str, int]
     compared: int
-    moved: int
     left_out: tuple[str, ...] = ()
 
     @property
@@ -324,14 +322,13 @@ def upgrade(
         added=tuple(_one_sided(after[name], bases, terms) for name in sorted(after.keys() - before.keys())),
         changed=tuple(change for change in found if change.is_own),
         fallbacks=tuple(_fallbacks(*fallbacks)),
-        shared=tuple(shared_changes(found, (Cause.FALLBACKS, Cause.DISPATCHER))),
+        shared=tuple(_shared_changes(found)),
         keys_gone={key: finder.keys[key] for key in sorted(terms.keys_gone)},
         keys_new={key: finder.keys[key] for key in sorted(terms.keys_new)},
         builds=dict(sorted(finder.builds.items())),
         new_tags=new_tags,
         gone_tags=gone_tags,
         compared=len(before.keys() | after.keys()) if compared is None else compared,
-        moved=finder.moved,
         left_out=tuple(left_out),
     )
 
@@ -372,7 +369,6 @@ class _Finder:
         self._terms, self._shared_tags = terms, shared_tags
         self.keys: Counter[DispatchKey] = Counter()
         self.builds: Counter[str] = Counter()
-        self.moved = 0
 
     def change(self, name: str, old: RecordedOperator, new: RecordedOperator) -> OperatorChange:
         """What differs in one operator."""
@@ -380,7 +376,6 @@ class _Finder:
             return OperatorChange(name, slots=self._slots(old, new))
         schema = None if old.schema == new.schema else schema_change(old.schema, new.schema)
         sides = kernels_by_key(old), kernels_by_key(new)
-        self.moved += old.debug != new.debug and old.schema is not None and new.schema is not None
         gained: list[DispatchKey] = []
         lost: list[DispatchKey] = []
         replaced: list[Replaced] = []
@@ -392,8 +387,6 @@ class _Finder:
                 reason = self._reason(name, olds, news, same_schema=schema is None)
                 if reason is not None:
                     replaced.append(Replaced(key, reason, *_sides(reason, olds, news)))
-                else:
-                    self.moved += 1
         composites = _composite(sides[0].keys()), _composite(sides[1].keys())
         return OperatorChange(
             name,
@@ -533,17 +526,12 @@ def _fallbacks(before: Sequence[RecordedFallback], after: Sequence[RecordedFallb
             yield FallbackChange(key, kinds[0], kinds[1], newest.debug)
 
 
-def shared_changes(changes: Iterable[OperatorChange], causes: Collection[Cause]) -> Iterator[SharedChange]:
-    """Slots that differ alike in several operators, most operators first; keys with the same operators are one change.
-
-    Args:
-        changes: what differs in each operator.
-        causes: for these reasons.
-    """
+def _shared_changes(changes: Iterable[OperatorChange]) -> Iterator[SharedChange]:
+    """Slots that differ alike in several operators, most operators first; keys with the same operators together."""
     by_key: dict[tuple[Cause, Find, Find, DispatchKey], list[str]] = {}
     for change in changes:
         for each in change.slots:
-            if each.cause in causes:
+            if each.cause is not Cause.KERNELS:
                 for key in each.keys:
                     by_key.setdefault((each.cause, each.before, each.after, key), []).append(change.operator)
     alike: dict[tuple[Cause, Find, Find, tuple[str, ...]], list[DispatchKey]] = {}

@@ -90,10 +90,6 @@ class Slots:
         """What each slot holds, by its number, when there are kernels at these keys."""
         return _by_slot(plain_shape(self.plain, present, *self.fallbacks))
 
-    def find(self, present: int, key: DispatchKey) -> Find:
-        """What the slot of a key holds."""
-        return self.all(present).get(SLOT_OF_KEY[key], MISSING)
-
 
 class SlotDifference:
     """The slots in which an operator differs between two registries; equal sets of keys are computed once.
