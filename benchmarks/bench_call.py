@@ -81,7 +81,7 @@ class Ours:
         return overhead(lambda x, y: redispatch(keys, x, y), self.x, self.y)
 
     def track_call_by_name(self) -> float:
-        """A positional argument by its name, which takes the general way."""
+        """A positional argument by its name."""
         foo = self.foo
         return overhead(lambda x, y: foo(x, y=y), self.x, self.y)
 
@@ -97,7 +97,7 @@ class Ours:
         return overhead(call, self.x, self.y)
 
     def track_first_call_after_a_registration(self) -> float:
-        """A kernel comes and goes, and two calls follow, both of which write the code of the operator anew."""
+        """A kernel comes and goes, and two calls follow, both of which look the kernel up anew."""
 
         def once() -> None:
             handle = self.libraries[0].impl("foo", kernel, "CUDA")
@@ -189,7 +189,7 @@ class Layers:
         self.lab = Lab()
         self.x, self.y = tensor([1.0, 2.0]), tensor([3.0, 4.0])
         self.leaf = tensor([1.0, 2.0], requires_grad=True)
-        for _ in range(3):  # the first call of an operator writes its code, which is not what is measured here
+        for _ in range(3):  # the first call of an operator looks its kernel up, which is not what is measured here
             self.time_add()
             self.time_add_recorded()
             self.time_vmap_of_add()

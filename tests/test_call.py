@@ -41,7 +41,6 @@ from dispatchlab.call import (
     is_inference_mode,
 )
 from dispatchlab.call.dispatch_table import masks
-from dispatchlab.call.local_key_set import open_guards
 from dispatchlab.model.key_set import BACKEND_BITS, FULL_BITS, functionality_bit
 from dispatchlab.model.keys import RUNTIME_KEYS
 from dispatchlab.model.registration import Impl, Kernel
@@ -147,11 +146,10 @@ def test_every_kernel_hears_the_same_however_it_is_called(convention: str) -> No
         foo.redispatch(CPU, X, other=Y, n=2),
         by_stack(foo.call_boxed, X, Y, 2, 1),
         by_stack(lambda stack: foo.redispatch_boxed(CPU, stack), X, Y, 2, 1),
-        by_stack(lambda stack: foo.call_boxed_for_key(DispatchKey.CPU, stack), X, Y, 2, 1),
     ]
-    assert results == [(X, 2)] * 8
+    assert results == [(X, 2)] * 7
     keys = CPU if "keys" in convention else None
-    assert heard == [(keys, X, Y, 2, 1)] * 8
+    assert heard == [(keys, X, Y, 2, 1)] * 7
     heard.clear()
     others = [
         foo(X, Y, 5, alpha=2.5),
@@ -328,29 +326,6 @@ def test_the_highest_backend_decides_which_fallthroughs_count() -> None:
     assert heard == ["CPU", "AutogradMeta", "Meta"]
 
 
-def test_a_call_for_a_key_hands_the_key_set_of_its_arguments_to_the_kernel() -> None:
-    heard: list[Any] = []
-
-    def kernel(op: Operator, keys: DispatchKeySet, stack: list[Any]) -> None:
-        heard.append(keys)
-
-    operators = Operators("foo(Tensor x) -> Tensor")
-    operators.library.impl("foo", boxed(kernel, with_keyset=True), "CUDA")
-    operators.library.impl("foo", fallthrough, "Autograd")
-    operators.everywhere.fallback(boxed(kernel, with_keyset=True), "DeferredInit")
-    for key in (DispatchKey.CUDA, DispatchKey.DeferredInit):
-        operators("foo").call_boxed_for_key(key, [X])
-    assert heard == [CPU, CPU]
-
-
-def test_a_call_for_a_key_without_a_kernel_is_refused() -> None:
-    operators = Operators("foo(Tensor x) -> Tensor")
-    operators.library.impl("foo", lambda x: x, "CUDA")
-    with pytest.raises(CallError) as caught:
-        operators("foo").call_boxed_for_key(DispatchKey.Meta, [X])
-    assert (caught.value.kind, caught.value.facts["key"]) == (ErrorKind.MISSING_KERNEL, "Meta")
-
-
 def test_guards_put_back_what_they_found_even_when_the_block_fails() -> None:
     before = (included(), excluded(), is_inference_mode())
     guards: list[Callable[[], Any]] = [
@@ -370,7 +345,6 @@ def test_guards_put_back_what_they_found_even_when_the_block_fails() -> None:
             assert (included(), excluded(), is_inference_mode()) == outer
             raise ZeroDivisionError
         assert (included(), excluded(), is_inference_mode()) == before
-    assert open_guards == []
     assert len(states) == 20
     one = AutoDispatchBelowAutograd()
     with one, one:
@@ -617,7 +591,6 @@ def test_a_kernel_that_raises_leaves_stack_guards_and_registrations() -> None:
             attempt()
     assert stack == ["below", X, 3]
     assert (included(), excluded()) == state
-    assert open_guards == []
     assert operators.dispatcher.state == before
 
 

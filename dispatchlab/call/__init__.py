@@ -1,7 +1,6 @@
 """Calls: the kernel that runs, how it is found, and how to see that.
 
 - `operators`: `operator(dispatcher, name)`, an operator to be called; `ops(dispatcher)`, all of them by attribute;
-- `compiled_call`: the code of a call, written for one schema;
 - `call_signature`: a schema made ready to check arguments and to compute key sets;
 - `python_arg_parser`: the parser of the arguments of Python functions, with PyTorch's messages;
 - `dispatch_table`: the kernel for each key set, the keys that calls skip, and errors of calls that find no kernel;

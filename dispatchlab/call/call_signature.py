@@ -75,9 +75,8 @@ class CallSignature:
         self.defaults: tuple[object, ...] = tuple(
             MISSING if argument.default is None else default_value(argument) for argument in arguments
         )
-        self.required = sum(default is MISSING for default in self.defaults)
-        self.required_come_first = self.required <= self.positional and MISSING not in self.defaults[self.required :]
-        self.takes_every_argument = self.positional == self.required == len(arguments)
+        required = sum(default is MISSING for default in self.defaults)
+        self.takes_every_argument = self.positional == required == len(arguments)
         self.return_checks: tuple[Check, ...] = tuple(check_of(one.type) for one in schema.returns)
         self.writes = _written_arguments(schema)
         # See Note [What an in-place form returns]
@@ -91,28 +90,20 @@ class CallSignature:
         default = self.defaults[at]
         return [*default] if isinstance(default, list) else default
 
-    def bind(
-        self, values: Sequence[object], extra: Sequence[object], unknown: Mapping[str, object]
-    ) -> tuple[object, ...]:
-        """Every argument, checked, in the form that kernels see.
-
-        Args:
-            values: one for each argument of the schema, `MISSING` where the call gives none.
-            extra: positional values beyond those.
-            unknown: values by other names.
+    def bind(self, args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[object, ...]:
+        """Every argument of a call, checked, in the form that kernels see.
 
         Raises:
             CallError: of kinds `missing_argument`, `extra_argument` or `wrong_type`, naming the argument.
         """
-        if extra:
-            given = self.positional + len(extra)
-            message = f"{self.name} takes {self.positional} positional arguments but {given} were given"
+        if len(args) > self.positional:
+            message = f"{self.name} takes {self.positional} positional arguments but {len(args)} were given"
             hidden = [argument.name for argument in self.arguments if argument.kwarg_only]
             raise self.refused(
                 ErrorKind.EXTRA_ARGUMENT, message + (f"; pass {', '.join(hidden)} by name" if hidden else ""), ""
             )
-        held = list(values)
-        for name, value in unknown.items():
+        held = [*args, *[MISSING] * (len(self.arguments) - len(args))]
+        for name, value in kwargs.items():
             at = self.position.get(name)
             if at is None or held[at] is not MISSING:
                 what = "no argument" if at is None else "two values for argument"
@@ -120,6 +111,15 @@ class CallSignature:
                 message = f"{self.name} has {what} {name!r}{hint}"
                 raise self.refused(ErrorKind.EXTRA_ARGUMENT, message, name)
             held[at] = value
+        return self.checked(held)
+
+    def checked(self, values: Sequence[object]) -> tuple[object, ...]:
+        """One value for each argument, `MISSING` for its default, checked, in the form that kernels see.
+
+        Raises:
+            CallError: of kinds `missing_argument` or `wrong_type`, naming the argument.
+        """
+        held = [*values]
         for at, (value, check) in enumerate(zip(held, self.checks, strict=True)):
             if value is MISSING:
                 held[at] = self._left_out(at)
@@ -170,7 +170,7 @@ class CallSignature:
             elif not anything[at] and self.arguments[at].name not in kwargs:
                 self._left_out(at)
         if len(args) > self.positional or named or twice:
-            self.bind([*values], args[self.positional :], {**named, **twice})
+            self.bind(args, {**named, **twice})
 
     def _left_out(self, at: int) -> object:
         default = self.default(at)
@@ -227,15 +227,6 @@ class CallSignature:
             return value.generator_bits
         # See Note [Undefined tensors have keys]
         return UNDEFINED_TENSOR_KEYS.bits if self.arguments[at].type == TENSOR else 0
-
-    def as_given(self, values: Sequence[object]) -> tuple[list[object], dict[str, object]]:
-        """The values that a call gave, as it may have given them: by position as far as there are no gaps."""
-        given = [
-            value is not MISSING and value is not default for value, default in zip(values, self.defaults, strict=True)
-        ]
-        first_gap = next((at for at in range(self.positional) if not given[at]), self.positional)
-        named = {self.arguments[at].name: values[at] for at in range(first_gap, len(values)) if given[at]}
-        return [*values[:first_gap]], named
 
     def returns(self, values: Sequence[object], result: object) -> tuple[object, ...]:
         """What a call returns, of what its kernel returned, checked against the schema.

@@ -55,22 +55,6 @@ def target_of(operator: object, signature: CallSignature, held: TableEntry, keys
     return target
 
 
-def short_target_of(operator: object, signature: CallSignature, held: TableEntry, keys: DispatchKeySet) -> Target:
-    """A kernel as a function of the arguments that have no default, where those come before all others."""
-    kernel = held.registered.kernel
-    if not kernel.takes_stack and kernel.form is not KernelForm.UNBOXED:
-        return _with_arguments(operator, function_of(signature, held), held, keys)
-    target = target_of(operator, signature, held, keys)
-    left_out = range(signature.required, len(signature.arguments))
-    if not left_out:
-        return target
-
-    def short(*values: object) -> object:
-        return target(*values, *map(signature.default, left_out))
-
-    return short
-
-
 def _with_arguments(operator: object, function: Target, held: TableEntry, keys: DispatchKeySet) -> Target:
     first: tuple[object, ...] = (keys,) if held.registered.kernel.with_keyset else ()
     if held.reason is Provenance.FALLBACK:

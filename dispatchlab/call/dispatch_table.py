@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple, NoReturn, TypeVar
+from typing import NamedTuple, NoReturn
 
 from dispatchlab.call.call_signature import CallSignature, NotReturnableError
-from dispatchlab.call.calling_conventions import Target, returns_of, short_target_of, target_of
-from dispatchlab.call.local_key_set import DEFAULT_MASKS, thread
+from dispatchlab.call.calling_conventions import Target, target_of
 from dispatchlab.engine.dispatcher import Dispatcher, InvariantError
 from dispatchlab.engine.introspection import fallbacks_in, fallthroughs_without_row
 from dispatchlab.engine.kernel import AMBIGUOUS, TableEntry
@@ -17,7 +16,7 @@ from dispatchlab.errors import ErrorKind
 from dispatchlab.model.dump_format import Provenance, key_text
 from dispatchlab.model.key_set import BACKEND_BITS, FULL_BITS, DispatchKeySet, functionality_bit
 from dispatchlab.model.keys import BACKENDS, SLOT_KEYS, DispatchKey
-from dispatchlab.model.slot_set import DUMP_ORDER, KEY_BIT, KEY_OF_BIT, UNDEFINED_SLOT, keys_of, set_bits
+from dispatchlab.model.slot_set import DUMP_ORDER, KEY_OF_BIT, UNDEFINED_SLOT, keys_of, set_bits
 
 
 def available_keys(entry: OperatorEntry) -> tuple[DispatchKey, ...]:
@@ -175,25 +174,18 @@ def masks(skipped: int) -> Masks:
     return Masks(tuple(by_backend), len(set(by_backend)) > 1)
 
 
-_LARGEST_CACHE = 4096
-
-CACHES = ("plain", "plain_short", "guarded", "guarded_short", "redispatched", "redispatched_short")
-"""What a call table keeps kernels in; see `CallTable`."""
+_MOST_REMEMBERED = 4096
 
 
 class Found(NamedTuple):
-    """The kernel of a call, and the set that it is called with."""
+    """The kernel of a call, and the kernel as a function of every argument."""
 
     entry: TableEntry
-    keys: DispatchKeySet
+    target: Target
 
 
 class CallTable:
     """An operator as calls see it, for as long as its entry does not change.
-
-    The four caches map a set of keys to a function of the arguments: `plain` the set of the arguments, while no guard
-    is open; `guarded` the set after include and exclude; `redispatched` the set that is handed over. Each has a short
-    form, for calls that give no argument with a default.
 
     Args:
         dispatcher: for the error path, which checks the invariants first.
@@ -211,9 +203,7 @@ class CallTable:
         self.signature = signature
         hidden = fallthroughs_without_row(entry, fallbacks_in(dispatcher.state), dispatcher.semantics)
         self.masks = masks(fallthrough_slots(entry.slots) | hidden)
-        self.caches: dict[str, dict[int, Target]] = {name: {} for name in CACHES}
-        self._found: dict[DispatchKeySet, Found] = {}
-        self._targets: dict[Found, Target] = {}
+        self._found: dict[int, Found] = {}
 
     def __repr__(self) -> str:
         return f"<CallTable of {self.signature.name}>"
@@ -230,56 +220,28 @@ class CallTable:
         """The final set of a call: without the keys at which this operator falls through."""
         return DispatchKeySet(self.masks.applied(base))
 
-    def find(self, keys: DispatchKeySet) -> Found:
-        """The kernel for a final set.
+    def found(self, keys: DispatchKeySet) -> Found:
+        """The kernel for a final set, remembered.
 
         Raises:
             CallError: there is none that could run.
             InvariantError: there is none, and the operator's table is not what its registrations say.
         """
+        known = self._found.get(keys.bits)
+        if known is not None:
+            return known
         held = self.entry_at(keys)
         if held is None or held is AMBIGUOUS or held.registered.kernel.is_fallthrough:
             violations = self.dispatcher.violations(self.entry.name) if held is None else ()
             if violations:
                 raise InvariantError(violations)
             refuse(self.signature, self.entry, keys, held)
-        return Found(held, keys)
+        if len(self._found) >= _MOST_REMEMBERED:
+            self._found.clear()
+        made = self._found[keys.bits] = Found(held, target_of(self.operator, self.signature, held, keys))
+        return made
 
-    def found(self, keys: DispatchKeySet) -> Found:
-        """The same, remembered."""
-        known = self._found.get(keys)
-        return _kept(self._found, keys, self.find(keys)) if known is None else known
-
-    def find_for_key(self, key: DispatchKey, keys: DispatchKeySet) -> Found:
-        """The kernel that is registered at a key for this operator, else the backend fallback there.
-
-        Raises:
-            CallError: there is none that could run.
-        """
-        active = self.entry.active(KEY_BIT[key])
-        if active is not None:
-            held: TableEntry | None = active.because(Provenance.KERNEL)
-        else:
-            fallback = fallbacks_in(self.dispatcher.state).by_slot.get(KEY_BIT[key])
-            held = None if fallback is None else fallback.because(Provenance.FALLBACK)
-        if held is None or held.registered.kernel.is_fallthrough:
-            refuse(self.signature, self.entry, DispatchKeySet.of(key), held)
-        return Found(held, keys)
-
-    def target(self, found: Found) -> Target:
-        """A kernel as a function of every argument."""
-        return target_of(self.operator, self.signature, found.entry, found.keys)
-
-    def target_for(self, found: Found) -> Target:
-        """The same, remembered."""
-        known = self._targets.get(found)
-        return _kept(self._targets, found, self.target(found)) if known is None else known
-
-    def short_target(self, found: Found) -> Target:
-        """A kernel as a function of the arguments without a default."""
-        return short_target_of(self.operator, self.signature, found.entry, found.keys)
-
-    def returns(self, values: Sequence[object], result: object, held: TableEntry | None) -> tuple[object, ...]:
+    def returns(self, values: Sequence[object], result: object, held: TableEntry) -> tuple[object, ...]:
         """All that a call returns, of what the kernel in `held` returned.
 
         Raises:
@@ -288,44 +250,4 @@ class CallTable:
         try:
             return self.signature.returns(values, result)
         except NotReturnableError as error:
-            raise self.signature.wrong_return("" if held is None else held.registered.debug, error) from None
-
-    def finish_call(self, values: Sequence[object], result: object, bits: int) -> object:
-        """None, the one return, or a tuple, after a call with arguments of the keys `bits`."""
-        try:
-            return returns_of(self.signature.returns(values, result))
-        except NotReturnableError:
-            masks = thread.masks
-            return self.returns(values, result, self.entry_at(self.masked((bits | masks.included) & masks.kept)))
-
-    def finish_redispatch(self, values: Sequence[object], result: object, bits: int) -> object:
-        """The same, after a redispatch to the set `bits`."""
-        try:
-            return returns_of(self.signature.returns(values, result))
-        except NotReturnableError:
-            return self.returns(values, result, self.entry_at(DispatchKeySet(bits)))
-
-    def resolve(self, cache: str, bits: int) -> Target:
-        """The kernel for a set of keys, which is put into one of the caches.
-
-        For `plain` the set has what every thread starts from added; for `guarded` include and exclude are in it; for
-        `redispatched` there is no include, no exclude and no mask.
-        """
-        if cache.startswith("redispatched"):
-            keys = DispatchKeySet(bits)
-        else:
-            plain = cache.startswith("plain")
-            keys = self.masked((bits | DEFAULT_MASKS.included) & DEFAULT_MASKS.kept if plain else bits)
-        make = self.short_target if cache.endswith("_short") else self.target
-        return _kept(self.caches[cache], bits, make(self.find(keys)))
-
-
-K = TypeVar("K")
-V = TypeVar("V")
-
-
-def _kept(cache: dict[K, V], key: K, value: V) -> V:
-    if len(cache) >= _LARGEST_CACHE:
-        cache.clear()
-    cache[key] = value
-    return value
+            raise self.signature.wrong_return(held.registered.debug, error) from None

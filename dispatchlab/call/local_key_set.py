@@ -49,9 +49,6 @@ class _Thread(threading.local):
 
 thread = _Thread()
 
-open_guards: list[None] = []
-"""One item for each guard that is open in any thread: while it is empty, every thread uses the default masks."""
-
 
 def included() -> DispatchKeySet:
     """What this thread includes now.
@@ -104,7 +101,6 @@ class KeyGuard:
 
     def __enter__(self) -> Self:
         new_included, new_excluded, inference = self._wanted()
-        open_guards.append(None)
         self._found.append((thread.masks, thread.included, thread.excluded, thread.inference))
         thread.included, thread.excluded, thread.inference = new_included, new_excluded, inference
         thread.masks = masks_of(new_included, new_excluded)
@@ -114,7 +110,6 @@ class KeyGuard:
 
     def __exit__(self, *error: object) -> None:
         thread.masks, thread.included, thread.excluded, thread.inference = self._found.pop()
-        open_guards.pop()
         for observer in (*observers,):
             observer.guard_closed(self, thread.included, thread.excluded)
 

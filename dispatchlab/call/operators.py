@@ -13,34 +13,15 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 from dispatchlab.call.call_observer import CallKind, ObservedCall, observers
 from dispatchlab.call.call_signature import MISSING, CallSignature
 from dispatchlab.call.calling_conventions import returns_of, run_on_stack
-from dispatchlab.call.compiled_call import General, compiled
 from dispatchlab.call.dispatch_table import CallTable
 from dispatchlab.call.local_key_set import thread
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.introspection import operator_in
 from dispatchlab.errors import CallError, ErrorKind, no_operator
 from dispatchlab.model.key_set import DispatchKeySet
-from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.schema_parser import parse_name
-
-# Note [Calling through a slot]
-# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# `op(x)` looks `__call__` up on the type of `op`, so a function in the instance is not found. A slot named `__call__`
-# is on the type: Python finds its descriptor, asks it for the value, and calls that. So each operator has a function of
-# its own behind the same syntax, without a forwarding frame and without a class for each operator.
-#
-# Note [Code for a schema of the past]
-# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# When an operator is defined anew by another schema, the first call still arrives in the parameters of the old one.
-# What was given is passed on to the new code by position and name; a value that is the old default counts as not given.
-#
-# Note [Which code is installed last]
-# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# Two threads may find an operator stale at the same time and compile it for two different entries. Whoever installs
-# looks at the entry again afterwards and starts over if it is not the one that was compiled; and code that is installed
-# all the same finds that its entry is old at its first call.
 
 _NO_KEYS = DispatchKeySet()
 
@@ -60,21 +41,12 @@ class Operator:
         name: which one.
     """
 
-    __slots__ = ("__call__", "__weakref__", "_table", "dispatcher", "name", "redispatch")
-
-    # See Note [Calling through a slot]
-    __call__: Callable[..., Any]
-    redispatch: Callable[..., Any]
-    """`redispatch(keys, *args, **kwargs)`: run the kernel for exactly these keys."""
+    __slots__ = ("__weakref__", "_table", "dispatcher", "name")
 
     def __init__(self, dispatcher: Dispatcher, name: OperatorName) -> None:
         self.dispatcher = dispatcher
         self.name = name
         self._table: CallTable | None = None
-        self.__call__ = self._first_call
-        self.redispatch = self._first_redispatch
-        if dispatcher.find_schema(name) is not None:
-            self._refreshed()
 
     @property
     def schema(self) -> FunctionSchema:
@@ -94,73 +66,47 @@ class Operator:
         """
         table = self._table
         entry = operator_in(self.dispatcher.state, self.name)
-        return table if table is not None and table.entry is entry else self._refreshed()
+        if table is not None and table.entry is entry:
+            return table
+        schema = self.schema if entry is None or entry.stored is None else entry.stored.schema
+        assert entry is not None
+        signature = table.signature if table is not None and table.signature.schema is schema else CallSignature(schema)
+        table = self._table = CallTable(self.dispatcher, self, entry, signature)
+        return table
 
-    def _refreshed(self) -> CallTable:
-        while True:
-            schema = self.schema
-            entry = operator_in(self.dispatcher.state, self.name)
-            if entry is None or entry.stored is None or entry.stored.schema is not schema:
-                continue
-            old = self._table
-            signature = old.signature if old is not None and old.signature.schema is schema else CallSignature(schema)
-            table = CallTable(self.dispatcher, self, entry, signature)
-            call, redispatch = compiled(table, self._general(signature))
-            self._table, self.__call__, self.redispatch = table, call, redispatch
-            # See Note [Which code is installed last]
-            if operator_in(self.dispatcher.state, self.name) is entry:
-                return table
+    def __call__(self, /, *args: object, **kwargs: object) -> Any:
+        """Call it.
 
-    def _first_call(self, /, *args: object, **kwargs: object) -> object:
-        _ = self.table  # installs the code, or says what is missing
-        return self.__call__(*args, **kwargs)
+        Raises:
+            CallError: the arguments are wrong, there is no kernel, or the kernel returned something wrong.
+        """
+        table = self.table
+        return self._call(CallKind.CALL, table, table.signature.bind(args, kwargs), None)
 
-    def _first_redispatch(self, /, *args: object, **kwargs: object) -> object:
-        _ = self.table
-        return self.redispatch(*args, **kwargs)
+    def redispatch(self, keys: DispatchKeySet | object = MISSING, /, *args: object, **kwargs: object) -> Any:
+        """Run the kernel for exactly these keys.
+
+        Raises:
+            CallError: as for a call.
+        """
+        table = self.table
+        handed = _key_set(table, keys)
+        return self._call(CallKind.REDISPATCH, table, table.signature.bind(args, kwargs), handed)
 
     def __repr__(self) -> str:
         return f"<Operator {self.dispatcher.find_schema(self.name) or self.name}>"
 
-    # -- the general way: whatever is unusual, slower
+    def _call(self, kind: CallKind, table: CallTable, values: _Values, handed: DispatchKeySet | None) -> object:
+        keys = handed
+        if keys is None:
+            included, kept = thread.masks
+            keys = table.masked((table.signature.key_bits(values, generators=True) | included) & kept)
 
-    def _general(self, compiled_for: CallSignature) -> General:
-        def general_call(values: _Values, extra: _Values, unknown: _Named) -> object:
-            table = self.table
-            if table.signature is not compiled_for:  # See Note [Code for a schema of the past]
-                positional, named = compiled_for.as_given(values)
-                return self(*positional, *extra, **named, **unknown)
-            bound = table.signature.bind(values, extra, unknown)
-            return self._call(CallKind.CALL, table, bound)
+        def run() -> object:
+            found = table.found(keys)
+            return returns_of(table.returns(values, found.target(*values), found.entry))
 
-        def general_redispatch(keys: object, values: _Values, extra: _Values, unknown: _Named) -> object:
-            table = self.table
-            if table.signature is not compiled_for:
-                positional, named = compiled_for.as_given(values)
-                return self.redispatch(keys, *positional, *extra, **named, **unknown)
-            handed = _key_set(table, keys)
-            bound = table.signature.bind(values, extra, unknown)
-            return self._call(CallKind.REDISPATCH, table, bound, handed)
-
-        return General(general_call, general_redispatch)
-
-    def _call(self, kind: CallKind, table: CallTable, values: _Values, handed: DispatchKeySet | None = None) -> object:
-        if observers:
-            call = self._observed_call(kind, table, values, handed)
-
-            def run() -> object:
-                found = table.find(call.keys)
-                return returns_of(table.returns(values, table.target(found)(*values), found.entry))
-
-            return _observed(call, run)
-        if handed is not None:
-            target = table.caches["redispatched"].get(handed.bits) or table.resolve("redispatched", handed.bits)
-            return table.finish_redispatch(values, target(*values), handed.bits)
-        bits = table.signature.key_bits(values, generators=True)
-        included, kept = thread.masks
-        base = (bits | included) & kept
-        target = table.caches["guarded"].get(base) or table.resolve("guarded", base)
-        return table.finish_call(values, target(*values), bits)
+        return _observed(self._observed_call(kind, table, values, handed), run) if observers else run()
 
     def _observed_call(
         self, kind: CallKind, table: CallTable, values: _Values, handed: DispatchKeySet | None
@@ -189,22 +135,13 @@ class Operator:
         Raises:
             CallError: the arguments are wrong, there is no kernel, or the kernel returned something wrong.
         """
-        self._call_boxed(CallKind.CALL_BOXED, stack, None, None)
+        self._call_boxed(CallKind.CALL_BOXED, stack, None)
 
     def redispatch_boxed(self, keys: DispatchKeySet, stack: list[object]) -> None:
         """The same for exactly these keys."""
-        self._call_boxed(CallKind.REDISPATCH_BOXED, stack, _key_set(self.table, keys), None)
+        self._call_boxed(CallKind.REDISPATCH_BOXED, stack, _key_set(self.table, keys))
 
-    def call_boxed_for_key(self, key: DispatchKey, stack: list[object]) -> None:
-        """The same for the kernel that is registered at `key`, else the backend fallback there.
-
-        The kernel gets the set that a call with these arguments would have.
-        """
-        self._call_boxed(CallKind.CALL_BOXED, stack, None, key)
-
-    def _call_boxed(
-        self, kind: CallKind, stack: list[object], handed: DispatchKeySet | None, key: DispatchKey | None
-    ) -> None:
+    def _call_boxed(self, kind: CallKind, stack: list[object], handed: DispatchKeySet | None) -> None:
         table = self.table
         signature = table.signature
         count = len(signature.arguments)
@@ -213,20 +150,20 @@ class Operator:
             message = f"{self.name} takes {count} arguments from the stack, which holds {len(stack)} values"
             raise signature.refused(ErrorKind.MISSING_ARGUMENT, message, name)
         start = len(stack) - count
-        values = signature.bind(stack[start:], (), {})
+        values = signature.checked(stack[start:])
         keys = handed
         if keys is None:
             included, kept = thread.masks
             keys = table.masked((signature.key_bits(values, generators=False) | included) & kept)
 
         def run() -> None:
-            found = table.found(keys) if key is None else table.find_for_key(key, keys)
+            found = table.found(keys)
             if found.entry.registered.kernel.takes_stack:
                 stack[start:] = values
-                run_on_stack(self, signature, found.entry, found.keys, stack, count)
+                run_on_stack(self, signature, found.entry, keys, stack, count)
                 result = returns_of(stack[start:])
             else:
-                result = table.target_for(found)(*values)
+                result = found.target(*values)
             stack[start:] = table.returns(values, result, found.entry)
 
         before = [*stack]

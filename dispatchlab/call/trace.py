@@ -1,7 +1,4 @@
-"""`trace`: record every call, redispatch and guard inside of a `with` block, of every thread.
-
-While a trace is on, calls take their general way, which is slower and does the same.
-"""
+"""`trace`: record every call, redispatch and guard inside of a `with` block, of every thread."""
 
 from __future__ import annotations
 

@@ -285,13 +285,13 @@ def _call_all(
     raise NoImplementationError(name_of_function(public), tried)
 
 
-def warn_of_plain_method(category: type[Warning], depth: int = 4) -> None:
+def warn_of_plain_method(category: type[Warning]) -> None:
     """Warn that a handler is an instance method; in the words of PyTorch, whose filters people have."""
     message = (
         f"Defining your `{FUNCTION}` as a plain method is deprecated and will be an error in future, "
         "please define it as a classmethod."
     )
-    warnings.warn(message, category, stacklevel=depth)
+    warnings.warn(message, category, stacklevel=4)
 
 
 def leaving_handler(error: Exception, one: object, public: Callable[..., Any]) -> BaseException:

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any, Self, TypeVar
 from weakref import WeakKeyDictionary
 
-from dispatchlab.call.call_signature import MISSING, CallSignature, NotReturnableError
+from dispatchlab.call.call_signature import CallSignature, NotReturnableError
 from dispatchlab.call.local_key_set import ExcludeDispatchKeyGuard, ForceDispatchKeyGuard, excluded, included
 from dispatchlab.call.operators import Operator
 from dispatchlab.call.tensor import Tensor, unwrapped_number
@@ -75,10 +75,7 @@ def normalize(
     Raises:
         CallError: an argument without a default is missing, or there is one too many, or one of a wrong type.
     """
-    signature = _signature(schema)
-    count = signature.positional
-    held: list[object] = [*args[:count], *[MISSING] * (len(schema.arguments) - min(count, len(args)))]
-    values = signature.bind(held, args[count:], kwargs or {})
+    values = _signature(schema).bind(args, kwargs or {})
     named = {one.name: value for one, value in zip(schema.arguments, values, strict=True) if one.kwarg_only}
     return tuple(values[: len(values) - len(named)]), named
 

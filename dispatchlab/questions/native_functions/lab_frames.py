@@ -170,7 +170,7 @@ def _sample(argument: Argument) -> object:
 _KINDS = (
     ("python_bindings.py", "function", Layer.BINDING),
     ("python_bindings.py", "bound_method", Layer.BINDING),
-    ("<call of", "call", Layer.API),
+    ("operators.py", "__call__", Layer.API),
     ("lab/autograd.py", "kernel", Layer.AUTOGRAD),
     ("lab/views.py", "in_place_kernel", Layer.VIEWS_AND_WRITES),
     ("operators.py", "redispatch_boxed", Layer.API),

@@ -19,7 +19,6 @@ from dispatchlab.files import FileKind, OtherFileError, ReadError, content_of, r
 MAX_BYTES = 16 * 2**20
 """Larger programs are refused unread."""
 
-_GENERATED = "<call of "
 _OURS = str(Path(__file__).parents[2] / "_")[:-1]
 
 
@@ -155,7 +154,7 @@ def error_text(error: BaseException) -> str:
 
 
 def _shorten(shown: TracebackException) -> None:
-    kept = [frame for frame in shown.stack if not frame.filename.startswith((_OURS, _GENERATED))]
+    kept = [frame for frame in shown.stack if not frame.filename.startswith(_OURS)]
     shown.stack = StackSummary.from_list(kept)
     for cause in (shown.__cause__, shown.__context__, *(shown.exceptions or ())):
         if cause is not None:
