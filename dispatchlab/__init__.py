@@ -12,6 +12,7 @@ The public names:
 - call: `operator`, `ops`, `Operator`, `Tensor`, `tensor`, `trace`; `explain` gives an `ExplainedCall`; `Lab` is a
   dispatcher with autograd, batching and Meta;
 - ask about packages and registries: `check`, `lint`, `coverage`, `certify`, `diff` and `record` give a `Result`;
+  `why` gives one for an exception, and `watch_exceptions` shows it below each;
 - look up: `dump` gives an `OperatorDump`; `open_registry`, `bundled_registries`; `DispatchKey`,
   `DispatchKeySet`, `OperatorName`, `FunctionSchema`, `parse_name`, `parse_schema`, `parse_schema_or_name`;
 - errors: `DispatchLabError`, `RegistrationError`, `CallError`, `ParseError`, `ErrorKind`.
@@ -57,6 +58,7 @@ if TYPE_CHECKING:  # what `_NAMES` imports on first use, for type checkers
     from dispatchlab.api import open_registry as open_registry
     from dispatchlab.api import record as record
     from dispatchlab.api import trace as trace
+    from dispatchlab.api import why as why
     from dispatchlab.call.operators import Operator as Operator
     from dispatchlab.call.operators import operator as operator
     from dispatchlab.call.operators import ops as ops
@@ -103,6 +105,7 @@ if TYPE_CHECKING:  # what `_NAMES` imports on first use, for type checkers
     from dispatchlab.prover.result import Verdict as Verdict
     from dispatchlab.questions.order.always import StateCheck as StateCheck
     from dispatchlab.questions.order.always import explore as explore
+    from dispatchlab.questions.why.exception import watch_exceptions as watch_exceptions
     from dispatchlab.scenario.load import load_scenario as load_scenario
     from dispatchlab.scenario.load import parse_scenario as parse_scenario
     from dispatchlab.scenario.scenario import Scenario as Scenario
@@ -111,7 +114,7 @@ if TYPE_CHECKING:  # what `_NAMES` imports on first use, for type checkers
 _NAMES = {
     "._version": "__version__",
     ".api": "ExplainedCall OperatorDump OrderCheck Result bundled_registries certify check coverage lint record "
-    "check_order diff dump explain open_registry trace",
+    "check_order diff dump explain open_registry trace why",
     ".call.operators": "Operator operator ops",
     ".call.tensor": "Tensor tensor",
     ".engine.dispatcher": "Dispatcher InvariantError OverrideWarning",
@@ -123,6 +126,7 @@ _NAMES = {
     ".errors": "CallError DispatchLabError ErrorKind ParseError RegistrationError",
     ".prover.result": "Counterexample Expectation Exploration Verdict",
     ".questions.order.always": "StateCheck explore",
+    ".questions.why.exception": "watch_exceptions",
     ".lab.lab": "Lab",
     ".model.key_set": "DispatchKeySet",
     ".model.keys": "DispatchKey",

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from dispatchlab.questions.lint.rule import LintReport
     from dispatchlab.questions.trace.torch_trace import TorchTrace
     from dispatchlab.questions.upgrade.compare_sources import UpgradeReport
+    from dispatchlab.questions.why.diagnose import Answer
     from dispatchlab.registries.backend_coverage import CoverageReport
     from dispatchlab.registries.stored import StoredRegistry
 
@@ -695,6 +696,33 @@ def record(*packages: str) -> Result[PackageRecord]:
     found = recorded_packages(packages)
     summary = f"{' and '.join(packages)}: {counted(found.registrations, 'registration')}"
     return Result(found, summary, lambda: View(found, lines=lambda one: (Code(one.text),)))
+
+
+def why(error: BaseException | str) -> Result[Answer]:
+    """Return why an exception was raised, and what fixes it.
+
+    Call `watch_exceptions` first, before torch is imported, so that registrations have lines.
+
+    >>> from dispatchlab import why
+    >>> try:
+    ...     {}["a"]
+    ... except KeyError as error:
+    ...     print(why(error))  # doctest: +ELLIPSIS
+    cause: ...KeyError: 'a'...
+
+    Args:
+        error: the exception, with its traceback; or the text of a traceback.
+
+    Returns:
+        The `Answer`: cause, fixes with what came of trying them, evidence.
+    """
+    from dispatchlab.live.failure.program_watch import ProgramWatch
+    from dispatchlab.questions.why.answer_blocks import why_view
+    from dispatchlab.questions.why.exception import why_exception
+    from dispatchlab.questions.why.run import why_text
+
+    answer = why_text(error) if isinstance(error, str) else why_exception(error, ProgramWatch.current())
+    return Result(answer, answer.cause, lambda: why_view(answer))
 
 
 def _named(function: str, packages: Sequence[str]) -> None:

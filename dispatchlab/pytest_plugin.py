@@ -13,6 +13,8 @@ writes them. Each is compared with what its packages register now, in a process 
 
 A test that asks for the fixture `dispatcher_leaks` fails when it leaves registrations behind, on a lab dispatcher that
 was there before or on the running PyTorch, and shows which; `dispatchlab_leaks = true` asks for it in every test.
+
+`pytest --why` shows below a test that fails why it does, as `dispatchlab why` would: once for each cause.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from dispatchlab.live.failure.program_watch import ProgramWatch
     from dispatchlab.questions.leaks import Watch
 
 _SCENARIOS = "dispatchlab_scenarios"
@@ -43,7 +46,10 @@ class GoldenError(Exception):
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The ini options."""
+    """The options."""
+    parser.getgroup("dispatchlab").addoption(
+        "--why", action="store_true", help="show below a failing test why it fails"
+    )
     parser.addini(_SCENARIOS, "folders whose scenarios dispatchlab collects as tests", type="paths", default=[])
     parser.addini(_RECORDS, "records of packages, and folders of them, that are checked", type="paths", default=[])
     parser.addini(_EXPECT, "folder of the golden files of dispatchlab's scenarios", default="expect")
@@ -74,6 +80,42 @@ def pytest_configure(config: pytest.Config) -> None:
     config.args += [
         str(folder) for folder in folders if not any(folder.resolve().is_relative_to(path) for path in looked_at)
     ]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Watch what registers before any conftest.py imports torch."""
+    if early_config.known_args_namespace.why:
+        from dispatchlab.live.failure.program_watch import ProgramWatch
+
+        watch = ProgramWatch(str(early_config.invocation_params.dir))
+        watch.start()
+        early_config.pluginmanager.register(_Why(watch), "dispatchlab-why")
+
+
+class _Why:
+    """Adds to the report of a test that fails why it does."""
+
+    def __init__(self, watch: ProgramWatch) -> None:
+        self._watch = watch
+        self._known: dict[tuple[str, str], str] = {}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Show the whole answer below the first test that fails for a cause, and name that test below others."""
+        report = yield
+        if report.failed and call.excinfo is not None and isinstance(call.excinfo.value, Exception):
+            from dispatchlab.questions.why.answer_blocks import why_view
+            from dispatchlab.questions.why.exception import why_exception
+
+            answer = why_exception(call.excinfo.value, self._watch)
+            first = self._known.setdefault((answer.code, answer.cause), item.nodeid)
+            if answer.code:
+                text = why_view(answer).text() if first == item.nodeid else f"{answer.cause} (see {first})"
+                report.sections.append((f"dispatchlab why: {answer.code}", text))
+        return report
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -16,10 +17,10 @@ _HEAD = ("name", "schema", "debug", "alias analysis kind")
 
 
 class InstalledRegistry:
-    """The dispatcher of this process, as `Registry`."""
+    """The dispatcher of this process, as `Registry`; it is empty where torch was not imported."""
 
     def __init__(self) -> None:
-        self.version = str(torch().__version__)
+        self.version = str(torch().__version__) if "torch" in sys.modules else ""
 
     def operator(self, name: str) -> OperatorFacts | None:
         """Return the facts of an overload, or of the first overload of a name; None when nothing has that name."""
@@ -32,15 +33,18 @@ class InstalledRegistry:
 
     def overloads(self, packet: str) -> tuple[str, ...]:
         """Return the overloads of a name, those with a def."""
-        return tuple(bindings()._jit_get_operation(packet)[1] or ()) if _is_defined(packet) else ()
+        if not self.version or not _is_defined(packet):
+            return ()
+        return tuple(bindings()._jit_get_operation(packet)[1] or ())
 
     def names(self, namespace: str) -> tuple[str, ...]:
         """Return the full names of all operators of a namespace."""
-        return tuple(sorted(n for n in bindings()._dispatch_get_all_op_names() if n.startswith(f"{namespace}::")))
+        found = bindings()._dispatch_get_all_op_names() if self.version else ()
+        return tuple(sorted(name for name in found if name.startswith(f"{namespace}::")))
 
     def _dump(self, name: str) -> str:
         try:
-            return str(bindings()._dispatch_dump(name))
+            return str(bindings()._dispatch_dump(name)) if self.version else ""
         except RuntimeError:
             return ""
 
@@ -108,5 +112,7 @@ def line_of(function: Callable[..., Any]) -> str:
 
 def privateuse1_name() -> str:
     """Return the name that a package gave to PrivateUse1; empty where none did."""
+    if "torch" not in sys.modules:
+        return ""
     name = str(bindings()._get_privateuse1_backend_name())
     return "" if name == "privateuseone" else name

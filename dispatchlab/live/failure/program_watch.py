@@ -35,6 +35,9 @@ _KEPT_CALLS: Final = 3
 _KEPT_NUMBERS: Final = 65_536
 
 
+_STARTED: Final[list[ProgramWatch]] = []
+
+
 class ProgramWatch:
     """Events of this process, in order.
 
@@ -70,8 +73,14 @@ class ProgramWatch:
             sys.prefix
         )
 
+    @classmethod
+    def current(cls) -> ProgramWatch:
+        """Return what watches this process; one that has noted nothing where none was started."""
+        return next(iter(_STARTED), cls(os.getcwd()))
+
     def start(self) -> None:
         """Watch from now on."""
+        _STARTED.append(self)
         sys.meta_path.insert(0, _TorchFinder(self))
         sys.meta_path.append(_MissingModules(self))
         _watch_extensions(self)

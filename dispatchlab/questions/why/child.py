@@ -13,14 +13,15 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from traceback import print_exception
 
-from dispatchlab.live.failure.fix_trial import FailingCall, failing_call, try_fix
-from dispatchlab.live.failure.operator_facts import InstalledRegistry, privateuse1_name
-from dispatchlab.live.failure.program_watch import CHILDREN, ProgramWatch, events_in_children, frames_of, raised_of
+from dispatchlab.live.failure.operator_facts import InstalledRegistry
+from dispatchlab.live.failure.program_watch import CHILDREN, ProgramWatch, events_in_children
 from dispatchlab.model.failure import Event, Failure, Raised
 from dispatchlab.questions.why.diagnose import Answer, diagnose
+from dispatchlab.questions.why.exception import why_exception
 from dispatchlab.questions.why.pasted_traceback import read_traceback
 from dispatchlab.views.as_json import json_text
 
@@ -31,6 +32,8 @@ def main(arguments: Sequence[str]) -> int:
     """Run a program, and leave the answer in a file where it fails."""
     answer_file, *rest = arguments
     if rest[0] == "--text":
+        with suppress(ImportError):  # a traceback is read without PyTorch, too
+            import_module("torch")
         text = Path(rest[1]).read_text(encoding="utf-8", errors="replace")
         return _leave(answer_file, diagnose(_failure_of_text(text)))
     watch = ProgramWatch(os.getcwd())
@@ -42,8 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return 130
     except BaseException as error:
-        print_exception(error, limit=-8)
-        sys.stderr.flush()
+        _show(error)
         return _leave(answer_file, _answer(error, watch, rest))
     return 0
 
@@ -60,6 +62,15 @@ def _run(program: Sequence[str]) -> None:
     runpy.run_path(path, run_name="__main__")
 
 
+def _show(error: BaseException) -> None:
+    """Print a traceback as Python does for the program alone."""
+    at = error.__traceback__
+    while at is not None and at.tb_frame.f_code.co_filename in (__file__, "<frozen runpy>"):
+        at = at.tb_next
+    print_exception(type(error), error, at)
+    sys.stderr.flush()
+
+
 def _code(ended: SystemExit) -> int:
     if ended.code is None:
         return 0
@@ -70,31 +81,13 @@ def _code(ended: SystemExit) -> int:
 
 
 def _answer(error: BaseException, watch: ProgramWatch, program: Sequence[str]) -> Answer:
-    call = None
-    with suppress(Exception):
-        call = failing_call(error, watch)
-    failure = _failure(error, watch, program, call)
-    return diagnose(failure, lambda fix: try_fix(fix, call))
-
-
-def _failure(error: BaseException, watch: ProgramWatch, program: Sequence[str], call: FailingCall | None) -> Failure:
-    frames, stack = frames_of(error, watch)
-    events = [*watch.events, *events_in_children(watch, os.environ.get(CHILDREN, ""))]
+    later = [*events_in_children(watch, os.environ.get(CHILDREN, ""))]
     source = ""
     with suppress(OSError):
         source = Path(program[0]).read_text(encoding="utf-8", errors="replace")
     if isinstance(error, AssertionError) and "torch.compile" in source and program[0] != "-m":
-        events += _without_caches(program)
-    return Failure(
-        raised_of(error),
-        frames,
-        tuple(events),
-        InstalledRegistry(),
-        stack=stack,
-        device=privateuse1_name(),
-        call="" if call is None else call.text,
-        source=source,
-    )
+        later += _without_caches(program)
+    return why_exception(error, watch, source=source, later=later)
 
 
 def _without_caches(program: Sequence[str]) -> list[Event]:

@@ -88,4 +88,4 @@ def _shown(trials: tuple[Trial, ...]) -> tuple[Trial, ...]:
 
 def _first_line(text: str) -> str:
     lines = [line for line in text.splitlines() if line.strip()]
-    return lines[0].strip()[:300] if lines else ""
+    return lines[0].strip()[:160] if lines else ""

@@ -1,0 +1,75 @@
+"""Why an exception was raised: ask the PyTorch of this process, and try the fixes in forks of it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from types import TracebackType
+
+from dispatchlab.live.failure.fix_trial import failing_call, try_fix
+from dispatchlab.live.failure.operator_facts import InstalledRegistry, privateuse1_name
+from dispatchlab.live.failure.program_watch import ProgramWatch, frames_of, raised_of
+from dispatchlab.model.failure import Event, Failure
+from dispatchlab.questions.why.answer_blocks import why_view
+from dispatchlab.questions.why.diagnose import Answer, diagnose
+
+
+def why_exception(
+    error: BaseException, watch: ProgramWatch, *, source: str = "", later: Iterable[Event] = ()
+) -> Answer:
+    """Return why an exception was raised.
+
+    Args:
+        error: the exception, with its traceback.
+        watch: what was noted before.
+        source: the text of the program; empty when it is not known.
+        later: what was noted in other processes.
+    """
+    call = None
+    with suppress(Exception):
+        call = failing_call(error, watch)
+    frames, stack = frames_of(error, watch)
+    failure = Failure(
+        raised_of(error),
+        frames,
+        (*watch.events, *later),
+        InstalledRegistry(),
+        stack=stack,
+        device=privateuse1_name(),
+        call="" if call is None else call.text,
+        source=source,
+    )
+    return diagnose(failure, lambda fix: try_fix(fix, call))
+
+
+def watch_exceptions() -> ProgramWatch:
+    """Watch this process from now on, and print below each exception that ends it, or a cell of a notebook, why.
+
+    Call it before torch is imported: registrations that were made before have no lines.
+    """
+    watch = ProgramWatch(os.getcwd())
+    watch.start()
+    show = sys.excepthook
+
+    def excepthook(kind: type[BaseException], error: BaseException, at: TracebackType | None) -> None:
+        show(kind, error, at)
+        if isinstance(error, Exception) and "torch" in sys.modules:
+            with suppress(Exception):
+                answer = why_exception(error, watch)
+                sys.stderr.write(why_view(answer).text() if answer.code else "")
+
+    sys.excepthook = excepthook
+    if "IPython" in sys.modules:
+        shell = sys.modules["IPython"].get_ipython()
+        if shell is not None:
+            shell.set_custom_exc((Exception,), lambda shell, kind, error, at, **_: _in_cell(shell, error, watch))
+    return watch
+
+
+def _in_cell(shell: object, error: BaseException, watch: ProgramWatch) -> None:
+    shell.showtraceback()  # type: ignore[attr-defined]
+    with suppress(Exception):
+        answer = why_exception(error, watch)
+        sys.stderr.write(why_view(answer).text() if answer.code else "")
