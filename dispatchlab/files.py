@@ -233,7 +233,6 @@ class FileKind(Enum):
     SARIF = "a SARIF report", "it is for a forge or an editor"
     JSON_SCHEMA = "the JSON Schema of scenarios", "it is for an editor"
     STATE_GRAPH = "a picture of a state graph", "`dispatchlab permute --graph` drew it"
-    TRACE = "a trace for Perfetto", "open it at https://ui.perfetto.dev"
     PROGRAM = "a Python program", "run it with: python {file}"
     GENERATED = "generated code", "`dispatchlab codegen` wrote it"
     NATIVE_FUNCTIONS = "a file of native functions", "generate its operators with: dispatchlab codegen {file} -o DIR"
@@ -347,8 +346,6 @@ def _json(text: str) -> FileContent | None:
         return FileContent(FileKind.BASELINE)
     if re.match(r'\{\s*"profile": \d+,\s*"torch": "', text):
         return FileContent(FileKind.PROFILE)
-    if re.match(r'\{\s*"traceEvents": \[', text):
-        return FileContent(FileKind.TRACE, is_written=", traced by dispatchlab" in text)
     if "$schema" in fields:
         if '"title": "dispatchlab scenario"' in text:
             return FileContent(FileKind.JSON_SCHEMA)

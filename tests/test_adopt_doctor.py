@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+import dispatchlab
+from dispatchlab import __version__
 from dispatchlab.cli import main
 from dispatchlab.commands.overview import COMMANDS
 from dispatchlab.live.bridge.running_keys import RunningKeys
@@ -25,6 +28,7 @@ from dispatchlab.questions.setup.doctor import (
     doctor_json,
     doctor_text,
 )
+from dispatchlab.questions.setup.environment import facts
 from dispatchlab.questions.setup.live_probes import NotOffered, ProbeFailed
 from dispatchlab.registries.file import newest_bundled, open_named
 from dispatchlab.registries.model import registry_of
@@ -103,6 +107,11 @@ def test_an_error_with_a_traceback_is_shown_as_its_last_line(found: Callable[...
     ill = found(explore=WorkerError("Traceback (most recent call last):\n  File x\nKeyError: 'Named'\n"))
     assert ill.torch is not None
     assert [one.why for one in ill.torch.tried if one.state == "fails"] == ["KeyError: 'Named'"]
+
+
+def test_the_folder_of_the_package_is_named() -> None:
+    value = next(fact.value for fact in facts() if fact.name == "dispatchlab")
+    assert value == f"{__version__} in {Path(dispatchlab.__file__).parent}"
 
 
 def test_without_torch_all_is_well_and_the_rest_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:

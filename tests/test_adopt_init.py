@@ -48,14 +48,12 @@ def test_a_first_run_writes_three_files_and_prints_the_lines_to_add(checkout: Pa
     ) in result.stdout
 
 
-def test_a_second_run_keeps_what_is_there_and_force_replaces_it(checkout: Path) -> None:
+def test_a_second_run_keeps_what_is_there(checkout: Path) -> None:
     run("init")
     scenario = checkout / "dispatch-scenarios" / "my_ops.yaml"
     scenario.write_text(FIVE.replace("claim: ", "claim: Mine. "))
     assert "kept" in run("init").stdout
     assert "Mine." in scenario.read_text()
-    assert "replaced" in run("init", "--force").stdout
-    assert "Mine." not in scenario.read_text()
 
 
 def test_the_folder_that_pytest_has_is_used_and_nothing_is_to_be_added(checkout: Path) -> None:
@@ -65,12 +63,6 @@ def test_the_folder_that_pytest_has_is_used_and_nothing_is_to_be_added(checkout:
     result = run("init")
     assert "Add to" not in result.stdout
     assert {"dispatch/my_ops.yaml", "gold/my_ops.txt"} <= files(checkout).keys()
-
-
-def test_a_dry_run_writes_nothing(checkout: Path) -> None:
-    before = files(checkout)
-    assert "dispatch-scenarios/my_ops.yaml" in run("init", "--dry-run").stdout
-    assert files(checkout) == before
 
 
 def test_without_a_record_the_first_scenario_is_an_example(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:

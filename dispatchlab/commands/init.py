@@ -15,15 +15,13 @@ from dispatchlab.commands.output import exit_with, note, out
     type=click.Choice(["github", "none"]),
     help="CI to write a workflow for. Default: github where the checkout has a .github folder.",
 )
-@click.option("--force", is_flag=True, help="Replace files that exist..")
-@click.option("--dry-run", is_flag=True, help="Show what would be written, and write nothing.")
-def init(*, module: str | None, ci: str | None, force: bool, dry_run: bool) -> None:
+def init(*, module: str | None, ci: str | None) -> None:
     """Set up dispatchlab in the checkout of a package, the one that contains the current folder.
 
     Records what importing MODULE registers, in a process of its own, as a first scenario with its golden file, below
-    the tests; names the folder in pytest's configuration; and writes a CI workflow. A file that exists is kept. MODULE
-    is by default the one that has the name of the project. Without PyTorch, or when nothing is registered, the first
-    scenario is an example.
+    the tests; prints the lines to add to pytest's configuration; and writes a CI workflow. A file that exists is kept.
+    MODULE is by default the one that has the name of the project. Without PyTorch, or when nothing is registered, the
+    first scenario is an example.
 
     Exit codes: 0; 1 when the order of the registrations matters, and then the test of the scenario fails, too, until
     its file says `expect: order-dependent`.
@@ -32,7 +30,6 @@ def init(*, module: str | None, ci: str | None, force: bool, dry_run: bool) -> N
     Examples:
       dispatchlab init
       dispatchlab init my_package.ops --ci github
-      dispatchlab init --dry-run
     """
     from pathlib import Path
 
@@ -49,11 +46,9 @@ def init(*, module: str | None, ci: str | None, force: bool, dry_run: bool) -> N
         record=first_files.record_module,
         golden=golden,
         ci=ci == "github" or (ci is None and (checkout.root / ".github").is_dir()),
-        force=force,
     )
-    if not dry_run:
-        planned.write()
-    out(plan_text(planned, dry_run=dry_run))
+    planned.write()
+    out(plan_text(planned))
     for text in planned.notes:
         note(f"note: {text}")
     exit_with(0 if planned.dependent is None else 1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dispatchlab.commands.options import ROW, engine_option, format_option, operators_option
-from dispatchlab.commands.output import Format, exit_with, note, save, show_view, warn
+from dispatchlab.commands.output import Format, exit_with, note, show_view, warn
 
 if TYPE_CHECKING:
     from dispatchlab.questions.sources.engines import EngineName
@@ -25,12 +25,6 @@ if TYPE_CHECKING:
 @operators_option
 @click.option("--key", "keys", metavar="KEY", multiple=True, type=ROW, help="Show calls to KEY only; may be repeated.")
 @click.option("--summary", is_flag=True, help="Show which kernels ran, how often, and for how long.")
-@click.option(
-    "--perfetto",
-    metavar="PATH",
-    type=click.Path(),
-    help="Write the calls to PATH as well, for https://ui.perfetto.dev or chrome://tracing.",
-)
 @format_option()
 def trace(
     *,
@@ -41,7 +35,6 @@ def trace(
     operators: tuple[str, ...],
     keys: tuple[str, ...],
     summary: bool,
-    perfetto: str | None,
     format: Format | None,
 ) -> None:
     """Run FILE.py and show every call of the operators: redispatches, keys, the key set of each argument.
@@ -58,19 +51,15 @@ def trace(
       dispatchlab trace program.py
       dispatchlab trace --summary train.py --epochs 1
       dispatchlab trace --sets --operator aten::mm --key AutogradCPU train.py
-      dispatchlab trace --perfetto trace.json train.py
       dispatchlab trace --format json program.py
     """
-    from dispatchlab.files import FileKind, check_output
-    from dispatchlab.questions.trace.blocks import chrome_trace, summary_view, trace_view
+    from dispatchlab.questions.trace.blocks import summary_view, trace_view
     from dispatchlab.questions.trace.run_program import program_at, run_program
     from dispatchlab.questions.trace.summary import Trace, only
     from dispatchlab.questions.trace.summary import summary as summary_of
     from dispatchlab.views.as_json import deep_nesting
 
     program = program_at(file)
-    if perfetto is not None:
-        check_output(perfetto, FileKind.TRACE)
     is_torch = program.imports_torch if engine is None else engine == "torch"
     if is_torch:
         from dispatchlab.questions.trace.torch_trace import TorchTrace as Recording
@@ -87,8 +76,6 @@ def trace(
         note("no call is left: none is of what --operator and --key name")
     traced = Trace(tuple(shown), notes)
     with deep_nesting():
-        if perfetto is not None:
-            save(perfetto, chrome_trace(threads, program=file), FileKind.TRACE)
         show_view(format, summary_view(summary_of(traced)) if summary else trace_view(traced, sets=sets))
     for text in notes:
         warn(f"note: {text}")

@@ -97,10 +97,8 @@ def test_without_pytorch_there_is_a_sentence(tmp_path: Path) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_summary_of_an_example(tmp_path: Path) -> None:
-    out = tmp_path / "perfetto.json"
-    done = trace("--summary", "--perfetto", str(out), str(EXAMPLES / "vmap_over_grad.py"))
+def test_a_summary_of_an_example() -> None:
+    done = trace("--summary", str(EXAMPLES / "vmap_over_grad.py"))
     assert done.returncode == 0, done.stderr
     assert "through backend fallbacks: " in done.stdout
     assert "through decompositions (CompositeImplicitAutograd): " in done.stdout
-    assert len([one for one in json.loads(out.read_text())["traceEvents"] if one["ph"] == "X"]) > 250

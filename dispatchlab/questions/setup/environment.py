@@ -39,7 +39,7 @@ def facts() -> tuple[Fact, ...]:
     needed = ("click", "rich", "numpy", "PyYAML")
     dot, use = shutil.which("dot"), "draws the .dot files of permute --graph"
     return (
-        Fact("versions", "dispatchlab", f"{__version__} in {Path(__file__).parents[1]}"),
+        Fact("versions", "dispatchlab", f"{__version__} in {Path(__file__).parents[2]}"),
         Fact("versions", "Python", f"{python}, {sys.executable}"),
         *(Fact("versions", name, distribution_version(name) or "not installed") for name in needed),
         Fact("versions", "bundled registries", ", ".join(bundled_names())),

@@ -1,6 +1,6 @@
 """The files that `dispatchlab init` writes: a folder with a scenario and its golden file, and a workflow.
 
-What exists is kept, unless `force` is given. Lines for files that are the user's own are printed, not written.
+What exists is kept. Lines for files that are the user's own are printed, not written.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EXAMPLE = "example"
 FOLDER = "dispatch-scenarios"
 """No name of a Python package, so that a build which looks for packages finds none here."""
 
-Action: TypeAlias = Literal["wrote", "replaced", "kept"]
+Action: TypeAlias = Literal["wrote", "kept"]
 
 
 class ModuleNotClearError(DispatchLabError):
@@ -109,7 +109,6 @@ def plan(
     record: Callable[[str], str],
     golden: Callable[[Scenario], tuple[Report, str]],
     ci: bool,
-    force: bool,
 ) -> Plan:
     """Plan the files for a checkout.
 
@@ -119,7 +118,6 @@ def plan(
         record: imports a module elsewhere, and gives what it registers.
         golden: explores a scenario, and gives its golden file.
         ci: whether to write a workflow for GitHub.
-        force: replace files that exist.
 
     Raises:
         PytestConfigError: pytest's configuration cannot be read.
@@ -139,7 +137,7 @@ def plan(
         ),
         None,
     )
-    if existing is not None and not force:
+    if existing is not None:
         path = f"{folder}/{existing}.yaml"
         scenario_file = PlannedFile(path, "kept", _read(root / path), "the first scenario")
         name = name if existing == name else None
@@ -147,13 +145,13 @@ def plan(
         name, text = _first_scenario(checkout, name, record, notes, required=module is not None)
         path = f"{folder}/{name or EXAMPLE}.yaml"
         what = "what importing the package registers" if name else "an example"
-        scenario_file = _planned(root, path, marked(text, FileKind.SCENARIO, path), what, force)
+        scenario_file = _planned(root, path, marked(text, FileKind.SCENARIO, path), what)
     report, text = golden(parse_scenario(scenario_file.text, file=path))
     golden_path = f"{expect}/{Path(path).relative_to(folder).with_suffix('.txt').as_posix()}"
-    files = [scenario_file, _planned(root, golden_path, text, "its golden file", force)]
+    files = [scenario_file, _planned(root, golden_path, text, "its golden file")]
     if ci:
         text = workflow(folder, path, name)
-        files.append(_planned(root, ".github/workflows/dispatchlab.yml", text, "runs it on GitHub", force))
+        files.append(_planned(root, ".github/workflows/dispatchlab.yml", text, "runs it on GitHub"))
     missing: dict[str, str | list[str]] = {} if configured else {SCENARIOS: [folder], EXPECT: expect}
     if name is not None and RECORDS not in options:
         missing[RECORDS] = [path]
@@ -179,12 +177,9 @@ def _first_scenario(
         return None, demo_scenario()
 
 
-def _planned(root: Path, path: str, text: str, what: str, force: bool) -> PlannedFile:  # noqa: FBT001  of this module
+def _planned(root: Path, path: str, text: str, what: str) -> PlannedFile:
     target = root / path
-    if not target.exists():
-        return PlannedFile(path, "wrote", text, what)
-    old = _read(target)
-    return PlannedFile(path, "replaced" if force and old != text else "kept", text if force else old, what)
+    return PlannedFile(path, "kept", _read(target), what) if target.exists() else PlannedFile(path, "wrote", text, what)
 
 
 def _read(path: Path) -> str:
@@ -212,16 +207,16 @@ def record_module(module: str) -> str:
     return found.text
 
 
-def plan_text(plan: Plan, *, dry_run: bool) -> str:
+def plan_text(plan: Plan) -> str:
     """Return a line for each file, and what to do next."""
-    return "".join(f"{line}\n" for line in _lines(plan, dry_run=dry_run))
+    return "".join(f"{line}\n" for line in _lines(plan))
 
 
-def _lines(plan: Plan, *, dry_run: bool) -> Iterator[str]:
-    yield f"{plan.root}{' (dry run: nothing is written)' if dry_run else ''}:"
+def _lines(plan: Plan) -> Iterator[str]:
+    yield f"{plan.root}:"
     width = max(len(file.path) for file in plan.files)
     for file in plan.files:
-        yield f"  {file.action:<8}  {file.path:<{width}}  {file.what}"
+        yield f"  {file.action:<5}  {file.path:<{width}}  {file.what}"
     path, lines = plan.to_add
     if lines:
         yield f"Add to {path}:"
@@ -229,7 +224,7 @@ def _lines(plan: Plan, *, dry_run: bool) -> Iterator[str]:
     if plan.dependent is not None:
         yield f"The order of these registrations matters, so the test of {plan.dependent} fails until you decide:"
         yield f"  dispatchlab permute {plan.dependent}  # two orders that disagree, and why"
-        yield "  remove the cause, and run dispatchlab init --force"
+        yield f"  remove the cause and {plan.dependent}, and run dispatchlab init"
         yield "  or accept it: write `expect: order-dependent` into that file"
     yield "Next:"
     yield f"  pytest {plan.run}"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from dispatchlab.call.trace import TracedCall, TracedEvent, TracedGuard, TracedKernel, TracedThread, calls_in
+from dispatchlab.call.trace import TracedCall, TracedEvent, TracedGuard, TracedKernel
 from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.key_set import BACKEND_BITS, DispatchKeySet
 from dispatchlab.questions.explain.blocks import functionalities_text, set_text
 from dispatchlab.questions.trace.summary import KernelUse, Trace, TraceSummary
-from dispatchlab.views.as_json import as_json, fields_of, plain_json_text
+from dispatchlab.views.as_json import as_json, fields_of
 from dispatchlab.views.blocks import REASON_MOODS, Block, Line, Mood, Span, Table, quiet
 from dispatchlab.views.formatting import counted, first_of
 from dispatchlab.views.view import View
@@ -147,54 +147,3 @@ def _use_text(use: KernelUse) -> str:
 
 
 _MOST_NAMES = 12
-
-
-_PROCESS = 1
-
-
-def chrome_trace(threads: Sequence[TracedThread], *, program: str) -> str:
-    """The content of the file.
-
-    Args:
-        threads: a trace.
-        program: what was traced.
-    """
-    end = max((call.ended_ns or call.began_ns for thread in threads for call in calls_in(thread.steps)), default=0)
-    events: list[dict[str, object]] = [_metadata("process_name", 0, f"{program}, traced by dispatchlab")]
-    for number, thread in enumerate(threads, 1):
-        events.append(_metadata("thread_name", number, thread.name))
-        events += _events(thread.steps, number, end)
-    return plain_json_text({"traceEvents": events, "displayTimeUnit": "ns", "otherData": {"program": program}})
-
-
-def _metadata(name: str, thread: int, value: str) -> dict[str, object]:
-    return {"name": name, "ph": "M", "ts": 0, "pid": _PROCESS, "tid": thread, "args": {"name": value}}
-
-
-def _events(steps: Sequence[TracedEvent], thread: int, end: int) -> Iterator[dict[str, object]]:
-    for step in steps:
-        last = end
-        if isinstance(step, TracedCall):
-            last = min(end if step.ended_ns is None else step.ended_ns, end)
-            yield {
-                "name": f"{step.operator} {step.keys.highest()}",
-                "cat": step.kind.strip("[]"),
-                "ph": "X",
-                "ts": step.began_ns / 1000,
-                "dur": max(last - step.began_ns, 0) / 1000,
-                "pid": _PROCESS,
-                "tid": thread,
-                "args": _details(step),
-            }
-        yield from _events(step.steps, thread, last)
-
-
-def _details(call: TracedCall) -> dict[str, object]:
-    found: dict[str, object] = {"key set": set_text(call.keys)}
-    if call.kernel is not None:
-        found |= {"kernel": call.kernel.debug, "reason": call.kernel.reason, "registered at": call.kernel.source}
-    if call.error is not None:
-        found["raised"] = call.error
-    if call.note:
-        found["note"] = call.note
-    return found
