@@ -23,6 +23,9 @@ EventKind: TypeAlias = Literal[
     "custom_op",
     "register_fake",
     "register_autograd",
+    "function",
+    "unfit function",
+    "wrong result",
     "collected",
     "entered mode",
     "compiled",
@@ -205,12 +208,16 @@ class Fix:
         text: the call to write, whole.
         code: statements that do it, run in the user's frame before the failing call is made again.
         wrap: what each tensor of the failing call is replaced by, such as `{}.to_dense()`.
+        old: a piece of the failing call that is wrong.
+        new: what stands there instead.
         needs: what only the user can write, such as `your backward`; such a fix is not tried.
     """
 
     text: str
     code: str = ""
     wrap: str = ""
+    old: str = ""
+    new: str = ""
     needs: str = ""
 
 

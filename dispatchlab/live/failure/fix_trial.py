@@ -19,7 +19,7 @@ from dispatchlab.live.failure.program_watch import ProgramWatch, plain_text
 from dispatchlab.model.failure import Fix, Trial
 
 _LONGEST_S: Final = 30.0
-Outcome = Literal["works", "fails", "refused"]
+Outcome = Literal["works", "fails", "refused", "not tried"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def try_fix(fix: Fix, call: FailingCall | None) -> Trial:
     """Apply a fix in a fork of this process and make the failing call again; nothing here changes."""
     if fix.needs:
         return Trial(fix, "not tried", f"it needs {fix.needs}")
-    if not fix.code and not fix.wrap:
+    if not fix.code and not fix.wrap and not fix.old:
         return Trial(fix, "not tried", "it is an edit of your program")
     if call is None or not hasattr(os, "fork"):
         return Trial(fix, "not tried", "the failing call cannot be made again here")
@@ -81,6 +81,13 @@ def try_fix(fix: Fix, call: FailingCall | None) -> Trial:
             return Trial(fix, "not tried", "it is an edit of your program")
         expression = wrapped
         fix = replace(fix, text=wrapped)
+    if fix.old:
+        if fix.old not in expression:
+            return Trial(fix, "not tried", "it is an edit of your program")
+        expression = expression.replace(fix.old, fix.new)
+        if "\n" not in expression:
+            comment = fix.text.partition("  # ")[2]
+            fix = replace(fix, text=f"{expression}  # {comment}" if comment else expression)
     outcome, detail = _in_a_fork(fix.code, expression, call.frame)
     return Trial(fix, outcome, detail)
 
@@ -88,24 +95,20 @@ def try_fix(fix: Fix, call: FailingCall | None) -> Trial:
 def _wrapped(call: FailingCall, template: str) -> str | None:
     """Return the failing call with a template around each argument that is a tensor."""
     tree = ast.parse(call.text.strip(), mode="eval").body
-    if not isinstance(tree, ast.Call):
-        return None
     import torch
 
     changed = False
     scope = {**call.frame.f_globals, **call.frame.f_locals}
-    # A method's own tensor is an argument, too.
-    parts = [*tree.args, *(keyword.value for keyword in tree.keywords)]
-    if isinstance(tree.func, ast.Attribute):
-        parts.append(tree.func.value)
+    parts = _operands(tree)
     text = call.text.strip()
     edits: list[tuple[int, int, str]] = []
     for part in parts:
         source = ast.get_source_segment(text, part)
-        if source is None or not isinstance(part, ast.Name | ast.Attribute | ast.Subscript):
+        if source is None or not isinstance(part, ast.Name | ast.Attribute | ast.Subscript | ast.Call):
             continue
         with suppress(Exception):
-            if isinstance(eval(source, scope), torch.Tensor):
+            value = eval(source, scope)
+            if isinstance(value, torch.Tensor) and _has(value, template):
                 edits.append((part.col_offset, part.col_offset + len(source), template.format(source)))
                 changed = True
     for start, end, new in sorted(edits, reverse=True):
@@ -113,7 +116,31 @@ def _wrapped(call: FailingCall, template: str) -> str | None:
     return text if changed and tree.lineno == tree.end_lineno else None
 
 
+def _operands(tree: ast.expr) -> list[ast.expr]:
+    """Return the expressions that a failing expression works on; a method's own tensor is one."""
+    match tree:
+        case ast.Call(func=ast.Attribute(value=own)):
+            return [own, *tree.args, *(keyword.value for keyword in tree.keywords)]
+        case ast.Call():
+            return [*tree.args, *(keyword.value for keyword in tree.keywords)]
+        case ast.BinOp():
+            return [tree.left, tree.right]
+        case ast.Subscript() | ast.Attribute():
+            return [tree.value]
+    return []
+
+
+def _has(tensor: Any, template: str) -> bool:
+    """Return whether a tensor has the layout that a call leaves."""
+    if ".to_dense(" in template:
+        return str(tensor.layout) != "torch.strided"
+    if ".dequantize(" in template:
+        return bool(tensor.is_quantized)
+    return "padded_tensor(" not in template or bool(tensor.is_nested)
+
+
 def _in_a_fork(code: str, expression: str, frame: FrameType) -> tuple[Outcome, str]:
+    """Return what happens; a call that does not come back decides nothing, since threads of PyTorch end at a fork."""
     reader, writer = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -132,7 +159,7 @@ def _in_a_fork(code: str, expression: str, frame: FrameType) -> tuple[Outcome, s
     os.close(reader)
     os.waitpid(process, 0)
     if not data:
-        return "fails", f"no answer in {_LONGEST_S:.0f} s" if not ready else "the process ended"
+        return ("not tried", f"no answer in {_LONGEST_S:.0f} s") if not ready else ("fails", "the process ended")
     outcome, detail = json.loads(data)
     return outcome, detail
 
@@ -146,6 +173,7 @@ def _child(writer: int, code: str, expression: str, frame: FrameType) -> NoRetur
         scope: dict[str, Any] = {**frame.f_globals, **frame.f_locals}
         if "torch" in sys.modules:
             scope["torch"] = sys.modules["torch"]
+            sys.modules["torch"].set_num_threads(1)
             with suppress(Exception):
                 if "torch._dynamo" in sys.modules:
                     sys.modules["torch._dynamo"].reset()

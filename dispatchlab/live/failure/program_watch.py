@@ -11,7 +11,6 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import json
-import linecache
 import os
 import re
 import sys
@@ -23,6 +22,8 @@ from importlib.machinery import ModuleSpec
 from types import FrameType, ModuleType, TracebackType
 from typing import Any, Final
 
+from dispatchlab.live.failure.positions import position_of
+from dispatchlab.live.failure.registered_functions import note_function, note_result, watch_autograd
 from dispatchlab.model.failure import Event, EventKind, Position, Raised
 
 CHILDREN: Final = "DISPATCHLAB_WHY_EVENTS"
@@ -81,17 +82,13 @@ class ProgramWatch:
     def start(self) -> None:
         """Watch from now on."""
         _STARTED.append(self)
-        sys.meta_path.insert(0, _TorchFinder(self))
+        if "torch" in sys.modules:
+            watch_torch(sys.modules["torch"], self)
+        else:
+            sys.meta_path.insert(0, _TorchFinder(self))
         sys.meta_path.append(_MissingModules(self))
         _watch_extensions(self)
         _watch_warnings(self)
-
-
-def position_of(file: str, line: int, function: str) -> Position:
-    """Return a position with the text of its line, and the shortest path."""
-    shown = os.path.relpath(file) if os.path.isabs(file) and os.path.exists(file) else file
-    shown = file if shown.startswith("..") else shown
-    return Position(shown, line, function, linecache.getline(file, line).strip())
 
 
 def leave_event(path: str, event: Event) -> None:
@@ -239,16 +236,16 @@ def watch_torch(torch: Any, watch: ProgramWatch) -> None:
 
     library = torch.library.Library
     _after(library, "define", lambda result, self, schema, *_, **__: watch.note("define", _named(self.ns, str(schema))))
-    _after(library, "_destroy", lambda result, self: _note_destroyed(watch, self))
+    _after(library, "_destroy", lambda result, self: _note_released(watch, self._op_defs, self._op_impls))
+    _after(torch.library, "_del_library", lambda result, *given: _note_released(watch, given[3], given[1]))
     _watch_impl(library, watch)
-    _after(
-        library, "fallback", lambda result, self, fn, key="", **_: watch.note("fallback", str(key or self.dispatch_key))
-    )
+    _after(library, "fallback", functools.partial(_note_fallback, watch))
     _after(torch.library, "register_fake", lambda result, op, *_, **__: watch.note("register_fake", _op_text(op)))
     _after(
         torch.library, "register_autograd", lambda result, op, *_, **__: watch.note("register_autograd", _op_text(op))
     )
     _watch_custom_op(torch, watch)
+    watch_autograd(torch, watch)
     _watch_libraries(torch, watch)
     _watch_modes(torch, watch)
 
@@ -280,12 +277,21 @@ def _op_text(op: Any) -> str:
     return str(getattr(op, "_qualname", "") or getattr(op, "_name", "") or op)
 
 
-def _note_destroyed(watch: ProgramWatch, library: Any) -> None:
-    for name in sorted(getattr(library, "_op_defs", ())):
+def _note_fallback(watch: ProgramWatch, result: Any, library: Any, fn: Any, key: str = "", **_: Any) -> None:
+    key = str(key or library.dispatch_key)
+    watch.note("fallback", key)
+    note_function(watch, "_", f"fallback for {key}", fn)
+
+
+def _note_released(watch: ProgramWatch, defs: set[str], impls: set[str]) -> None:
+    """Note what went with a Library; nothing is left to go when it was destroyed before."""
+    for name in sorted(defs):
         watch.note("collected", name, "def")
-    for name in sorted(getattr(library, "_op_impls", ())):
+    for name in sorted(impls):
         parts = name.split("/")
         watch.note("collected", f"{parts[0]}::{parts[1]}" if len(parts) > 1 else name, parts[-1])
+    defs.clear()
+    impls.clear()
 
 
 def _watch_impl(library: Any, watch: ProgramWatch) -> None:
@@ -299,6 +305,7 @@ def _watch_impl(library: Any, watch: ProgramWatch) -> None:
         key = dispatch_key or self.dispatch_key or "CompositeImplicitAutograd"
         result = impl(self, op_name, _keeping(watch, full, key, fn, kwargs), dispatch_key, **kwargs)
         watch.note("impl", full, key)
+        note_function(watch, full, key, fn, keyset=bool(kwargs.get("with_keyset")))
         return result
 
     library.impl = patched
@@ -327,6 +334,8 @@ def watched_call(watch: ProgramWatch, operator: str, fn: Any, args: tuple[Any, .
     """Call a kernel, keep copies of its first arguments, and note which of them it writes without saying so."""
     before = keep_call(watch, operator, args, kwargs)
     result = fn(*args, **kwargs)
+    with suppress(Exception):
+        note_result(watch, operator, result)
     if before is not None:
         with suppress(Exception):
             _note_writes(watch, operator, before, (args, kwargs))
@@ -411,6 +420,7 @@ def _watch_custom_op(torch: Any, watch: ProgramWatch) -> None:
 
         build(self, namespace, name, schema, kernel, *rest, **kwargs)
         watch.note("custom_op", full, schema)
+        note_function(watch, full, "custom_op", fn)
 
     definition.__init__ = patched
 
