@@ -5,15 +5,25 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from dispatchlab.live.failure.positions import position_of
-
-if TYPE_CHECKING:
-    from dispatchlab.live.failure.program_watch import ProgramWatch
+from dispatchlab.model.failure import EventKind, Position
 
 
-def note_function(watch: ProgramWatch, operator: str, role: str, fn: Any, *, keyset: bool = False) -> None:
+class Watch(Protocol):
+    """Notes what a program does."""
+
+    def is_users(self, file: str) -> bool:
+        """Return whether a file belongs to the user."""
+        ...
+
+    def note(self, kind: EventKind, subject: str, detail: str = "", at: Position | None = None) -> None:
+        """Add an event."""
+        ...
+
+
+def note_function(watch: Watch, operator: str, role: str, fn: Any, *, keyset: bool = False) -> None:
     """Note a function of the user, and whether its operator can call it.
 
     Args:
@@ -72,7 +82,7 @@ def _shown(signature: inspect.Signature) -> list[str]:
     ]
 
 
-def note_result(watch: ProgramWatch, operator: str, result: Any) -> None:
+def note_result(watch: Watch, operator: str, result: Any) -> None:
     """Note a result that is not what the schema says."""
     import torch
 
@@ -89,7 +99,7 @@ def note_result(watch: ProgramWatch, operator: str, result: Any) -> None:
         watch.note("wrong result", operator, f"{given}\n{', '.join(kinds) or 'nothing'}")
 
 
-def watch_autograd(torch: Any, watch: ProgramWatch) -> None:
+def watch_autograd(torch: Any, watch: Watch) -> None:
     """Note the functions of autograd formulas."""
     register = torch.library.register_autograd
     of_custom_op = torch.library.CustomOpDef.register_autograd
