@@ -1,4 +1,4 @@
-"""The layers: batching against a loop, Meta against CPU, factories, versions, tracing."""
+"""The layers: batching against a loop, Meta against CPU, factories, versions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dispatchlab.call import Generator, InferenceMode
 from dispatchlab.call.call_observer import CallKind, ObservedCall, observers
 from dispatchlab.call.local_key_set import DEFAULT_EXCLUDED
 from dispatchlab.call.tensor_options import Device, DType
-from dispatchlab.lab import AutogradError, AutogradErrorKind, Lab, manual_seed, no_grad, recording
+from dispatchlab.lab import AutogradError, AutogradErrorKind, Lab, manual_seed, no_grad
 from dispatchlab.lab.schemas import IN_PLACE, SCHEMAS, VIEWS
 from dispatchlab.model.schema_parser import parse_schema
 from tests.call_cases import CASES, Case, run, tensors
@@ -333,25 +333,6 @@ def test_an_operator_without_a_formula_says_so_in_backward() -> None:
     result = lab.twice(tensor(1.0, requires_grad=True))
     with pytest.raises(AutogradError, match="aten::twice has no formula"):
         lab.backward(result)
-
-
-# -- tracing
-
-
-def test_tracing_writes_down_what_was_called_and_not_what_that_called(lab: Lab) -> None:
-    x, y = tensor(np.ones((2, 3))), tensor(np.ones(3))
-    with recording() as outer:
-        z = lab.relu(lab.matmul(x, y))
-        with recording() as inner:
-            lab.add(z, z, alpha=2)
-        lab.stack([z, z])
-    lab.sin(x)
-    assert str(outer).splitlines() == [
-        "%2 = aten::matmul(%0, %1)",
-        "%3 = aten::relu(%2)",
-        "%4 = aten::stack([%3, %3], 0)",
-    ]
-    assert str(inner) == "%1 = aten::add.Tensor(%0, %0, 2)"
 
 
 # -- coming and going

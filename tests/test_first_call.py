@@ -28,7 +28,7 @@ from dispatchlab import (
 from dispatchlab.call import ExcludeDispatchKeyGuard, IncludeDispatchKeyGuard
 from dispatchlab.engine.builtin_fallbacks import NamedFunction
 from dispatchlab.engine.semantics import SEMANTICS
-from dispatchlab.lab import Lab, no_grad, recording
+from dispatchlab.lab import Lab, no_grad
 from dispatchlab.lab.overrides import DispatchMode, PythonDispatch
 from tests.call_programs import (
     BACKENDS,
@@ -262,13 +262,6 @@ def test_a_handler_and_a_mode_are_called_without_layers() -> None:
     with Mode():
         assert call(one) is one
     assert asked == ["t::f"]
-
-
-def test_a_recording_hears_the_call() -> None:
-    dispatcher, _held = user_operator("f(Tensor x, int n) -> Tensor", CPU=lambda x, n: x)
-    with recording() as heard:
-        operator(dispatcher, "t::f")(tensor([1.0]), 3)
-    assert str(heard) == "%0 = t::f(%0, 3)"
 
 
 def test_the_layers_stand_on_the_builtin_fallbacks_too() -> None:

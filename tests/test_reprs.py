@@ -32,7 +32,7 @@ from dispatchlab import (
 from dispatchlab._short_repr import WordEnum
 from dispatchlab.call import AutoDispatchBelowAutograd, ForceDispatchKeyGuard, Generator, InferenceMode
 from dispatchlab.codegen import read_native_functions
-from dispatchlab.lab import Lab, no_grad, recording
+from dispatchlab.lab import Lab, no_grad
 from dispatchlab.lab.overrides import DisableTorchFunction, DispatchMode, Functions, PythonDispatch, no_dispatch
 from dispatchlab.model import key_set, keys, names, registration, schema_parser
 from dispatchlab.model.registration import (
@@ -185,7 +185,7 @@ def reachable() -> dict[str, object]:
     handle = library.define("foo(Tensor x) -> Tensor")
     library.impl("foo", lambda x: x, "CPU", debug="fn")
     x = tensor([1.0], requires_grad=True)
-    with trace() as traced, recording() as calls:
+    with trace() as traced:
         y = lab.mul(x, x)
     space = engine.space([Claim("test")], ())
     return {
@@ -201,7 +201,6 @@ def reachable() -> dict[str, object]:
         "lab": lab,
         "tensor": (y, lab.view(x, [1, 1])),
         "trace": traced,
-        "recording": calls,
         "check": check_order([Impl(FOO, debug="a"), Impl(FOO, debug="b")]),
         "explain": explain("aten::add.Tensor"),
         "registry": (open_registry(), open_registry().load(), open_registry().operator("aten::relu")),

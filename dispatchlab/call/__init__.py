@@ -13,7 +13,7 @@
 - `call_observer`: observers of calls;
 - `trace`: records of calls, redispatches and guards;
 
-Autograd, batching, tracing and factories are in `dispatchlab.lab`, built on nothing but this.
+Autograd, batching and factories are in `dispatchlab.lab`, built on nothing but this.
 """
 
 from __future__ import annotations

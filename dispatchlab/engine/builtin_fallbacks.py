@@ -14,7 +14,6 @@ from dispatchlab.model.registration import Fallback, Kernel, KernelForm
 
 # Where the kernels are that are no fallthroughs, see Note [Kernels above the engine].
 _KERNELS = "dispatchlab.lab.builtin_kernels"
-_TRACING = "dispatchlab.lab.tracing"
 _PYTHON = "dispatchlab.lab.overrides.torch_dispatch"
 
 # Note [Kernels above the engine]
@@ -31,7 +30,7 @@ _FUNCTIONS: dict[str, str] = {
     "Conjugate": f"{_KERNELS}:conjugate",
     "Negative": f"{_KERNELS}:negative",
     "ZeroTensor": f"{_KERNELS}:zero_tensor",
-    "Tracer": f"{_TRACING}:tracer_fallback",
+    "Tracer": f"{_KERNELS}:tracer",
     "FuncTorchBatched": f"{_KERNELS}:functorch_batched",
     "BatchedNestedTensor": f"{_KERNELS}:batched_nested_tensor",
     "Batched": f"{_KERNELS}:batched",

@@ -1,4 +1,4 @@
-"""What a user builds on calls: autograd, batching, tracing, factories, Meta. Each uses the public API and nothing else.
+"""What a user builds on calls: autograd, batching, factories, Meta. Each uses the public API and nothing else.
 
 - `lab`: `Lab`, a dispatcher with all of it, and its operators by name;
 - `schemas`: the operators that there are;
@@ -11,14 +11,12 @@
 - `errors`: `AutogradError` and its kinds;
 - `autograd_graph`: nodes, what they save, and where gradients go;
 - `grad_mode`: `no_grad`, `set_grad_enabled`, `is_grad_enabled`;
-- `formulas`: the formulas of gradients; `derivative_table`: with those that derivatives.yaml leaves to C++;
+- `formulas`: the formulas of gradients by operator, with those that derivatives.yaml leaves to C++;
 - `derivatives`: what a formula is, and the functions by hand that formulas call;
 - `backward`: the walk from a result to the leaves;
 - `tensor_geometry`: how a gradient lies in memory;
 - `composites`: operators that are made of others, such as `matmul`, and factories;
-- `batching`: `vmap`, a loop over the elements of a batch;
-- `tracing`: `recording`.
-- `derivative_table`: all formulas by operator: those of derivatives.yaml, and those that it leaves to C++.
+- `batching`: `vmap`, a loop over the elements of a batch.
 """
 
 from __future__ import annotations
@@ -32,19 +30,16 @@ from dispatchlab.lab.errors import AutogradError, AutogradErrorKind
 from dispatchlab.lab.grad_mode import is_grad_enabled, no_grad, set_grad_enabled
 from dispatchlab.lab.kernels import manual_seed
 from dispatchlab.lab.lab import Lab
-from dispatchlab.lab.tracing import Recording, recording
 
 __all__ = [
     "AutogradError",
     "AutogradErrorKind",
     "AutogradFallbackMode",
     "Lab",
-    "Recording",
     "autograd_fallback_mode",
     "is_grad_enabled",
     "manual_seed",
     "no_grad",
-    "recording",
     "set_autograd_fallback_mode",
     "set_grad_enabled",
 ]

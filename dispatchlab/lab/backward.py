@@ -8,7 +8,7 @@ Source: torch/csrc/autograd/engine.cpp.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping
 from math import prod
 
 from dispatchlab.call.tensor import Tensor
@@ -70,58 +70,6 @@ def backward(
                 depends[next_edge[0]] -= 1
                 if not depends[next_edge[0]]:
                     ready.push(next_edge[0])
-
-
-def gradients(calls: Calls, tensor: Tensor, inputs: Sequence[Tensor]) -> list[Tensor | None]:
-    """The gradients of a tensor by some inputs, recorded themselves; None for an input that it was not computed from.
-
-    No leaf gets anything, and only the nodes that lead to an input run.
-    Source: torch/csrc/autograd/engine.cpp (`GraphTask::init_to_execute`).
-    """
-    edge = edge_of(tensor) if tensor.requires_grad else None
-    if edge is None:
-        return [None] * len(inputs)
-    root, output = edge
-    wanted = [edge_of(one) for one in inputs]
-    captured: dict[tuple[Node, int], Tensor] = {}
-    depends = _dependencies(root)
-    needed = _leading_to(root, {one[0] for one in wanted if one is not None})
-    first = calls("ones_like")(tensor, pin_memory=False, memory_format=MemoryFormat.preserve_format)
-    arriving: defaultdict[Node, dict[int, Tensor]] = defaultdict(dict, {root: {output: first}})
-    ready = _ReadyQueue()
-    ready.push(root)
-    with set_grad_enabled(True):
-        while ready:
-            node = ready.pop()
-            arrived = arriving.pop(node, {})
-            captured |= {(node, at): one for at, one in arrived.items()}
-            if node not in needed:
-                continue
-            for next_edge, one in zip(node.next_edges, _passed_on(calls, node, arrived), strict=True):
-                if next_edge is not None:
-                    _arrive(calls, arriving, next_edge, one)
-                    depends[next_edge[0]] -= 1
-                    if not depends[next_edge[0]]:
-                        ready.push(next_edge[0])
-    return [None if one is None else captured.get(one) for one in wanted]
-
-
-def _leading_to(root: Node, ends: Set[Node]) -> set[Node]:
-    """The nodes from which an edge leads to one of `ends`, over however many others."""
-    order, seen, todo = [], {root}, [root]
-    while todo:
-        node = todo.pop()
-        order.append(node)
-        for edge in node.next_edges:
-            if edge is not None and edge[0] not in seen:
-                seen.add(edge[0])
-                todo.append(edge[0])
-    leading: set[Node] = set()
-    # A node is recorded before those that use it, so that the oldest first sees every answer that it needs.
-    for node in sorted((one for one in order if not isinstance(one, AccumulateGrad)), key=lambda one: one.sequence):
-        if any(edge is not None and (edge[0] in ends or edge[0] in leading) for edge in node.next_edges):
-            leading.add(node)
-    return leading
 
 
 def _arrive(calls: Calls, arriving: defaultdict[Node, dict[int, Tensor]], edge: Edge, one: Tensor | None) -> None:

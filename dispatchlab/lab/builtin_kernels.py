@@ -166,6 +166,12 @@ def pre_dispatch(called: Operator, keys: DispatchKeySet, stack: list[object]) ->
     called.redispatch_boxed(keys & _below(DispatchKey.PreDispatch), stack)
 
 
+def tracer(called: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
+    """Call on without Tracer; no call is written down. Source: torch/csrc/jit/frontend/tracer.cpp"""
+    with ExcludeDispatchKeyGuard(DispatchKey.Tracer):
+        called.redispatch_boxed(keys & _below(DispatchKey.Tracer), stack)
+
+
 def batched(called: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
     """Call once for each element of a batch, where the dispatcher has the operators that take a batch apart.
 

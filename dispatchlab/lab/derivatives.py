@@ -1,7 +1,6 @@
 """What formulas of gradients are, and the functions that they call besides operators.
 
-PyTorch's formulas call functions of FunctionsManual.cpp; these are theirs. The formulas themselves are in `formulas`,
-and all of them by operator in `derivative_table`.
+PyTorch's formulas call functions of FunctionsManual.cpp; these are theirs. The formulas themselves are in `formulas`.
 Source: torch/csrc/autograd/FunctionsManual.cpp.
 """
 

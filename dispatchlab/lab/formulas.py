@@ -1,4 +1,8 @@
-"""The gradients of operators: what each saves, and its formulas as derivatives.yaml of PyTorch 2.13 has them."""
+"""The gradients of operators: what each saves, and its formulas as derivatives.yaml of PyTorch 2.13 has them.
+
+What is saved decides which modifications in place are found out, so it is what PyTorch saves. The formulas are written
+with operators: a gradient can be recorded like any call.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dispatchlab.call.tensor import Tensor
+from dispatchlab.call.tensor_options import MemoryFormat
 from dispatchlab.lab.autograd_graph import Gradients, Node
 from dispatchlab.lab.derivatives import (
     Calls,
@@ -372,6 +377,16 @@ def _save_stack(calls: Calls, node: Node, values: Values) -> None:
     node.stash["tensors_args_scalartypes"] = [one.dtype for one in values["tensors"]]
 
 
+def _copy(calls: Calls, node: Node, grad: Tensor) -> Gradients:
+    """Source: torch/csrc/autograd/functions/tensor.cpp (`CopyBackwards`)."""
+    self = calls("zeros_like")(grad, memory_format=MemoryFormat.contiguous_format) if node.needs(0) else None
+    if not node.needs(1):
+        return self, None
+    inputs: Any = node.stash["inputs"]
+    dtype = inputs[1][1]
+    return self, grad if grad.dtype == dtype else calls("_to_copy")(grad, dtype=dtype)
+
+
 FORMULAS: Mapping[str, Derivative] = {
     "add.Tensor": Derivative("AddBackward0", _add_Tensor, _save_add_Tensor),
     "add_.Tensor": Derivative("AddBackward0", _add_Tensor, _save_add_Tensor),
@@ -409,5 +424,6 @@ FORMULAS: Mapping[str, Derivative] = {
     "_unsafe_view": Derivative("UnsafeViewBackward0", __unsafe_view, _save_sum),
     "select_backward": Derivative("SelectBackwardBackward0", _select_backward, _save_select_backward),
     "stack": Derivative("StackBackward0", _stack, _save_stack),
+    "copy_": Derivative("CopyBackwards", _copy),
 }
-"""By operator."""
+"""By operator. What is not differentiable has none on purpose."""

@@ -10,9 +10,10 @@ from dispatchlab.engine.kernel import KernelFunction, boxed, fallthrough
 from dispatchlab.engine.library import Library
 from dispatchlab.errors import RegistrationError
 from dispatchlab.lab import autograd, backward, batching, composites
+from dispatchlab.lab.builtin_kernels import tracer
 from dispatchlab.lab.composites import backend_select, randn_kernel
-from dispatchlab.lab.derivative_table import DERIVATIVES
 from dispatchlab.lab.derivatives import Derivative
+from dispatchlab.lab.formulas import FORMULAS
 from dispatchlab.lab.kernels import BACKEND_KERNELS, EMPTY_KERNELS, META_KERNELS, clone_kernel, copy_, zeros_kernel
 from dispatchlab.lab.lazy_elements import LAZY_KEYS, SEEN_THROUGH
 from dispatchlab.lab.schemas import (
@@ -23,7 +24,6 @@ from dispatchlab.lab.schemas import (
     SHORT_NAMES,
     VIEWS,
 )
-from dispatchlab.lab.tracing import tracer_fallback
 from dispatchlab.lab.views import in_place_kernel, view_kernel
 from dispatchlab.model.keys import AUTOCAST_KEYS
 
@@ -148,7 +148,7 @@ class Lab:
 
     def _autograd(self) -> None:
         library = self._library("IMPL", "Autograd")
-        for name, derivative in DERIVATIVES.items():
+        for name, derivative in FORMULAS.items():
             library.impl(name, self._autograd_kernel(derivative, writes=name in IN_PLACE, views=name in VIEWS))
         # A factory has nothing to record; its kernel writes what it makes, which counts nowhere.
         library.impl("zeros", self._autograd_kernel(None))
@@ -170,4 +170,4 @@ class Lab:
             self._library("IMPL", key, "_").fallback(fallthrough)
         self._library("IMPL", "Autograd", "_").fallback(self._autograd_kernel(None))
         self._library("IMPL", "Batched", "_").fallback(boxed(batching.batched_fallback(self)))
-        self._library("IMPL", "Tracer", "_").fallback(boxed(tracer_fallback, with_keyset=True))
+        self._library("IMPL", "Tracer", "_").fallback(boxed(tracer, with_keyset=True))

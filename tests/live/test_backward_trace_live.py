@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dispatchlab.lab import Lab
-from dispatchlab.lab.derivative_table import DERIVATIVES
+from dispatchlab.lab.formulas import FORMULAS
 from dispatchlab.lab.overrides import PythonDispatch
 from examples.logging_tensor import logging
 from tests.live.logging_tensors import Side, both, elements, our_side, their_side
@@ -265,5 +265,5 @@ def test_the_programs_call_every_operator_that_has_a_formula(ours: Framework) ->
             run(ours)
         seen |= {one.operator.removeprefix("aten::") for one in log.calls}
     # The numbers of the first are random, and its gradient is zeros; torch makes those of the second by `zeros`.
-    assert set(DERIVATIVES) - seen == {"normal_"}
+    assert set(FORMULAS) - seen == {"normal_"}
     assert len(PROGRAMS) >= 50

@@ -12,7 +12,7 @@ import pytest
 from dispatchlab import CallError, Tensor, tensor
 from dispatchlab.call.tensor_options import DType
 from dispatchlab.lab import AutogradError, AutogradErrorKind, Lab
-from dispatchlab.lab.derivative_table import DERIVATIVES
+from dispatchlab.lab.formulas import FORMULAS
 from dispatchlab.lab.schemas import NOT_DIFFERENTIABLE
 from tests.call_cases import CASES, Case, flat, run, tensors
 
@@ -68,7 +68,7 @@ def test_result_and_gradients_are_torchs(lab: Lab, case: Case) -> None:
 
 
 def test_the_cases_cover_every_formula() -> None:
-    assert set(DERIVATIVES) <= {case.operator for case in CASES}
+    assert set(FORMULAS) <= {case.operator for case in CASES}
 
 
 def test_gradients_of_a_small_network_and_their_gradients_are_torchs(lab: Lab) -> None:

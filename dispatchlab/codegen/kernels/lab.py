@@ -37,7 +37,7 @@ def _modules() -> tuple[ModuleType, ...]:
 
 
 class StructuredLayers(Lab):
-    """The layers of `dispatchlab.lab` over generated kernels: autograd, batching, views and tracing.
+    """The layers of `dispatchlab.lab` over generated kernels: autograd, batching and views.
 
     What `Lab` has kernels of its own for is left to generated ones where the operator is structured.
 
