@@ -6,6 +6,7 @@ so that environment variables that the program sets before still count.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.abc
 import importlib.machinery
@@ -34,6 +35,7 @@ _BACKTRACE: Final = re.compile(r"\n(?:Exception raised from .*|frame #\d+: .*|C\
 _LONGEST: Final = 20_000
 _KEPT_CALLS: Final = 3
 _KEPT_NUMBERS: Final = 65_536
+_REGISTERS: Final = ("define", "impl", "fallback", "custom_op", "register_fake", "register_autograd")
 
 
 _STARTED: Final[list[ProgramWatch]] = []
@@ -50,9 +52,12 @@ class ProgramWatch:
         self.folder = os.path.realpath(folder)
         self.events: list[Event] = []
         self.calls: dict[str, list[tuple[tuple[Any, ...], dict[str, Any]]]] = {}
+        self.states: set[tuple[str, str]] = set()
 
     def note(self, kind: EventKind, subject: str, detail: str = "", at: Position | None = None) -> None:
         """Add an event; its line is the caller's when none is given."""
+        if kind in _REGISTERS and not self.registers(sys._getframe(1)):
+            return
         event = Event(kind, subject, detail[:_LONGEST], at or self.position(sys._getframe(1)))
         self.events.append(event)
         if path := os.environ.get(CHILDREN):
@@ -79,6 +84,15 @@ class ProgramWatch:
         """Return what watches this process; one that has noted nothing where none was started."""
         return next(iter(_STARTED), cls(os.getcwd()))
 
+    def registers(self, frame: FrameType | None) -> bool:
+        """Return whether a registration at a frame is not of PyTorch itself, which registers more when it is used."""
+        while frame is not None:
+            file = frame.f_code.co_filename
+            if not file.startswith((_OURS, *_registering_files())):
+                return not file.startswith(_torch_folder())
+            frame = frame.f_back
+        return True
+
     def start(self) -> None:
         """Watch from now on."""
         _STARTED.append(self)
@@ -89,6 +103,18 @@ class ProgramWatch:
         sys.meta_path.append(_MissingModules(self))
         _watch_extensions(self)
         _watch_warnings(self)
+
+
+@functools.cache
+def _torch_folder() -> str:
+    return os.path.dirname(str(sys.modules["torch"].__file__)) + os.sep
+
+
+@functools.cache
+def _registering_files() -> tuple[str, ...]:
+    """Return the parts of PyTorch that register what others ask for."""
+    folder = _torch_folder()
+    return (folder + "library.py", folder + "_library" + os.sep, "<", functools.__file__, contextlib.__file__)
 
 
 def leave_event(path: str, event: Event) -> None:
@@ -368,11 +394,12 @@ def _same(old: Any, new: Any) -> bool:
 
 def keep_call(watch: ProgramWatch, operator: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Keep copies of the arguments of an operator's first calls, where they are small, and return them."""
+    if (state := _state_of_call()) and (operator, state) not in watch.states:
+        watch.states.add((operator, state))
+        watch.note("called", operator, state)
     calls = watch.calls.setdefault(operator, [])
     if len(calls) >= _KEPT_CALLS:
         return None
-    if not calls and (state := _state_of_call()):
-        watch.note("called", operator, state)
     with suppress(Exception):
         calls.append(copy_of((args, kwargs)))
         return calls[-1]
@@ -407,22 +434,29 @@ def copy_of(value: Any) -> Any:
 
 
 def _watch_custom_op(torch: Any, watch: ProgramWatch) -> None:
+    """Note each custom operator, and keep the arguments of the first calls of its kernels."""
     definition = torch.library.CustomOpDef
-    build = definition.__init__
+    register = definition.register_kernel
 
-    @functools.wraps(build)
-    def patched(self: Any, namespace: str, name: str, schema: str, fn: Any, *rest: Any, **kwargs: Any) -> None:
-        full = f"{namespace}::{name}"
+    @functools.wraps(register)
+    def register_kernel(self: Any, device_types: Any, fn: Any = None, /) -> Any:
+        def registered(function: Any) -> Any:
+            @functools.wraps(function)
+            def kernel(*args: Any, **named: Any) -> Any:
+                return watched_call(watch, self._qualname, function, args, named)
 
-        @functools.wraps(fn)
-        def kernel(*args: Any, **named: Any) -> Any:
-            return watched_call(watch, full, fn, args, named)
+            register(self, device_types, kernel)
+            return function
 
-        build(self, namespace, name, schema, kernel, *rest, **kwargs)
-        watch.note("custom_op", full, schema)
-        note_function(watch, full, "custom_op", fn)
+        return registered if fn is None else registered(fn)
 
-    definition.__init__ = patched
+    definition.register_kernel = register_kernel
+
+    def made(result: None, self: Any, *_: Any, **__: Any) -> None:
+        watch.note("custom_op", self._qualname, self._schema)
+        note_function(watch, self._qualname, "custom_op", self._init_fn)
+
+    _after(definition, "__init__", made)
 
 
 def _watch_libraries(torch: Any, watch: ProgramWatch) -> None:
