@@ -16,9 +16,6 @@ from dispatchlab.codegen.runtime.element_types import (
     Array,
     Elements,
     Number,
-    Vectorized,
-    contracted,
-    fmadd,
     not_implemented,
     opmath,
 )
@@ -44,9 +41,7 @@ def meta_add_Tensor(op: Op, self: Tensor, other: Tensor, alpha: Number) -> None:
 
 
 def ufunc_add(self: Elements, other: Elements, alpha: Elements) -> Elements:
-    if isinstance(self, Vectorized):
-        return fmadd(other, alpha, self)
-    return contracted(self, alpha, other)
+    return self + alpha * other
 
 
 def meta_sub_Tensor(op: Op, self: Tensor, other: Tensor, alpha: Number) -> None:
