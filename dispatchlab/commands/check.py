@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 import click
@@ -9,7 +10,7 @@ import click
 from dispatchlab.commands.options import baseline_options, format_option, report_option
 from dispatchlab.commands.output import Format, exit_with, note, progress_display, save, show_and_keep
 
-_QUESTIONS = ("order", "lint", "upgrade", "drift")
+_QUESTIONS = ("order", "lint", "trials", "upgrade", "drift")
 
 
 @click.command()
@@ -29,6 +30,15 @@ _QUESTIONS = ("order", "lint", "upgrade", "drift")
     multiple=True,
     help="Compare with the record in FILE; may be repeated. Default: the records of the project.",
 )
+@click.option(
+    "--inputs",
+    metavar="FILE",
+    type=click.Path(),
+    default=None,
+    help='Run operators on the inputs of FILE.py, which has INPUTS = {"ns::name": [(args, kwargs)]}. '
+    "Default: inputs generated from the schemas.",
+)
+@click.option("--run", "whole", is_flag=True, help="Run the trials that need a compiler, too.")
 @baseline_options
 @report_option(" of all findings")
 @click.option(
@@ -40,21 +50,23 @@ def check(
     packages: tuple[str, ...],
     fail_on: tuple[str, ...],
     records: tuple[str, ...],
+    inputs: str | None,
+    whole: bool,
     baseline: str | None,
     write_baseline: str | None,
     page: str | None,
     show_all: bool,
     format: Format | Literal["sarif", "github"] | None,
 ) -> None:
-    """Ask every question about a package: order, lint, upgrade, drift from its record.
+    """Ask every question about a package: order, lint, trials, upgrade, drift from its record.
 
     Imports the packages in processes of their own. Default: those of the settings of the checkout around the
     current folder, or the module that has the name of the project. The settings are in [tool.dispatchlab] of
     pyproject.toml, or in dispatchlab.toml: packages, fail (the questions of --fail-on), baseline and record.
 
     order is `imports`, and the verdict of `permute` on what is registered; lint is `lint`; drift is `record --check`
-    with a record that is committed; upgrade is `diff --for` with the newest PyTorch that dispatchlab knows. A question
-    that cannot be asked says why.
+    with a record that is committed; trials run each operator in a dozen ways; upgrade is `diff --for` with the newest
+    PyTorch that dispatchlab knows. A question that cannot be asked says why.
     Exit codes: 0 when nothing is found but information, 1 when something is, 2 when a package cannot be imported or
     registers nothing, 3 when the order is not decided.
 
@@ -89,6 +101,8 @@ def check(
             records=records or subject.records,
             fails=tuple(Question(one) for one in fail_on if one != "nothing") if fail_on else subject.fails,
             accepted=accepted,
+            inputs="" if inputs is None else str(Path(inputs).resolve()),
+            whole=whole,
             stage=lambda text: display.stage("check", text),
         )
     found = (finding for group in report.groups for finding in group.findings)

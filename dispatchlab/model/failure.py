@@ -31,6 +31,9 @@ EventKind: TypeAlias = Literal[
     "compiled",
     "called",
     "wrote undeclared",
+    "wrote nothing",
+    "replaced",
+    "does not bind",
     "right without caches",
 ]
 

@@ -5,5 +5,7 @@
 - `check_packages`: import packages once, and ask every question about what they register.
 - `configuration`: what a project says about its check: `[tool.dispatchlab]` in pyproject.toml, or dispatchlab.toml.
 - `findings`: what each question found, as findings of one kind.
+- `trial_process`: the process that imports packages and runs the trials of their operators.
+- `trials`: start that process, and make findings of what failed.
 - `report`: the values: an answer for each question, and the report of all.
 """

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from dispatchlab.questions.check.blocks import hidden_text, summary
-from dispatchlab.questions.check.findings import KINDS, name_of
+from dispatchlab.questions.check.findings import kinds, name_of
 from dispatchlab.questions.check.report import CheckReport
 from dispatchlab.questions.lint.blocks import SHOWN
 from dispatchlab.questions.lint.checkout import Checkout
@@ -68,4 +68,4 @@ def findings_sarif(source: str, findings: Iterable[Finding], packages: Sequence[
         checkout: what paths are relative to.
     """
     found = LintReport(source, 0, (), tuple(findings))
-    return sarif((found,), checkout, imports=packages, rules=(*RULES, *KINDS.values()))
+    return sarif((found,), checkout, imports=packages, rules=(*RULES, *kinds().values()))

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dispatchlab.errors import DispatchLabError
+from dispatchlab.live.bridge.torch import ImportFailedError
 from dispatchlab.questions.check.findings import drift_findings, import_findings, order_findings, upgrade_findings
 from dispatchlab.questions.check.report import Answer, CheckReport, Question
+from dispatchlab.questions.check.trial_process import TrialRequest
+from dispatchlab.questions.check.trials import TrialProcess, TrialsFailedError, trials_answer
 from dispatchlab.questions.imports.import_orders import COMPARED, compare_import_orders
 from dispatchlab.questions.lint.rule import Finding, Identity, level_counts
 from dispatchlab.questions.lint.rules import RULES
@@ -27,6 +32,8 @@ if TYPE_CHECKING:
     from dispatchlab.scenario.scenario import Scenario
 
 _ORDER_LIMIT_S = 60.0
+_TRIALS_LIMIT_S = 120.0
+_WHOLE_LIMIT_S = 3600.0
 
 
 def check_packages(
@@ -35,6 +42,8 @@ def check_packages(
     records: Sequence[str] = (),
     fails: Collection[Question] = tuple(Question),
     accepted: Collection[Identity] = (),
+    inputs: str = "",
+    whole: bool = False,
     stage: Callable[[str], None] = lambda _: None,
 ) -> CheckReport:
     """Ask every question about packages.
@@ -44,6 +53,8 @@ def check_packages(
         records: the files of their records; one of other packages is not compared.
         fails: the questions whose findings fail the check.
         accepted: the identities of findings that a baseline accepts.
+        inputs: a file of inputs for the trials; empty for generated ones.
+        whole: run the trials that need a compiler, too.
         stage: is called with what is done now.
 
     Raises:
@@ -53,7 +64,33 @@ def check_packages(
     named = tuple(packages)
     before = {file: load_scenario(file) for file in records}
     stage(f"starting PyTorch and importing {' and '.join(named)}")
-    facts = _facts(named)
+    with TrialProcess(TrialRequest(named, tuple(sys.path), inputs, whole)) as trials:
+        report = _asked(named, before, fails, stage, trials)
+        stage(f"running operators of {' and '.join(named)}")
+        try:
+            limit_s = _WHOLE_LIMIT_S if whole else _TRIALS_LIMIT_S
+            report = _answered(report, trials_answer(trials.answer(limit_s), named, whole=whole))
+        except TrialsFailedError as error:
+            if inputs:
+                raise
+            report = _not_asked(report, Question.TRIALS, error)
+    if any(answer.findings for answer in report.answers):
+        report = replace(report, nothing=tuple(one for one in report.nothing if len(report.nothing) < len(named)))
+    return _without_accepted(report, accepted)
+
+
+def _asked(
+    named: tuple[str, ...],
+    before: dict[str, Scenario],
+    fails: Collection[Question],
+    stage: Callable[[str], None],
+    trials: TrialProcess,
+) -> CheckReport:
+    """The report with the answers of all questions but the trials."""
+    try:
+        facts = _facts(named)
+    except ImportFailedError as error:
+        return _failed_import(named, fails, trials, error)
     scenario = parse_scenario(facts.record.text, file=" ".join(named))
     nothing = facts.record.idle(named)
     report = CheckReport(
@@ -69,14 +106,31 @@ def check_packages(
         lint, *_ = _lint(report, facts, scenario).answers
         if not lint.findings:
             lint = Answer(Question.LINT, _NOTHING, asked=False)
-        others = (Answer(one, _NOTHING, asked=False) for one in Question if one is not Question.LINT)
-        report = replace(report, nothing=() if lint.findings else nothing, answers=(lint, *others))
-        return _without_accepted(report, accepted)
+        others = (Question.ORDER, Question.UPGRADE, Question.DRIFT)
+        return replace(report, answers=(lint, *(Answer(one, _NOTHING, asked=False) for one in others)))
     for ask, what in ((_order, "the order"), (_lint, "lint"), (_upgrade, "upgrade")):
         stage(f"asking about {what} of {' and '.join(named)}")
         report = ask(report, facts, scenario)
-    report = _drift(report, facts, before)
-    return _without_accepted(report, accepted)
+    return _drift(report, facts, before)
+
+
+def _failed_import(
+    named: tuple[str, ...], fails: Collection[Question], trials: TrialProcess, error: ImportFailedError
+) -> CheckReport:
+    """The report of packages that cannot be imported, where the cause is known.
+
+    Raises:
+        ImportFailedError: it is not.
+    """
+    with suppress(TrialsFailedError):
+        found = trials.answer(_TRIALS_LIMIT_S).runs
+        if any(run.trial == "import" and answer is not None and answer.code for run, answer in found):
+            others = tuple(
+                Answer(one, "an import fails", asked=False) for one in Question if one is not Question.TRIALS
+            )
+            registered = str(error).partition(chr(10))[0]
+            return CheckReport(named, "", registered, (), others, tuple(one for one in Question if one in fails))
+    raise error
 
 
 _NOTHING = "nothing is registered"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from dispatchlab.model.registration import Block, Claim, Def, NameOnly, Registration, describe, shown_text
@@ -14,6 +15,7 @@ from dispatchlab.questions.order.report import Report
 from dispatchlab.questions.order.report_text import FLAWS, conflict_text, reasons
 from dispatchlab.questions.record.check_record import RecordCheck
 from dispatchlab.questions.upgrade.package_changes import OtherKernel, PackageUpgrade
+from dispatchlab.questions.why.cause import causes
 from dispatchlab.registries.debug_text import owner
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
 from dispatchlab.views.formatting import first_of
@@ -46,13 +48,36 @@ _DRIFT = Kind(
     "Where it is meant, record the package again, and commit the record.",
     "Whether the change is meant.",
 )
-KINDS: Mapping[str, Kind] = {kind.code: kind for kind in (_ORDER, _UPGRADE, _DRIFT)}
-"""The kinds of findings that are not of lint, by their codes."""
+_TRIALS = Kind(
+    str(Question.TRIALS),
+    "failed-trial",
+    Level.WARNING,
+    "An operator was run, and it failed in a way whose cause is not known.",
+    "A call of a user fails in the same way.",
+    "Read the exception; `dispatchlab why PROGRAM.py` shows more of a program that makes the same call.",
+    "Whether the inputs are those that the operator is meant for, where they were generated.",
+)
+
+
+def kinds() -> Mapping[str, Kind]:
+    """Return the kinds of findings that are not of lint, by their codes: the questions, and the causes of failures."""
+    found = {kind.code: kind for kind in (_ORDER, _TRIALS, _UPGRADE, _DRIFT)}
+    for cause in causes():
+        name = re.sub(r"[^a-z0-9]+", "-", cause.title.lower()).strip("-")
+        what = f"A trial of an operator failed: {cause.title}."
+        found[cause.code] = Kind(
+            cause.code, name, Level.WARNING, what, "A call of a user fails in the same way.",
+            f"See the finding. It would be wrong to advise {cause.wrong or 'nothing else'}.",
+            "Whether the inputs are those that the operator is meant for, where they were generated.",
+        )  # fmt: skip
+    return found
 
 
 def name_of(code: str) -> str:
     """The code and the name of a kind of findings: `DLnnn NAME`; the code alone where that says it."""
-    return code if code in KINDS else f"{code} {rule_named(code).name}"
+    if code.startswith("DL"):
+        return f"{code} {rule_named(code).name}"
+    return f"{code} {kinds()[code].name}" if code.startswith("WHY") else code
 
 
 # -- order

@@ -17,6 +17,7 @@ class Question(WordEnum):
 
     ORDER = "order"
     LINT = "lint"
+    TRIALS = "trials"
     UPGRADE = "upgrade"
     DRIFT = "drift"
 

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 from dispatchlab.model.failure import Failure, Fix
 
 FAMILIES: Final = (
+    "tried",
     "missing_operators",
     "registrations",
     "missing_kernels",

@@ -1,0 +1,48 @@
+"""Trials of operators: what came of running one operator in one way.
+
+Values alone: `live/trials/` makes them where torch is, and `questions/check/` reads them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from dispatchlab.model.failure import Event, Position, Raised
+
+Status: TypeAlias = Literal["passed", "failed", "not needed", "no input", "open"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialRun:
+    """What came of one trial of one operator.
+
+    Args:
+        operator: its full name.
+        trial: the name of the trial.
+        status: how it ended; `open` where it was not run to its end.
+        why: why it was not needed, had no input or stayed open, a clause.
+        inputs: the arguments of the call that failed.
+        raised: the exception of a trial that failed, with what led to it.
+        frames: the lines of the package in its traceback, the innermost last.
+        stack: all functions of the traceback.
+        events: what was noted while it ran.
+    """
+
+    operator: str
+    trial: str
+    status: Status
+    why: str = ""
+    inputs: str = ""
+    raised: tuple[Raised, ...] = ()
+    frames: tuple[Position, ...] = ()
+    stack: tuple[str, ...] = ()
+    events: tuple[Event, ...] = ()
+
+    @property
+    def error(self) -> str:
+        """Return the exception in a line."""
+        if not self.raised:
+            return ""
+        first = next((line for line in self.raised[0].text.splitlines() if line.strip()), "")
+        return f"{self.raised[0].name}: {first.strip()[:200]}"

@@ -1,0 +1,155 @@
+"""What an operator does that its schema does not say, seen when it was tried or when its package was imported."""
+
+from __future__ import annotations
+
+from dispatchlab.model.failure import Event, Failure, Fix, OperatorFacts
+from dispatchlab.questions.why.cause import Explanation, cause
+from dispatchlab.questions.why.causes.wording import arguments_of, line_of_definition, listed
+
+
+@cause("WHY231", "a function that does not take the schema's arguments", wrong="another schema, where callers use it")
+def does_not_bind(failure: Failure) -> Explanation | None:
+    """Recognise a kernel, fake, rule or setup_context whose parameters are not those of the schema."""
+    events = failure.of("does not bind")
+    if not events:
+        return None
+    name = events[0].subject
+    facts = failure.registry.operator(name)
+    schema = facts.schema if facts else ""
+    wrong = []
+    for event in events:
+        role, _, what = event.detail.partition("|")
+        wrong.append(f"the {role}{f' at {event.at}' if event.at else ''} does not take what its schema has: {what}")
+    return Explanation(
+        f"of {name}, {'; '.join(wrong)}",
+        tuple(Fix(text=_parameters(event, schema)) for event in events),
+        ((f"schema: {schema}",) if schema else ()),
+    )
+
+
+def _parameters(event: Event, schema: str) -> str:
+    """Return the head of the function that takes what the schema has."""
+    role = event.detail.partition("|")[0]
+    name = event.at.function if event.at else "_"
+    if role == "setup_context":
+        only = ", keyword_only_inputs" if ", *, " in schema or "(*, " in schema else ""
+        return f"def {name}(ctx, inputs{only}, output): ...  # by these names"
+    if role == "backward":
+        count = schema.rpartition("->")[2].count(",") + 1
+        grads = ["grad"] if count == 1 else [f"grad{at}" for at in range(count)]
+        return f"def {name}(ctx, {', '.join(grads)}): ...  # a gradient for each result"
+    return f"def {name}({'info, in_dims, ' if role == 'vmap rule' else ''}{signature_of(schema)}): ..."
+
+
+def signature_of(schema: str) -> str:
+    """Return the parameters of a Python function that takes what a schema has, with the defaults."""
+    inside = schema.partition("(")[2].rpartition(") ->")[0]
+    only = inside.partition("*, ")[2]
+    parts: list[str] = []
+    for _, name in arguments_of(schema):
+        marker = f" {name}="
+        default = f" {inside}".partition(marker)[2].partition(",")[0] if marker in f" {inside}" else ""
+        if only and (f" {name}" in f" {only}" or f" {name}=" in f" {only}") and "*" not in parts:
+            parts.append("*")
+        parts.append(f"{name}={_python(default)}" if default else name)
+    return ", ".join(parts)
+
+
+def _python(default: str) -> str:
+    """Return a default as Python has it: schemas print `1.` and `1.0000000000000001e-05`."""
+    try:
+        return default if default.isdigit() else f"{float(default):.12g}"
+    except ValueError:
+        return default
+
+
+@cause("WHY232", "a kernel that returns what the schema does not say", wrong="register_fake: the kernel is wrong")
+def other_kinds(failure: Failure) -> Explanation | None:
+    """Recognise a kernel that returns None, one value for two, or a value of another type."""
+    found = failure.search(
+        r"returned (None) where the schema has"
+        r"|Object of type '(\w+)' is not an instance of 'sequence'"
+        r"|Unable to cast Python instance of type <class '([\w.]+)'>"
+        r"|Unable to cast (\w+) to (?:Tensor|\w+)"
+    )
+    event = next(iter(failure.of("called")), None) if found is None else None
+    if found is None or event is not None:
+        return None
+    name = failure.call.removeprefix("torch.ops.").partition("(")[0].replace(".", "::", 1)
+    facts = failure.registry.operator(name) if "::" in name else None
+    if facts is None:
+        return None
+    given = next(group for group in found.groups() if group)
+    returns = facts.schema.rpartition("-> ")[2]
+    return Explanation(
+        f"the kernel of {facts.name} returns {given} where its schema says {returns}"
+        f"{line_of_definition(facts, failure)}",
+        (
+            Fix(text=f"return {_example(returns)} in the kernel"),
+            Fix(text='or write what it returns in the schema, "-> ()" for nothing'),
+        ),
+        (f"schema: {facts.schema}",),
+    )
+
+
+def _example(returns: str) -> str:
+    count = returns.count(",") + 1
+    return "the result" if count == 1 else f"({', '.join(f'result{at}' for at in range(count))})"
+
+
+@cause("WHY233", "a custom_op that replaces another", wrong="allow_override: the first one is gone without a word")
+def replaced(failure: Failure) -> Explanation | None:
+    """Recognise two custom operators of one name."""
+    event = next(iter(failure.of("replaced")), None)
+    if event is None:
+        return None
+    made = [each for each in failure.of("custom_op") if each.subject == event.subject and each.at]
+    places = " and ".join(str(each.at) for each in made[-2:])
+    schemas = tuple(f"{each.at}: {each.subject}{each.detail}" for each in made[-2:])
+    return Explanation(
+        f"{event.subject} is made twice, at {places}: the second custom_op silently replaces the first, and the object "
+        "that the first returned runs the second",
+        (Fix(text="give one of the two another name or namespace, or import it from the other module"),),
+        schemas,
+    )
+
+
+@cause("WHY431", "an operator that is said to write and does not", wrong="register_autograd: PyTorch refuses it")
+def writes_nothing(failure: Failure) -> Explanation | None:
+    """Recognise mutates_args="unknown" on an operator that writes nothing."""
+    event = next(iter(failure.of("wrote nothing")), None)
+    if event is None:
+        return None
+    facts = failure.registry.operator(event.subject)
+    tensors = [name for kind, name in arguments_of(facts.schema if facts else "") if kind.startswith("Tensor")]
+    return Explanation(
+        f'{event.subject} has mutates_args="unknown", so {listed(tensors)} are declared as written; on '
+        f"{event.detail} inputs none changed{line_of_definition(facts, failure)}: it has no gradient, its calls "
+        "invalidate what others saved for backward, and compile and vmap refuse some of them",
+        (Fix(text=f'@torch.library.custom_op("{event.subject}", mutates_args=())'),),
+        ((f"schema: {facts.schema}",) if facts else ()),
+    )
+
+
+@cause("WHY531", "autograd inside of a backend kernel", wrong="register_fake: shapes are right")
+def autograd_below(failure: Failure) -> Explanation | None:
+    """Recognise a kernel for a backend whose inner calls record gradients."""
+    found = failure.search(
+        r"(\w+::[\w.]+): at least one output of this operator has requires_grad=True but the operator does not have an "
+        r"autograd kernel"
+    )
+    if found is None:
+        return None
+    facts: OperatorFacts | None = failure.registry.operator(found[1])
+    keys = [key for key in (facts.backends if facts else ()) if key != "Meta"]
+    return Explanation(
+        f"{found[1]} has no autograd kernel, and the calls inside of its {listed(keys)} kernel record gradients"
+        f"{line_of_definition(facts, failure)}: compile and functorch do not see them",
+        (
+            Fix(
+                text=f'torch.library.register_autograd("{found[1].partition(".")[0]}", backward, setup_context=...)',
+                needs="your backward",
+            ),
+            Fix(text='or "CompositeImplicitAutograd" for the kernel, where it calls operators of PyTorch alone'),
+        ),
+    )

@@ -1,0 +1,216 @@
+"""Trials of operators: what is wrong is found for its reason, and what is right is not condemned."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from dispatchlab.model.trial_run import TrialRun
+from dispatchlab.questions.check.trial_process import TrialAnswer, TrialRequest
+from dispatchlab.questions.check.trials import trials_answer
+from dispatchlab.questions.lint.rule import Finding, Level
+
+BOOT = "import sys; from dispatchlab.questions.check.trial_process import main; main(sys.argv[1:])"
+Try = Callable[..., TrialAnswer]
+
+
+@pytest.fixture
+def tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Try:
+    """Return a function that writes modules and runs the trials of their operators."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*sources: str, inputs: str = "", whole: bool = False, seed: int = 0) -> TrialAnswer:
+        names = tuple(f"module{at}" for at in range(len(sources)))
+        for name, source in zip(names, sources, strict=True):
+            (tmp_path / f"{name}.py").write_text(source, encoding="utf-8")
+        if inputs:
+            (tmp_path / "inputs.py").write_text(inputs, encoding="utf-8")
+        file = str(tmp_path / "inputs.py") if inputs else ""
+        request = TrialRequest(names, (str(tmp_path), *sys.path), file, whole, seed=seed)
+        (tmp_path / "request").write_bytes(pickle.dumps(request))
+        subprocess.run([sys.executable, "-c", BOOT, "answer", "request"], check=True)
+        answer: TrialAnswer = pickle.loads((tmp_path / "answer").read_bytes())
+        return answer
+
+    return run
+
+
+def findings(answer: TrialAnswer) -> list[Finding]:
+    """Return the findings that fail a check."""
+    found = trials_answer(answer, ("module0",), whole=False).findings
+    return [finding for finding in found if finding.level is not Level.INFORMATION]
+
+
+def said(answer: TrialAnswer) -> set[tuple[str, str]]:
+    """Return the operators and causes of the findings that fail a check."""
+    return {(finding.operator, finding.code) for finding in findings(answer)}
+
+
+def runs(answer: TrialAnswer) -> dict[tuple[str, str], TrialRun]:
+    """Return the runs by operator and trial."""
+    return {(run.operator, run.trial): run for run, _ in answer.runs}
+
+
+SIGNATURES = """
+import torch
+lib = torch.library.Library("own", "DEF")
+lib.define("norm(Tensor x, Tensor? w=None, *, float eps=1e-5) -> Tensor")
+def norm(x, w): return x / (x.norm() + 1e-5)
+lib.impl("norm", norm, "CPU")
+lib.impl("norm", lambda x, w=None: torch.empty_like(x), "Meta")
+lib.define("pair(Tensor x) -> (Tensor, Tensor)")
+lib.impl("pair", lambda x: x * 2, "CPU")
+lib.define("nothing(Tensor x) -> Tensor")
+def nothing(x): x * 2
+lib.impl("nothing", nothing, "CPU")
+@torch.library.custom_op("own::rope", mutates_args=())
+def rope(x: torch.Tensor, dim: int = 2, *, scale: float = 1.0) -> torch.Tensor:
+    return x * scale
+def fake_rope(x, dim): return torch.empty_like(x)
+rope.register_fake(fake_rope)
+def setup(ctx, inputs, output): pass
+rope.register_autograd(lambda ctx, g: g, setup_context=setup)
+"""
+
+
+def test_functions_that_do_not_take_the_schema_are_named(tried: Try) -> None:
+    answer = tried(SIGNATURES)
+    assert said(answer) == {
+        ("own::norm", "WHY231"),
+        ("own::pair", "WHY232"),
+        ("own::nothing", "WHY232"),
+        ("own::rope", "WHY231"),
+    }
+    (norm,) = [each for each in findings(answer) if each.operator == "own::norm"]
+    assert "the CPU kernel at module0.py:5 does not take what its schema has: norm() got an unexpected" in norm.message
+    assert "def norm(x, w=None, *, eps=1e-05): ..." in norm.mend
+    (rope,) = [each for each in findings(answer) if each.operator == "own::rope"]
+    assert "the fake at module0.py:15" in rope.message
+    assert "the setup_context at module0.py:17" in rope.message
+    assert "def setup(ctx, inputs, keyword_only_inputs, output)" in rope.mend
+
+
+ALIASES = """
+import torch
+lib = torch.library.Library("own", "DEF")
+lib.define("same(Tensor x) -> Tensor")
+lib.impl("same", lambda x: x.view(-1), "CPU")
+lib.impl("same", lambda x: x.new_empty(x.numel()), "Meta")
+@torch.library.custom_op("own::same_custom", mutates_args=())
+def same_custom(x: torch.Tensor) -> torch.Tensor:
+    return x
+@torch.library.custom_op("own::twice", mutates_args=())
+def twice(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    y = x * 2
+    return y, y
+@torch.library.custom_op("own::writes", mutates_args=())
+def writes(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    y.add_(1)
+    return x * 2
+@torch.library.custom_op("own::nothing", mutates_args="unknown")
+def nothing(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return x * y
+"""
+
+
+def test_aliases_and_writes_are_found_and_take_the_fake_down(tried: Try) -> None:
+    answer = tried(ALIASES)
+    assert said(answer) == {
+        ("own::same", "WHY612"),
+        ("own::same_custom", "WHY612"),
+        ("own::twice", "WHY612"),
+        ("own::writes", "WHY421"),
+        ("own::nothing", "WHY431"),
+    }
+    assert runs(answer)["own::same", "fake"].status == "failed"
+
+
+FAKES = """
+import torch
+@torch.library.custom_op("own::mask", mutates_args=())
+def mask(x: torch.Tensor) -> torch.Tensor:
+    return (x * 2).contiguous()
+mask.register_fake(lambda x: torch.empty_like(x))
+@torch.library.custom_op("own::half", mutates_args=())
+def half(x: torch.Tensor) -> torch.Tensor:
+    return x.to(torch.float16)
+half.register_fake(lambda x: torch.empty_like(x))
+@torch.library.custom_op("own::rows", mutates_args=())
+def rows(x: torch.Tensor) -> torch.Tensor:
+    return x.sum(0)
+rows.register_fake(lambda x: x.new_empty(x.shape[0]))
+"""
+
+
+def test_a_fake_that_gives_something_else_is_found_on_transposed_inputs_too(tried: Try) -> None:
+    answer = tried(FAKES, inputs='import torch\nINPUTS = {"own::rows": [torch.ones(2, 3)]}')
+    assert said(answer) == {("own::mask", "WHY403"), ("own::half", "WHY403"), ("own::rows", "WHY403")}
+    assert runs(answer)["own::mask", "fake"].inputs == "(float32[3, 4] strides [1, 3])"
+    assert (
+        "dtype torch.float32 where the kernel gives torch.float16" in runs(answer)["own::half", "fake"].raised[0].text
+    )
+
+
+GONE = """
+import torch
+kept = torch.library.Library("own", "DEF")
+kept.define("kernel_gone(Tensor x) -> Tensor")
+def install():
+    torch.library.Library("own", "IMPL").impl("kernel_gone", lambda x: x * 2, "CPU")
+    torch.library.Library("own", "FRAGMENT").define("def_gone(Tensor x) -> Tensor")
+install()
+with torch.library._scoped_library("own", "FRAGMENT") as scoped:
+    scoped.define("meant(Tensor x) -> Tensor")
+@torch.library.custom_op("own::same", mutates_args=())
+def same(x: torch.Tensor) -> torch.Tensor:
+    return x + 1
+"""
+AGAIN = """
+import torch
+@torch.library.custom_op("own::same", mutates_args=("x",))
+def same(x: torch.Tensor) -> torch.Tensor:
+    x.add_(1)
+    return x.clone()
+"""
+
+
+def test_what_was_collected_or_replaced_is_found(tried: Try) -> None:
+    answer = tried(GONE, AGAIN)
+    assert said(answer) == {("own::kernel_gone", "WHY102"), ("own::def_gone", "WHY102"), ("own::same", "WHY233")}
+
+
+def test_every_input_of_the_user_that_raises_is_a_failure_and_a_crash_costs_its_own_trial(tried: Try) -> None:
+    source = """
+import os, sys, torch
+lib = torch.library.Library("own", "DEF")
+lib.define("raises(Tensor x) -> Tensor")
+def raises(x): raise ValueError("no such x")
+lib.impl("raises", raises, "CPU")
+lib.define("aborts(Tensor x) -> Tensor")
+def aborts(x):
+    sys.stderr.write("terminate called\\n  what():  broken in C++\\n")
+    sys.stderr.flush()
+    os.abort()
+lib.impl("aborts", aborts, "CPU")
+lib.define("recurses(Tensor x) -> Tensor")
+lib.impl("recurses", lambda x: torch.ops.own.recurses(x), "CPU")
+"""
+    answer = tried(source, inputs='import torch\nINPUTS = {"own::raises": [((torch.ones(2),), {})]}')
+    found = runs(answer)
+    assert found["own::raises", "call"].error == "ValueError: no such x"
+    assert found["own::aborts", "call"].error == "RuntimeError: broken in C++"
+    assert found["own::aborts", "signature"].status == "passed"
+    assert found["own::recurses", "call"].raised[0].name == "RecursionError"
+    assert {operator for operator, _ in said(answer)} == {"own::raises", "own::aborts", "own::recurses"}
+
+
+def test_inputs_that_cannot_be_read_are_an_error(tried: Try) -> None:
+    answer = tried("import torch", inputs="INPUTS = {}")
+    assert answer.error.endswith('it has no dictionary such as INPUTS = {"ns::name": [((x,), {})]}')
