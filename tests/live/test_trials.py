@@ -92,8 +92,8 @@ def test_functions_that_do_not_take_the_schema_are_named(tried: Try) -> None:
     assert "the CPU kernel at module0.py:5 does not take what its schema has: norm() got an unexpected" in norm.message
     assert "def norm(x, w=None, *, eps=1e-05): ..." in norm.mend
     (rope,) = [each for each in findings(answer) if each.operator == "own::rope"]
-    assert "the fake at module0.py:15" in rope.message
-    assert "the setup_context at module0.py:17" in rope.message
+    assert "the fake at module0.py:16" in rope.message
+    assert "the setup_context at module0.py:18" in rope.message
     assert "def setup(ctx, inputs, keyword_only_inputs, output)" in rope.mend
 
 

@@ -45,7 +45,7 @@ def run_trials(subject: Subject, names: Sequence[str], *, limit_s: float, before
             os.close(writer)
             stuck = False
             try:
-                while left and (run := _receive(reader, limit_s)) is not None:
+                while (run := _receive(reader, limit_s)) is not None:
                     left.remove(run.trial)
                     yield run
             except TimeoutError:
@@ -124,9 +124,8 @@ def run_trial(subject: Subject, name: str) -> TrialRun:
     """Run one trial in this process."""
     watch = subject.watch
     noted = len(watch.events)
-    subject.now = None
     try:
-        TRIALS[name](subject)
+        subject.run(TRIALS[name])
     except NotNeededError as nothing:
         return TrialRun(operator=subject.name, trial=name, status="not needed", why=str(nothing))
     except OpenError as nothing:

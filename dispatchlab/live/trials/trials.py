@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from dispatchlab.live.failure.program_watch import position_of
+from dispatchlab.live.failure.positions import position_of
 from dispatchlab.live.trials.inputs import (
     KEPT,
     Inputs,
@@ -111,6 +111,11 @@ class Subject:
         if has(self.name, "CUDA"):
             return "cuda" if torch.cuda.is_available() else ""
         return "cpu"
+
+    def run(self, trial: Trial) -> None:
+        """Run a trial, which raises what went wrong."""
+        self.now = None
+        trial(self)
 
     def call(self, inputs: Inputs, function: Callable[..., Any] | None = None) -> Any:
         """Call the operator on arguments, with the generators seeded."""
