@@ -17,8 +17,9 @@ from dispatchlab.cli import main
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.model.sequence import format_sequence
 from dispatchlab.prover.limits import WalkOptions
+from dispatchlab.prover.lockstep import lockstep
 from dispatchlab.prover.protocol import EngineCrashed
-from dispatchlab.questions.order.conformance import conform, sentence
+from dispatchlab.questions.order.conformance import sentence
 from dispatchlab.scenario import Scenario, UnwritableError, parse_scenario
 from tests.scenario_texts import COMPOSITES, FIVE, MODULES, TWICE, TWO_DEFS, many
 
@@ -305,9 +306,11 @@ def test_a_rich_report_in_a_pipe_has_neither_colours_nor_box_characters() -> Non
 
 def test_an_engine_that_differs_from_its_model_is_reported_with_the_sequence() -> None:
     scenario = parse_scenario(COMPOSITES)
-    same = sentence(conform(LabEngine("strict"), "strict", scenario))
+    about = scenario.registrations, scenario.operators
+    strict, torch = LabEngine("strict"), LabEngine("torch-2.13")
+    same = sentence(lockstep(strict, LabEngine("strict"), *about, WalkOptions(passes=2)))
     assert re.fullmatch(r"the engine and its model agree \((\d+) edges tried in \d+ steps of 2 passes, .*\)", same)
-    other = conform(LabEngine("torch-2.13"), "strict", scenario, WalkOptions(passes=1))
+    other = lockstep(strict, torch, *about, WalkOptions(passes=1))
     counterexample = other.counterexample
     assert counterexample is not None
     assert sentence(other).startswith(
@@ -315,7 +318,9 @@ def test_an_engine_that_differs_from_its_model_is_reported_with_the_sequence() -
         "strict and torch-2.13 differ in "
     )
     assert counterexample.diff in sentence(other) + "\n"
-    stopped = sentence(conform(LabEngine("strict"), "strict", parse_scenario(FIVE), WalkOptions(timeout_s=0)))
+    five = parse_scenario(FIVE)
+    bound = WalkOptions(passes=2, timeout_s=0)
+    stopped = sentence(lockstep(strict, LabEngine("strict"), five.registrations, five.operators, bound))
     assert stopped == "the engine and its model agree as far as they went together: stopped at the bound of 0 seconds"
 
 

@@ -68,7 +68,7 @@ from dispatchlab.commands.output import (
 @click.option(
     "--conform",
     is_flag=True,
-    help="Also compare the live engine with its model, or with the one that --semantics names, step by step.",
+    help="Also compare the live engine with its model, step by step.",
 )
 @click.option("--package", "imports", metavar="MODULE", multiple=True, help="With --engine torch: import MODULE first.")
 @click.option(

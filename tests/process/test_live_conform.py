@@ -77,16 +77,6 @@ def test_a_difference_exits_with_1_and_has_the_shortest_sequence(tmp_path: Path)
     assert "\n+++ actual: test::foo, table\n" in note
 
 
-def test_the_engine_is_held_to_the_semantics_that_are_named(tmp_path: Path) -> None:
-    (tmp_path / "composites.yaml").write_text(COMPOSITES)
-    asked = ("permute", "composites.yaml", "--engine", "torch", "--conform", "--passes", "1", "--semantics")
-    assert dispatchlab(tmp_path, *asked, "torch-2.13").returncode == dispatchlab(tmp_path, *asked[:-1]).returncode
-    done = dispatchlab(tmp_path, *asked, "torch-2.4")
-    assert done.returncode == 1, done.stderr
-    assert "the engine and its model differ after +" in done.stdout
-    assert "torch-2.4 and torch-2.13 differ in " in done.stdout
-
-
 def test_a_folder_of_scenarios_is_held_to_the_model_in_several_processes() -> None:
     more = "scenarios/defects/stale_slots_torch.yaml", "scenarios/basics/five_registrations.yaml"
     how = "--engine", "torch", "--conform", "--passes", "1", "--jobs", "2", "--format", "json"

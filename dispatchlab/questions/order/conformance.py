@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
-from dispatchlab.engine.semantics import SEMANTICS, semantics_named, unknown_keys
+from dispatchlab.engine.semantics import SEMANTICS
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.profile import read_profile
 from dispatchlab.model.registration import Registration
 from dispatchlab.model.sequence import format_sequence
 from dispatchlab.prover.chains import Chains
@@ -19,35 +18,44 @@ from dispatchlab.prover.result import Expectation, Exploration, Verdict, judge
 from dispatchlab.questions.order.report import Report
 from dispatchlab.scenario.scenario import Scenario
 
+if TYPE_CHECKING:
+    from dispatchlab.live.worker.engine import LiveEngine
+
 PASSES = 2
 """How many passes the two go together when nothing else is asked for."""
 
 
-@runtime_checkable
-class WalksElsewhere(Protocol):
-    """An engine that runs walks in the process that it lives in."""
+class NoModelError(DispatchLabError):
+    """There is nothing to hold an engine to."""
 
-    def walk(
-        self,
-        function: str,
-        registrations: Sequence[Registration],
-        operators: Sequence[OperatorName],
-        *arguments: object,
-        order: Chains = (),
-        progress: Callable[[Progress], None] | None = None,
-    ) -> Exploration:
-        """Call a walk there."""
+    engine: str
+    semantics: str
+
+    def __str__(self) -> str:
+        if self.engine == "lab":
+            return "--conform compares the live engine with its model: use it with --engine torch"
+        return f"--conform: there is no model of {self.semantics}; there are {', '.join(SEMANTICS)}"
+
+
+def check_model(engine: Engine) -> None:
+    """Make sure that there is a model of an engine.
+
+    Raises:
+        NoModelError: the lab engine has no other, or nothing is known of the semantics.
+    """
+    if engine.name == "lab" or engine.semantics not in SEMANTICS:
+        raise NoModelError(engine.name, engine.semantics)
 
 
 def conform(
-    engine: Engine,
+    engine: LiveEngine,
     model: str,
     scenario: Scenario,
     options: WalkOptions = DEFAULT_WALK,
     *,
     progress: Callable[[Progress], None] | None = None,
 ) -> Exploration:
-    """Walk an engine and the lab engine side by side until they differ.
+    """Walk the live engine and the lab engine side by side until they differ.
 
     Args:
         engine: the engine.
@@ -64,9 +72,7 @@ def conform(
     """
     options = WalkOptions(seed=options.seed, passes=options.passes or PASSES, timeout_s=options.timeout_s)
     about = scenario.registrations, scenario.operators, model, options
-    if isinstance(engine, WalksElsewhere):
-        return engine.walk(f"{__name__}:beside_its_model", *about, order=scenario.order, progress=progress)
-    return beside_its_model(engine, *about, order=scenario.order, progress=progress)
+    return engine.walk(f"{__name__}:beside_its_model", *about, order=scenario.order, progress=progress)
 
 
 def beside_its_model(
@@ -99,79 +105,9 @@ def sentence(found: Exploration) -> str:
     return f"the engine and its model could not be compared: {found.verdict} at {sequence}: {why}"
 
 
-class NoModelError(DispatchLabError):
-    """There is nothing to hold an engine to."""
-
-    engine: str
-    semantics: str
-
-    def __str__(self) -> str:
-        if self.engine == "lab":
-            return "--conform compares the live engine with its model: use it with --engine torch"
-        return f"--conform: there is no model of {self.semantics}; there are {', '.join(SEMANTICS)}"
-
-
-class IncompleteModelError(DispatchLabError):
-    """The model that an engine should be held to leaves out dispatch keys that this package does not know.
-
-    Args:
-        semantics: the file of the model.
-        unknown: these keys.
-    """
-
-    semantics: str
-    unknown: tuple[str, ...]
-
-    def __str__(self) -> str:
-        more = f" and {len(self.unknown) - _SHOWN} more" if len(self.unknown) > _SHOWN else ""
-        return (
-            f"--conform: {self.semantics} has dispatch keys that dispatchlab does not know, "
-            f"{', '.join(self.unknown[:_SHOWN])}{more}; a model leaves them out, and never agrees with what has them"
-        )
-
-
-_SHOWN: Final = 3
-
-
-def check_model(engine: str, asked: str | None) -> None:
-    """Refuse, before an engine starts, what can agree with nothing.
-
-    Args:
-        engine: `lab` or `torch`.
-        asked: the semantics to hold it to, where they were named.
-
-    Raises:
-        NoModelError: the lab engine has no other.
-        UnknownSemanticsError: there are no such semantics.
-        ProfileError: the file is no profile.
-        IncompleteModelError: it has keys that this package does not know.
-    """
-    if engine == "lab":
-        raise NoModelError(engine, "")
-    if asked is None:
-        return
-    semantics_named(asked)
-    if asked not in SEMANTICS and asked.endswith(".json"):
-        unknown = unknown_keys(read_profile(asked))
-        if unknown:
-            raise IncompleteModelError(asked, unknown)
-
-
-def model_to_hold_to(engine: Engine, asked: str | None) -> str:
-    """The semantics that an engine is held to: those that were named, or its own.
-
-    Raises:
-        NoModelError: there is no model of the engine's own.
-    """
-    if asked is None and engine.semantics not in SEMANTICS:
-        raise NoModelError(engine.name, engine.semantics)
-    return asked or engine.semantics
-
-
 def conforming(
     report: Report,
     engine: Engine,
-    model: str,
     scenario: Scenario,
     options: WalkOptions,
     progress: Callable[[Progress], None] | None,
@@ -181,8 +117,11 @@ def conforming(
     Returns:
         The report, and whether Ctrl-C ended the comparison.
     """
+    from dispatchlab.live.worker.engine import LiveEngine
+
+    assert isinstance(engine, LiveEngine)
     try:
-        together = conform(engine, model, scenario, options, progress=progress)
+        together = conform(engine, engine.semantics, scenario, options, progress=progress)
     except Interrupted as error:
         return report.noted(sentence(error.exploration)), True
     report = report.noted(sentence(together))

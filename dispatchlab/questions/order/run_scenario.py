@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, runtime_checkable
@@ -185,16 +185,17 @@ def run_scenario(
     bounded = _with_default_bounds(options, subject)
     if subject.is_live:
         progress = _stoppable(progress, cancelled)
-    if options.conform:
-        from dispatchlab.questions.order.conformance import check_model
-
-        check_model(subject.engine, options.semantics)
-    with warnings.catch_warnings(), _engine(subject, options) as engine:
+    with (
+        warnings.catch_warnings(),
+        engine_for(
+            subject.engine, asked=options.semantics, in_file=subject.scenario.semantics, imports=options.imports
+        ) as engine,
+    ):
         warnings.simplefilter("ignore")  # of kernels that are overridden: here that is what is looked for
         if options.conform:
-            from dispatchlab.questions.order.conformance import model_to_hold_to
+            from dispatchlab.questions.order.conformance import check_model
 
-            model = model_to_hold_to(engine, options.semantics)
+            check_model(engine)
         run, stand_in_notes = _as_engine_takes_it(subject, options)
         exploration, interrupted = _found(engine, run, bounded, progress, cancelled)
         report = report_of(subject.scenario, engine, exploration, require_proof=options.require_proof)
@@ -208,7 +209,7 @@ def run_scenario(
             if options.conform and not interrupted:
                 from dispatchlab.questions.order.conformance import conforming
 
-                report, interrupted = conforming(report, engine, model, run, bounded.walk_options, progress)
+                report, interrupted = conforming(report, engine, run, bounded.walk_options, progress)
         except KeyboardInterrupt:  # what was found by then stands
             report, interrupted = report.noted(_LATE), True
         outcome = Outcome(report, notes=_subject_notes(subject, engine), interrupted=interrupted)
@@ -358,16 +359,6 @@ def _explored(
 
         return explore_modules(engine, *about, modules, walk, order=order, cancelled=cancelled, progress=progress)
     return explore(engine, *about, walk, order=order, cancelled=cancelled, progress=progress)
-
-
-@contextmanager
-def _engine(subject: _Subject, options: RunOptions) -> Iterator[Engine]:
-    """The engine."""
-    imports = options.imports
-    # With --conform, semantics are those that the live engine is held to.
-    asked = None if subject.is_live and options.conform else options.semantics
-    with engine_for(subject.engine, asked=asked, in_file=subject.scenario.semantics, imports=imports) as engine:
-        yield engine
 
 
 def _stoppable(
