@@ -10,14 +10,13 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from enum import Enum
 from errno import EISDIR
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.escape import json_document
 
 
 class ReadError(DispatchLabError):
@@ -227,11 +226,8 @@ class FileKind(Enum):
     BASELINE = "a baseline of lint", "give it as: dispatchlab lint --baseline {file}"
     PROFILE = "a profile of a PyTorch", "use it with: dispatchlab permute SCENARIO --semantics {file}"
     GOLDEN = "a golden file", "pytest compares a scenario with it"
-    CERTIFICATE = "a certificate, as JSON", "`dispatchlab certify` printed it"
     REPORT = "a report", "a command of dispatchlab printed it"
     PAGE = "a report to keep", "open it in a browser"
-    SARIF = "a SARIF report", "it is for a forge or an editor"
-    JSON_SCHEMA = "the JSON Schema of scenarios", "it is for an editor"
     STATE_GRAPH = "a picture of a state graph", "`dispatchlab permute --graph` drew it"
     PROGRAM = "a Python program", "run it with: python {file}"
     GENERATED = "generated code", "`dispatchlab codegen` wrote it"
@@ -250,16 +246,14 @@ class FileContent(NamedTuple):
 
     Args:
         kind: its kind.
-        of: what it was made for, such as the scenario of a replay; often empty.
         is_written: only dispatchlab writes such a file, or the file has the mark of one that it wrote.
     """
 
     kind: FileKind
-    of: str = ""
     is_written: bool = True
 
     def __str__(self) -> str:
-        return f"{self.kind.label} of {self.of}" if self.of else self.kind.label
+        return self.kind.label
 
     def usage(self, file: str) -> str:
         """What to do with the file."""
@@ -341,20 +335,18 @@ def is_registry(content: bytes) -> bool:
 
 
 def _json(text: str) -> FileContent | None:
-    fields = set(re.findall(r'"(\$?\w+)":', text))
-    if re.match(r'\{\s*"version": \d+,\s*"findings": \[', text):
-        return FileContent(FileKind.BASELINE)
-    if re.match(r'\{\s*"profile": \d+,\s*"torch": "', text):
-        return FileContent(FileKind.PROFILE)
-    if "$schema" in fields:
-        if '"title": "dispatchlab scenario"' in text:
-            return FileContent(FileKind.JSON_SCHEMA)
-        return FileContent(FileKind.SARIF) if '"name": "dispatchlab"' in text else None
-    if not re.match(r'\{\s*"version": \d+,', text):
-        return None
-    if {"registry", "certificates"} <= fields:
-        return FileContent(FileKind.CERTIFICATE)
-    return FileContent(FileKind.REPORT) if fields & {"verdict", "operators", "counts", "before", "sources"} else None
+    for kind, beginning in _BEGINNINGS.items():
+        if re.match(beginning, text):
+            return FileContent(kind)
+    return None
+
+
+_BEGINNINGS = {
+    FileKind.BASELINE: r'\{\s*"version": \d+,\s*"findings": \[',
+    FileKind.PROFILE: r'\{\s*"profile": \d+,\s*"torch": "',
+    FileKind.REPORT: r'\{\s*"version": \d+,',
+}
+"""How each kind of JSON begins."""
 
 
 def content_of(path: str | os.PathLike[str]) -> FileContent | None:
@@ -434,64 +426,3 @@ def marked(text: str, kind: FileKind, path: str = "") -> str:
             return f"// {MARK}\n{text}"
         case _:
             return text
-
-
-MAX_BYTES = 8 * 2**20
-"""Larger files are refused unread; a baseline of 10,000 findings has two."""
-
-T = TypeVar("T")
-
-
-class BaselineError(DispatchLabError):
-    """A file is not a baseline.
-
-    Args:
-        path: the file.
-        reason: a clause that says what was found and what to do.
-    """
-
-    path: str
-    reason: str
-
-    template = "{path}: {reason}"
-
-
-def load_rows(
-    path: str, kind: FileKind, version: int, of: str, row: Callable[[object], T], *, write: str, again: str
-) -> frozenset[T]:
-    """What a baseline accepts.
-
-    Args:
-        path: the file.
-        kind: the kind that it has to be of.
-        version: that of its format.
-        of: the field with the rows.
-        row: reads a row; raises ValueError with what was expected, a clause.
-        write: what to do where there is no such file.
-        again: what to do where it is damaged.
-
-    Raises:
-        BaselineError: it cannot be read, or is none.
-        OtherFileError: it is another file of dispatchlab.
-    """
-    content = content_of(path)
-    if content is not None and content.kind is not kind:
-        raise OtherFileError(path, content, (kind,))
-    try:
-        value = json_value(read_file(path, limit=MAX_BYTES, what="baselines"), path)
-        if not isinstance(value, dict) or value.get("version") != version or not isinstance(value.get(of), list):
-            raise BaselineError(path, f"expected version {version} and a list of {of}; {again}")
-        return frozenset(map(row, value[of]))
-    except OSError as error:
-        raise BaselineError(path, f"it cannot be read: {error.strerror or error}; {write}") from None
-    except ReadError as error:
-        where = f" on line {error.line}, column {error.column}" if error.line else ""
-        raise BaselineError(path, f"{error.reason}{where}; {again}") from None
-    except ValueError as error:
-        raise BaselineError(path, str(error)) from None
-
-
-def rows_text(version: int, of: str, rows: Sequence[Mapping[str, object]]) -> str:
-    """The file with these rows, one a line; the same for equal rows."""
-    inside = ",".join(f"\n  {json_document(row)}" for row in rows)
-    return f'{{"version": {version}, "{of}": [{inside}\n]}}\n'

@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from dispatchlab.files import BaselineError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Block, BlockKind, TorchLibraryCall, TorchLibraryFunction
 from dispatchlab.questions.coverage.coverage_on_lab import Fill
-from dispatchlab.questions.lint.baseline import load_baseline
+from dispatchlab.questions.lint.baseline import BaselineError, load_baseline
 from dispatchlab.questions.lint.blocks import lint_view
 from dispatchlab.questions.lint.provenance import calls_in
 from dispatchlab.questions.lint.rule import Identity, Level, LintReport, Rule, Subject

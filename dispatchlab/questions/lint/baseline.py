@@ -5,10 +5,28 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict
 
-from dispatchlab.files import FileKind, load_rows, rows_text
+from dispatchlab.errors import DispatchLabError
+from dispatchlab.escape import json_document
+from dispatchlab.files import FileKind, OtherFileError, ReadError, content_of, json_value, read_file
 from dispatchlab.questions.lint.rule import Finding, Identity, LintReport
 
 VERSION = 2
+MAX_BYTES = 8 * 2**20
+"""Larger files are refused unread; a baseline of 10,000 findings has two."""
+
+
+class BaselineError(DispatchLabError):
+    """A file is not a baseline.
+
+    Args:
+        path: the file.
+        reason: a clause that says what was found and what to do.
+    """
+
+    path: str
+    reason: str
+
+    template = "{path}: {reason}"
 
 
 def load_baseline(path: str) -> frozenset[Identity]:
@@ -18,8 +36,28 @@ def load_baseline(path: str) -> frozenset[Identity]:
         BaselineError: it cannot be read, or is none.
         OtherFileError: it is another file of dispatchlab.
     """
-    write, again = "write it with --write-baseline", "write it again with --write-baseline"
-    return load_rows(path, FileKind.BASELINE, VERSION, "findings", _identity, write=write, again=again)
+    content = content_of(path)
+    if content is not None and content.kind is not FileKind.BASELINE:
+        raise OtherFileError(path, content, (FileKind.BASELINE,))
+    try:
+        value = json_value(read_file(path, limit=MAX_BYTES, what="baselines"), path)
+        if (
+            not isinstance(value, dict)
+            or value.get("version") != VERSION
+            or not isinstance(value.get("findings"), list)
+        ):
+            raise BaselineError(path, f"expected version {VERSION} and a list of findings; {_AGAIN}")
+        return frozenset(map(_identity, value["findings"]))
+    except OSError as error:
+        raise BaselineError(path, f"it cannot be read: {error.strerror or error}; {_AGAIN}") from None
+    except ReadError as error:
+        where = f" on line {error.line}, column {error.column}" if error.line else ""
+        raise BaselineError(path, f"{error.reason}{where}; {_AGAIN}") from None
+    except ValueError as error:
+        raise BaselineError(path, str(error)) from None
+
+
+_AGAIN = "write it with --write-baseline"
 
 
 def _identity(row: object) -> Identity:
@@ -46,4 +84,5 @@ def renewed_baseline(reports: Sequence[LintReport], accepted: Collection[Identit
 def baseline_text(findings: Iterable[Finding], kept: Collection[Identity] = ()) -> str:
     """The file that accepts these findings: one to a line, sorted, the same for equal findings."""
     identities = sorted({finding.identity for finding in findings} | set(kept))
-    return rows_text(VERSION, "findings", [asdict(identity) for identity in identities])
+    inside = ",".join(f"\n  {json_document(asdict(identity))}" for identity in identities)
+    return f'{{"version": {VERSION}, "findings": [{inside}\n]}}\n'
