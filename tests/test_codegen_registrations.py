@@ -138,7 +138,6 @@ def test_a_write_without_a_variant_that_writes_nothing_has_no_kernel_of_function
     ("arguments", "message"),
     [
         (("--only", "nope", "--registrations"), "there is no operator nope"),
-        (("--check",), "--check compares with the files in a folder"),
     ],
 )
 def test_what_makes_no_sense_is_refused_with_a_sentence(file: str, arguments: tuple[str, ...], message: str) -> None:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import click
 
 from dispatchlab.commands.options import plain_format_option
-from dispatchlab.commands.output import Format, exit_with, note, out, show_view
+from dispatchlab.commands.output import Format, note, out, show_view
 
 
 @click.command()
@@ -20,7 +20,6 @@ from dispatchlab.commands.output import Format, exit_with, note, out, show_view
 @click.option(
     "--only", metavar="OP", multiple=True, help="Generate only the group of this operator or glob; may be repeated."
 )
-@click.option("--check", is_flag=True, help="Write nothing; exit with 1 when the files in DIR differ.")
 @click.option("--registrations", is_flag=True, help="Show every registration that is generated for the functions.")
 @click.option(
     "--cpp",
@@ -41,7 +40,6 @@ def codegen(
     file: str | None,
     folder: str | None,
     only: tuple[str, ...],
-    check: bool,
     registrations: bool,
     cpp: bool,
     walked: str | None,
@@ -55,7 +53,6 @@ def codegen(
     Examples:
       dispatchlab codegen native_functions.yaml -o generated
       dispatchlab codegen native_functions.yaml --only add
-      dispatchlab codegen native_functions.yaml -o generated --check
       dispatchlab codegen native_functions.yaml --registrations --only empty
       dispatchlab codegen native_functions.yaml --cpp --only add.Tensor
       dispatchlab codegen --walk torch.add
@@ -68,14 +65,12 @@ def codegen(
     if registrations:
         _show_registrations(file, only, format)
         return
-    if check and folder is None:
-        raise click.UsageError("--check compares with the files in a folder: name the folder with -o DIR")
     path = None if folder is None else Path(folder)
-    made = _declarations(file, only) if cpp else _generated(file, path, only, whole=path is not None and not check)
+    made = _declarations(file, only) if cpp else _generated(file, path, only)
     if path is None:
         _print(made[0])
     else:
-        _write(path, *made, file, only, check=check)
+        _write(path, *made, only)
 
 
 def _print(files: Mapping[str, str]) -> None:
@@ -108,7 +103,7 @@ def _declarations(file: str, only: tuple[str, ...]) -> _Made:
     return files, files["Functions.h"].partition("\n")[0], f"the C++ declarations of {file}"
 
 
-def _generated(file: str, folder: Path | None, only: tuple[str, ...], *, whole: bool = False) -> _Made:
+def _generated(file: str, folder: Path | None, only: tuple[str, ...]) -> _Made:
     from dispatchlab.codegen.emit.generate import INDEX, generated_before, generated_files
     from dispatchlab.codegen.emit.python_source import mark
     from dispatchlab.codegen.read.native_functions import load_native_functions
@@ -121,41 +116,22 @@ def _generated(file: str, folder: Path | None, only: tuple[str, ...], *, whole: 
     modules = len(files) // 2
     what = f"{modules} structured group{'' if modules == 1 else 's'} of {file}"
     others = len(natives.functions) - sum(len(each.functions) for each in natives.structured_groups)
-    if others and whole and not only:
+    if others and folder is not None and not only:
         functions = f"{others:,} function{' is' if others == 1 else 's are'}"
         note(f"{functions} in no structured group: --registrations shows what is generated for them")
     return files, mark(name), what
 
 
-def _write(
-    folder: Path,
-    files: Mapping[str, str],
-    first_line: str,
-    what: str,
-    file: str,
-    only: tuple[str, ...],
-    *,
-    check: bool,
-) -> None:
-    """Write the files, or compare with those that are there; with `only`, other files are left alone."""
+def _write(folder: Path, files: Mapping[str, str], first_line: str, what: str, only: tuple[str, ...]) -> None:
+    """Write the files; with `only`, other files are left alone."""
     from dispatchlab.codegen.emit.generate import differing, generated_before, write_files
     from dispatchlab.files import FileKind, check_overwrite
 
-    before = generated_before(folder, first_line)
-    left = () if only else tuple(each for each in before if each not in files)
-    for each in left:
-        note(f"{folder / each} is no longer generated: remove it")
-    if not check:
-        for each in differing(folder, files):
-            kind = FileKind.SCENARIO if each.endswith(".yaml") else FileKind.GENERATED
-            check_overwrite(folder / each, kind)
-        written = write_files(folder, files)
-        out(f"{what}: {len(written)} of {len(files)} files written to {folder}\n")
-        return
-    changed = differing(folder, files)
-    for each in changed:
-        note(f"{folder / each} {'differs' if (folder / each).exists() else 'is not there'}")
-    state = f"{len(changed)} of {len(files)} files differ" if changed else f"all {len(files)} files are up to date"
-    many = f"{len(left)} file{'' if len(left) == 1 else 's'}"
-    out(f"{state}{f', {many} left from before' if left else ''}; generated from {file}\n")
-    exit_with(1 if changed or left else 0)
+    for each in () if only else generated_before(folder, first_line):
+        if each not in files:
+            note(f"{folder / each} is no longer generated: remove it")
+    for each in differing(folder, files):
+        kind = FileKind.SCENARIO if each.endswith(".yaml") else FileKind.GENERATED
+        check_overwrite(folder / each, kind)
+    written = write_files(folder, files)
+    out(f"{what}: {len(written)} of {len(files)} files written to {folder}\n")
