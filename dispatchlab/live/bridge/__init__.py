@@ -9,6 +9,7 @@
 - `torch_library_calls`: make the `torch.library` call of a block.
 - `registration_calls`: turn a registration into calls on the bindings.
 - `wrapped_functions`: functions of other modules that are wrapped for a while.
+- `watch`: each call that registers, and its call site.
 - `error_parser`: the kind and the facts of a refusal, from PyTorch's text.
 - `reserved_namespaces`: the namespaces of sandboxes and probes.
 """

@@ -6,19 +6,14 @@ into what was read from dumps, so that `ownership` and people learn who asked fo
 
 from __future__ import annotations
 
-import functools
 import os
-import sys
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from types import FrameType
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.live.bridge.call_mark import debug_text, file_of_libraries
-from dispatchlab.live.bridge.call_sites import CallSite, CallSites, torch_folder
-from dispatchlab.live.bridge.torch import bindings, import_packages, torch
-from dispatchlab.live.bridge.wrapped_functions import WrappedFunctions
+from dispatchlab.live.bridge.call_sites import CallSite, torch_folder
+from dispatchlab.live.bridge.torch import bindings, import_packages
+from dispatchlab.live.bridge.watch import LoggedRegistration, RegistrationWatch
 from dispatchlab.live.introspection.package_paths import site_chain
 from dispatchlab.model.dump_format import Provenance, aliases_of, parse_table, row_text
 from dispatchlab.model.keys import DispatchKey
@@ -36,57 +31,8 @@ from dispatchlab.registries.ownership import Ownership, build_folder
 # A table names the kernel in each slot by the same text. Its provenance says at which key that kernel is registered.
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LoggedRegistration:
-    """A registration that the log has seen.
-
-    Args:
-        operator: the full name of the operator; empty for a backend fallback.
-        key: the name of the key of a kernel or fallback; empty for a def.
-        site: who made it.
-        shown: the debug text that PyTorch shows for it; None when its library is older than the log.
-    """
-
-    operator: str
-    key: str
-    site: CallSite
-    shown: str | None
-
-
-@dataclass(slots=True)
-class _LoggedLibrary:
-    """A library of the bindings."""
-
-    namespace: str
-    key: str
-    shown: str | None
-    made: list[LoggedRegistration]
-
-
-class SiteLog:
-    """Logs registrations between `open` and `pause`; what it wraps for that is as it was before afterwards."""
-
-    def __init__(self) -> None:
-        self._sites = CallSites()
-        self._libraries: dict[int, _LoggedLibrary] = {}
-        self._made: dict[tuple[str, str], list[LoggedRegistration]] = {}
-        self._wrapped, self._releases = WrappedFunctions(), WrappedFunctions()
-
-    def open(self) -> None:
-        """Begin, or go on after a pause; a second time is harmless."""
-        if self._wrapped:
-            return
-        c = bindings()
-        file_of_libraries()  # which makes a library to find out, so it does before that is logged
-        if not self._releases:
-            self._releases.wrap(c._DispatchModule, "reset", self._reset)
-        self._wrapped.wrap(c, "_dispatch_library", self._library)
-        for name, reader in _READERS.items():
-            self._wrapped.wrap(c._DispatchModule, name, functools.partial(self._registration, reader))
-
-    def pause(self) -> None:
-        """Log nothing more, but take note of what goes; a second time is harmless."""
-        self._wrapped.put_back()
+class SiteLog(RegistrationWatch):
+    """Knows who registered, between `open` and `pause`."""
 
     def sites(self, operator: str, key: DispatchKey | None, shown: Sequence[str]) -> tuple[CallSite | None, ...]:
         """The site of each kernel of an operator at one key; None where it is not known.
@@ -96,7 +42,7 @@ class SiteLog:
             key: the key; None for the def.
             shown: the debug texts of the kernels, newest first. See Note [Matching sites with dumps].
         """
-        made = self._made.get((operator, "" if key is None else str(key)), [])
+        made = self._in_force.get((operator, "" if key is None else str(key)), [])
         if len(made) > len(shown):
             return (None,) * len(shown)
         left = list(made)
@@ -105,7 +51,7 @@ class SiteLog:
     @property
     def modules(self) -> frozenset[str]:
         """The modules, but for those of PyTorch, whose lines made the registrations that are in force."""
-        sites = (each.site for made in self._made.values() for each in made)
+        sites = (each.site for made in self._in_force.values() for each in made)
         return frozenset(site.module for site in sites if not site.by_torch)
 
     def placed(self, operator: RecordedOperator) -> RecordedOperator:
@@ -127,63 +73,6 @@ class SiteLog:
                 for kernel, site in zip(found, sites, strict=True)
             ]
         return replace(operator, debug=debug, kernels=tuple(kernels))
-
-    def _library(
-        self,
-        original: Callable[..., Any],
-        kind: str,
-        name: str,
-        dispatch: str = "",
-        file: str = "",
-        linenum: int = 0,
-        *more: Any,
-        **named: Any,
-    ) -> object:
-        library = original(kind, name, dispatch, file, linenum, *more, **named)
-        self._libraries[id(library)] = _LoggedLibrary(name, dispatch, debug_text(file, linenum), [])
-        return library
-
-    def _registration(
-        self,
-        reader: Callable[..., tuple[str, Any]],
-        original: Callable[..., Any],
-        module: Any,
-        *args: Any,
-        **named: Any,
-    ) -> object:
-        result = original(module, *args, **named)
-        known = self._libraries.get(id(module)) or self._older(module)
-        if known is None:
-            return result
-        operator, key = reader(*args, **named)
-        if operator:
-            operator = f"{known.namespace}::{operator.rpartition('::')[2]}"
-        name = "" if key is None else _key_name(key) or known.key or "CompositeImplicitAutograd"
-        made = LoggedRegistration(operator, name, self._sites.here(), known.shown)
-        known.made.append(made)
-        self._made.setdefault((made.operator, made.key), []).append(made)
-        return result
-
-    def _reset(self, original: Callable[..., Any], module: Any) -> object:
-        result = original(module)
-        known = self._libraries.pop(id(module), None)
-        if known is not None:
-            for each in known.made:
-                self._made[each.operator, each.key].remove(each)
-        return result
-
-    def _older(self, module: Any) -> _LoggedLibrary | None:
-        """The library of a module that is older than the log: a caller is a method of its `torch.library.Library`."""
-        kind = torch().library.Library
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None and not self._sites.is_user(frame):
-            library = frame.f_locals.get("self")
-            if isinstance(library, kind) and library.m is module:
-                known = _LoggedLibrary(library.ns, library.dispatch_key, None, [])
-                self._libraries[id(module)] = known
-                return known
-            frame = frame.f_back
-        return None
 
 
 def _matching(left: list[LoggedRegistration], text: str) -> CallSite | None:
@@ -267,43 +156,3 @@ def running_ownership() -> Ownership:
     known = bindings()._dispatch_dump("aten::relu")
     installed = dict.fromkeys(os.path.join(path, "") for path in (folder, os.path.realpath(folder)))
     return Ownership(build_folder(read_dump(known).debug), tuple(installed))
-
-
-# What each method of the bindings registers: the operator as it was named, and the key as it was given; None for a def.
-
-
-def _schema(schema: str, *more: Any, **named: Any) -> tuple[str, Any]:
-    return schema.partition("(")[0], None
-
-
-def _kernel(name: str, dispatch: object = "", *more: Any, **named: Any) -> tuple[str, Any]:
-    return name, dispatch
-
-
-def _fallback(dispatch: object = "", *more: Any, **named: Any) -> tuple[str, Any]:
-    return "", dispatch
-
-
-def _view(name: str) -> tuple[str, Any]:
-    return name, DispatchKey.ADInplaceOrView
-
-
-def _aoti(ns: str, op_name_with_overload: str, dispatch: object) -> tuple[str, Any]:
-    return op_name_with_overload, dispatch
-
-
-_READERS: dict[str, Callable[..., tuple[str, Any]]] = {
-    "define": _schema,
-    "def_": _schema,
-    "def_legacy": _schema,
-    "impl": _kernel,
-    "impl_t_t": _kernel,
-    "fallback": _fallback,
-    "fallback_fallthrough": _fallback,
-    "register_ad_inplace_or_view_fallback": _view,
-    "impl_with_aoti_compile": _aoti,
-}
-
-
-def _key_name(given: object) -> str:
-    return given if isinstance(given, str) else str(getattr(given, "name", given))

@@ -1,6 +1,5 @@
 """What importing packages registers: watched, recorded as a scenario, and compared after several orders of imports.
 
-- `watch`: each call that registers, and its call site.
 - `module_blocks`: what module bodies register, as modules that come as a whole.
 - `module_watch`: what each module body registers and imports, in program order.
 - `record_package`: packages as a scenario.

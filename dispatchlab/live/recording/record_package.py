@@ -15,6 +15,7 @@ from typing import Protocol
 
 from dispatchlab.errors import DispatchLabError, ParseError
 from dispatchlab.live.bridge.torch import import_packages, semantics, torch
+from dispatchlab.live.bridge.watch import Registered, RegistrationWatch, WatchedCall
 from dispatchlab.live.introspection.package_paths import (
     modules_by_path,
     package_roots,
@@ -27,7 +28,6 @@ from dispatchlab.live.introspection.site_log import running_ownership, site_text
 from dispatchlab.live.recording.module_blocks import Blocks
 from dispatchlab.live.recording.module_watch import PYTHON_LINE, ModuleWatch
 from dispatchlab.live.recording.module_watch import native as native_event
-from dispatchlab.live.recording.watch import Registered, RegistrationWatch, WatchedCall
 from dispatchlab.model.cpp_signature import cpp_signature, is_symint_schema
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName

@@ -11,11 +11,12 @@ import functools
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from inspect import signature
 from typing import Any, TypeAlias
 
+from dispatchlab.live.bridge.call_mark import debug_text, file_of_libraries
 from dispatchlab.live.bridge.call_sites import CallSite, CallSites
 from dispatchlab.live.bridge.expressible import T_T
 from dispatchlab.live.bridge.torch import bindings, torch
@@ -58,6 +59,23 @@ class WatchedCall:
     allow_override: bool | None = None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class LoggedRegistration:
+    """A registration that is in force.
+
+    Args:
+        operator: the full name of the operator; empty for a backend fallback.
+        key: the name of the key of a kernel or fallback; empty for a def.
+        site: the line that made it.
+        shown: the debug text that PyTorch shows for it; None when its library is older than the watch.
+    """
+
+    operator: str
+    key: str
+    site: CallSite
+    shown: str | None
+
+
 class RegistrationWatch:
     """Records everything that is registered while it is on.
 
@@ -77,15 +95,25 @@ class RegistrationWatch:
         self.unreadable: list[str] = []
         self._libraries: dict[int, _WatchedLibrary] = {}
         self._inside = _Inside()
-        self._wrapped = WrappedFunctions()
+        self._wrapped, self._releases = WrappedFunctions(), WrappedFunctions()
         self._sites = CallSites()
+        self._in_force: dict[tuple[str, str], list[LoggedRegistration]] = {}
 
     def __enter__(self) -> RegistrationWatch:
+        self.open()
+        return self
+
+    def open(self) -> None:
+        """Begin, or go on after a pause; a second time is harmless."""
+        if self._wrapped:
+            return
         c, library, ops = bindings(), torch().library.Library, import_module("torch._library.custom_ops")
+        file_of_libraries()  # which makes a library to find out, so it does before that is watched
+        if not self._releases:
+            self._releases.wrap(c._DispatchModule, "reset", self._reset)
         self._wrapped.wrap(c, "_dispatch_library", self._new_library)
         for name, reader in _READERS.items():
             self._wrapped.wrap(c._DispatchModule, name, functools.partial(self._binding, reader))
-        self._wrapped.wrap(c._DispatchModule, "reset", self._reset)
         self._wrapped.wrap(library, "define", functools.partial(self._torch_library, TorchLibraryFunction.DEFINE))
         self._wrapped.wrap(library, "impl", functools.partial(self._torch_library, TorchLibraryFunction.IMPL))
         self._wrapped.wrap(library, "_register_fake", self._fake)
@@ -93,21 +121,33 @@ class RegistrationWatch:
         self._wrapped.wrap(ops, "get_library_allowing_overwrite", self._custom_op)
         for function in _PARTS:
             self._wrapped.wrap(ops.CustomOpDef, str(function), functools.partial(self._part, function))
-        return self
 
-    def __exit__(self, *error: object) -> None:
+    def pause(self) -> None:
+        """Watch nothing more, but take note of what goes; a second time is harmless."""
         self._wrapped.put_back()
 
+    def __exit__(self, *error: object) -> None:
+        self.pause()
+        self._releases.put_back()
+
     def _new_library(
-        self, original: Callable[..., Any], kind: str, name: str, dispatch: str, *more: Any, **named: Any
+        self,
+        original: Callable[..., Any],
+        kind: str,
+        name: str,
+        dispatch: str = "",
+        file: str = "",
+        linenum: int = 0,
+        *more: Any,
+        **named: Any,
     ) -> object:
         try:
-            library = original(kind, name, dispatch, *more, **named)
+            library = original(kind, name, dispatch, file, linenum, *more, **named)
         except RuntimeError:
             if kind == "DEF":
                 self.refused.append(WatchedCall(self._sites.here(), name, claims=True))
             raise
-        known = self._libraries[id(library)] = _WatchedLibrary(name, dispatch)
+        known = self._libraries[id(library)] = _WatchedLibrary(name, dispatch, debug_text(file, linenum))
         known.alive = weakref.ref(library, functools.partial(self._gone, id(library)))
         site = self._sites.here()
         if kind == "DEF":
@@ -147,7 +187,16 @@ class RegistrationWatch:
             name = next((one.operator.name for one in registrations if not isinstance(one, Fallback)), "")
             call = self._keep(known, WatchedCall(self._sites.here(), known.namespace, operator=name))
         call.made += registrations
+        for one in registrations:
+            self._log(known, one)
         return result
+
+    def _log(self, library: _WatchedLibrary, one: Registered) -> None:
+        operator = "" if isinstance(one, Fallback) else str(replace(one.operator, namespace=library.namespace))
+        key = "" if isinstance(one, Def) else str(one.key or DispatchKey.CompositeImplicitAutograd)
+        logged = LoggedRegistration(operator, key, self._sites.here(), library.shown)
+        library.logged.append(logged)
+        self._in_force.setdefault((operator, key), []).append(logged)
 
     def _reset(self, original: Callable[..., Any], module: Any) -> object:
         known = self._libraries.get(id(module))
@@ -166,6 +215,9 @@ class RegistrationWatch:
         for call in library.calls:
             call.released = True
         library.calls.clear()
+        for each in library.logged:
+            self._in_force[each.operator, each.key].remove(each)
+        library.logged.clear()
 
     def _known(self, library: Any) -> _WatchedLibrary:
         """The C++ library of a `torch.library.Library`, which may be older than the watch."""
@@ -292,7 +344,9 @@ class _WatchedLibrary:
 
     namespace: str
     key: str
+    shown: str | None = None
     calls: list[WatchedCall] = field(default_factory=list)
+    logged: list[LoggedRegistration] = field(default_factory=list)
     custom_op: WatchedCall | None = None
     alive: weakref.ref[Any] | None = None
 
