@@ -183,29 +183,6 @@ def test_unknown_keys_are_named(monkeypatch: pytest.MonkeyPatch, names: list[str
     assert queries.unknown_keys() == unknown
 
 
-def test_an_error_of_a_torch_with_unknown_keys_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queries, "running_keys", lambda: _running([*_known(), "Later"]))
-    monkeypatch.setattr(queries, "torch", lambda: SimpleNamespace(__version__="2.16.0"))
-    found = queries.with_cause(KeyError("Later"))
-    assert str(found).startswith("PyTorch 2.16.0 has a dispatch key that dispatchlab does not know, Later. ")
-    assert str(found).endswith("That ended in KeyError: 'Later'. `dispatchlab doctor` shows what works with it")
-    kept = ProbeFailed("a sentence")
-    assert queries.with_cause(kept) is kept
-    monkeypatch.setattr(queries, "running_keys", lambda: _running(_known()))
-    bug = KeyError("x")
-    assert queries.with_cause(bug) is bug
-
-
-def test_an_error_of_a_torch_that_is_too_old_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queries, "running_keys", lambda: _running([*_known(), "ORT"]))
-    monkeypatch.setattr(queries, "torch", lambda: SimpleNamespace(__version__="2.3.1+cu121"))
-    assert str(queries.with_cause(ModuleNotFoundError("No module named 'torch._library.custom_ops'"))) == (
-        "PyTorch 2.3.1+cu121 is older than 2.4, the oldest that dispatchlab supports. That ended in "
-        "ModuleNotFoundError: No module named 'torch._library.custom_ops'. "
-        "`dispatchlab doctor` shows what works with it"
-    )
-
-
 def test_schemas_of_classes_that_the_newest_pytorch_lacks_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     name = "prepacked::conv2d_clamp_run"
     found = open_named("torch-2.7").operator(name)

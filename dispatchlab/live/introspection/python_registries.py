@@ -29,7 +29,7 @@ from dispatchlab.model.python_layer import (
     python_layer,
 )
 
-_UNREADABLE = (AttributeError, ImportError, KeyError, TypeError, ValueError)
+UNREADABLE = (AttributeError, ImportError, KeyError, TypeError, ValueError)
 """What is raised where a version keeps something else in a registry."""
 
 
@@ -106,10 +106,10 @@ def _read_all(sites: FunctionSites, only: frozenset[str] | None = None) -> tuple
             try:
                 found += [
                     _registration(registry.name, entry, sites)
-                    for entry in _entries(registry.name)
+                    for entry in entries_of(registry.name)
                     if not is_own(entry.operator) and (only is None or entry.operator in only)
                 ]
-            except _UNREADABLE:
+            except UNREADABLE:
                 missing.add(registry.name)
     return found, missing
 
@@ -126,7 +126,8 @@ def _registration(registry: str, entry: Entry, sites: FunctionSites) -> PythonRe
 # -- the entries of each registry
 
 
-def _entries(registry: str) -> Iterator[Entry]:
+def entries_of(registry: str) -> Iterator[Entry]:
+    """Return what a registry has; one of `UNREADABLE` is raised where a version keeps something else."""
     reader = _READERS.get(registry)
     if reader is not None:
         yield from reader()

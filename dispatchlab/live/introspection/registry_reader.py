@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
-from importlib import import_module
 from itertools import count
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dispatchlab._gc_pause import collector_paused
 from dispatchlab.live.bridge.reserved_namespaces import FALLBACK_ROWS, is_own
 from dispatchlab.live.bridge.torch import bindings, torch
 from dispatchlab.live.introspection.package_paths import package_roots, without_root
+from dispatchlab.live.introspection.python_registries import UNREADABLE, entries_of, read_whole_layer
 from dispatchlab.live.introspection.queries import overload_order, privateuse1_name
 from dispatchlab.live.introspection.site_log import import_logged, log_of_imports, site_text
 from dispatchlab.model.dump_format import DumpError
@@ -33,37 +34,30 @@ from dispatchlab.registries.model import (
 # Note [What custom_op was given]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 # `custom_op` registers a Meta and an Autograd kernel whatever its author gives, so a dump does not tell an operator
-# with a fake kernel from one whose fake kernel raises. The definition object knows. Fake kernels and rules of torch
-# dispatch modes are in a registry of their own. Both are private; where a PyTorch has them elsewhere, nothing is known.
+# with a fake kernel from one whose fake kernel raises. The definition object knows, and it is among what Python
+# registers, as fake kernels and rules of torch dispatch modes are.
+
+_GIVEN: Mapping[tuple[str, str], TorchLibraryFunction] = {
+    ("torch_library", "fake"): TorchLibraryFunction.REGISTER_FAKE,
+    ("torch_library", "torch_dispatch"): TorchLibraryFunction.REGISTER_TORCH_DISPATCH,
+    ("custom_ops", "custom_op"): TorchLibraryFunction.CUSTOM_OP,
+    ("custom_ops", "fake"): TorchLibraryFunction.REGISTER_FAKE,
+    ("custom_ops", "backward"): TorchLibraryFunction.REGISTER_AUTOGRAD,
+}
 
 
 def called_functions() -> dict[str, frozenset[TorchLibraryFunction]]:
     """Operator -> the functions that were called for it; operators of which nothing is known are left out."""
     found: dict[str, set[TorchLibraryFunction]] = {}
-    for name, entry in _entries().items():
-        if getattr(getattr(entry, "fake_impl", None), "kernel", None) is not None:
-            found.setdefault(name, set()).add(TorchLibraryFunction.REGISTER_FAKE)
-        if getattr(getattr(entry, "torch_dispatch_rules", None), "_data", None):
-            found.setdefault(name, set()).add(TorchLibraryFunction.REGISTER_TORCH_DISPATCH)
-    for name, definition in _custom_ops().items():
-        given = found.setdefault(name, set())
-        given.discard(TorchLibraryFunction.REGISTER_FAKE)  # the one that `custom_op` itself registers
-        given.add(TorchLibraryFunction.CUSTOM_OP)
-        if getattr(definition, "_abstract_fn", None) is not None:
-            given.add(TorchLibraryFunction.REGISTER_FAKE)
-        if getattr(definition, "_backward_fn", None) is not None:
-            given.add(TorchLibraryFunction.REGISTER_AUTOGRAD)
-    return {name: frozenset(functions) for name, functions in found.items() if functions}
-
-
-def _custom_ops() -> dict[str, Any]:
-    known = import_module("torch._library.custom_ops")
-    return dict(getattr(known, "OPDEFS", {}))
-
-
-def _entries() -> dict[str, Any]:
-    known = import_module("torch._library.simple_registry")
-    return dict(getattr(getattr(known, "singleton", None), "_data", {}))
+    for registry in ("torch_library", "custom_ops"):
+        with suppress(*UNREADABLE):
+            for entry in entries_of(registry):
+                function = _GIVEN.get((registry, entry.key.partition(" ")[0]))
+                if function is TorchLibraryFunction.CUSTOM_OP:  # the fake kernel is one that it registers itself
+                    found.get(entry.operator, set()).discard(TorchLibraryFunction.REGISTER_FAKE)
+                if function is not None:
+                    found.setdefault(entry.operator, set()).add(function)
+    return {name: frozenset(functions) for name, functions in found.items()}
 
 
 def record_registry(imports: Iterable[str] = (), *, only: Collection[str] | None = None) -> Registry:
@@ -105,8 +99,6 @@ def record_with_python(imports: Iterable[str] = ()) -> Registry:
     Raises:
         DispatchLabError: as for `record_registry`.
     """
-    from dispatchlab.live.introspection.python_registries import read_whole_layer
-
     registry = record_registry(imports)
     return replace(registry, python=read_whole_layer())
 

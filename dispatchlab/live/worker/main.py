@@ -26,7 +26,6 @@ from types import FrameType
 from typing import IO, TYPE_CHECKING, Any
 
 from dispatchlab.live.bridge.torch import bindings, report_imports
-from dispatchlab.live.introspection.queries import with_cause
 from dispatchlab.live.introspection.site_log import import_logged
 from dispatchlab.live.sandbox.journal import Journal
 from dispatchlab.live.worker.ipc import portable, receive_bytes, send
@@ -202,7 +201,7 @@ def main() -> None:
             name, arguments = pickle.loads(requests.get())  # which imports what a kernel names, so it may fail
             result = getattr(worker, name)(*arguments)
         except BaseException as error:
-            reply(("raised", portable(with_cause(error))))
+            reply(("raised", portable(error)))
         else:
             reply(("done", result))
 
