@@ -181,7 +181,7 @@ def test_registries_are_compared(small: str, tmp_path: Path) -> None:
     assert (code, text.splitlines()[0]) == (0, f"{small} -> {small}: no difference, 3 operators compared")
     code, text = diffed(small, other)
     assert code == 0
-    assert "lines: 1 registration moved to another line\n\nRemoved operators (1)\n" in text
+    assert "removed: else 1\n\nRemoved operators (1)\n" in text
     code, text = diffed(small, other, "--exit-code", "--format", "json")
     difference = json.loads(text)
     assert (code, difference["upgrade"]["compared"]) == (1, 3)
