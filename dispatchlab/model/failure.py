@@ -6,7 +6,7 @@ Values alone: `live/failure/program_watch.py` notes them where torch is, and `qu
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Literal, Protocol, TypeAlias
@@ -99,6 +99,7 @@ class OperatorFacts:
         site: the user's line that defined it; empty when it is not known.
         custom_op: `torch.library.custom_op` made it.
         fake: where its fake kernel stands; empty when it has none.
+        empty_fake: the fake kernel returns None always.
         autograd: where its autograd formula stands; empty when it has none.
     """
 
@@ -108,6 +109,7 @@ class OperatorFacts:
     site: str = ""
     custom_op: bool = False
     fake: str = ""
+    empty_fake: bool = False
     autograd: str = ""
 
     @property
@@ -162,6 +164,8 @@ class Failure:
         device: the name of the PrivateUse1 backend.
         call: the source text of the expression that failed, in the user's innermost frame.
         source: the user's program; empty when it is not known.
+        fake_body: returns the body of a fake kernel for an operator, from a run of its kernel; empty where none is
+            known.
     """
 
     chain: tuple[Raised, ...]
@@ -172,6 +176,7 @@ class Failure:
     device: str = ""
     call: str = ""
     source: str = ""
+    fake_body: Callable[[str], str] = lambda name: ""
 
     @cached_property
     def text(self) -> str:
@@ -214,6 +219,7 @@ class Fix:
         old: a piece of the failing call that is wrong.
         new: what stands there instead.
         needs: what only the user can write, such as `your backward`; such a fix is not tried.
+        otherwise: it is shown only where no other fix was seen to work.
     """
 
     text: str
@@ -222,6 +228,7 @@ class Fix:
     old: str = ""
     new: str = ""
     needs: str = ""
+    otherwise: bool = False
 
 
 @dataclass(frozen=True, slots=True)

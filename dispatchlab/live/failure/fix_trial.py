@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import ast
-import json
 import linecache
 import os
-import select
-import signal
 import sys
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from types import FrameType, TracebackType
-from typing import Any, Final, Literal, NoReturn
+from typing import Any, Final, Literal
 
+from dispatchlab.live.failure.forked import in_a_fork
 from dispatchlab.live.failure.program_watch import ProgramWatch, plain_text
 from dispatchlab.model.failure import Fix, Trial
 
@@ -141,51 +139,29 @@ def _has(tensor: Any, template: str) -> bool:
 
 def _in_a_fork(code: str, expression: str, frame: FrameType) -> tuple[Outcome, str]:
     """Return what happens; a call that does not come back decides nothing, since threads of PyTorch end at a fork."""
-    reader, writer = os.pipe()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    process = os.fork()
-    if process == 0:
-        os.close(reader)
-        _child(writer, code, expression, frame)
-    os.close(writer)
-    ready, _, _ = select.select([reader], [], [], _LONGEST_S)
-    data = b""
-    if ready:
-        while part := os.read(reader, 65536):
-            data += part
-    else:
-        os.kill(process, signal.SIGKILL)
-    os.close(reader)
-    os.waitpid(process, 0)
-    if not data:
-        return ("not tried", f"no answer in {_LONGEST_S:.0f} s") if not ready else ("fails", "the process ended")
-    outcome, detail = json.loads(data)
+    try:
+        answer = in_a_fork(lambda: _call_again(code, expression, frame), longest_s=_LONGEST_S)
+    except TimeoutError:
+        return "not tried", f"no answer in {_LONGEST_S:.0f} s"
+    if answer is None:
+        return "fails", "the process ended"
+    outcome, detail = answer
     return outcome, detail
 
 
-def _child(writer: int, code: str, expression: str, frame: FrameType) -> NoReturn:
-    outcome, detail = "fails", ""
+def _call_again(code: str, expression: str, frame: FrameType) -> tuple[Outcome, str]:
+    scope: dict[str, Any] = {**frame.f_globals, **frame.f_locals}
+    if "torch" in sys.modules:
+        scope["torch"] = sys.modules["torch"]
+        with suppress(Exception):
+            if "torch._dynamo" in sys.modules:
+                sys.modules["torch._dynamo"].reset()
     try:
-        silent = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(silent, 1)
-        os.dup2(silent, 2)
-        scope: dict[str, Any] = {**frame.f_globals, **frame.f_locals}
-        if "torch" in sys.modules:
-            scope["torch"] = sys.modules["torch"]
-            sys.modules["torch"].set_num_threads(1)
-            with suppress(Exception):
-                if "torch._dynamo" in sys.modules:
-                    sys.modules["torch._dynamo"].reset()
-        try:
-            exec(compile(code, "<fix>", "exec"), scope)
-        except BaseException as error:
-            outcome, detail = "refused", f"{type(error).__name__}: {plain_text(error)}"
-        else:
-            eval(compile(f"({expression})", "<failing call>", "eval"), scope)
-            outcome = "works"
+        exec(compile(code, "<fix>", "exec"), scope)
     except BaseException as error:
-        detail = f"{type(error).__name__}: {plain_text(error)}"
-    finally:
-        os.write(writer, json.dumps([outcome, detail[:2000]]).encode())
-        os._exit(0)
+        return "refused", f"{type(error).__name__}: {plain_text(error)}"[:2000]
+    try:
+        eval(compile(f"({expression})", "<failing call>", "eval"), scope)
+    except BaseException as error:
+        return "fails", f"{type(error).__name__}: {plain_text(error)}"[:2000]
+    return "works", ""

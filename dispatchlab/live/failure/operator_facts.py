@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dis
 import inspect
 import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import pairwise
 from typing import Any
 
 from dispatchlab.live.bridge.torch import bindings, torch
@@ -74,6 +76,7 @@ def _facts(name: str, dump: str) -> OperatorFacts:
         site=line_of(definition._init_fn) if definition is not None else "",
         custom_op=definition is not None,
         fake=_fake(packet),
+        empty_fake=_is_empty_fake(packet),
         autograd=line_of(definition._backward_fn) if definition is not None and definition._backward_fn else "",
     )
 
@@ -87,21 +90,38 @@ def _custom_op(packet: str) -> Any:
 
 
 def _fake(packet: str) -> str:
+    function = _fake_function(packet)
+    return "" if function is None else line_of(function) or "a place that is not known"
+
+
+def _fake_function(packet: str) -> Any:
+    """Return the user's fake kernel: custom_op registers one of its own, which calls the user's where there is one."""
+    definition = _custom_op(packet)
+    if definition is not None:
+        return definition._abstract_fn
     with suppress(ImportError, AttributeError):
         from torch._library.simple_registry import singleton
 
         entry = singleton._data.get(packet)
         kernel = None if entry is None else entry.fake_impl.kernel
-        # custom_op registers a fake of its own, which calls the user's where there is one.
-        if kernel is not None and "_library/custom_ops.py" not in kernel.source:
-            definition = _custom_op(packet)
-            if definition is None:
-                return str(kernel.source)
-            return "" if definition._abstract_fn is None else line_of(definition._abstract_fn)
-        definition = _custom_op(packet)
-        if definition is not None and definition._abstract_fn is not None:
-            return line_of(definition._abstract_fn)
-    return ""
+        # register_fake wraps the function, and keeps it in a closure.
+        return None if kernel is None else inspect.getclosurevars(kernel.func).nonlocals.get("func", kernel.func)
+    return None
+
+
+def _is_empty_fake(packet: str) -> bool:
+    """Return whether every return of an operator's fake kernel returns None."""
+    function = _fake_function(packet)
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return False
+    instructions = list(dis.get_instructions(code))
+    return all(
+        (instruction.argval is None if instruction.opname == "RETURN_CONST" else before.opname == "LOAD_CONST")
+        and (instruction.opname == "RETURN_CONST" or before.argval is None)
+        for before, instruction in pairwise(instructions)
+        if instruction.opname.startswith("RETURN_") and instruction.opname != "RETURN_GENERATOR"
+    )
 
 
 def line_of(function: Callable[..., Any]) -> str:

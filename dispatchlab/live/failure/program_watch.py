@@ -32,6 +32,7 @@ CHILDREN: Final = "DISPATCHLAB_WHY_EVENTS"
 
 _OURS: Final = os.path.abspath(__file__).rpartition(os.path.join("live", "failure"))[0]
 _BACKTRACE: Final = re.compile(r"\n(?:Exception raised from .*|frame #\d+: .*|C\+\+ CapturedTraceback:.*)", re.DOTALL)
+_TRACED: Final = re.compile(r'^ *File "([^"]+)", line (\d+), in (\S+)$', re.MULTILINE)
 _LONGEST: Final = 20_000
 _KEPT_CALLS: Final = 3
 _KEPT_NUMBERS: Final = 65_536
@@ -73,7 +74,8 @@ class ProgramWatch:
 
     def is_users(self, file: str) -> bool:
         """Return whether a file belongs to the user, and to no installed package."""
-        if file.startswith(("<", _OURS)) or "site-packages" in file:
+        generated = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or "torchinductor_"
+        if file.startswith(("<", _OURS)) or "site-packages" in file or generated in file:
             return False
         return not file.startswith((sys.base_prefix + os.sep, sys.prefix + os.sep)) or self.folder.startswith(
             sys.prefix
@@ -135,15 +137,10 @@ def left_events(path: str) -> tuple[Event, ...]:
 
 def raised_of(error: BaseException) -> tuple[Raised, ...]:
     """Return an exception and what led to it, each once, without backtraces of C++."""
-    chain: list[Raised] = []
-    seen: set[int] = set()
-    current: BaseException | None = error
-    while current is not None and id(current) not in seen:
-        seen.add(id(current))
-        kind = type(current)
-        chain.append(Raised(f"{kind.__module__}.{kind.__qualname__}", plain_text(current)))
-        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
-    return tuple(chain)
+    return tuple(
+        Raised(f"{type(raised).__module__}.{type(raised).__qualname__}", plain_text(raised))
+        for raised in raw_chain(error, hidden=False)
+    )
 
 
 def plain_text(error: BaseException) -> str:
@@ -155,14 +152,25 @@ def plain_text(error: BaseException) -> str:
     return _BACKTRACE.sub("", text)[:_LONGEST].strip()
 
 
-def frames_of(error: BaseException, watch: ProgramWatch) -> tuple[tuple[Position, ...], tuple[str, ...]]:
-    """Return the user's frames and all functions of the innermost traceback of a chain that has frames of the user."""
-    found: tuple[tuple[Position, ...], tuple[str, ...]] = ((), ())
-    current: BaseException | None = error
+def raw_chain(error: BaseException, *, hidden: bool = True) -> Iterator[BaseException]:
+    """Return an exception and all that led to it, with what `from None` hides or without."""
     seen: set[int] = set()
-    functions: list[str] = []
+    current: BaseException | None = error
     while current is not None and id(current) not in seen:
         seen.add(id(current))
+        yield current
+        current = current.__cause__ or (None if current.__suppress_context__ and not hidden else current.__context__)
+
+
+def frames_of(error: BaseException, watch: ProgramWatch) -> tuple[tuple[Position, ...], tuple[str, ...]]:
+    """Return the user's frames of the first exception of a chain that has some, and all functions on its stacks.
+
+    The lines that Dynamo names as the user's code come after them, and then the line that raised inside.
+    """
+    found: tuple[Position, ...] = ()
+    inner: tuple[Position, ...] = ()
+    functions: list[str] = []
+    for current in raw_chain(error):
         frames = list(traceback.walk_tb(current.__traceback__))
         users = tuple(
             position_of(frame.f_code.co_filename, line, frame.f_code.co_name)
@@ -170,10 +178,15 @@ def frames_of(error: BaseException, watch: ProgramWatch) -> tuple[tuple[Position
             if watch.is_users(frame.f_code.co_filename)
         )
         functions += [f"{frame.f_globals.get('__name__', '')}.{frame.f_code.co_name}" for frame, _ in frames[-200:]]
-        if users and not found[0]:
-            found = (users, ())
-        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
-    return found[0], tuple(functions)
+        found, inner = found or users, users or inner
+    traced = tuple(
+        position_of(match[1], int(match[2]), match[3])
+        for match in _TRACED.finditer(plain_text(error).rpartition("from user code:")[2])
+        if "from user code:" in plain_text(error) and watch.is_users(match[1])
+    )
+    hidden = len(list(raw_chain(error))) > len(list(raw_chain(error, hidden=False)))
+    last = tuple(frame for frame in inner[-1:] if hidden and frame not in found)
+    return (*found, *traced, *last), tuple(functions)
 
 
 # -- imports

@@ -14,10 +14,10 @@ from dispatchlab.model.failure import Failure, Fix
 FAMILIES: Final = (
     "tried",
     "missing_operators",
-    "registrations",
-    "missing_kernels",
     "fake_kernels",
     "gradients",
+    "registrations",
+    "missing_kernels",
     "transforms",
     "compiling",
     "overrides",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dispatchlab.model.failure import Failure, Fix, Position, Trial
 from dispatchlab.questions.why.cause import Cause, explanations
@@ -79,10 +79,8 @@ def _with_prefix(cause: Cause, sentence: str) -> str:
 def _shown(trials: tuple[Trial, ...]) -> tuple[Trial, ...]:
     """Return the fixes that PyTorch takes, those that were seen to work first."""
     kept = tuple(trial for trial in trials if trial.outcome not in ("refused", "fails"))
-    if not kept:
-        return tuple(
-            replace(trial, outcome="not tried", detail="it is an edit of your program") for trial in trials[:0]
-        )
+    if any(trial.outcome == "works" for trial in kept):
+        kept = tuple(trial for trial in kept if not trial.fix.otherwise)
     return tuple(sorted(kept, key=lambda trial: trial.outcome != "works"))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from types import TracebackType
 
+from dispatchlab.live.failure.fake_body import fake_body
 from dispatchlab.live.failure.fix_trial import failing_call, try_fix
 from dispatchlab.live.failure.operator_facts import InstalledRegistry, privateuse1_name
 from dispatchlab.live.failure.program_watch import ProgramWatch, frames_of, raised_of
@@ -40,6 +41,7 @@ def why_exception(
         device=privateuse1_name(),
         call="" if call is None else call.text,
         source=source,
+        fake_body=lambda name: fake_body(name, error, watch),
     )
     return diagnose(failure, lambda fix: try_fix(fix, call))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
@@ -43,7 +44,7 @@ def short_site(site: str) -> str:
     for marker in ("site-packages/", "/pytorch/aten/", "/pytorch/"):
         if marker in text:
             text = text.rpartition(marker)[2]
-    return text
+    return text.removeprefix(os.getcwd() + os.sep)
 
 
 def line_of_definition(facts: OperatorFacts | None, failure: Failure) -> str:
@@ -86,9 +87,11 @@ def parameters_of(schema: str) -> str:
 
 
 def registered_lines(failure: Failure, name: str) -> tuple[str, ...]:
-    """Return a line for each registration of an operator that was noted."""
+    """Return a line for each registration of an operator that was noted; what custom_op does inside is not one."""
+    events = [event for event in failure.registrations(name) if event.at is not None]
+    inside = {str(event.at) for event in events if event.kind == "custom_op"}
     return tuple(
         f"{event.at}: {event.kind} {event.subject}" + (f" at {event.detail}" if event.kind == "impl" else "")
-        for event in failure.registrations(name)
-        if event.at is not None
+        for event in events
+        if event.kind not in ("define", "impl") or str(event.at) not in inside
     )[:6]

@@ -1,0 +1,212 @@
+"""Write the body of a fake kernel: call the kernel in a fork with real tensors, and say how its results follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import product
+from types import FrameType
+from typing import Any, Final
+
+from dispatchlab.live.failure.forked import in_a_fork
+from dispatchlab.live.failure.program_watch import ProgramWatch, raw_chain
+
+_LONGEST_S: Final = 10.0
+_LARGEST: Final = 1 << 22
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    operator: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+def fake_body(name: str, error: BaseException, watch: ProgramWatch) -> str:
+    """Return the body of a fake kernel as an expression of the schema's arguments; empty where it is not clear.
+
+    Args:
+        name: the operator.
+        error: the exception, on whose stack a call of the operator stands.
+        watch: what was noted, with the arguments of calls that went well.
+    """
+    call = next(_calls(name, error), None) or _kept_call(name, watch)
+    if call is None or _overload(call.operator) is None:
+        return ""
+    with suppress(TimeoutError):
+        return str(in_a_fork(lambda: _body(call), longest_s=_LONGEST_S) or "")
+    return ""
+
+
+def _overload(operator: Any) -> Any:
+    operator = getattr(operator, "_opoverload", operator)
+    return operator if hasattr(operator, "_schema") else None
+
+
+def _calls(name: str, error: BaseException) -> Iterator[_Call]:
+    """Return the calls of an operator that stand on the stacks of an exception, the innermost first."""
+    packet = name.partition(".")[0]
+    for raised in reversed(list(raw_chain(error))):
+        frames: list[FrameType] = []
+        at = raised.__traceback__
+        while at is not None:
+            frames.append(at.tb_frame)
+            at = at.tb_next
+        for frame in reversed(frames):
+            names = frame.f_locals
+            if not isinstance(names.get("args"), tuple | list):
+                continue
+            node = names.get("node")
+            for operator in (names.get("func"), names.get("op"), names.get("self"), getattr(node, "target", None)):
+                overload = _overload(operator) if operator is not None else None
+                if overload is not None and str(getattr(overload, "_name", "")).partition(".")[0] == packet:
+                    yield _Call(overload, tuple(names["args"]), dict(names.get("kwargs") or {}))
+
+
+def _kept_call(name: str, watch: ProgramWatch) -> _Call | None:
+    import torch
+
+    kept = watch.calls.get(name.partition(".")[0])
+    if not kept:
+        return None
+    namespace, _, base = name.partition(".")[0].partition("::")
+    packet = getattr(getattr(torch.ops, namespace), base)
+    return _Call(getattr(packet, packet.overloads()[0]), *kept[0])
+
+
+def _body(call: _Call) -> str:
+    """Return the body, in a process that may end over it."""
+    overload = _overload(call.operator)
+    first = _results(overload, call, 0, 0)
+    other = _results(overload, call, 1, 0)
+    if first is None or other is None:
+        return ""
+    values, results = first
+    if [tuple(t.shape) for t in results] != [tuple(t.shape) for t in other[1]]:
+        return _of_unknown_size(values, results, other[1])
+    larger = _results(overload, call, 0, 1)
+    parts = [_part(index, first, larger) for index in range(len(results))]
+    kind = str(overload._schema).rpartition("-> ")[2]
+    if not parts or not all(parts):
+        return ""
+    if kind == "Tensor":
+        return parts[0]
+    return f"[{', '.join(parts)}]" if kind.startswith("Tensor[") else f"({', '.join(parts)},)"
+
+
+def _results(overload: Any, call: _Call, seed: int, grow: int) -> tuple[dict[str, Any], list[Any]] | None:
+    """Return the arguments by name and the results of a call with real tensors of the same shapes, or larger ones."""
+    import torch
+    from torch.utils._pytree import tree_leaves, tree_map_only
+
+    torch.manual_seed(seed)
+
+    def real(tensor: Any) -> Any:
+        shape = [_hint(size) + (grow if _hint(size) > 1 else 0) for size in tensor.shape]
+        if torch.Size(shape).numel() > _LARGEST:
+            raise ValueError
+        if not tensor.dtype.is_floating_point:
+            return torch.full(shape, seed, dtype=tensor.dtype)
+        return torch.randn(shape).to(tensor.dtype) if seed == 0 else torch.ones(shape, dtype=tensor.dtype)
+
+    def made(value: Any) -> Any:
+        value = tree_map_only(torch.Tensor, real, value)
+        return tree_map_only(torch.SymInt, _hint, value)
+
+    try:
+        args, kwargs = made(list(call.args)), made(call.kwargs)
+        names = [argument.name for argument in overload._schema.arguments]
+        found = [leaf for leaf in tree_leaves(overload(*args, **kwargs)) if isinstance(leaf, torch.Tensor)]
+    except Exception:
+        return None
+    return {**dict(zip(names, args, strict=False)), **kwargs}, found
+
+
+def _hint(size: Any) -> int:
+    node = getattr(size, "node", None)
+    return int(node.hint) if node is not None and node.has_hint() else int(size)
+
+
+def _part(index: int, first: tuple[dict[str, Any], list[Any]], larger: tuple[dict[str, Any], list[Any]] | None) -> str:
+    """Return an expression that gives one result's shape, dtype and strides, for the larger tensors as well."""
+    for text in _candidates(first[0], first[1][index]):
+        if all(_fits(text, values, results[index]) for values, results in filter(None, (first, larger))):
+            return text
+    return ""
+
+
+def _fits(text: str, values: dict[str, Any], result: Any) -> bool:
+    import torch
+
+    with suppress(Exception):
+        made = eval(text, {"torch": torch, **values})
+        return bool(made.shape == result.shape and made.dtype == result.dtype and made.stride() == result.stride())
+    return False
+
+
+def _candidates(values: dict[str, Any], result: Any) -> Iterator[str]:
+    import torch
+
+    tensors = {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
+    for name, tensor in tensors.items():
+        if tensor.shape == result.shape:
+            dtype = "" if tensor.dtype == result.dtype else f", dtype={result.dtype}"
+            yield f"torch.empty_like({name}{dtype})"
+    dims = [_sizes(index, size, values, tensors) for index, size in enumerate(result.shape)]
+    for name, tensor in tensors.items():
+        dtype = "" if tensor.dtype == result.dtype else f", dtype={result.dtype}"
+        for sizes in list(product(*dims))[:64]:
+            yield f"{name}.new_empty({_shape(sizes)}{dtype})"
+            order = sorted(range(result.dim()), key=lambda dim: -result.stride(dim))
+            back = [order.index(dim) for dim in range(result.dim())]
+            if back != list(range(result.dim())):
+                inner = _shape([sizes[dim] for dim in order])
+                yield f"{name}.new_empty({inner}{dtype}).permute({', '.join(map(str, back))})"
+
+
+def _shape(sizes: Sequence[str]) -> str:
+    return f"({sizes[0]},)" if len(sizes) == 1 else f"({', '.join(sizes)})"
+
+
+def _sizes(index: int, size: int, values: dict[str, Any], tensors: dict[str, Any]) -> list[str]:
+    """Return what may say a size: a size of an argument at the same place, at another one, a number, a sum."""
+    own = [f"{n}.shape[{d}]" for n, t in tensors.items() for d in range(t.dim()) if t.shape[d] == size and d == index]
+    own += [f"{n}.shape[{d}]" for n, t in tensors.items() for d in range(t.dim()) if t.shape[d] == size and d != index]
+    numbers = [name for name, value in values.items() if type(value) is int and value == size]
+    every = [(f"{n}.shape[{d}]", t.shape[d]) for n, t in tensors.items() for d in range(t.dim())]
+    rules: list[tuple[str, Callable[[int], bool]]] = [
+        (f"{{}} {sign} {number}", check)
+        for number in (1, 2, 3, 4)
+        for sign, check in (
+            ("*", lambda s, n=number: s * n == size),  # type: ignore[misc]
+            ("//", lambda s, n=number: s // n == size),  # type: ignore[misc]
+            ("-", lambda s, n=number: s - n == size),  # type: ignore[misc]
+            ("+", lambda s, n=number: s + n == size),  # type: ignore[misc]
+        )
+        if not (number == 1 and sign in "*//")
+    ]
+    made = [text.format(expression) for expression, s in every for text, check in rules if check(s)]
+    made += [f"{a} + {b}" for a, s in every for b, t in every if a < b and s + t == size]
+    made += [f"{n}.numel()" for n, t in tensors.items() if t.numel() == size and t.dim() > 1]
+    return [*own, *numbers, *made, str(size)][:12]
+
+
+def _of_unknown_size(values: dict[str, Any], results: list[Any], others: list[Any]) -> str:
+    """Return the body for one result with one size that the data decide."""
+    import torch
+
+    if len(results) != 1 or results[0].dim() != others[0].dim():
+        return ""
+    result, other = results[0], others[0]
+    name, tensor = next(((n, v) for n, v in values.items() if isinstance(v, torch.Tensor)), ("", None))
+    if tensor is None or sum(a != b for a, b in zip(result.shape, other.shape, strict=True)) != 1:
+        return ""
+    dtype = "" if tensor.dtype == result.dtype else f", dtype={result.dtype}"
+    sizes = [
+        "torch.library.get_ctx().new_dynamic_size()"
+        if a != b
+        else next(iter(_sizes(i, a, values, {n: v for n, v in values.items() if isinstance(v, torch.Tensor)})))
+        for i, (a, b) in enumerate(zip(result.shape, other.shape, strict=True))
+    ]
+    return f"{name}.new_empty({_shape(sizes)}{dtype})"
