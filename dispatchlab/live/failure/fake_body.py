@@ -179,10 +179,10 @@ def _sizes(index: int, size: int, values: dict[str, Any], tensors: dict[str, Any
         (f"{{}} {sign} {number}", check)
         for number in (1, 2, 3, 4)
         for sign, check in (
-            ("*", lambda s, n=number: s * n == size),  # type: ignore[misc]
-            ("//", lambda s, n=number: s // n == size),  # type: ignore[misc]
-            ("-", lambda s, n=number: s - n == size),  # type: ignore[misc]
-            ("+", lambda s, n=number: s + n == size),  # type: ignore[misc]
+            ("*", lambda s, n=number: s * n == size),
+            ("//", lambda s, n=number: s // n == size),
+            ("-", lambda s, n=number: s - n == size),
+            ("+", lambda s, n=number: s + n == size),
         )
         if not (number == 1 and sign in "*//")
     ]
