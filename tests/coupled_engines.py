@@ -116,8 +116,8 @@ class CoupledSpace:
         if entry is None:
             return state
         if coupling.effect == "empties":
-            slots = {held: left for held, bits in entry.slots.items() if (left := bits & ~coupling.bit)}
-            changed = entry._replace(slots=slots)
+            left = {held: left for held, bits in entry.held.items() if (left := bits & ~coupling.bit)}
+            changed = entry._replace(own=entry.own & ~coupling.bit, held=left)
         else:
             changed = self._turned(entry, state)
         return LabState({**state, coupling.operator: changed})

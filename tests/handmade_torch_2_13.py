@@ -155,13 +155,7 @@ _DENSE_BACKENDS = _DENSE_AUTOGRAD >> _TO_AUTOGRAD
 
 def fill_torch_2_13(wanted: int, present: int, kernels: Kernels, fallbacks: Fallbacks) -> Slots:
     slots: Slots = {}
-    direct = present & wanted
-    rest = wanted ^ direct
-    while direct:
-        bit = direct & -direct
-        direct ^= bit
-        held = kernels[bit][0].because(Provenance.KERNEL)
-        slots[held] = bit
+    rest = wanted & ~present
     if present & _ANY_ALIAS:
         if present & _NON_FUNCTIONAL and (taken := rest & _NON_FUNCTIONAL_SLOTS):
             slots[kernels[_NON_FUNCTIONAL][0].because(Provenance.DEFAULT_BACKEND)] = taken

@@ -31,7 +31,7 @@ OTHER = RegisteredKernel(typed(signature="another"), "other", K.CUDA)
 
 
 def _without_kernel(entry: OperatorEntry) -> OperatorEntry:
-    return entry._replace(slots={held: bits & ~CPU for held, bits in entry.slots.items() if bits & ~CPU})
+    return entry._replace(own=0, held={held: bits & ~CPU for held, bits in entry.slots.items() if bits & ~CPU})
 
 
 def _with_kernels(key: K, *kernels: RegisteredKernel) -> Callable[[OperatorEntry], OperatorEntry]:
@@ -44,7 +44,7 @@ def _with_kernels(key: K, *kernels: RegisteredKernel) -> Callable[[OperatorEntry
 def _refilled(entry: OperatorEntry) -> OperatorEntry:
     """The same kernel set with its slots as they should be."""
     return entry._replace(
-        slots=computed_table(SEMANTICS["torch-2.13"].precedence, entry.present, entry.kernels, Fallbacks({}))
+        own=0, held=computed_table(SEMANTICS["torch-2.13"].precedence, entry.present, entry.kernels, Fallbacks({}))
     )
 
 
@@ -55,17 +55,19 @@ BROKEN: dict[str, tuple[Callable[[OperatorEntry], OperatorEntry], str, str]] = {
         "the slot of CPU holds nothing and should hold fn [kernel]",
     ),
     "a slot with a kernel for another reason": (
-        lambda entry: entry._replace(slots={entry.kernels[CPU][0].because(Provenance.MATH): CPU}),
+        lambda entry: entry._replace(own=0, held={entry.kernels[CPU][0].because(Provenance.MATH): CPU}),
         "stale slot",
         "the slot of CPU holds fn [math kernel] and should hold fn [kernel]",
     ),
     "a slot with an equal kernel that is another one": (
-        lambda entry: entry._replace(slots={RegisteredKernel(TYPED, "fn", K.CPU).because(Provenance.KERNEL): CPU}),
+        lambda entry: entry._replace(
+            own=0, held={RegisteredKernel(TYPED, "fn", K.CPU).because(Provenance.KERNEL): CPU}
+        ),
         "stale slot",
         "the slot of CPU holds fn [kernel] and should hold fn [kernel]",
     ),
     "a kernel in the slot of Undefined": (
-        lambda entry: entry._replace(slots={**entry.slots, OTHER.because(Provenance.MATH): UNDEFINED}),
+        lambda entry: entry._replace(own=0, held={**entry.slots, OTHER.because(Provenance.MATH): UNDEFINED}),
         "stale slot",
         "the slot of Undefined holds other [math kernel] and should hold nothing",
     ),
@@ -102,7 +104,7 @@ BROKEN: dict[str, tuple[Callable[[OperatorEntry], OperatorEntry], str, str]] = {
         "wrong: ",
     ),
     "a slot that there is not": (
-        lambda entry: entry._replace(slots={held: bits | 1 << 900 for held, bits in entry.slots.items()}),
+        lambda entry: entry._replace(own=0, held={held: bits | 1 << 900 for held, bits in entry.slots.items()}),
         "slot that is none",
         "a kernel is in the slots 1000",
     ),
@@ -237,7 +239,9 @@ def test_upstream_compares_functions_only_and_skips_undefined() -> None:
         "a typed kernel": {OTHER.because(Provenance.KERNEL): CPU},
     }
     found = {
-        name: upstream_violations(entry._replace(slots=slots), fallbacks_in(dispatcher.state), dispatcher.semantics)
+        name: upstream_violations(
+            entry._replace(own=0, held=slots), fallbacks_in(dispatcher.state), dispatcher.semantics
+        )
         for name, slots in cases.items()
     }
     assert found == {"another boxed kernel": (), "nothing": ("CPU",), "Undefined too": (), "a typed kernel": ("CPU",)}

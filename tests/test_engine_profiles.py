@@ -16,7 +16,7 @@ from dispatchlab.engine import builtin_fallbacks
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.footprint import judged_keys
 from dispatchlab.engine.lab_engine import LabEngine
-from dispatchlab.engine.precedence import rules_of
+from dispatchlab.engine.precedence import Slots, rules_of
 from dispatchlab.engine.semantics import (
     SEMANTICS,
     Semantics,
@@ -110,7 +110,9 @@ def test_tables_of_2_13_equal_those_of_the_precedence_written_by_hand(
 ) -> None:
     bits, fallbacks = sum(present), fallbacks_at(fallback_slots)
     kernels = entries(bits)
-    assert TORCH.precedence.fill(wanted, bits, kernels, fallbacks) == fill_torch_2_13(wanted, bits, kernels, fallbacks)
+    filled: Slots = {}
+    TORCH.precedence.fill(filled, wanted, bits, kernels, fallbacks)
+    assert filled == fill_torch_2_13(wanted, bits, kernels, fallbacks)
     direct = {KEY_OF_BIT[bit] for bit in present}
     for key in (K.Undefined, K.CPU, K.AutogradCPU, K.AutogradOther, K.AutogradNestedTensor, K.NestedTensorHIP, K.HIP):
         with_fallback = {key} if fallback_slots >> key.slot & 1 else set()

@@ -177,10 +177,10 @@ def test_a_refresh_that_reads_what_decides_about_none_of_its_slots_proves_nothin
 ) -> None:
     fill = STRICT.precedence.fill
 
-    def nosy(wanted: int, present: int, kernels: Any, fallbacks: Any) -> Any:
+    def nosy(slots: Any, wanted: int, present: int, kernels: Any, fallbacks: Any) -> None:
         if wanted == STRICT.refresh[K.CPU] and int(present).bit_count() >= few:
             present & KEY_BIT[K.Tracer]
-        return fill(wanted, present, kernels, fallbacks)
+        fill(slots, wanted, present, kernels, fallbacks)
 
     looking = replace(STRICT, precedence=STRICT.precedence._replace(fill=nosy))
     recorded = registry_of("none", [operator("foo", K.CPU, K.Meta, K.Conjugate, CIA)], FALLBACKS)

@@ -202,7 +202,8 @@ class CallTable:
         self.entry = entry
         self.signature = signature
         hidden = fallthroughs_without_row(entry, fallbacks_in(dispatcher.state), dispatcher.semantics)
-        self.masks = masks(fallthrough_slots(entry.slots) | hidden)
+        self._slots = entry.slots
+        self.masks = masks(fallthrough_slots(self._slots) | hidden)
         self._found: dict[int, Found] = {}
 
     def __repr__(self) -> str:
@@ -211,7 +212,7 @@ class CallTable:
     def entry_at(self, keys: DispatchKeySet) -> TableEntry | None:
         """What the slot of a final set holds."""
         bit = 1 << keys.slot()
-        for held, slots in self.entry.slots.items():
+        for held, slots in self._slots.items():
             if slots & bit:
                 return held
         return None

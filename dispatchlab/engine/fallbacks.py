@@ -74,12 +74,12 @@ class Fallbacks:
                 self._expected[slots] = expected
         return expected.copy()
 
-    def entries_in(self, slots: int) -> dict[TableEntry, int]:
+    def entries_in(self, slots: int) -> Mapping[TableEntry, int]:
         """What the fallbacks put into `slots`."""
         slots &= self.slots
         known = self._known.get(slots)
         if known is not None:
-            return known.copy()
+            return known
         found: dict[TableEntry, int] = {}
         left = slots
         while left:
@@ -88,7 +88,7 @@ class Fallbacks:
             held = self._entries[bit]
             found[held] = found.get(held, 0) | bit
         if len(self._known) < _MOST_KNOWN:
-            self._known[slots] = found.copy()
+            self._known[slots] = found
         return found
 
     def put(self, bit: int, entry: RegisteredKernel, *, replaces: bool = False) -> Fallbacks:

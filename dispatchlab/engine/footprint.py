@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from dispatchlab.engine.fallbacks import Fallbacks
 from dispatchlab.engine.kernel import RegisteredKernel, TableEntry
-from dispatchlab.engine.precedence import Kernels, Slots
+from dispatchlab.engine.precedence import Kernels, Slots, add
 from dispatchlab.engine.semantics import Semantics
 
 # Note [Footprints of a refresh]
@@ -101,7 +101,7 @@ class _WatchedFallbacks(Fallbacks):
         self.slots = _Bits.of(fallbacks.slots, self.asked)
         self.fallthrough_slots = _Bits.of(fallbacks.fallthrough_slots, self.asked)
 
-    def entries_in(self, slots: int) -> dict[TableEntry, int]:
+    def entries_in(self, slots: int) -> Mapping[TableEntry, int]:
         """What the fallbacks put into `slots`."""
         self.asked.append(slots)
         found = self._watched.entries_in(slots)
@@ -133,23 +133,24 @@ class Footprint:
         self.strays.clear()
         self.calls = 0
 
-    def _watched(self, wanted: int, present: int, kernels: Kernels, fallbacks: Fallbacks) -> Slots:
+    def _watched(self, slots: Slots, wanted: int, present: int, kernels: Kernels, fallbacks: Fallbacks) -> None:
         reads: list[int] = []
         asked = _WatchedFallbacks(fallbacks)
-        slots = self._fill(wanted, _Bits.of(present, reads), _WatchedKernels(kernels, reads), asked)
+        found: Slots = {}
+        self._fill(found, wanted, _Bits.of(present, reads), _WatchedKernels(kernels, reads), asked)
         self.calls += 1
         mask = self.reads.get(wanted, 0)
         for read in reads:
             mask |= read
         self.reads[wanted] = mask
-        self._check(wanted, slots, asked)
-        return slots
+        self._check(wanted, found, asked, taken=wanted & present)
+        add(slots, found)
 
-    def _check(self, wanted: int, slots: Slots, fallbacks: _WatchedFallbacks) -> None:
+    def _check(self, wanted: int, slots: Slots, fallbacks: _WatchedFallbacks, *, taken: int) -> None:
         looked = 0
         for mask in fallbacks.asked:
             looked |= mask
-        taken = written = 0
+        written = taken
         for held, bits in slots.items():
             written |= bits
             if held not in fallbacks.given:

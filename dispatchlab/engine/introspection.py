@@ -151,10 +151,15 @@ def snapshot(state: State, name: OperatorName, semantics: Semantics) -> Snapshot
 def violations_in(state: State, name: OperatorName, semantics: Semantics) -> tuple[Violation, ...]:
     """The invariants that do not hold for one operator; none for one that does not exist."""
     entry = operator_in(state, name)
-    if entry is None:
-        return ()
-    found = violations(entry, fallbacks_in(state), semantics)
-    if entry.name != name:
+    return () if entry is None else violations_of(name, entry, fallbacks_in(state), semantics)
+
+
+def violations_of(
+    name: OperatorName, entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics
+) -> tuple[Violation, ...]:
+    """The invariants that do not hold for an entry that a state has for an operator."""
+    found = violations(entry, fallbacks, semantics)
+    if entry.name is not name and entry.name != name:
         found += (Violation(name, "name of the entry", f"it is that of {entry.name}"),)
     if entry.is_unused and not semantics.refusal_leaves_traces:
         found += (Violation(name, "entry of nothing", "nothing is registered, and the entry stays"),)

@@ -7,11 +7,13 @@ slot of Undefined, the identity of kernels, and signatures. `upstream_violations
 from __future__ import annotations
 
 from collections.abc import Hashable
+from functools import lru_cache
+from typing import Final, TypeAlias
 
 from dispatchlab.engine.fallbacks import Fallbacks
-from dispatchlab.engine.kernel import AMBIGUOUS, TableEntry
-from dispatchlab.engine.operator_entry import OperatorEntry
-from dispatchlab.engine.precedence import Slots
+from dispatchlab.engine.kernel import AMBIGUOUS, RegisteredKernel, TableEntry
+from dispatchlab.engine.operator_entry import Definition, OperatorEntry
+from dispatchlab.engine.precedence import Slots, with_own
 from dispatchlab.engine.primitives import mismatch
 from dispatchlab.engine.reference_precedence import plain_table
 from dispatchlab.engine.semantics import Semantics, SignatureLife
@@ -21,20 +23,27 @@ from dispatchlab.model.slot_set import CATCH_ALL_BIT, KEY_BIT, KEY_OF_BIT, UNDEF
 from dispatchlab.model.snapshot import Violation
 
 _UNDEFINED = KEY_BIT[DispatchKey.Undefined]
+_KERNEL, _OPERATOR = SignatureLife.KERNEL, SignatureLife.OPERATOR  # to look up a member takes longer than to compare it
 
 
 def expected_slots(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics) -> Slots:
     """What every slot should hold, by the plain computation."""
-    taken, filled, ambiguous = plain_table(
+    own, held = _expected(entry, fallbacks, semantics)
+    return with_own(held, own, entry.kernels)
+
+
+def _expected(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics) -> tuple[int, Slots]:
+    """What `own` and `held` of an entry should be."""
+    own, taken, filled, ambiguous = plain_table(
         semantics.precedence.plain, entry.present, fallbacks.slots, fallbacks.fallthrough_slots
     )
     slots = fallbacks.expected_in(filled)
     kernels = entry.kernels
-    for source, reason, bits in taken:
+    for (source, reason), bits in taken.items():
         slots[kernels[source][0].because(reason)] = bits
     if ambiguous:
         slots[AMBIGUOUS] = ambiguous
-    return slots
+    return own, slots
 
 
 def violations(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics) -> tuple[Violation, ...]:
@@ -47,20 +56,17 @@ def violations(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics)
     """
     found: list[Violation] = []
     try:
-        expected = expected_slots(entry, fallbacks, semantics)
-        if expected != entry.slots:
-            found.append(_stale(entry, expected, semantics))
+        own, held = _expected(entry, fallbacks, semantics)
+        if own != entry.own or held != entry.held:
+            expected = with_own(held, own, entry.kernels)
+            if expected != entry.slots:
+                found.append(_stale(entry, expected, semantics))
     except (KeyError, IndexError):  # there are places without kernels, which are found below
         pass
     found += _bookkeeping(entry)
+    found += _kernels(entry, semantics)
     found += _definitions(entry, semantics)
     found += _tags(entry, semantics)
-    if semantics.signature_life is not SignatureLife.OPERATOR and entry.signatures != (None, None):
-        found.append(Violation(entry.name, "signature that is held", "these semantics hold none"))
-    if semantics.signature_life is SignatureLife.KERNEL:
-        found += _signatures(entry)
-    if semantics.signature_life is SignatureLife.OPERATOR:
-        found += _held_signatures(entry)
     return tuple(found)
 
 
@@ -104,19 +110,104 @@ def _bookkeeping(entry: OperatorEntry) -> list[Violation]:
         found.append(Violation(entry.name, "name of the schema", f"the schema is of {stored.schema.name}"))
     if _UNDEFINED in entry.kernels:
         found.append(Violation(entry.name, "kernels at Undefined", "a kernel without a key belongs to a composite key"))
-    present = 0
+    return found
+
+
+def _kernels(entry: OperatorEntry, semantics: Semantics) -> list[Violation]:
+    found: list[Violation] = []
+    definition = entry.defs[0] if entry.defs and entry.stored is not None else None
+    known = _sound_under(definition)
+    signed = last = _NO_SIGNATURES
     for bit, kernels in entry.kernels.items():
-        present |= bit
-        if not kernels:
-            found.append(Violation(entry.name, "empty kernel list", f"at {KEY_OF_BIT.get(bit)}"))
-        if len(kernels) > 1 and len({*kernels}) < len(kernels):
-            found.append(Violation(entry.name, "kernel that is there twice", f"at {KEY_OF_BIT.get(bit)}"))
-        for kernel in kernels:
-            at = CATCH_ALL_BIT if kernel.key is None else KEY_BIT[kernel.key]
-            if at != bit:
-                found.append(Violation(entry.name, "kernel at another key", f"{kernel.debug} of {kernel.key}"))
+        sound_at, signatures = known[kernels]
+        if sound_at != bit:
+            found += _wrong_at(entry, bit, definition)
+        if signatures is not last:
+            signed, last = signed | signatures, signatures
+    present = sum(entry.kernels)
     if present != entry.present:
         found.append(Violation(entry.name, "places with kernels", f"{present:x} and not {entry.present:x}"))
+    return found + _signatures(entry, signed, semantics.signature_life)
+
+
+def _wrong_at(entry: OperatorEntry, bit: int, definition: Definition | None) -> list[Violation]:
+    """What is wrong with the kernels at a key, by its bit."""
+    kernels, wrong = entry.kernels[bit], []
+    if not kernels:
+        wrong.append(Violation(entry.name, "empty kernel list", f"at {KEY_OF_BIT.get(bit)}"))
+    if len({*kernels}) < len(kernels):
+        wrong.append(Violation(entry.name, "kernel that is there twice", f"at {KEY_OF_BIT.get(bit)}"))
+    for registered in kernels:
+        if _bit_of(registered) != bit:
+            wrong.append(Violation(entry.name, "kernel at another key", f"{registered.debug} of {registered.key}"))
+        if definition is not None and (reason := mismatch(definition, registered)) is not None:
+            wrong.append(Violation(entry.name, "kernel against the schema", f"{registered.debug}: {reason}"))
+    return wrong
+
+
+def _bit_of(registered: RegisteredKernel) -> int:
+    return CATCH_ALL_BIT if registered.key is None else KEY_BIT[registered.key]
+
+
+_Signed: TypeAlias = frozenset[tuple[bool, str]]
+"""Signatures, each with whether it takes symbolic integers."""
+
+_NO_SIGNATURES: _Signed = frozenset()
+
+
+class _Sound(dict[tuple[RegisteredKernel, ...], tuple[int, _Signed]]):
+    """The kernels at a key -> the bit of the key where nothing is wrong with them, 0 for none, and their signatures.
+
+    States have most of them in common, so that each is looked at once.
+    """
+
+    def __init__(self, definition: Definition | None) -> None:
+        super().__init__()
+        self._definition = definition
+
+    def __missing__(self, kernels: tuple[RegisteredKernel, ...]) -> tuple[int, _Signed]:
+        bits = {_bit_of(registered) for registered in kernels}
+        is_sound = len(bits) == 1 and len({*kernels}) == len(kernels)
+        if self._definition is not None:
+            is_sound = is_sound and all(mismatch(self._definition, registered) is None for registered in kernels)
+        every = (registered.kernel for registered in kernels)
+        signed = frozenset((one.symint, one.signature) for one in every if one.signature is not None)
+        if len(self) >= _MOST_KNOWN:
+            self.clear()
+        self[kernels] = bits.pop() if is_sound else 0, _one_object(signed)
+        return self[kernels]
+
+
+_MOST_KNOWN: Final = 1 << 12
+
+
+@lru_cache(1 << 8)
+def _sound_under(definition: Definition | None) -> _Sound:
+    return _Sound(definition)
+
+
+@lru_cache(1 << 8)
+def _one_object(signed: _Signed) -> _Signed:
+    """Equal sets as one object, which is quick to compare."""
+    return signed
+
+
+def _signatures(entry: OperatorEntry, signed: _Signed, life: SignatureLife) -> list[Violation]:
+    """What is wrong with the signatures of all kernels."""
+    found: list[Violation] = []
+    if life is not _OPERATOR and entry.signatures != (None, None):
+        found.append(Violation(entry.name, "signature that is held", "these semantics hold none"))
+    if life is _KERNEL and len(signed) > len({symint for symint, _ in signed}):
+        for symint in (False, True):
+            texts = sorted(text for other, text in signed if other is symint)
+            if len(texts) > 1:
+                found.append(Violation(entry.name, "signatures differ", " and ".join(texts)))
+    if life is _OPERATOR:
+        for symint, text in sorted(signed):
+            held = entry.signatures[symint]
+            if held is None or held.signature != text:
+                detail = f"a kernel has {text}, and {held.signature if held else 'nothing'} is held"
+                found.append(Violation(entry.name, "signature that is not held", detail))
     return found
 
 
@@ -135,41 +226,11 @@ def _definitions(entry: OperatorEntry, semantics: Semantics) -> list[Violation]:
             found.append(Violation(entry.name, "alias kind of no def", f"{stored.alias} and not {one.alias}"))
         if one.debug != stored.debug and not semantics.several_defs:
             found.append(Violation(entry.name, "debug text of no def", f"{stored.debug} and not {one.debug}"))
-    for kernels in entry.kernels.values():
-        for kernel in kernels:
-            reason = mismatch(defs[0], kernel)
-            if reason is not None:
-                found.append(Violation(entry.name, "kernel against the schema", f"{kernel.debug}: {reason}"))
-    return found
-
-
-def _signatures(entry: OperatorEntry) -> list[Violation]:
-    texts: dict[bool, set[str]] = {False: set(), True: set()}
-    for kernels in entry.kernels.values():
-        for kernel in kernels:
-            signature = kernel.kernel.signature
-            if signature is not None:
-                texts[kernel.kernel.symint].add(signature)
-    return [
-        Violation(entry.name, "signatures differ", " and ".join(sorted(different)))
-        for different in texts.values()
-        if len(different) > 1
-    ]
-
-
-def _held_signatures(entry: OperatorEntry) -> list[Violation]:
-    found: list[Violation] = []
-    for kernels in entry.kernels.values():
-        for kernel in kernels:
-            signature, held = kernel.kernel.signature, entry.signatures[kernel.kernel.symint]
-            if signature is not None and (held is None or held.signature != signature):
-                detail = f"{signature} of {kernel.debug}, and {held.signature if held else 'nothing'} is held"
-                found.append(Violation(entry.name, "signature that is not held", detail))
     return found
 
 
 def _tags(entry: OperatorEntry, semantics: Semantics) -> list[Violation]:
-    given = frozenset().union(*(definition.tags for definition in entry.defs))
+    given = entry.defs[0].tags if len(entry.defs) == 1 else frozenset().union(*(one.tags for one in entry.defs))
     if entry.tags == given or (semantics.tags_outlive_def and not entry.defs):
         return []
     wrong = ", ".join(sorted(entry.tags ^ given))

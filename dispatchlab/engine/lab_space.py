@@ -9,12 +9,12 @@ from dataclasses import replace
 from dispatchlab.engine import lowering
 from dispatchlab.engine.dependences import deciders, dependences, values
 from dispatchlab.engine.dispatcher import initial_state
-from dispatchlab.engine.fallbacks import Fallbacks
-from dispatchlab.engine.introspection import fallbacks_in, operator_in, snapshot, violations_in
+from dispatchlab.engine.fallbacks import NO_FALLBACKS, Fallbacks
+from dispatchlab.engine.introspection import fallbacks_in, operator_in, snapshot, violations_of
 from dispatchlab.engine.invariants import expected_slots, stale_keys
 from dispatchlab.engine.lowering import LoweredRegistration, lower
 from dispatchlab.engine.operator_entry import OperatorEntry
-from dispatchlab.engine.primitives import RegisterFallback
+from dispatchlab.engine.primitives import RegisterFallback, RegisterImpl
 from dispatchlab.engine.python_state import NOTHING_IN_PYTHON, PythonState
 from dispatchlab.engine.semantics import Semantics
 from dispatchlab.engine.state import FALLBACKS, PythonVariable, State, StateVariable, Transaction
@@ -41,13 +41,14 @@ class LabSpace:
         self, registrations: Sequence[Registration], operators: Sequence[OperatorName], semantics: Semantics
     ) -> None:
         self._registrations = tuple(registrations)
-        self._operators = tuple(operators)
+        self._operators = {name: str(name) for name in operators}
         calls = (each.made_by for each in registrations if isinstance(each, Block))
         if all(call is None or call.allow_override is None for call in calls):
             semantics = replace(semantics, notes_kernels=False)
         self._semantics = semantics
         self.lowered: tuple[LoweredRegistration, ...] = tuple(lower(each, semantics) for each in registrations)
         """What the dispatcher does for each registration."""
+        self._impls = tuple(map(_only_impl, self.lowered))
         self._empty = LabState(initial_state(semantics, semantics.fallbacks))
         self._touched: set[StateVariable] = set()
 
@@ -60,6 +61,16 @@ class LabSpace:
 
     def register(self, state: LabState, index: int, /) -> tuple[LabState, Refusal | None]:
         """The state after registering `index`, and how it was refused if it was."""
+        impl = self._impls[index]
+        if impl is not None:
+            entry, fallbacks = state.get(impl.variable), state.get(FALLBACKS, NO_FALLBACKS)
+            try:
+                if entry is not None:
+                    after = LabState(state)
+                    after[impl.variable] = impl.added_to(entry, self._semantics, fallbacks)  # type: ignore[arg-type]
+                    return after, None
+            except RegistrationError:
+                pass  # once more, for what a refusal leaves behind
         transaction = Transaction(state, self._touched)
         try:
             lowering.register(self._semantics, transaction, self.lowered[index])
@@ -71,6 +82,15 @@ class LabSpace:
 
     def release(self, state: LabState, index: int, /) -> LabState:
         """The state after releasing `index`."""
+        impl = self._impls[index]
+        if impl is not None:
+            entry, fallbacks = state.get(impl.variable), state.get(FALLBACKS, NO_FALLBACKS)
+            if entry is not None:
+                left = impl.taken_from(entry, self._semantics, fallbacks)  # type: ignore[arg-type]
+                if left is not None:
+                    after = LabState(state)
+                    after[impl.variable] = left
+                    return after
         transaction = Transaction(state, self._touched)
         lowering.release(self._semantics, transaction, self.lowered[index])
         return transaction.applied(LabState)
@@ -84,8 +104,11 @@ class LabSpace:
         """The invariants that do not hold for the observed operators."""
         self._look()
         found: tuple[Violation, ...] = ()
-        for name in self._operators:
-            found += violations_in(state, name, self._semantics)
+        fallbacks = state.get(FALLBACKS, NO_FALLBACKS)
+        for name, variable in self._operators.items():
+            entry = state.get(variable)
+            if entry is not None:
+                found += violations_of(name, entry, fallbacks, self._semantics)  # type: ignore[arg-type]
         return found
 
     def why(self, expected: LabState, actual: LabState, /) -> tuple[str, ...]:
@@ -130,12 +153,13 @@ class LabSpace:
         part = copy(self)
         part._registrations = tuple(self._registrations[index] for index in indices)
         part.lowered = tuple(self.lowered[index] for index in indices)
-        part._operators = tuple(operators)
+        part._impls = tuple(self._impls[index] for index in indices)
+        part._operators = {name: str(name) for name in operators}
         return part
 
     def _look(self) -> None:
-        # What Python keeps for an operator counts as a part of the operator.
-        self._touched.update((FALLBACKS, *map(str, self._operators)))
+        self._touched.add(FALLBACKS)
+        self._touched.update(self._operators.values())  # what Python keeps counts as a part of the operator
 
 
 class LabState(dict[StateVariable, object]):
@@ -148,6 +172,16 @@ class LabState(dict[StateVariable, object]):
 
     def __hash__(self) -> int:  # type: ignore[override]  # it is a value
         return hash(frozenset((variable, _hash(value)) for variable, value in self.items()))
+
+
+def _only_impl(lowered: LoweredRegistration) -> RegisterImpl | None:
+    """The kernel that a registration consists of: most are one.
+
+    Where its operator is there already it needs no transaction: the one that made the operator has noted what a kernel
+    touches, the operator and the fallbacks.
+    """
+    first = lowered.primitives[0] if len(lowered.primitives) == 1 else None
+    return first if isinstance(first, RegisterImpl) else None
 
 
 def why(expected: State, actual: State, semantics: Semantics) -> tuple[str, ...]:
@@ -249,8 +283,8 @@ def _entries(name: str, left: OperatorEntry, right: OperatorEntry) -> Iterator[s
 
 def _hash(value: object) -> int:
     if isinstance(value, OperatorEntry):
-        kernels, slots = frozenset(value.kernels.items()), frozenset(value.slots.items())
-        facts = value.stored, value.defs, value.signatures, value.tags, value.names
+        kernels, slots = frozenset(value.kernels.items()), frozenset(value.held.items())
+        facts = value.own, value.stored, value.defs, value.signatures, value.tags, value.names
         return hash((*facts, kernels, slots))
     return hash(value)
 

@@ -8,10 +8,12 @@ from typing import NamedTuple
 
 from dispatchlab.engine.fallbacks import Fallbacks
 from dispatchlab.engine.kernel import RegisteredKernel
-from dispatchlab.engine.precedence import Fill, Kernels, Slots
+from dispatchlab.engine.precedence import Fill, Slots, with_own
+from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import AliasKind
 from dispatchlab.model.schema import FunctionSchema
+from dispatchlab.model.slot_set import ALL_SLOTS
 from dispatchlab.model.source_location import SourceLocation
 
 
@@ -71,7 +73,8 @@ class OperatorEntry(NamedTuple):
         defs: the live defs; more than one only under `pr35061`.
         kernels: what is registered: the bit of a key -> its kernels, newest first.
         present: the keys that have kernels, as bits (the keys of `kernels`).
-        slots: what calls use. It can differ from what `kernels` would give: that is what a stale slot is.
+        own: the slots where calls use the newest kernel of the slot's own key.
+        held: what they use at the others. Both can differ from what `kernels` would give: that is what a stale slot is.
         signatures: the signatures (plain, symbolic-integer) that outlive their kernels, under semantics where they do.
         tags: the tags in force.
         names: live registrations of the name alone.
@@ -80,9 +83,10 @@ class OperatorEntry(NamedTuple):
     name: OperatorName
     stored: Stored | None = None
     defs: tuple[Definition, ...] = ()
-    kernels: Kernels = {}  # noqa: RUF012 - never mutated: every change makes a new dict
+    kernels: dict[int, tuple[RegisteredKernel, ...]] = {}  # noqa: RUF012 - never mutated: every change makes a new dict
     present: int = 0
-    slots: Slots = {}  # noqa: RUF012 - likewise
+    own: int = 0
+    held: Slots = {}  # noqa: RUF012 - likewise
     signatures: tuple[HeldSignature | None, HeldSignature | None] = (None, None)
     tags: frozenset[str] = frozenset()
     names: tuple[object, ...] = ()
@@ -90,6 +94,11 @@ class OperatorEntry(NamedTuple):
     def __repr__(self) -> str:
         kernels = sum(map(len, self.kernels.values()))
         return f"<OperatorEntry {self.stored.schema if self.stored else self.name} with {kernels} kernels>"
+
+    @property
+    def slots(self) -> Slots:
+        """What calls use."""
+        return with_own(self.held, self.own, self.kernels)
 
     @property
     def def_count(self) -> int:
@@ -122,21 +131,29 @@ class OperatorEntry(NamedTuple):
         self, bit: int, at_key: tuple[RegisteredKernel, ...], wanted: int, fill: Fill, fallbacks: Fallbacks
     ) -> OperatorEntry:
         """With other kernels at a key, by its bit, and the `wanted` slots computed anew."""
-        name, stored, defs, before, present, slots, signatures, tags, names = self
-        kernels = dict(before)
+        name, stored, defs, kernels, present, own, held, signatures, tags, names = self
+        if not bit & wanted and bit & ALL_SLOTS:
+            own, held = _kept(own, held, bit, kernels.get(bit, ()), at_key)
+        kernels = kernels.copy()
         if at_key:
             kernels[bit] = at_key
             present |= bit
-        else:
-            kernels.pop(bit, None)
-            present &= ~bit
-        slots = _refilled(slots, wanted, fill(wanted, present, kernels, fallbacks))
-        return OperatorEntry(name, stored, defs, kernels, present, slots, signatures, tags, names)
+        elif bit:
+            del kernels[bit]
+            present ^= bit
+        others = ~wanted
+        own = own & others | present & wanted
+        left = {}
+        for entry, bits in held.items():
+            if bits := bits & others:
+                left[entry] = bits
+        fill(left, wanted, present, kernels, fallbacks)
+        parts = name, stored, defs, kernels, present, own, left, signatures, tags, names
+        return tuple.__new__(OperatorEntry, parts)  # faster than to call the class, and every step of a walk does it
 
     def refreshed(self, wanted: int, fill: Fill, fallbacks: Fallbacks) -> OperatorEntry:
         """With the `wanted` slots computed anew."""
-        filled = fill(wanted, self.present, self.kernels, fallbacks)
-        return self._replace(slots=_refilled(self.slots, wanted, filled))
+        return self.with_kernels(0, (), wanted, fill, fallbacks)
 
     def active(self, bit: int) -> RegisteredKernel | None:
         """The newest kernel at a key, by its bit."""
@@ -144,9 +161,13 @@ class OperatorEntry(NamedTuple):
         return entries[0] if entries else None
 
 
-def _refilled(slots: Slots, wanted: int, filled: Slots) -> Slots:
-    """`slots` with those in `wanted` replaced by `filled`."""
-    result = {entry: left for entry, held in slots.items() if (left := held ^ (held & wanted))}
-    for entry, bits in filled.items():
-        result[entry] = result.get(entry, 0) | bits
-    return result
+def _kept(
+    own: int, held: Slots, bit: int, before: tuple[RegisteredKernel, ...], after: tuple[RegisteredKernel, ...]
+) -> tuple[int, Slots]:
+    """`own` and `held` where the slot of a key, by its bit, is not computed anew though its kernels are others."""
+    old, new = (kernels[0].because(Provenance.KERNEL) if kernels else None for kernels in (before, after))
+    if old is not new and old is not None and own & bit:
+        return own ^ bit, {**held, old: bit}
+    if new in held:
+        return own | bit, {entry: bits for entry, bits in held.items() if entry is not new}
+    return own, held

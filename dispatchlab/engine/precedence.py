@@ -96,8 +96,15 @@ Kernels: TypeAlias = Mapping[int, tuple[RegisteredKernel, ...]]
 Slots: TypeAlias = dict[TableEntry, int]
 """Which slots hold which entry; a slot in no set holds no kernel."""
 
-Fill: TypeAlias = Callable[[int, int, Kernels, Fallbacks], Slots]
-"""(the slots wanted, the keys that have kernels, the kernels, the fallbacks) -> what those slots hold."""
+Fill: TypeAlias = Callable[[Slots, int, int, Kernels, Fallbacks], None]
+"""Adds what some slots hold, but for those whose own keys have kernels: (where to, the slots wanted, the keys that have
+kernels, the kernels, the fallbacks)."""
+
+
+def add(slots: Slots, found: Mapping[TableEntry, int]) -> None:
+    """Add to `slots` which others hold which entry."""
+    for held, bits in found.items():
+        slots[held] = slots.get(held, 0) | bits
 
 
 class Precedence(NamedTuple):
@@ -132,15 +139,9 @@ def precedence_by_levels(profile: Profile, rules: PrecedenceRules) -> Precedence
     ambiguous = tuple(rules.ambiguous.items())
     levels_of = _Levels(rules)
 
-    def fill(wanted: int, present: int, kernels: Kernels, fallbacks: Fallbacks) -> Slots:
-        slots: Slots = {}
-        direct = present & wanted
-        rest = wanted ^ direct
-        while direct:
-            bit = direct & -direct
-            direct ^= bit
-            slots[kernels[bit][0].because(Provenance.KERNEL)] = bit
-        if aliases := present & any_alias:
+    def fill(slots: Slots, wanted: int, present: int, kernels: Kernels, fallbacks: Fallbacks) -> None:
+        rest = wanted ^ (present & wanted)
+        if rest and (aliases := present & any_alias):
             for bit, covered, reason in levels_of[aliases]:
                 if bit == composite:
                     for slot, backends in ambiguous:
@@ -156,11 +157,13 @@ def precedence_by_levels(profile: Profile, rules: PrecedenceRules) -> Precedence
                             if covered & taken and present & backends:
                                 covered &= ~taken
                 if taken := rest & covered:
-                    slots[kernels[bit][0].because(reason)] = taken
+                    held = kernels[bit][0].because(reason)
+                    slots[held] = slots.get(held, 0) | taken
                     rest ^= taken
+                    if not rest:
+                        break
         if rest & fallbacks.slots:
-            slots.update(fallbacks.entries_in(rest))
-        return slots
+            add(slots, fallbacks.entries_in(rest))
 
     return Precedence(fill, plain_by_levels(profile), slots_of(rules.slots))
 
@@ -215,24 +218,19 @@ def _taken(rules: PrecedenceRules) -> tuple[tuple[tuple[int, int], ...], tuple[t
 AUTOGRAD_BIT, AUTOGRAD_SLOTS = KEY_BIT[DispatchKey.Autograd], slots_of_key(DispatchKey.Autograd)
 
 
-def _fill_pr35061(wanted: int, present: int, kernels: Kernels, fallbacks: Fallbacks) -> Slots:
-    slots: Slots = {}
-    direct = present & wanted
-    rest = wanted ^ direct
-    while direct:
-        bit = direct & -direct
-        direct ^= bit
-        slots[kernels[bit][0].because(Provenance.KERNEL)] = bit
+def _fill_pr35061(slots: Slots, wanted: int, present: int, kernels: Kernels, fallbacks: Fallbacks) -> None:
+    found: Slots = {}
+    rest = wanted ^ (present & wanted)
     if present & AUTOGRAD_BIT and (taken := rest & AUTOGRAD_SLOTS):
-        slots[kernels[AUTOGRAD_BIT][0].because(Provenance.AUTOGRAD)] = taken
+        found[kernels[AUTOGRAD_BIT][0].because(Provenance.AUTOGRAD)] = taken
         rest ^= taken
     called = fallbacks.slots & ~fallbacks.fallthrough_slots
     if rest & called:
-        slots.update(fallbacks.entries_in(rest & called))
+        found.update(fallbacks.entries_in(rest & called))
         rest &= ~called
     if present & CATCH_ALL_BIT and rest:
-        slots[kernels[CATCH_ALL_BIT][0].because(Provenance.CATCH_ALL)] = rest
-    return slots
+        found[kernels[CATCH_ALL_BIT][0].because(Provenance.CATCH_ALL)] = rest
+    add(slots, found)
 
 
 PR35061 = Precedence(_fill_pr35061, PLAIN_PR35061, slots_of(RUNTIME_KEYS))
@@ -240,4 +238,16 @@ PR35061 = Precedence(_fill_pr35061, PLAIN_PR35061, slots_of(RUNTIME_KEYS))
 
 def computed_table(precedence: Precedence, present: int, kernels: Kernels, fallbacks: Fallbacks) -> Slots:
     """What every slot should hold, from what is registered and nothing else."""
-    return precedence.fill(precedence.slots, present, kernels, fallbacks)
+    slots: Slots = {}
+    precedence.fill(slots, precedence.slots, present, kernels, fallbacks)
+    return with_own(slots, present & precedence.slots, kernels)
+
+
+def with_own(slots: Slots, own: int, kernels: Kernels) -> Slots:
+    """`slots`, and the `own` ones with the newest kernels of their own keys."""
+    found = slots.copy()
+    while own:
+        bit = own & -own
+        own ^= bit
+        found[kernels[bit][0].because(Provenance.KERNEL)] = bit
+    return found

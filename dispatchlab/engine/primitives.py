@@ -107,8 +107,7 @@ def find_or_create(semantics: Semantics, state: Transaction, name: OperatorName,
     """The entry of an operator; a new one has the backend fallbacks in its slots."""
     entry = state.operator(variable)
     if entry is None:
-        slots = semantics.precedence.fill(semantics.precedence.slots, 0, {}, state.fallbacks())
-        entry = OperatorEntry(name, slots=slots)
+        entry = OperatorEntry(name).refreshed(semantics.precedence.slots, semantics.precedence.fill, state.fallbacks())
         state.put(variable, entry)
     return entry
 
@@ -224,7 +223,10 @@ def _in_dump_order(entry: OperatorEntry, semantics: Semantics) -> Sequence[Regis
 class RegisterImpl:
     """A kernel of an operator."""
 
-    __slots__ = ("bit", "entry", "held", "name", "refreshed_on_register", "refreshed_on_release", "variable")
+    __slots__ = (
+        *("_alone", "_signature", "bit", "entry", "held", "name"),
+        *("refreshed_on_register", "refreshed_on_release", "variable"),
+    )
 
     def __init__(self, name: OperatorName, kernel: RegisteredKernel, semantics: Semantics, *, with_key: bool) -> None:
         """`with_key` is false for a kernel that named no key and went to `kernel.key` for it."""
@@ -239,78 +241,81 @@ class RegisterImpl:
             self.refreshed_on_register = every
         else:
             self.refreshed_on_register = semantics.refresh[key]
-        signature = kernel.kernel.signature
-        self.held = None if signature is None else HeldSignature(signature, kernel.debug, refusals.key_text(key))
+        self.held: HeldSignature | None = None  # what the operator keeps of the signature
+        self._signature: str | None = None  # else what it is compared by, as long as the kernel is there
+        if kernel.kernel.signature is not None and semantics.signature_life is SignatureLife.OPERATOR:
+            self.held = HeldSignature(kernel.kernel.signature, kernel.debug, refusals.key_text(key))
+        elif semantics.signature_life is SignatureLife.KERNEL:
+            self._signature = kernel.kernel.signature
+        self._alone: tuple[RegisteredKernel, ...] = (kernel,)
 
     def register(self, semantics: Semantics, state: Transaction) -> None:
         """Refused by another signature, then by a schema that it does not fit."""
         entry = state.operator(self.variable) or find_or_create(semantics, state, self.name, self.variable)
-        if self.held is not None:
-            entry = self._agreeing(semantics, state, entry)
-        new = self.entry
-        if entry.defs and new.kernel.inferred is not None:
-            stored = entry.stored
-            reason = mismatch(entry.defs[0], new)
-            if reason is not None:
-                assert stored is not None
-                raise refusals.schema_mismatch(self.name, stored.schema, stored.debug, new.kernel.inferred, new, reason)
-        kernels = (new, *entry.kernels_at(self.bit))
-        fill, fallbacks = semantics.precedence.fill, state.fallbacks()
-        wanted = self.refreshed_on_register
-        state.put(self.variable, entry.with_kernels(self.bit, kernels, wanted, fill, fallbacks))
+        if self.held is not None and (noted := self._noted_in(entry, self.held)) is not entry:
+            state.put(self.variable, noted)  # before the schema is checked, see Note [Traces of a refusal]
+        state.put(self.variable, self.added_to(entry, semantics, state.fallbacks()))
 
     def release(self, semantics: Semantics, state: Transaction) -> None:
         """Whichever kernel of the key is the newest then is active; the last registration takes the operator along."""
         entry = state.operator(self.variable)
-        before = () if entry is None else entry.kernels_at(self.bit)
-        if entry is None or self.entry not in before:
-            return
-        left = tuple([kernel for kernel in before if kernel is not self.entry])
-        if not left and entry.is_only_at(self.bit):
-            state.put(self.variable, None)
-            return
-        fill, fallbacks = semantics.precedence.fill, state.fallbacks()
-        state.put(self.variable, entry.with_kernels(self.bit, left, self.refreshed_on_release, fill, fallbacks))
+        if entry is not None and self.entry in entry.kernels_at(self.bit):
+            state.put(self.variable, self.taken_from(entry, semantics, state.fallbacks()))
 
-    def _agreeing(self, semantics: Semantics, state: Transaction, entry: OperatorEntry) -> OperatorEntry:
-        """The entry with this kernel's signature noted, if it agrees with those that are held against it."""
-        assert self.held is not None
+    def added_to(self, entry: OperatorEntry, semantics: Semantics, fallbacks: Fallbacks) -> OperatorEntry:
+        """An entry with this kernel; raises a RegistrationError."""
+        new = self.entry
+        if self.held is not None:
+            entry = self._noted_in(entry, self.held)
+        elif self._signature is not None and not _agrees(entry, self._signature, new.kernel.symint):
+            raise refusals.signature_mismatch(self.name, self._other_signature(entry, semantics), new)
+        defs = entry.defs
+        if defs and new.kernel.inferred is not None and (reason := mismatch(defs[0], new)) is not None:
+            stored = entry.stored
+            assert stored is not None
+            raise refusals.schema_mismatch(self.name, stored.schema, stored.debug, new.kernel.inferred, new, reason)
+        others = entry.kernels.get(self.bit)
+        kernels = (new, *others) if others else self._alone
+        return entry.with_kernels(self.bit, kernels, self.refreshed_on_register, semantics.precedence.fill, fallbacks)
+
+    def taken_from(self, entry: OperatorEntry, semantics: Semantics, fallbacks: Fallbacks) -> OperatorEntry | None:
+        """An entry without this kernel; None when nothing is left of it."""
+        before = entry.kernels.get(self.bit, ())
+        if self.entry not in before:
+            return entry
+        left = () if len(before) == 1 else tuple([kernel for kernel in before if kernel is not self.entry])
+        if not left and entry.is_only_at(self.bit):
+            return None
+        return entry.with_kernels(self.bit, left, self.refreshed_on_release, semantics.precedence.fill, fallbacks)
+
+    def _noted_in(self, entry: OperatorEntry, mine: HeldSignature) -> OperatorEntry:
+        """The entry with this kernel's signature noted, if it agrees with the one that is held against it."""
         symint = self.entry.kernel.symint
-        if semantics.signature_life is SignatureLife.NEVER:
-            return entry
-        if semantics.signature_life is SignatureLife.KERNEL:
-            if not _agrees(entry, self.held.signature, symint):
-                raise refusals.signature_mismatch(
-                    self.name, _other_signature(entry, self.held, semantics, symint=symint), self.entry
-                )
-            return entry
         held = entry.signatures[symint]
         if held is None:
             plain, with_symint = entry.signatures
-            signatures = (plain, self.held) if symint else (self.held, with_symint)
-            entry = entry._replace(signatures=signatures)
-            state.put(self.variable, entry)  # before the schema is checked, see Note [Traces of a refusal]
-        elif held.signature != self.held.signature:
+            return entry._replace(signatures=(plain, mine) if symint else (mine, with_symint))
+        if held.signature != mine.signature:
             raise refusals.signature_mismatch(self.name, held, self.entry)
         return entry
+
+    def _other_signature(self, entry: OperatorEntry, semantics: Semantics) -> HeldSignature:
+        """The kernel to blame for a mismatch: the first in the order of a dump, not the first that came."""
+        for kernel in _in_dump_order(entry, semantics):
+            signature = kernel.kernel.signature
+            if signature not in (None, self._signature) and kernel.kernel.symint is self.entry.kernel.symint:
+                return HeldSignature(str(signature), kernel.debug, refusals.key_text(kernel.key))
+        raise AssertionError("a signature disagreed with no kernel")
 
 
 def _agrees(entry: OperatorEntry, signature: str, symint: bool) -> bool:  # noqa: FBT001 - as in Kernel
     """Whether the registered kernels have this signature; they agree among themselves, so the first one decides."""
-    for kernel in entry.every_kernel():
-        other = kernel.kernel
-        if other.signature is not None and other.symint is symint:
-            return other.signature == signature
+    for kernels in entry.kernels.values():
+        for kernel in kernels:
+            other = kernel.kernel
+            if other.signature is not None and other.symint is symint:
+                return other.signature == signature
     return True
-
-
-def _other_signature(entry: OperatorEntry, held: HeldSignature, semantics: Semantics, *, symint: bool) -> HeldSignature:
-    """The kernel to blame for a mismatch: the first in the order of a dump, not the first that came."""
-    for kernel in _in_dump_order(entry, semantics):
-        signature = kernel.kernel.signature
-        if signature not in (None, held.signature) and kernel.kernel.symint is symint:
-            return HeldSignature(str(signature), kernel.debug, refusals.key_text(kernel.key))
-    raise AssertionError("a signature disagreed with no kernel")
 
 
 class RegisterFallback:

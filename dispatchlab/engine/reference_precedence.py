@@ -111,7 +111,7 @@ class SlotRun(NamedTuple):
     keys: tuple[DispatchKey, ...]
 
 
-_RUN: Final = 12
+_RUN: Final = 20
 
 _WITHOUT_SLOT = sum(KEY_OF_BIT) & ~ALL_SLOTS  # functionality keys, aliases, and the catch-all bucket
 
@@ -212,6 +212,7 @@ Shape: TypeAlias = dict[Won, int]
 """What a table looks like whatever its kernels are: (bit of the source, reason) -> slots."""
 
 
+@lru_cache(maxsize=1 << 16)
 def winner(plain: Plain, key: DispatchKey, present: int, fallback: int, fallthrough: int) -> Won | None:
     """Who wins a slot: (bit of the source, reason).
 
@@ -231,24 +232,48 @@ def winner(plain: Plain, key: DispatchKey, present: int, fallback: int, fallthro
     return None
 
 
-_winner = lru_cache(maxsize=1 << 16)(winner)
+class PlainTable(NamedTuple):
+    """What a table looks like whatever its kernels are.
+
+    Args:
+        own: the slots that hold the newest kernel of their own key.
+        kernels: for the others what won them.
+        fallbacks: the slots that hold their own fallback.
+        ambiguous: the slots that are ambiguous.
+    """
+
+    own: int
+    kernels: Shape
+    fallbacks: int
+    ambiguous: int
 
 
 @lru_cache(maxsize=1 << 15)
-def _shape_of_slots(plain: Plain, at: int, present: int, fallback_slots: int, fallthrough_slots: int) -> Shape:
-    """What `plain_shape` says of the slots of one of `plain.runs`."""
-    shape: Shape = {}
+def _table_of_slots(plain: Plain, at: int, present: int, fallback_slots: int, fallthrough_slots: int) -> PlainTable:
+    """What `plain_table` says of the slots of one of `plain.runs`."""
+    kernels: Shape = {}
+    own = filled = ambiguous = 0
     for key in plain.runs[at].keys:
         slot = SLOT_OF_KEY[key]
         bit = 1 << slot
-        won = _winner(plain, key, present & plain.relevant[slot], fallback_slots & bit, fallthrough_slots & bit)
-        if won is not None:
-            shape[won] = shape.get(won, 0) | bit
-    return shape
+        won = winner(plain, key, present & plain.relevant[slot], fallback_slots & bit, fallthrough_slots & bit)
+        match won:
+            case None:
+                pass
+            case (_, Provenance.AMBIGUOUS):
+                ambiguous |= bit
+            case (source, Provenance.FALLBACK):
+                assert source == bit, "a fallback is a candidate for its own slot"
+                filled |= bit
+            case (source, Provenance.KERNEL) if source == bit:
+                own |= bit
+            case _:
+                kernels[won] = kernels.get(won, 0) | bit
+    return PlainTable(own, kernels, filled, ambiguous)
 
 
-@lru_cache(maxsize=1 << 14)
-def plain_shape(plain: Plain, present: int, fallback_slots: int, fallthrough_slots: int) -> Shape:
+@lru_cache(maxsize=1 << 15)
+def plain_table(plain: Plain, present: int, fallback_slots: int, fallthrough_slots: int) -> PlainTable:
     """The whole table, slot by slot, from which keys have kernels and which slots have fallbacks.
 
     Args:
@@ -257,39 +282,27 @@ def plain_shape(plain: Plain, present: int, fallback_slots: int, fallthrough_slo
         fallback_slots: the slots that have a fallback.
         fallthrough_slots: those of them whose fallback falls through.
     """
-    shape: Shape = {}
+    kernels: Shape = {}
+    own = filled = ambiguous = 0
     for at, (slots, relevant, _) in enumerate(plain.runs):
-        part = _shape_of_slots(plain, at, present & relevant, fallback_slots & slots, fallthrough_slots & slots)
-        for won, bits in part.items():
-            shape[won] = shape.get(won, 0) | bits
+        part = _table_of_slots(plain, at, present & relevant, fallback_slots & slots, fallthrough_slots & slots)
+        mine, shape, more, unclear = part
+        own |= mine
+        filled |= more
+        ambiguous |= unclear
+        for won, bits in shape.items():
+            kernels[won] = kernels.get(won, 0) | bits
+    return PlainTable(own, kernels, filled, ambiguous)
+
+
+def plain_shape(plain: Plain, present: int, fallback_slots: int, fallthrough_slots: int) -> Shape:
+    """`plain_table` by what won each slot; the arguments are the same."""
+    own, kernels, filled, ambiguous = plain_table(plain, present, fallback_slots, fallthrough_slots)
+    shape = dict(kernels)
+    for reason, slots in (
+        (Provenance.KERNEL, own),
+        (Provenance.FALLBACK, filled),
+        (Provenance.AMBIGUOUS, ambiguous),
+    ):
+        shape.update({(1 << slot, reason): 1 << slot for slot in set_bits(slots)})
     return shape
-
-
-class PlainTable(NamedTuple):
-    """What a table looks like whatever its kernels are.
-
-    Args:
-        kernels: the bit of a key, the reason, and the slots that its newest kernel holds.
-        fallbacks: the slots that hold their own fallback.
-        ambiguous: the slots that are ambiguous.
-    """
-
-    kernels: tuple[tuple[int, Provenance, int], ...]
-    fallbacks: int
-    ambiguous: int
-
-
-@lru_cache(maxsize=1 << 14)
-def plain_table(plain: Plain, present: int, fallback_slots: int, fallthrough_slots: int) -> PlainTable:
-    """`plain_shape` by what makes its entries; the arguments are the same."""
-    kernels: list[tuple[int, Provenance, int]] = []
-    filled = ambiguous = 0
-    for (source, reason), bits in plain_shape(plain, present, fallback_slots, fallthrough_slots).items():
-        if reason is Provenance.AMBIGUOUS:
-            ambiguous |= bits
-        elif reason is Provenance.FALLBACK:
-            assert source == bits, "a fallback is a candidate for its own slot"
-            filled |= bits
-        else:
-            kernels.append((source, reason, bits))
-    return PlainTable(tuple(kernels), filled, ambiguous)

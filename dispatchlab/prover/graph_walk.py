@@ -26,6 +26,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from dispatchlab._gc_pause import collector_paused
 from dispatchlab.errors import RegistrationError
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.model.snapshot import Refusal, Snapshot
@@ -124,16 +125,20 @@ class _GraphDrive:
         self.step = 0
 
     def take(self) -> Ending:
+        with collector_paused():  # a walk makes no cycles, and its states go before the collector looks at them
+            try:
+                return self._ending()
+            finally:
+                self.states.clear()
+                self.others.clear()
+                self.observed.clear()
+
+    def _ending(self) -> Ending:
         try:
             stopped, example = self._walk()
         except _Full as full:
             stopped = None if self.pending is not None else str(full)
             example = None if self.pending is None else self._differ(self.pending, self.pending)
-        except MemoryError:
-            self.states.clear()
-            self.others.clear()
-            self.observed.clear()
-            raise
         if example is not None:
             return Ending(Verdict.ORDER_DEPENDENT, example)
         return Ending(Verdict.ORDER_INDEPENDENT) if stopped is None else Ending(Verdict.INCOMPLETE, reasons=(stopped,))
