@@ -256,13 +256,9 @@ def cases() -> Iterator[Case]:
     for name in ("mul", "div"):
         for inputs in binary_inputs():
             yield Case(_names(f"{name}.Tensor", f"{name}.out", inplace=True), inputs)
-    for name in ("eq", "lt", "ge"):
-        for inputs in binary_inputs():
-            yield Case(_names(f"{name}.Tensor", f"{name}.Tensor_out", inplace=True), inputs)
-    for name, inplace in (("maximum", False), ("minimum", False), ("atan2", True)):
-        for inputs in binary_inputs():
-            yield Case(_names(name, f"{name}.out", inplace=inplace), inputs)
-    for name in ("neg", "sin", "cos", "exp", "sqrt", "tanh"):
+    for inputs in binary_inputs():
+        yield Case(_names("eq.Tensor", "eq.Tensor_out", inplace=True), inputs)
+    for name in ("neg", "sin", "cos", "exp"):
         for inputs in unary_inputs():
             yield Case(_names(name, f"{name}.out", inplace=True), inputs)
     for inputs, bounds in product(unary_inputs(), ((1, 3), (None, 0.5), (-0.5, None), (None, None), (3, 1), (True, 2))):
@@ -277,13 +273,8 @@ def reductions() -> Iterator[Case]:
     for dtype, shape, dim, keepdim in product(DTYPES, shapes, dims, (False, True)):
         given = (Given(shape, dtype),)
         yield Case(_names("sum.dim_IntList", "sum.IntList_out", inplace=False), given, (dim, keepdim))
-        yield Case(_names("mean.dim", "mean.out", inplace=False), given, (dim, keepdim))
-        if dim is not None:
-            yield Case(_names("amax", "amax.out", inplace=False), given, (dim, keepdim))
         if isinstance(dim, list) and len(dim) == 1:
-            rest = (dim[0], keepdim)
-            yield Case(_names("all.dim", "all.out", inplace=False), given, rest)
-            yield Case(_names("max.dim", "max.dim_max", inplace=False), given, rest)
+            yield Case(_names("max.dim", "max.dim_max", inplace=False), given, (dim[0], keepdim))
     for dtype, shape, dim in product(DTYPES, shapes, (0, -1, 5)):
         yield Case(_names("cumsum", "cumsum.out", inplace=True), (Given(shape, dtype),), (dim,))
         for descending in (False, True):
@@ -293,7 +284,6 @@ def reductions() -> Iterator[Case]:
         given = (Given((4, 3, 2), "float32", form),)
         named = (("dtype", kind),)
         yield Case(_names("sum.dim_IntList", "sum.IntList_out", inplace=False), given, ([1], False), named)
-        yield Case(_names("mean.dim", "mean.out", inplace=False), given, ([1], True), named)
         yield Case(_names("cumsum", "cumsum.out", inplace=True), given, (1,), named)
         stable = (("stable", True), ("dim", 1))
         yield Case(_names("sort.stable", "sort.values_stable", inplace=False), given, (), stable)
@@ -360,7 +350,7 @@ def test_memory_that_is_read_and_written_is_refused_unless_it_is_the_same_view(
 @pytest.mark.parametrize(
     ("shape", "other"), [((3,), (2, 3)), ((2, 1), (2, 3)), ((1,), ()), ((2, 3), (3,)), ((2, 3), (4,))]
 )
-@pytest.mark.parametrize("name", ["add_.Tensor", "atan2_", "eq_.Tensor"])
+@pytest.mark.parametrize("name", ["add_.Tensor", "eq_.Tensor"])
 def test_an_output_in_place_is_not_broadcast(name: str, shape: tuple[int, ...], other: tuple[int, ...]) -> None:
     mine, theirs = _two(np.ones(shape, np.float32))
     my_other, their_other = _two(np.full(other, 2, np.float32))
@@ -372,7 +362,7 @@ def test_an_output_in_place_is_not_broadcast(name: str, shape: tuple[int, ...], 
 
 def test_every_operator_that_there_are_kernels_for_is_held_to_torch() -> None:
     groups = lab_functions().structured_groups
-    assert len(groups) == 26
+    assert len(groups) == 16
     assert sorted(group.functional.short_name for group in groups) == list(OPERATORS)
     held = {name for case in ALL_CASES for name in case.names if name}
     assert held == {each.short_name for group in groups for each in group.functions}

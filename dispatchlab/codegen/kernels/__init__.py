@@ -1,4 +1,4 @@
-"""Kernels by hand for 26 structured operators: a meta and an impl each, over numpy, for CPU and CUDA alike.
+"""Kernels by hand for 16 structured operators: a meta and an impl each, over numpy, for CPU and CUDA alike.
 
 `operators.yaml` declares the operators, codegen makes their three variants, and these are the functions that generated
 code calls.

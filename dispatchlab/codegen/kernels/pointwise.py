@@ -16,7 +16,6 @@ from dispatchlab.codegen.runtime.element_types import (
     Array,
     Elements,
     Number,
-    not_implemented,
     opmath,
 )
 from dispatchlab.codegen.runtime.tensor_iterator import TensorIteratorBase
@@ -32,7 +31,7 @@ def _scaled(op: Op, other: Array, alpha: Number) -> Array:
     return np.asarray(other * np.asarray(alpha).astype(kind))
 
 
-# -- add, sub, mul, div
+# -- add, sub, mul, div, eq
 
 
 def meta_add_Tensor(op: Op, self: Tensor, other: Tensor, alpha: Number) -> None:
@@ -85,58 +84,12 @@ def div_out(op: Op, self: Tensor, other: Tensor, out: Tensor) -> None:
         op.store(first / second)
 
 
-def meta_atan2(op: Op, self: Tensor, other: Tensor) -> None:
-    op.build(self, other, to_float=True)
-
-
-def atan2_out(op: Op, self: Tensor, other: Tensor, out: Tensor) -> None:
-    if op.common_dtype.category == 3:
-        raise not_implemented("atan2_cpu", op.common_dtype)
-    op.store(np.arctan2(*op.inputs))
-
-
-# -- maximum, minimum, comparisons
-
-
-def _extremum_meta(name: str) -> Callable[[Op, Tensor, Tensor], None]:
-    def meta(op: Op, self: Tensor, other: Tensor) -> None:
-        if 3 in (self.dtype.category, other.dtype.category):
-            raise refused(f"{name} not implemented for complex tensors.")
-        op.build(self, other)
-
-    return meta
-
-
-meta_maximum, meta_minimum = _extremum_meta("maximum"), _extremum_meta("minimum")
-
-
-def maximum_out(op: Op, self: Tensor, other: Tensor, out: Tensor) -> None:
-    op.store(np.maximum(*op.inputs))
-
-
-def minimum_out(op: Op, self: Tensor, other: Tensor, out: Tensor) -> None:
-    op.store(np.minimum(*op.inputs))
-
-
-def _comparison_meta(op: Op, self: Tensor, other: Tensor) -> None:
+def meta_eq_Tensor(op: Op, self: Tensor, other: Tensor) -> None:
     op.build(self, other, dtype=DType.bool, checks_cast=False)
 
 
-meta_eq_Tensor = meta_lt_Tensor = meta_ge_Tensor = _comparison_meta
-
-
-def _comparison(name: str, function: Callable[[Array, Array], Array]) -> Callable[..., None]:
-    def impl(op: Op, self: Tensor, other: Tensor, out: Tensor) -> None:
-        if op.common_dtype.category == 3 and name != "eq":
-            raise not_implemented(f"{name}_cpu", op.common_dtype)
-        op.store(function(*op.inputs))
-
-    return impl
-
-
-eq_Tensor_out = _comparison("eq", np.equal)
-lt_Tensor_out = _comparison("lt", np.less)
-ge_Tensor_out = _comparison("ge", np.greater_equal)
+def eq_Tensor_out(op: Op, self: Tensor, other: Tensor, out: Tensor) -> None:
+    op.store(np.equal(*op.inputs))
 
 
 # -- unary
@@ -159,7 +112,7 @@ def _float_meta(op: Op, self: Tensor) -> None:
     op.build(self, to_float=True)
 
 
-meta_sin = meta_cos = meta_exp = meta_sqrt = meta_tanh = _float_meta
+meta_sin = meta_cos = meta_exp = _float_meta
 
 
 def _float_impl(function: Callable[[Array], Array]) -> Callable[[Op, Tensor, Tensor], None]:
@@ -171,7 +124,6 @@ def _float_impl(function: Callable[[Array], Array]) -> Callable[[Op, Tensor, Ten
 
 
 sin_out, cos_out, exp_out = _float_impl(np.sin), _float_impl(np.cos), _float_impl(np.exp)
-sqrt_out, tanh_out = _float_impl(np.sqrt), _float_impl(np.tanh)
 
 
 def meta_clamp(op: Op, self: Tensor, min: Number | None, max: Number | None) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dispatchlab.call.tensor import Tensor
-from dispatchlab.call.tensor_options import DType, result_dtype
+from dispatchlab.call.tensor_options import DType
 from dispatchlab.codegen.runtime.element_types import Array
 from dispatchlab.codegen.runtime.memory import Options, dense_strides, write
 from dispatchlab.codegen.runtime.tensor_iterator import MetaBase, check_overlap
@@ -51,7 +51,7 @@ def _wide(array: Array, dtype: DType) -> Array:
     return array.astype(np.float32 if dtype is DType.float16 else dtype.numpy)
 
 
-# -- sum, mean
+# -- sum
 
 
 def meta_sum_dim_IntList(
@@ -77,86 +77,6 @@ def sum_out(
 ) -> None:
     array = _wide(self.data, out.dtype)
     _write(out, array.sum(axis=_dims(dim, self.dim), dtype=array.dtype))
-
-
-def meta_mean_dim(
-    op: MetaBase,
-    self: Tensor,
-    dim: Sequence[int] | None,
-    keepdim: bool,
-    dtype: DType | None,
-) -> None:
-    given = op.maybe_get_output(0)
-    kind = self.dtype if dtype is None else DType(dtype)
-    if kind.category < 2:
-        what = "Input dtype" if dtype is None else "Optional dtype"
-        reason = f"{what} must be either a floating point or complex dtype. Got: {kind}"
-        raise refused(f"mean(): could not infer output dtype. {reason}")
-    if dtype is None and given is not None:
-        kind = given.dtype
-    shape = reduced(self.shape, _dims(dim, self.dim), keepdim=keepdim)
-    op.set_output_raw_strided(0, shape, None, Options(kind, self.device))
-
-
-def mean_out(
-    op: MetaBase,
-    self: Tensor,
-    dim: Sequence[int] | None,
-    keepdim: bool,
-    dtype: DType | None,
-    out: Tensor,
-) -> None:
-    if out.dtype.category < 2:
-        computed = result_dtype([(out.dtype, out.dim), 1.0])
-        raise refused(f"result type {computed} can't be cast to the desired output type {out.dtype}")
-    array = _wide(self.data, out.dtype)
-    dims = _dims(dim, self.dim)
-    count = int(np.prod([self.shape[at] for at in dims], dtype=np.int64))
-    with np.errstate(all="ignore"):
-        _write(out, np.divide(array.sum(axis=dims, dtype=array.dtype), array.dtype.type(count)))
-
-
-# -- amax, all
-
-
-def meta_amax(op: MetaBase, self: Tensor, dim: Sequence[int], keepdim: bool) -> None:
-    given = op.maybe_get_output(0)
-    if given is not None and given.dtype is not self.dtype:
-        message = f"Expected the dtype for input and out to match, but got {self.dtype} for input's dtype "
-        raise refused(f"{message}and {given.dtype} for out's dtype.")
-    if 0 in self.shape:
-        if not dim:
-            raise refused(
-                "amax(): Expected reduction dim to be specified for input.numel() == 0. "
-                "Specify the reduction dim with the 'dim' argument."
-            )
-        for at in dim:
-            if self.shape[_wrapped(at, self.dim)] == 0:
-                raise refused(f"amax(): Expected reduction dim {at} to have non-zero size.")
-    dims = _dims(dim, self.dim)
-    op.set_output_raw_strided(0, reduced(self.shape, dims, keepdim=keepdim), None, Options(self.dtype, self.device))
-
-
-def amax_out(op: MetaBase, self: Tensor, dim: Sequence[int], keepdim: bool, out: Tensor) -> None:
-    if out.data.size:
-        if self.dtype.category == 3:
-            raise refused(f"\"max_values_cpu\" not implemented for '{self.dtype}'")
-        _write(out, self.data.max(axis=_dims(dim, self.dim)))
-
-
-def meta_all_dim(op: MetaBase, self: Tensor, dim: int, keepdim: bool) -> None:
-    given = op.maybe_get_output(0)
-    if given is not None and given.dtype not in (DType.bool, DType.uint8):
-        raise refused(f"all only supports bool tensor for result, got: {given.dtype}")
-    kind = DType.uint8 if self.dtype is DType.uint8 else DType.bool
-    if given is not None:
-        kind = given.dtype
-    shape = reduced(self.shape, _dims([dim], self.dim), keepdim=keepdim)
-    op.set_output_raw_strided(0, shape, None, Options(kind, self.device))
-
-
-def all_out(op: MetaBase, self: Tensor, dim: int, keepdim: bool, out: Tensor) -> None:
-    _write(out, np.asarray(self.data.astype(bool).all(axis=_dims([dim], self.dim))))
 
 
 # -- cumsum

@@ -10,8 +10,8 @@ from math import prod
 from typing import Any
 
 from dispatchlab.call.call_signature import CallSignature
-from dispatchlab.call.tensor import Tensor, is_viewable
-from dispatchlab.call.tensor_options import MemoryFormat
+from dispatchlab.call.tensor import Tensor
+from dispatchlab.lab.composites import reshape
 from dispatchlab.lab.kernels import refused, shape_of
 from dispatchlab.lab.lab import Lab
 from dispatchlab.model.schema_parser import parse_schema
@@ -134,16 +134,7 @@ def _contracted(lab: Lab, a: Tensor, b: Tensor, dims_a: Sequence[int], dims_b: S
     rows = [dim for dim in range(a.dim) if dim not in ours]
     columns = [dim for dim in range(b.dim) if dim not in theirs]
     inner = prod(a.shape[dim] for dim in ours)
-    left = _reshaped(lab, lab("permute")(a, [*rows, *ours]), [prod(a.shape[dim] for dim in rows), inner])
-    right = _reshaped(lab, lab("permute")(b, [*theirs, *columns]), [inner, prod(b.shape[dim] for dim in columns)])
+    left = reshape(lab, lab("permute")(a, [*rows, *ours]), [prod(a.shape[dim] for dim in rows), inner])
+    right = reshape(lab, lab("permute")(b, [*theirs, *columns]), [inner, prod(b.shape[dim] for dim in columns)])
     shape = [*(a.shape[dim] for dim in rows), *(b.shape[dim] for dim in columns)]
-    return _reshaped(lab, lab("mm")(left, right), shape)
-
-
-def _reshaped(lab: Lab, tensor: Tensor, shape: list[int]) -> Tensor:
-    if is_viewable(tensor.shape, tensor.strides, shape):
-        viewed: Tensor = lab("view")(tensor, shape)
-        return viewed
-    whole: Tensor = lab("clone")(tensor, memory_format=MemoryFormat.contiguous_format)
-    copied: Tensor = lab("_unsafe_view")(whole, shape)
-    return copied
+    return reshape(lab, lab("mm")(left, right), shape)
