@@ -121,10 +121,6 @@ class CallSites:
                 return True
         return False
 
-    def is_user(self, frame: FrameType) -> bool:
-        """Whether a frame lies outside of `torch.library`."""
-        return not frame.f_code.co_filename.startswith((*self._api, *self._passed))
-
     def is_standard(self, file: str) -> bool:
         """Whether a file is of the standard library."""
         return file.startswith(self._standard) and "site-packages" not in file and "dist-packages" not in file
