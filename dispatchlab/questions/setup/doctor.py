@@ -1,18 +1,14 @@
 """What works here: the versions, and each feature tried on the PyTorch that is installed.
 
 Nothing is concluded from a version. A feature is tried in a worker process, and what it raises is the reason why it
-does not work; a worker that crashes or hangs is such a reason, too. `FEATURES` says which commands need which feature.
+does not work; a worker that crashes is such a reason, too. `FEATURES` says which commands need which feature.
 """
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
-from threading import Timer
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from dispatchlab.errors import DispatchLabError
@@ -24,9 +20,6 @@ if TYPE_CHECKING:
     from dispatchlab.live.worker.engine import LiveEngine
 
 
-_KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
-"""What ends a worker; Windows knows one way only."""
-
 State: TypeAlias = Literal["works", "limited", "absent", "fails"]
 """`limited` finds less; `absent` is not offered for this version of PyTorch, which is no defect of the installation."""
 
@@ -36,10 +29,7 @@ _STATES: dict[State, str] = {
     "absent": "not offered",
     "fails": "does not work",
 }
-"""How a state is shown, the worst last."""
-
-TIMEOUT_S = 60.0
-"""How long one feature may take; importing PyTorch from a cold disk is the longest part."""
+"""How a state is shown."""
 
 _PROBES = "dispatchlab.questions.setup.live_probes"
 
@@ -127,19 +117,12 @@ class Diagnosis:
     facts: tuple[Fact, ...]
     torch: TorchFound | None
 
-    def commands(self, *states: State) -> tuple[str, ...]:
-        """The commands whose worst feature is in one of these states, in the order of the features."""
-        worst: dict[str, State] = {}
-        for one in () if self.torch is None else self.torch.tried:
-            for command in one.feature.commands:
-                worst[command] = max(worst.get(command, "works"), one.state, key=list(_STATES).index)
-        return tuple(command for command, state in worst.items() if state in states)
-
     @property
     def exit_code(self) -> int:
         """1 when something that is installed does not work, else 0; a machine without PyTorch is well."""
-        broken = any(fact.problem for fact in self.facts)
-        return int(broken or (self.torch is not None and bool(self.torch.error)) or bool(self.commands("fails")))
+        torch = self.torch
+        broken = torch is not None and (bool(torch.error) or any(one.state == "fails" for one in torch.tried))
+        return int(broken or any(fact.problem for fact in self.facts))
 
 
 def diagnose(*, progress: Callable[[str], None] | None = None) -> Diagnosis:
@@ -178,29 +161,13 @@ def _tried(engine: LiveEngine, probe: str, feature: Feature) -> Tried:
     from dispatchlab.prover.protocol import EngineCrashed
     from dispatchlab.questions.setup.live_probes import NotOffered
 
-    late: list[bool] = []
-
-    def end() -> None:
-        late.append(True)
-        with suppress(OSError):
-            os.kill(pid, _KILL)  # the worker hears no SIGTERM
-
     try:
-        pid = engine.worker.pid
-        timer = Timer(TIMEOUT_S, end)
-        timer.daemon = True
-        timer.start()
-        try:
-            why = _run(engine, probe)
-        finally:
-            timer.cancel()
+        return Tried(feature, "works", _run(engine, probe))
     except NotOffered as error:
         return Tried(feature, "absent", error.reason)
     except Exception as error:
-        reason = f"it did not end within {TIMEOUT_S:g} s" if late else _sentence(error)
-        missed = feature.limits and not late and not isinstance(error, EngineCrashed)
-        return Tried(feature, "limited" if missed else "fails", reason)
-    return Tried(feature, "works", why)
+        missed = feature.limits and not isinstance(error, EngineCrashed)
+        return Tried(feature, "limited" if missed else "fails", _sentence(error))
 
 
 def _run(engine: LiveEngine, probe: str) -> str:
@@ -272,7 +239,7 @@ def _sentence(error: BaseException) -> str:
 
 
 def doctor_text(found: Diagnosis) -> str:
-    """Facts by group, then each feature with its state and the reason, then the commands."""
+    """Facts by group, then each feature with its state and the reason, and which commands need those that fail."""
     return "\n".join(_lines(found)) + "\n"
 
 
@@ -288,9 +255,6 @@ def doctor_json(found: Diagnosis) -> str:
             "ok": found.exit_code == 0,
             "facts": [fields_of(fact) for fact in found.facts],
             "torch": torch,
-            "working": list(found.commands("works")),
-            "limited": list(found.commands("limited")),
-            "failing": list(found.commands("absent", "fails")),
         }
     )
 
@@ -304,14 +268,6 @@ def _lines(found: Diagnosis) -> Iterator[str]:
         yield "  commands about the installed PyTorch need it: pip install 'dispatchlab[torch]'; the others work"
         return
     yield from _torch_lines(found.torch)
-    for title, commands in (
-        ("these work with this PyTorch", found.commands("works")),
-        ("these work and find less", found.commands("limited")),
-        ("these do not work with this PyTorch", found.commands("absent", "fails")),
-    ):
-        if commands:
-            yield f"{title}:"
-            yield from (f"  {command}" for command in commands)
 
 
 def _torch_lines(torch: TorchFound) -> Iterator[str]:
@@ -319,10 +275,15 @@ def _torch_lines(torch: TorchFound) -> Iterator[str]:
         yield f"PyTorch: {torch.version} is installed and cannot be imported"
         yield f"  {torch.error}"
         return
-    yield f"PyTorch: {torch.version}"
+    works = sum(one.state == "works" for one in torch.tried)
+    how_many = "all" if works == len(torch.tried) else f"{works} of"
+    yield f"PyTorch: {torch.version}, {how_many} {len(torch.tried)} features work"
     if torch.semantics not in bundled_names():
         yield f"  no registry of it is bundled: what does not name `live` answers for {newest_bundled()}"
     yield from _table([(one.feature.name, f"{_STATES[one.state]}: {one.why}") for one in torch.tried])
+    for one in torch.tried:
+        if one.state != "works":
+            yield f"  {one.feature.name} is for: {', '.join(one.feature.commands)}"
 
 
 def _table(rows: Sequence[tuple[str, str]]) -> Iterator[str]:
