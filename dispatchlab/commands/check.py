@@ -62,7 +62,7 @@ def check(
 
     Imports the packages in processes of their own. Default: those of the settings of the checkout around the
     current folder, or the module that has the name of the project. The settings are in [tool.dispatchlab] of
-    pyproject.toml, or in dispatchlab.toml: packages, fail (the questions of --fail-on), baseline and record.
+    pyproject.toml: packages, fail (the questions of --fail-on), baseline and record.
 
     order is `imports`, and the verdict of `permute` on what is registered; lint is `lint`; drift is `record --check`
     with a record that is committed; trials run each operator in a dozen ways; upgrade is `diff --for` with the newest

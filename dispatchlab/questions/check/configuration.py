@@ -1,11 +1,10 @@
-"""What a project says about its check: `[tool.dispatchlab]` in pyproject.toml, or dispatchlab.toml."""
+"""What a project says about its check: `[tool.dispatchlab]` in pyproject.toml."""
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,7 @@ from dispatchlab.errors import DispatchLabError, did_you_mean
 from dispatchlab.files import ReadError, read_configuration
 from dispatchlab.questions.check.report import Question
 
-OWN_FILE = "dispatchlab.toml"
-_PROJECT_FILE = "pyproject.toml"
-_HEADER = re.compile(r"^\s*\[\s*tool\s*\.\s*\"?dispatchlab\"?\s*\]", re.MULTILINE)
 _KEYS = ("packages", "fail", "baseline", "record")
-_AT = re.compile(r"\(at line (\d+), column \d+\)")
 
 
 class SettingsError(DispatchLabError):
@@ -25,16 +20,13 @@ class SettingsError(DispatchLabError):
 
     Args:
         path: the file.
-        line: the line; 0 where it is not known.
         reason: what was found and what was expected.
     """
 
     path: str
-    line: int
     reason: str
 
-    def __str__(self) -> str:
-        return f"{self.path}{f':{self.line}' if self.line else ''}: {self.reason}"
+    template = "{path}: {reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,84 +50,50 @@ def settings_of(root: Path) -> Settings:
     """The settings of the project in a folder; paths in them are relative to it.
 
     Raises:
-        SettingsError: a file cannot be read, or says what the check does not know.
+        SettingsError: pyproject.toml cannot be read, or says what the check does not know.
     """
-    own, project = root / OWN_FILE, root / _PROJECT_FILE
-    in_own = _Table.read(own, ()) if own.is_file() else None
-    in_project = _Table.read(project, ("tool", "dispatchlab")) if project.is_file() else None
-    if in_own is not None and in_project is not None and in_project.values:
-        reason = f"{own} has settings, too: keep them in one of the two files"
-        raise SettingsError(str(project), in_project.header, reason)
-    table = in_own or in_project
-    return Settings() if table is None else _settings(table, root)
+    path = root / "pyproject.toml"
+    if not path.is_file():
+        return Settings()
+    try:
+        project: Any = tomllib.loads(read_configuration(path).decode().removeprefix("\ufeff"))
+    except (OSError, ReadError, ValueError, RecursionError) as error:  # not TOML, not UTF-8, nested too deep
+        raise SettingsError(str(path), f"it cannot be read: {error}".partition("\n")[0]) from None
+    tools = project.get("tool", {})
+    table = tools.get("dispatchlab", {}) if isinstance(tools, dict) else {}
+    if not isinstance(table, dict):
+        raise SettingsError(str(path), "expected a table of settings: [tool.dispatchlab]")
+    try:
+        return _settings(table, root)
+    except ValueError as error:
+        raise SettingsError(str(path), str(error)) from None
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """The settings as they stand in a file."""
-
-    path: str
-    text: str
-    values: Mapping[str, Any]
-    header: int
-
-    @classmethod
-    def read(cls, path: Path, parts: tuple[str, ...]) -> _Table:
-        try:
-            text = read_configuration(path).decode().removeprefix("\ufeff")
-            table: Any = tomllib.loads(text)
-        except (OSError, ReadError) as error:
-            raise SettingsError(str(path), 0, f"it cannot be read: {error}") from None
-        except RecursionError:
-            raise SettingsError(str(path), 0, "it cannot be read: a value is nested too deep") from None
-        except ValueError as error:  # not TOML, not UTF-8, or a number of many digits
-            first = str(error).splitlines()[0]
-            at = _AT.search(first)
-            raise SettingsError(str(path), int(at[1]) if at else 0, f"it cannot be read: {first}") from None
-        for part in parts:
-            table = table.get(part, {}) if isinstance(table, dict) else {}
-        found = _HEADER.search(text) if parts else None
-        header = 0 if found is None else text.count("\n", 0, found.end()) + 1
-        if not isinstance(table, dict):
-            raise SettingsError(str(path), header, "expected a table of settings: [tool.dispatchlab]")
-        return cls(str(path), text, table, header)
-
-    def line_of(self, key: str) -> int:
-        """The line of a key; that of the table where it is not found."""
-        lines = self.text.splitlines()
-        parts = r"^\s*\[?\s*(?:tool\s*\.\s*)?(?:dispatchlab\s*\.\s*)?"
-        start = re.compile(rf"{parts}[\"']?{re.escape(key)}[\"']?\s*[=.\]]")
-        return next(
-            (at for at, line in enumerate(lines[self.header :], self.header + 1) if start.match(line)), self.header
-        )
-
-    def wrong(self, key: str, reason: str) -> SettingsError:
-        return SettingsError(self.path, self.line_of(key), reason)
-
-    def texts(self, key: str) -> tuple[str, ...]:
-        """A text, or a list of texts."""
-        value = self.values.get(key, [])
-        found = [value] if isinstance(value, str) else value
-        if not isinstance(found, list) or not all(isinstance(one, str) and one.strip() for one in found):
-            raise self.wrong(key, f"{key}: expected a list of texts but found {value!r:.80}")
-        return tuple(found)
-
-
-def _settings(table: _Table, root: Path) -> Settings:
-    for key in table.values:
+def _settings(table: Mapping[str, Any], root: Path) -> Settings:
+    for key in table:
         if key not in _KEYS:
-            known = f"there are {', '.join(_KEYS)}"
-            raise table.wrong(key, f"there is no setting {key!r}{did_you_mean(key, _KEYS)}; {known}")
-    found = Settings(table.texts("packages"), record=tuple(str(root / one) for one in table.texts("record")))
-    if "baseline" in table.values:
-        if not isinstance(table.values["baseline"], str):
-            raise table.wrong("baseline", f"baseline: expected a path but found {table.values['baseline']!r:.80}")
-        found = replace(found, baseline=str(root / table.values["baseline"]))
-    if "fail" not in table.values:
-        return found
+            raise ValueError(f"there is no setting {key!r}{did_you_mean(key, _KEYS)}; there are {', '.join(_KEYS)}")
+    baseline = table.get("baseline")
+    if baseline is not None and not isinstance(baseline, str):
+        raise ValueError(f"baseline: expected a path but found {baseline!r:.80}")
     names = [str(one) for one in Question]
-    for one in table.texts("fail"):
+    for one in _texts(table, "fail"):
         if one not in names:
-            reason = f"fail: there is no question {one!r}{did_you_mean(one, names)}; there are {', '.join(names)}"
-            raise table.wrong("fail", reason)
-    return replace(found, fail=tuple(map(Question, table.texts("fail"))))
+            raise ValueError(
+                f"fail: there is no question {one!r}{did_you_mean(one, names)}; there are {', '.join(names)}"
+            )
+    return Settings(
+        _texts(table, "packages"),
+        tuple(map(Question, _texts(table, "fail"))) if "fail" in table else None,
+        None if baseline is None else str(root / baseline),
+        tuple(str(root / one) for one in _texts(table, "record")),
+    )
+
+
+def _texts(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    """A text, or a list of texts."""
+    value = table.get(key, [])
+    found = [value] if isinstance(value, str) else value
+    if not isinstance(found, list) or not all(isinstance(one, str) and one.strip() for one in found):
+        raise ValueError(f"{key}: expected a list of texts but found {value!r:.80}")
+    return tuple(found)
