@@ -120,7 +120,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("diff torch-2.13 torch-2.13 --for x.yaml --operator x", "--operator selects among all operators"),
         ("coverage torch-2.13 --key CPU --program five.yaml --tag core", "--program runs programs"),
         ("certify five.yaml --semantics pr35061", "its tables are not certified"),
-        ("codegen x.yaml --check", "--check compares with the files in a folder"),
         ("check --fail-on nothing --fail-on lint", "--fail-on nothing stands alone"),
     ],
 )
