@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dispatchlab.model.dump_format import KernelLine, Provenance, alias_text, key_text, parse_dump, parse_table
 from dispatchlab.model.keys import SLOT_OF_KEY
@@ -113,6 +113,27 @@ def view_of(snapshot: Snapshot, violations: tuple[Violation, ...] = ()) -> Opera
         table=tuple(_table_rows(snapshot)),
         violations=violations,
     )
+
+
+def with_slots(view: OperatorView, slots: str) -> OperatorView:
+    """Return a view whose rows show what calls use.
+
+    Args:
+        view: the operator, as its kernels make it.
+        slots: what its slots hold, in the form of a table.
+    """
+    held = {key.name: str(entry) for key, entry in parse_table(slots).items()}
+    return replace(
+        view,
+        table=tuple(
+            replace(row, stale=None if held.get(row.key, "") == row.text else held.get(row.key, NO_KERNEL))
+            for row in (*view.table, *(_empty_row(key) for key in held if key not in {row.key for row in view.table}))
+        ),
+    )
+
+
+def _empty_row(key: str) -> TableRow:
+    return TableRow(key, "", "", None, fallthrough=False, source="")
 
 
 def _kernel_row(line: KernelLine) -> KernelRow:

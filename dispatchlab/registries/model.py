@@ -73,6 +73,7 @@ class RecordedOperator:
         alias: the alias kind of the def; None when it was left at upstream's default, and without a def.
         tags: names of tags.
         kernels: in the order of the dump: key by key as its version numbers them, of each key the newest first.
+        slots: what calls use, in the form of a table, where that is not what the table says; empty where it is.
 
     Raises:
         ValueError: the name is none, the schema is that of another operator, or the kernels are not in that order.
@@ -84,6 +85,7 @@ class RecordedOperator:
     alias: AliasKind | None = None
     tags: frozenset[str] = frozenset()
     kernels: tuple[RecordedKernel, ...] = ()
+    slots: str = field(default="", compare=False)
 
     __repr__ = short_repr
 

@@ -15,6 +15,7 @@ from dispatchlab.live.bridge.error_parser import without_backtrace
 from dispatchlab.live.bridge.reserved_namespaces import is_own
 from dispatchlab.live.bridge.running_keys import running_keys
 from dispatchlab.live.bridge.torch import bindings, torch
+from dispatchlab.live.introspection.held_kernels import slots_text
 from dispatchlab.live.introspection.package_paths import package_roots, without_roots
 from dispatchlab.live.introspection.site_log import log_of_imports, placed_texts
 from dispatchlab.model.dump_format import parse_table
@@ -98,10 +99,12 @@ def _look_at(
     is_dangling, log = dump in dangling, log_of_imports()
     if dump and log is not None:
         dump, table = placed_texts(log, dump, table)
+    slots = slots_text(text, dump, table) if dump else ""
     snapshot = Snapshot(
         name,
         without_roots(dump, roots),
         without_roots(table, roots),
+        None if slots is None else without_roots(slots, roots),
         schema=schema_text(name),
         dangling=is_dangling,
     )

@@ -15,10 +15,11 @@ from typing import NamedTuple
 from dispatchlab._gc_pause import collector_paused
 from dispatchlab.live.bridge.reserved_namespaces import FALLBACK_ROWS, is_own
 from dispatchlab.live.bridge.torch import bindings, torch
-from dispatchlab.live.introspection.package_paths import package_roots, without_root
+from dispatchlab.live.introspection.held_kernels import SlotReader
+from dispatchlab.live.introspection.package_paths import package_roots, without_root, without_roots
 from dispatchlab.live.introspection.python_registries import UNREADABLE, entries_of, read_whole_layer
 from dispatchlab.live.introspection.queries import overload_order, privateuse1_name
-from dispatchlab.live.introspection.site_log import import_logged, log_of_imports, site_text
+from dispatchlab.live.introspection.site_log import import_logged, log_of_imports, placed_texts, site_text
 from dispatchlab.model.dump_format import DumpError
 from dispatchlab.model.names import overload_of, qualified
 from dispatchlab.model.registration import TorchLibraryFunction
@@ -135,9 +136,10 @@ def _readable(names: Iterable[str], roots: tuple[str, ...]) -> tuple[list[Record
     """The operators whose dumps can be read, and a sentence for each of the others: one costs none of the others."""
     operators: list[RecordedOperator] = []
     unreadable: list[str] = []
+    slots = SlotReader()
     for name in names:
         try:
-            operators.append(_operator(name, roots))
+            operators.append(_operator(name, roots, slots))
         except (DumpError, ValueError) as error:
             line = str(error).splitlines()[0]
             unreadable.append(f"{name} cannot be read and is left out: {line[:_LONG]}")
@@ -209,12 +211,20 @@ def _names() -> list[str]:
     return [name for name in bindings()._dispatch_get_all_op_names() if not is_own(name)]
 
 
-def _operator(name: str, roots: tuple[str, ...]) -> RecordedOperator:
-    read, log = read_dump(bindings()._dispatch_dump(name)), log_of_imports()
+def _operator(name: str, roots: tuple[str, ...], slots: SlotReader) -> RecordedOperator:
+    dump, table = bindings()._dispatch_dump(name), bindings()._dispatch_dump_table(name)
+    read, log = read_dump(dump), log_of_imports()
+    held = slots.text(name, dump, table)
+    if held == table:
+        held = None
+    elif held is not None and log is not None:
+        dump, table = placed_texts(log, dump, table)
+        held = slots.text(name, dump, table)
     if log is not None:
         read = log.placed(read)
     kernels = tuple(replace(kernel, debug=without_root(kernel.debug, roots)) for kernel in read.kernels)
-    return replace(read, debug=without_root(read.debug, roots), tags=tags_of(read), kernels=kernels)
+    debug, shown = without_root(read.debug, roots), without_roots(held or "", roots)
+    return replace(read, debug=debug, tags=tags_of(read), kernels=kernels, slots=shown)
 
 
 def _fallback(fallback: RecordedFallback, roots: tuple[str, ...]) -> RecordedFallback:

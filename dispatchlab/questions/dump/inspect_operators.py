@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.installed_torch import model_for
 from dispatchlab.model.names import OperatorName, find_names, find_operators, is_glob, name_of, qualified
+from dispatchlab.model.operator_view import with_slots
 from dispatchlab.model.packet import Packet, PacketOverload
 from dispatchlab.model.snapshot import Snapshot
 from dispatchlab.questions.dump.inspect_scenario import (
@@ -158,11 +159,15 @@ def inspect_registry(
     replayed = bench(recorded, semantics=semantics, operators=names)
 
     def view(name: OperatorName) -> OperatorView:
-        found = replayed.dispatcher.explain(name)
+        found, held = replayed.dispatcher.explain(name), recorded.operator(name)
         assert found is not None
-        return found
+        return with_slots(found, held.slots) if held is not None and held.slots else found
 
-    snapshots = tuple(replayed.dispatcher.snapshot(name_of(name)) for name in names)
+    snapshots = tuple(
+        replace(snapshot, slots=one.slots) if one is not None and one.slots else snapshot
+        for name in names
+        for snapshot, one in [(replayed.dispatcher.snapshot(name_of(name)), recorded.operator(name))]
+    )
     packet = None
     if is_packet_of(operator, names):
         packet = packet_from(view, names, recorded.overload_order(qualified(names[0])), source)

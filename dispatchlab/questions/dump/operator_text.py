@@ -10,6 +10,7 @@ from dispatchlab.model.dump_format import parse_table, row_text
 from dispatchlab.model.python_layer import REGISTRY_NAMED, PythonRegistration, PythonRegistry
 from dispatchlab.model.sequence import Step, format_sequence
 from dispatchlab.model.snapshot import Refusal, Snapshot
+from dispatchlab.views.formatting import counted
 
 NO_LINE = "(no line known)"
 
@@ -56,6 +57,25 @@ def python_marks(one: PythonRegistration) -> Iterator[str]:
         yield "overridden"
     if one.needs != one.described.needs:
         yield f"import {one.needs}"
+
+
+def stale_text(snapshot: Snapshot) -> str:
+    """Return a sentence about the slots that hold another kernel than the table says; empty where none does.
+
+    Args:
+        snapshot: the operator.
+    """
+    if snapshot.slots is None:
+        return f"the slots of {snapshot.operator} cannot be read here: calls may run another kernel than its table says"
+    if snapshot.slots == snapshot.table:
+        return ""
+    table, slots = parse_table(snapshot.table), parse_table(snapshot.slots)
+    stale = [key for key in {**table, **slots} if table.get(key) != slots.get(key)]
+    held, said = slots.get(stale[0]), table.get(stale[0])
+    return (
+        f"{snapshot.operator}: calls run {held.debug if held else 'no kernel'} at {stale[0]}, where the table says "
+        f"{said.debug if said else 'no kernel'}: {counted(len(stale), 'stale slot')}, a defect of the dispatcher"
+    )
 
 
 def refused_step_text(step: Step, registration: str, refusal: Refusal) -> str:

@@ -118,13 +118,15 @@ def operators(asked: DumpOptions, *, after: str | None, report: Report) -> View[
 
 def _report_what_is_missing(inspection: Inspection, parts: list[_Part], asked: DumpOptions, report: Report) -> None:
     """Report steps that were refused, and what there is nothing of."""
-    from dispatchlab.questions.dump.operator_text import refused_step_text
+    from dispatchlab.questions.dump.operator_text import refused_step_text, stale_text
 
     for step, registration, refusal in inspection.refused:
         report(refused_step_text(step, registration, refusal))
     for warning in inspection.warnings:
         report(f"note: {warning}")
     for snapshot, python in parts:
+        if asked.layer != "python" and snapshot.exists and (stale := stale_text(snapshot)):
+            report(f"note: {stale}")
         if not snapshot.exists and not python:
             report(f"{NOTHING_REGISTERED} {snapshot.operator} after {format_sequence(inspection.sequence)}")
         elif asked.layer == "python" and not python:

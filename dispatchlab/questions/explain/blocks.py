@@ -104,6 +104,10 @@ def _path(call: CallExplanation) -> Iterator[b.Inline]:
         yield b.Span(str(hop.key), _mood(hop), "name")
         if hop.refusal is not None:
             yield b.bad(" (no kernel runs)")
+        elif hop.kernel is not None and hop.kernel.stale is not None:
+            yield b.bad(" (a stale slot, which runs ")
+            yield b.source(hop.kernel.debug)
+            yield b.bad(")")
 
 
 def _mood(hop: Hop) -> b.Mood:

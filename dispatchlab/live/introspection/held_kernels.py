@@ -1,0 +1,224 @@
+"""Read what the slots of an operator hold, as rows of its table: which registered kernel a call really runs.
+
+`slot_memory` identifies the kernel in a slot; this module reads which of the registered kernels that is. See
+Note [Reading the registered kernels].
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from functools import cache
+from typing import NamedTuple
+
+from dispatchlab.errors import DispatchLabError
+from dispatchlab.live.bridge.reserved_namespaces import FALLBACK_ROWS, SLOT_MEMORY
+from dispatchlab.live.bridge.running_keys import running_keys
+from dispatchlab.live.bridge.torch import bindings
+from dispatchlab.live.introspection.slot_memory import (
+    MISSING,
+    MemoryLayout,
+    SlotView,
+    entry_address,
+    entry_addresses,
+    memory_layout,
+)
+from dispatchlab.model.dump_format import PROVENANCE_OF_ALIAS, Provenance, aliases_of, entry_text
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.registries.model import read_dump
+
+# Note [Reading the registered kernels]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# Behind its table an OperatorEntry keeps a map from a dispatch key to the list of kernels that are registered there,
+# the newest first, as the dump prints them. The map is a flat_hash_map (c10/util/flat_hash_map.h): a pointer to its
+# entries, their count less one, a word of its hash policy, and how many keys there are. An entry is a distance, which
+# is negative for an empty one, a key, and a std::list: two pointers and a size. A node of the list has two pointers,
+# and then the KernelFunction, whose first two words identify a kernel in a slot, too.
+#
+# So the kernel of a slot is named by comparing two words. What a slot should hold, the table says; the words of that
+# kernel are those of the list, or those that an operator without kernels has in this slot, for a fallback. The place of
+# the map is searched once, on an operator whose kernels are known. Memory is read through /proc/self/mem, which
+# refuses an address that is none: a wrong guess gives no answer, and ends no process.
+
+_WORD = 8
+_SEARCHED_WORDS = 64
+_ENTRY_WORDS = 5
+_MOST_KEYS = 1 << 12
+_EMPTY = 0x80
+
+
+class _KernelMap(NamedTuple):
+    """Where the map of an entry is: bytes from the start of the entry."""
+
+    layout: MemoryLayout
+    offset: int
+
+
+class SlotReader:
+    """Reads what slots hold; one for many operators knows where each of them is."""
+
+    def __init__(self) -> None:
+        self._where = where = _kernel_map()
+        self._entries = {} if where is None else dict(entry_addresses(where.layout))
+        self._fallbacks = _without_kernels()
+
+    def text(self, name: str, dump: str, table: str) -> str | None:
+        """Return what the slots of an operator hold, in the form of its table; None where that cannot be read.
+
+        Args:
+            name: the operator.
+            dump: its dump.
+            table: its computed table.
+        """
+        where, entry = self._where, self._entries.get(name)
+        registered = None if where is None or entry is None else _registered(where, entry)
+        if where is None or entry is None or registered is None:
+            return None
+        try:
+            kernels = read_dump(dump).kernels
+        except (DispatchLabError, ValueError):
+            return None
+        texts: dict[int, str] = {}
+        for key, words in registered.items():
+            at_key = [kernel for kernel in kernels if kernel.key.name == key]
+            if len(at_key) != len(words):
+                return None
+            shown = (entry_text(one.debug, _provenance(one.key), fallthrough=one.is_fallthrough) for one in at_key)
+            texts.update(zip(words, shown, strict=True))
+        rows = dict(line.split(": ", 1) for line in table.splitlines())
+        held = SlotView(where.layout, entry).fingerprints().tolist()
+        lines = []
+        for key, found, (fallback, fallback_row) in zip(running_keys().runtime, held, self._fallbacks, strict=True):
+            row = rows.get(key)
+            if found == (MISSING if row is None else _words_of(row, key, registered, fallback)) or (
+                row is not None and row.endswith(_AMBIGUOUS)
+            ):
+                text = row
+            else:
+                text = None if found == MISSING else texts.get(found) or (fallback_row if found == fallback else _GONE)
+            if text is not None:
+                lines.append(f"{key}: {text}\n")
+        return "".join(lines)
+
+
+def slots_text(name: str, dump: str, table: str) -> str | None:
+    """Return what the slots of one operator hold; see `SlotReader.text`."""
+    return SlotReader().text(name, dump, table)
+
+
+_AMBIGUOUS = f"[{Provenance.AMBIGUOUS}]"
+_GONE = entry_text("a kernel that is no longer registered", Provenance.KERNEL, fallthrough=False)
+_PROVENANCES = {f"[{provenance}]": provenance for provenance in Provenance}
+
+
+def _provenance(key: DispatchKey) -> Provenance:
+    return PROVENANCE_OF_ALIAS.get(key, Provenance.KERNEL)
+
+
+def _words_of(row: str, slot: str, registered: dict[str, list[int]], fallback: int) -> int | None:
+    """Return what identifies the kernel of a row; None when that is not known."""
+    provenance = _PROVENANCES.get(row[row.rfind("[") :])
+    if provenance is None or provenance is Provenance.FALLBACK:
+        return None if provenance is None else fallback
+    keys = (slot,) if provenance is Provenance.KERNEL else (key.name for key in aliases_of(provenance))
+    return next((registered[key][0] for key in keys if key in registered), None)
+
+
+def _without_kernels() -> list[tuple[int, str]]:
+    """Return what each slot of an operator without kernels holds, with its row: the fallbacks."""
+    layout = memory_layout()
+    if layout is None:
+        return []
+    library = bindings()._dispatch_library("FRAGMENT", FALLBACK_ROWS, "")
+    library.define("held() -> ()", "")
+    try:
+        entry = entry_address(layout, f"{FALLBACK_ROWS}::held")
+        if entry is None:
+            return []
+        table = bindings()._dispatch_dump_table(f"{FALLBACK_ROWS}::held")
+        rows = dict(line.split(": ", 1) for line in table.splitlines())
+        held = SlotView(layout, entry).fingerprints().tolist()
+        return [(words, rows.get(key, "")) for key, words in zip(running_keys().runtime, held, strict=True)]
+    finally:
+        library.reset()
+
+
+def _read(address: int, count: int) -> tuple[int, ...] | None:
+    try:
+        data = os.pread(_memory(), count * _WORD, address)
+    except (OSError, OverflowError):
+        return None
+    return struct.unpack(f"{count}Q", data) if len(data) == count * _WORD else None
+
+
+@cache
+def _memory() -> int:
+    return os.open("/proc/self/mem", os.O_RDONLY)
+
+
+def _registered(where: _KernelMap, entry: int) -> dict[str, list[int]] | None:
+    """Return the words of the kernels at each key, the newest first."""
+    head = _read(entry + where.offset, 4)
+    if head is None or head[1] >= _MOST_KEYS or head[3] > head[1] + 1:
+        return None
+    names = {number: name for name, number in running_keys().numbers.items()}
+    at, left, found = head[0], head[3], dict[str, list[int]]()
+    while left:
+        words = _read(at, _ENTRY_WORDS)
+        if words is None:
+            return None
+        distance, key, node, _, size = words
+        if not distance & _EMPTY:
+            kernels = _listed(node, size)
+            if kernels is None or key & 0xFFFF not in names:
+                return None
+            if size:
+                found[names[key & 0xFFFF]] = kernels
+            left -= 1
+        at += _ENTRY_WORDS * _WORD
+        if at > head[0] + (head[1] + 1 + _SEARCHED_WORDS) * _ENTRY_WORDS * _WORD:
+            return None
+    return found
+
+
+def _listed(node: int, size: int) -> list[int] | None:
+    found = []
+    for _ in range(size if size < _MOST_KEYS else _MOST_KEYS):
+        words = _read(node, 4)
+        if words is None:
+            return None
+        node, _, functor, boxed = words
+        found.append((functor + boxed) % (1 << 64))
+    return found
+
+
+_KNOWN = {"CPU": "CPU", "CUDA": "CUDA", "CompositeImplicitAutograd": "XLA"}
+"""The keys of the kernels by which the map is found, with a slot where each of them is."""
+
+
+@cache
+def _kernel_map() -> _KernelMap | None:
+    """Find the map in the entry of an operator with known kernels."""
+    layout = memory_layout()
+    if layout is None:
+        return None
+    c = bindings()
+    libraries = [c._dispatch_library("FRAGMENT", SLOT_MEMORY, "")]
+    libraries[0].define("kernels(Tensor x) -> Tensor", "")
+    try:
+        for key in _KNOWN:
+            libraries.append(c._dispatch_library("IMPL", SLOT_MEMORY, ""))
+            libraries[-1].impl_t_t("kernels", key, key)
+        entry = entry_address(layout, f"{SLOT_MEMORY}::kernels")
+        assert entry is not None
+        slots = SlotView(layout, entry).fingerprints().tolist()
+        wanted = {key: [slots[running_keys().slot_of[slot]]] for key, slot in _KNOWN.items()}
+        end = layout.table + layout.stride * layout.count
+        for word in range(_SEARCHED_WORDS):
+            where = _KernelMap(layout, end + word * _WORD)
+            if _registered(where, entry) == wanted:
+                return where
+        return None
+    finally:
+        for library in reversed(libraries):
+            library.reset()
