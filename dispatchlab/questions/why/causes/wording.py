@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 
 from dispatchlab.model.failure import Event, Failure, OperatorFacts
@@ -79,6 +82,27 @@ def arguments_of(schema: str) -> list[tuple[str, str]]:
                 kind, _, name = part.rpartition(" ")
                 found.append((kind, name))
     return found
+
+
+def signature_of(schema: str) -> str:
+    """Return the parameters of a Python function that takes what a schema has, defaults included."""
+    inside = schema.partition("(")[2].rpartition(") ->")[0]
+    parts = ["*"] if inside.startswith("*") else []
+    for index, (_, name) in enumerate(found := arguments_of(schema)):
+        default = re.search(rf"\s{re.escape(name)}=((?:\[[^\]]*\]|\"[^\"]*\"|[^,])+)", f" {inside}")
+        parts.append(f"{name}={default[1].strip()}" if default else name)
+        if index + 1 < len(found) and re.search(rf"\b{re.escape(name)}(?:=[^,]*)?,\s*\*,", inside):
+            parts.append("*")
+    return ", ".join(parts)
+
+
+def nth_argument(call: str, index: int) -> str:
+    """Return the source of a positional argument of a call; empty where the call has none there."""
+    with suppress(SyntaxError, ValueError):
+        tree = ast.parse(call.strip(), mode="eval").body
+        if isinstance(tree, ast.Call) and index < len(tree.args):
+            return ast.get_source_segment(call.strip(), tree.args[index]) or ""
+    return ""
 
 
 def parameters_of(schema: str) -> str:
