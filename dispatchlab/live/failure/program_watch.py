@@ -24,7 +24,7 @@ from types import FrameType, ModuleType, TracebackType
 from typing import Any, Final
 
 from dispatchlab.live.failure.positions import position_of
-from dispatchlab.live.failure.registered_functions import note_function, note_result, watch_autograd
+from dispatchlab.live.failure.registered_functions import note_function, note_result, watch_formulas
 from dispatchlab.model.failure import Event, EventKind, Position, Raised
 
 CHILDREN: Final = "DISPATCHLAB_WHY_EVENTS"
@@ -284,7 +284,7 @@ def watch_torch(torch: Any, watch: ProgramWatch) -> None:
         torch.library, "register_autograd", lambda result, op, *_, **__: watch.note("register_autograd", _op_text(op))
     )
     _watch_custom_op(torch, watch)
-    watch_autograd(torch, watch)
+    watch_formulas(torch, watch)
     _watch_libraries(torch, watch)
     _watch_modes(torch, watch)
 

@@ -99,8 +99,8 @@ def note_result(watch: Watch, operator: str, result: Any) -> None:
         watch.note("wrong result", operator, f"{given}\n{', '.join(kinds) or 'nothing'}")
 
 
-def watch_autograd(torch: Any, watch: Watch) -> None:
-    """Note the functions of autograd formulas."""
+def watch_formulas(torch: Any, watch: Watch) -> None:
+    """Note the functions of autograd formulas, and the fakes of custom operators."""
     register = torch.library.register_autograd
     of_custom_op = torch.library.CustomOpDef.register_autograd
 
@@ -114,5 +114,13 @@ def watch_autograd(torch: Any, watch: Watch) -> None:
 
         return patched
 
+    register_fake = torch.library.CustomOpDef.register_fake
+
+    def fake_of_custom_op(op: Any, fn: Any, /) -> Any:
+        watch.note("register_fake", op._qualname)
+        note_function(watch, op._qualname, "fake", fn)
+        return register_fake(op, fn)
+
+    torch.library.CustomOpDef.register_fake = fake_of_custom_op
     torch.library.register_autograd = noting(lambda op: getattr(op, "_qualname", "") or op, register)
     torch.library.CustomOpDef.register_autograd = noting(lambda op: op._qualname, of_custom_op)
