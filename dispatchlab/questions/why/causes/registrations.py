@@ -336,7 +336,10 @@ def bad_schema(failure: Failure) -> Explanation | None:
     here = failure.search(r"(?:\w+Error: )?\n?([^\n]+):\n([^\n]*\([^\n]*)(?:\n( *)~* *<--- HERE)?")
     other = failure.search(r"(Non-default positional argument follows default argument)\. Parameter \w+ in ([^\n]+)")
     parser = failure.search(r"expected|unknown type specifier|invalid numeric|[Dd]uplicate|Only|legal")
-    if (parser is None or here is None or "builtin op" in failure.text or "jit" in failure.call) and other is None:
+    defines = re.search(
+        r"def|custom_op|triton_op|schema|load", f"{failure.call} {failure.at.text if failure.at else ''}"
+    )
+    if (parser is None or here is None or defines is None or "builtin op" in failure.text) and other is None:
         return None
     found = other or here
     assert found is not None
@@ -347,7 +350,9 @@ def bad_schema(failure: Failure) -> Explanation | None:
     what = what.partition(". Common")[0].removesuffix(" here")
     types = "Tensor, int, float, bool, str, Scalar, Device, ScalarType; T? optional, T[] a list"
     fix = Fix(text=f"types are {types}; -> (T, T) for several, -> () for none")
-    if better != schema:
+    if other is not None:
+        fix = Fix(text="put the arguments without a default first, or give each that follows one a default")
+    elif better != schema:
         fix = Fix(text=better, old=schema, new=better)
     return Explanation(f"the schema {schema} cannot be parsed{at}: {what}", (fix,))
 
@@ -581,7 +586,9 @@ def unknown_key(failure: Failure) -> Explanation | None:
     other = _OTHER_KEYS.get(key.lower()) or lower.get(key.lower()) or lower.get(nearest(key.lower(), list(lower)), "")
     if failure.device and key.lower() == failure.device:
         other = "PrivateUse1"
-    note = "  # and AutocastCPU for CPU: each device has its own" if key == "Autocast" else ""
+    if key == "Autocast":
+        other = "AutocastCPU" if re.search(r"autocast\([^)]*[\"']cpu", failure.source) else "AutocastCUDA"
+    note = "  # each device has an autocast key of its own" if key == "Autocast" else ""
     fixes = (Fix(text=f'"{other}"{note}', old=f'"{key}"', new=f'"{other}"'),) if other else ()
     return Explanation(
         f'there is no dispatch key "{key}"{_operator_at(failure)}: keys are {listed(_KEYS[:8], most=8)} and others',
