@@ -9,6 +9,7 @@ from dispatchlab.questions.why.causes.wording import (
     line_of_definition,
     registered_lines,
     short_site,
+    signature_of,
 )
 
 _NO_FAKE = (
@@ -64,7 +65,7 @@ def no_fake(failure: Failure) -> Explanation | None:
 def _fake_fixes(packet: str, facts: OperatorFacts | None, body: str) -> tuple[Fix, ...]:
     """Return the fake kernel: from a run of the kernel where one was made, else as the schema lets guess."""
     schema = facts.schema if facts else ""
-    parameters = _signature(schema) or "*args"
+    parameters = signature_of(schema) or "*args"
     tensors = [argument for kind, argument in arguments_of(schema) if kind.startswith("Tensor")]
     result = schema.rpartition("-> ")[2]
     guess = f"torch.empty_like({tensors[0]})" if tensors and result == "Tensor" else "None" if result == "()" else ""
@@ -103,35 +104,13 @@ def fake_signature(failure: Failure) -> Explanation | None:
     return Explanation(
         f"the fake kernel of {name or 'an operator'}{_at_fake(facts)} does not take what its schema has: "
         f"{function} {what}",
-        (Fix(text=f"def _({_signature(schema)}): ...  # the same parameters, with the defaults of the schema"),),
+        (Fix(text=f"def _({signature_of(schema)}): ...  # the same parameters, with the defaults of the schema"),),
         ((f"schema: {schema}",) if schema else ()),
     )
 
 
 def _in_fake(failure: Failure) -> bool:
     return any("fake_impl" in name or "abstract" in name for name in failure.stack)
-
-
-def _signature(schema: str) -> str:
-    inside = schema.partition("(")[2].rpartition(") ->")[0]
-    parts = []
-    for _, name in arguments_of(schema):
-        default = ""
-        marker = f" {name}="
-        if marker in f" {inside}":
-            default = "=" + _number(inside.partition(marker)[2].partition(",")[0])
-        parts.append(f"{name}{default}")
-    if ", *, " in inside or inside.startswith("*, "):
-        parts.insert(len(arguments_of(f"f({inside.partition('*, ')[0].rstrip(', ')}) ->")), "*")
-    return ", ".join(parts)
-
-
-def _number(text: str) -> str:
-    """Return a default as Python writes it: a schema prints 1e-5 with all its digits."""
-    try:
-        return repr(float(text)) if "." in text or "e-" in text else text
-    except ValueError:
-        return text
 
 
 @cause("WHY403", "a fake kernel that gives other results", wrong="another kernel: what the real one gives is right")
@@ -161,7 +140,7 @@ def fake_mismatch(failure: Failure) -> Explanation | None:
     facts = failure.registry.operator(name)
     packet = name.partition(".")[0]
     body = failure.fake_body(name)
-    text = f'torch.library.register_fake("{packet}", lambda {_signature(facts.schema) if facts else "*args"}: {body})'
+    text = f'torch.library.register_fake("{packet}", lambda {signature_of(facts.schema) if facts else "*args"}: {body})'
     dtype = failure.search(r"Dtypes (torch\.\w+) and (torch\.\w+) are not equal")
     general = (
         f"give the result dtype={dtype[1]} in the fake, for example x.new_empty(n, dtype={dtype[1]})"
@@ -344,7 +323,7 @@ def no_storage(failure: Failure) -> Explanation | None:
     fake = _failing_fake(failure)
     if fake is not None:
         body = failure.fake_body(fake.name)
-        parameters = _signature(fake.schema)
+        parameters = signature_of(fake.schema)
         return Explanation(
             f"the fake kernel of {fake.name} at {failure.at} reads the data of a FakeTensor, which has none: "
             f"`{failure.at.text if failure.at else ''}`",
@@ -386,6 +365,6 @@ def fake_raises(failure: Failure) -> Explanation | None:
     what = found[1] if found is not None else f"{failure.chain[0].name}: {failure.chain[0].text.splitlines()[0]}"
     return Explanation(
         f"the fake kernel of {fake.name} raises at {failure.at}: {what}",
-        _mended_fake(fake.packet, _signature(fake.schema), failure.fake_body(fake.name)),
+        _mended_fake(fake.packet, signature_of(fake.schema), failure.fake_body(fake.name)),
         (f"schema: {fake.schema}",),
     )

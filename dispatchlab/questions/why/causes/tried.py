@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dispatchlab.model.failure import Event, Failure, Fix, OperatorFacts
 from dispatchlab.questions.why.cause import Explanation, cause
-from dispatchlab.questions.why.causes.wording import arguments_of, line_of_definition, listed
+from dispatchlab.questions.why.causes.wording import arguments_of, line_of_definition, listed, signature_of
 
 
 @cause("WHY231", "a function that does not take the schema's arguments", wrong="another schema, where callers use it")
@@ -39,28 +39,6 @@ def _parameters(event: Event, schema: str) -> str:
         grads = ["grad"] if count == 1 else [f"grad{at}" for at in range(count)]
         return f"def {name}(ctx, {', '.join(grads)}): ...  # a gradient for each result"
     return f"def {name}({'info, in_dims, ' if role == 'vmap rule' else ''}{signature_of(schema)}): ..."
-
-
-def signature_of(schema: str) -> str:
-    """Return the parameters of a Python function that takes what a schema has, with the defaults."""
-    inside = schema.partition("(")[2].rpartition(") ->")[0]
-    only = inside.partition("*, ")[2]
-    parts: list[str] = []
-    for _, name in arguments_of(schema):
-        marker = f" {name}="
-        default = f" {inside}".partition(marker)[2].partition(",")[0] if marker in f" {inside}" else ""
-        if only and (f" {name}" in f" {only}" or f" {name}=" in f" {only}") and "*" not in parts:
-            parts.append("*")
-        parts.append(f"{name}={_python(default)}" if default else name)
-    return ", ".join(parts)
-
-
-def _python(default: str) -> str:
-    """Return a default as Python has it: schemas print `1.` and `1.0000000000000001e-05`."""
-    try:
-        return default if default.isdigit() else f"{float(default):.12g}"
-    except ValueError:
-        return default
 
 
 @cause("WHY232", "a kernel that returns what the schema does not say", wrong="register_fake: the kernel is wrong")

@@ -85,15 +85,24 @@ def arguments_of(schema: str) -> list[tuple[str, str]]:
 
 
 def signature_of(schema: str) -> str:
-    """Return the parameters of a Python function that takes what a schema has, defaults included."""
+    """Return the parameters of a Python function that takes what a schema has, with the defaults."""
     inside = schema.partition("(")[2].rpartition(") ->")[0]
-    parts = ["*"] if inside.startswith("*") else []
-    for index, (_, name) in enumerate(found := arguments_of(schema)):
-        default = re.search(rf"\s{re.escape(name)}=((?:\[[^\]]*\]|\"[^\"]*\"|[^,])+)", f" {inside}")
-        parts.append(f"{name}={default[1].strip()}" if default else name)
-        if index + 1 < len(found) and re.search(rf"\b{re.escape(name)}(?:=[^,]*)?,\s*\*,", inside):
+    only = f" {inside.partition('*, ')[2]}" if "*, " in inside else ""
+    parts: list[str] = []
+    for _, name in arguments_of(schema):
+        if "*" not in parts and re.search(rf"\s{name}\b", only):
             parts.append("*")
+        default = re.search(rf"\s{name}=(\[[^\]]*\]|\"[^\"]*\"|[^,]+)", f" {inside}")
+        parts.append(f"{name}={_python(default[1].strip())}" if default else name)
     return ", ".join(parts)
+
+
+def _python(default: str) -> str:
+    """Return a default as Python has it: schemas print `1.` and `1.0000000000000001e-05`."""
+    try:
+        return repr(float(default)) if "." in default or "e-" in default else default
+    except ValueError:
+        return default
 
 
 def nth_argument(call: str, index: int) -> str:
