@@ -103,7 +103,7 @@ EXPECT = Field(
 SNAPSHOTS = Field(
     "snapshots",
     one_of("true or false", {"true": True, "false": False}, schema={"type": "boolean"}),
-    "true: the golden file also has what is seen after each registration and release, as `permute --snapshots` shows.",
+    "true: the golden file also has what is seen after each registration and release.",
 )
 REGISTRATIONS = Field("registrations", REGISTRATION_LIST, "What is registered, in any order.", required=True)
 

@@ -13,17 +13,13 @@ from dispatchlab.model.dump_format import DumpError, parse_table
 from dispatchlab.model.kernel_identity import distinguished
 from dispatchlab.model.keys import SLOT_OF_KEY
 from dispatchlab.model.registration import describe
-from dispatchlab.model.sequence import Step, format_sequence
-from dispatchlab.model.short_names import short_names
+from dispatchlab.model.sequence import Step
 from dispatchlab.model.snapshot import NOTHING_REGISTERED, TABLES, Refusal, Snapshot
 from dispatchlab.prover.chains import count_orders
 from dispatchlab.prover.protocol import Engine, Forkable
 from dispatchlab.prover.run_sequence import Look
 from dispatchlab.prover.states import ReachableStates
-from dispatchlab.questions.sources.engines import engine_for
-from dispatchlab.scenario.load import load_scenario
 from dispatchlab.scenario.scenario import Scenario
-from dispatchlab.views.as_json import as_json
 
 MOST_STATES: Final = 1024
 """More states are not shown: nobody reads so many."""
@@ -34,7 +30,7 @@ class TooManySnapshotsError(DispatchLabError):
 
     count: int
 
-    template = "--snapshots: the {count:,} registrations have more than 1,024 states: name a smaller scenario"
+    template = "snapshots: the {count:,} registrations have more than 1,024 states: keep fewer in the scenario"
 
 
 class NoStatesError(DispatchLabError):
@@ -42,7 +38,7 @@ class NoStatesError(DispatchLabError):
 
     engine: str
 
-    template = "--snapshots: the states of the engine {engine} cannot be read: leave it out"
+    template = "snapshots: the states of the engine {engine} cannot be read: leave the field out"
 
 
 class Way(NamedTuple):
@@ -51,11 +47,6 @@ class Way(NamedTuple):
     source: int
     step: Step
     refused: str
-
-
-@as_json.register
-def _(value: Way) -> dict[str, object]:
-    return {**value._asdict(), "step": format_sequence((value.step,))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +76,12 @@ class Snapshots:
 
     Args:
         registrations: what each registration is.
-        names: a short name for each.
         keys: the rows of tables that are shown; all of them when there are none.
         moments: the snapshots, nothing registered first.
         sequences: how many sequences they stand for: orders of registration times orders of release.
     """
 
     registrations: tuple[str, ...]
-    names: tuple[str, ...]
     keys: tuple[str, ...]
     moments: tuple[Moment, ...]
     sequences: int
@@ -114,17 +103,6 @@ def snapshots_of(engine: Engine, scenario: Scenario) -> Snapshots:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of kernels that are overridden: that is what is looked at
         return _all(engine, scenario)
-
-
-def snapshots_of_file(path: str, *, semantics: str | None, allow_import: bool = False) -> Snapshots:
-    """The snapshots of a scenario file; the arguments are options of `permute`.
-
-    Raises:
-        DispatchLabError: the file or an option cannot be used, or see `snapshots_of`.
-    """
-    scenario = load_scenario(path, allow_import=allow_import)
-    with engine_for("lab", asked=semantics, in_file=scenario.semantics) as engine:
-        return snapshots_of(engine, scenario)
 
 
 class _Moments:
@@ -159,11 +137,6 @@ class _Moments:
         return tuple(made)
 
 
-def _about(scenario: Scenario) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    texts = tuple(map(describe, scenario.registrations))
-    return texts, tuple(short_names(scenario.registrations)), tuple(key.name for key in scenario.keys)
-
-
 def _reason(refusal: Refusal | None) -> str:
     return "" if refusal is None else refusal.message
 
@@ -192,7 +165,8 @@ def _all(engine: Forkable, scenario: Scenario) -> Snapshots:
     for node, orders in enumerate(_orders(found, count, steps)):
         collected.orders[of_node[node]] += orders
     moments = collected.snapshots()
-    return Snapshots(*_about(scenario), moments, count_orders(count, scenario.order))
+    texts, keys = tuple(map(describe, scenario.registrations)), tuple(key.name for key in scenario.keys)
+    return Snapshots(texts, keys, moments, count_orders(count, scenario.order))
 
 
 def _orders(found: ReachableStates, count: int, steps: Mapping[tuple[int, Step], int]) -> list[int]:
