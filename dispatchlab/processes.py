@@ -14,7 +14,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from dispatchlab._version import __version__
 from dispatchlab.errors import DispatchLabError
 
 T = TypeVar("T")
@@ -273,12 +272,15 @@ def _check_workers(client: Any, address: str) -> None:
     except TimeoutError:
         reason = f"there is no worker: start some with `dask worker {address}`"
         raise ClusterError(address, reason) from None
+    mine = version()
     for worker, there in sorted(client.run(version, on_error="return").items()):
-        if there != __version__:
-            reason = f"{worker} has {there!r} in place of dispatchlab {__version__}: install the same everywhere"
+        if there != mine:
+            reason = f"{worker} has {there!r} in place of dispatchlab {mine}: install the same everywhere"
             raise ClusterError(address, reason)
 
 
 def version() -> str:
     """The version of dispatchlab, as a worker is asked for it."""
+    from dispatchlab._version import __version__
+
     return __version__

@@ -14,7 +14,7 @@ from itertools import count
 from typing import Literal, TypeAlias
 
 from dispatchlab.engine.introspection import fallbacks_in, operator_in
-from dispatchlab.engine.lab_space import LabSpace, LabState
+from dispatchlab.engine.lab_engine import LabSpace, LabState
 from dispatchlab.engine.operator_entry import OperatorEntry
 from dispatchlab.engine.primitives import RegisterFallback, RegisterImpl
 from dispatchlab.engine.semantics import Semantics, semantics_named

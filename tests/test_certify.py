@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from dispatchlab.engine.footprint import Footprint
-from dispatchlab.engine.lab_engine import LabEngine
-from dispatchlab.engine.lab_space import LabSpace
+from dispatchlab.engine.lab_engine import LabEngine, LabSpace
 from dispatchlab.engine.precedence import PR35061
 from dispatchlab.engine.semantics import SEMANTICS, Semantics
 from dispatchlab.errors import UnknownOperatorError
@@ -18,11 +17,10 @@ from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Impl, Kernel, Registration
 from dispatchlab.model.slot_set import slots_of
-from dispatchlab.prover.compare_sequences import compare_sequences
 from dispatchlab.prover.graph_walk import explore_graph
 from dispatchlab.prover.limits import Progress
 from dispatchlab.prover.result import Verdict
-from dispatchlab.prover.run_sequence import on_sandboxes
+from dispatchlab.prover.run_sequence import compare_sequences, on_sandboxes
 from dispatchlab.questions.certify.blocks import certification_view
 from dispatchlab.questions.certify.certificate import Cause, Certification, Certified, Pattern, pattern_of
 from dispatchlab.questions.certify.certify_registry import certification_of

@@ -10,7 +10,7 @@ import pytest
 from dispatchlab.codegen import NativeYamlError, Rule, load_native_functions, read_native_functions, runtime
 from dispatchlab.codegen.read.entry import META_BASES
 from dispatchlab.codegen.read.native_functions import TAGS, read_tags
-from dispatchlab.model.source_location import SourceLocation
+from dispatchlab.model.registration import SourceLocation
 from dispatchlab.scenario.yaml_tree import Problem
 
 BAD = Path(__file__).parent / "data" / "codegen" / "bad"

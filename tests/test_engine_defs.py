@@ -9,9 +9,8 @@ import pytest
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.registration import AliasKind, Def, Impl, Kernel, NameOnly
+from dispatchlab.model.registration import AliasKind, Def, Impl, Kernel, NameOnly, SourceLocation
 from dispatchlab.model.schema_parser import parse_schema
-from dispatchlab.model.source_location import SourceLocation
 from tests.engine_shorthand import (
     BAR,
     BOXED,

@@ -14,9 +14,8 @@ from dispatchlab.engine.kernel import RegisteredKernel
 from dispatchlab.engine.operator_entry import HeldSignature, OperatorEntry
 from dispatchlab.engine.precedence import computed_table
 from dispatchlab.engine.primitives import RegisterClaim, RegisterName
-from dispatchlab.engine.python_state import PythonState
 from dispatchlab.engine.semantics import SEMANTICS
-from dispatchlab.engine.state import FALLBACKS, NamespaceVariable, PythonVariable, State
+from dispatchlab.engine.state import FALLBACKS, NamespaceVariable, PythonState, PythonVariable, State
 from dispatchlab.errors import RegistrationError
 from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.registration import AliasKind, Def, Kernel, KernelForm

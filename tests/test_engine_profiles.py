@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatchlab.engine import builtin_fallbacks
+from dispatchlab.engine import semantics as semantics_module
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.footprint import judged_keys
 from dispatchlab.engine.lab_engine import LabEngine
@@ -318,9 +318,9 @@ def test_a_fallback_at_an_alias_key_serves_the_slots_that_a_kernel_there_refresh
 def test_a_fallback_of_a_version_that_is_not_bundled_is_pytorchs_own(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [one.debug for name in bundled_profiles() for one in bundled_profile(name).fallbacks.values()]
     for known in ("torch-2.4", "torch-2.13"):
-        monkeypatch.setattr(builtin_fallbacks, "bundled_profiles", lambda known=known: (known,))
-        builtin_fallbacks._sources.cache_clear()
+        monkeypatch.setattr(semantics_module, "bundled_profiles", lambda known=known: (known,))
+        semantics_module._sources.cache_clear()
         gone = "NamedRegistrations.cpp"  # of the key Named, which 2.13 has no more
-        assert [text for text in texts if not builtin_fallbacks.is_builtin(text) and gone not in text] == []
-        assert not builtin_fallbacks.is_builtin("registered at /home/me/pytorch/xla/torch_xla/csrc/aten_fallback.cpp:9")
-    builtin_fallbacks._sources.cache_clear()
+        assert [text for text in texts if not semantics_module.is_builtin(text) and gone not in text] == []
+        assert not semantics_module.is_builtin("registered at /home/me/pytorch/xla/torch_xla/csrc/aten_fallback.cpp:9")
+    semantics_module._sources.cache_clear()

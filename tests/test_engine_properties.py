@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from dispatchlab.engine.dispatcher import Dispatcher, OverrideWarning
 from dispatchlab.engine.handle import RegistrationHandle
-from dispatchlab.engine.lab_engine import LabEngine
-from dispatchlab.engine.lab_space import LabSpace, LabState
+from dispatchlab.engine.lab_engine import LabEngine, LabSpace, LabState
 from dispatchlab.engine.semantics import semantics_named
 from dispatchlab.errors import RegistrationError
 from dispatchlab.model.keys import DispatchKey

@@ -9,8 +9,7 @@ import pytest
 
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.handle import RegistrationHandle
-from dispatchlab.engine.lab_engine import LabEngine
-from dispatchlab.engine.lab_space import LabState
+from dispatchlab.engine.lab_engine import LabEngine, LabState
 from dispatchlab.engine.semantics import SEMANTICS, semantics_of
 from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.model.operator_view import NEWER

@@ -26,8 +26,7 @@ from dispatchlab import (
     tensor,
 )
 from dispatchlab.call import ExcludeDispatchKeyGuard, IncludeDispatchKeyGuard
-from dispatchlab.engine.builtin_fallbacks import NamedFunction
-from dispatchlab.engine.semantics import SEMANTICS
+from dispatchlab.engine.semantics import SEMANTICS, NamedFunction
 from dispatchlab.lab import Lab, no_grad
 from dispatchlab.lab.overrides import DispatchMode, PythonDispatch
 from tests.call_programs import (

@@ -6,9 +6,8 @@ import pytest
 
 from dispatchlab.errors import ParseError
 from dispatchlab.model.printed_schema import parse_printed, parse_printed_inferred
-from dispatchlab.model.schema import source_text
+from dispatchlab.model.schema import SimpleType, source_text
 from dispatchlab.model.schema_parser import parse_schema
-from dispatchlab.model.schema_types import SimpleType
 
 TENSOR, INT, SCALAR = SimpleType("Tensor"), SimpleType("int"), SimpleType("Scalar")
 NUMBERS = [SimpleType(name) for name in ("int", "float", "complex")]

@@ -13,9 +13,21 @@ import pytest
 
 from dispatchlab.errors import ErrorKind, ParseError
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.schema import AliasInfo, Argument, Default, FunctionSchema, clone_with_name
+from dispatchlab.model.schema import (
+    INT,
+    TENSOR,
+    AliasInfo,
+    Argument,
+    Default,
+    FunctionSchema,
+    ListType,
+    OptionalType,
+    SimpleType,
+    UnionType,
+    clone_with_name,
+    union_of,
+)
 from dispatchlab.model.schema_parser import parse_inferred, parse_name, parse_schema, parse_schema_or_name
-from dispatchlab.model.schema_types import INT, TENSOR, ListType, OptionalType, SimpleType, UnionType, union_of
 
 DATA = Path(__file__).parent / "data"
 CASES: dict[str, Any] = json.loads((DATA / "schemas.json").read_text())

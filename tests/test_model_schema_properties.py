@@ -7,12 +7,14 @@ from hypothesis import strategies as st
 
 from dispatchlab.model.cpp_signature import cpp_signature, is_symint_schema
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.schema import AliasInfo, Argument, Default, DefaultValue, FunctionSchema
-from dispatchlab.model.schema_difference import schema_difference
-from dispatchlab.model.schema_parser import KEYWORDS, KNOWN_CLASSES, SIMPLE_TYPES, parse_schema_or_name
-from dispatchlab.model.schema_types import (
+from dispatchlab.model.schema import (
+    AliasInfo,
+    Argument,
     ClassType,
+    Default,
+    DefaultValue,
     DictType,
+    FunctionSchema,
     ListType,
     OptionalType,
     SimpleType,
@@ -25,6 +27,8 @@ from dispatchlab.model.schema_types import (
     optional_of,
     union_of,
 )
+from dispatchlab.model.schema_difference import schema_difference
+from dispatchlab.model.schema_parser import KEYWORDS, KNOWN_CLASSES, SIMPLE_TYPES, parse_schema_or_name
 from tests.effort import examples
 
 SIMPLE = sorted({str(type_) for type_ in SIMPLE_TYPES.values()} - {"NoneType"})

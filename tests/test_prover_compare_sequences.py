@@ -7,12 +7,11 @@ import pytest
 from dispatchlab.errors import ErrorKind
 from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
 from dispatchlab.prover.checker import difference, outcome_difference, outcome_text
-from dispatchlab.prover.compare_sequences import compare_sequences, full_sequence
 from dispatchlab.prover.explore import explore
 from dispatchlab.prover.limits import exact_text, short_text
 from dispatchlab.prover.prng import SplitMix64
 from dispatchlab.prover.result import Counterexample, Expectation, Flaw, Verdict, judge
-from dispatchlab.prover.run_sequence import SequenceError, on_sandboxes, replay
+from dispatchlab.prover.run_sequence import SequenceError, compare_sequences, full_sequence, on_sandboxes, replay
 from dispatchlab.prover.shrink import shrink
 from tests.toy_engines import FOO, Exclusion, ForkableToyEngine, Planted, ToyEngine, ToySpace, toy
 

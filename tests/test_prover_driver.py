@@ -12,9 +12,9 @@ from dispatchlab.model.snapshot import Refusal
 from dispatchlab.prover.driver import conclude, crashed
 from dispatchlab.prover.explore import explore
 from dispatchlab.prover.limits import WalkName, WalkOptions
-from dispatchlab.prover.protocol import EngineCrashed
+from dispatchlab.prover.protocol import EngineCrashed, Look
 from dispatchlab.prover.result import Flaw, Verdict
-from dispatchlab.prover.run_sequence import Look, Session, Sessions
+from dispatchlab.prover.run_sequence import Session, Sessions
 from tests.toy_engines import FOO, ForkableToyEngine, ToyEngine, toy
 
 

@@ -9,8 +9,7 @@ from unittest import mock
 
 import pytest
 
-from dispatchlab.engine.lab_engine import LabEngine
-from dispatchlab.engine.lab_space import LabSpace
+from dispatchlab.engine.lab_engine import LabEngine, LabSpace
 from dispatchlab.engine.semantics import semantics_named
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.registration import (

@@ -15,13 +15,12 @@ from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Def, Impl, Registration
 from dispatchlab.model.schema_parser import parse_schema
 from dispatchlab.model.sequence import format_sequence
-from dispatchlab.prover import partition
+from dispatchlab.prover import neighbourhoods, partition
 from dispatchlab.prover.chains import Chains
 from dispatchlab.prover.explore import explore
 from dispatchlab.prover.limits import Progress, WalkName, WalkOptions
-from dispatchlab.prover.neighbourhoods import NotReduced
 from dispatchlab.prover.partition import explore_forkable, parts_of
-from dispatchlab.prover.result import Exploration, Flaw, Verdict
+from dispatchlab.prover.result import Exploration, Flaw, NotReduced, Verdict
 from tests.engine_shorthand import FOO, TYPED, K, define, fallback, impl, typed
 from tests.toy_engines import Exclusion, Planted, toy
 from tests.toy_operators import MultiOperatorEngine, operator_name
@@ -231,7 +230,7 @@ def test_a_graph_that_was_left_is_walked_to_the_end_where_neighbourhoods_prove_n
         if not least:
             raise NotReduced("they are not to be had")
 
-    monkeypatch.setattr(partition, "plan_of", plan_of)
+    monkeypatch.setattr(neighbourhoods, "plan_of", plan_of)
     found = explored("torch-2.13", HISTORIES)
     note = "explored without neighbourhoods: they are not to be had"
     assert found == replace(plain, notes=(note, *plain.notes))

@@ -46,11 +46,11 @@ from dispatchlab.model.registration import (
     Kernel,
     KernelForm,
     NameOnly,
+    SourceLocation,
     TorchLibraryCall,
     TorchLibraryFunction,
 )
 from dispatchlab.model.schema_parser import parse_inferred, parse_name, parse_schema
-from dispatchlab.model.source_location import SourceLocation
 from dispatchlab.prover import result
 from dispatchlab.registries import model as registry_model
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dispatchlab.model.source_location import SourceLocation
+from dispatchlab.model.registration import SourceLocation
 from dispatchlab.scenario import Problem, ScenarioError, load_scenario, parse_scenario
 from dispatchlab.scenario.load import MAX_BYTES
 

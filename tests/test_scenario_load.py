@@ -22,10 +22,10 @@ from dispatchlab.model.registration import (
     Kernel,
     KernelForm,
     NameOnly,
+    SourceLocation,
 )
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.schema_parser import parse_schema
-from dispatchlab.model.source_location import SourceLocation
 from dispatchlab.prover.chains import Module
 from dispatchlab.prover.result import Expectation, Verdict
 from dispatchlab.questions.certify.certificate import Certified

@@ -13,7 +13,7 @@ from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey as K
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.operator_view import Beaten
-from dispatchlab.model.source_location import SourceLocation
+from dispatchlab.model.registration import SourceLocation
 from dispatchlab.views.as_json import JSON_VERSION, as_json, fields_of, json_text, plain_json_text
 
 

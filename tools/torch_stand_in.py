@@ -63,8 +63,7 @@ from dispatchlab.errors import RefusalError
 from dispatchlab.model.cpp_signature import cpp_signature, is_symint_schema
 from dispatchlab.model.keys import UnknownKeyError, parse_key
 from dispatchlab.model.registration import Registration
-from dispatchlab.model.schema import Argument, FunctionSchema
-from dispatchlab.model.schema_types import SimpleType
+from dispatchlab.model.schema import Argument, FunctionSchema, SimpleType
 from dispatchlab.questions.sources.replay_on_lab import for_registry
 from dispatchlab.registries.replay import replay
 

@@ -17,10 +17,11 @@ from dispatchlab.call.tensor_keys import UNDEFINED_TENSOR_KEYS
 from dispatchlab.call.tensor_options import Device, DType, Layout, MemoryFormat
 from dispatchlab.errors import CallError, ErrorKind, did_you_mean
 from dispatchlab.model.key_set import DispatchKeySet
-from dispatchlab.model.schema import Argument, FunctionSchema
-from dispatchlab.model.schema_types import (
+from dispatchlab.model.schema import (
     TENSOR,
+    Argument,
     DictType,
+    FunctionSchema,
     ListType,
     OptionalType,
     SimpleType,

@@ -19,9 +19,8 @@ from dataclasses import dataclass, replace
 from dispatchlab.call.tensor import Generator, Tensor
 from dispatchlab.call.tensor_options import Device, DType, Layout, MemoryFormat
 from dispatchlab.errors import ParseError
-from dispatchlab.model.schema import Argument, FunctionSchema
+from dispatchlab.model.schema import Argument, FunctionSchema, ListType, OptionalType, SimpleType, Type
 from dispatchlab.model.schema_parser import parse_schema
-from dispatchlab.model.schema_types import ListType, OptionalType, SimpleType, Type
 
 NUMBERS_AS_TENSORS = frozenset(("copy_",)) | frozenset(
     f"{name}{suffix}"

@@ -20,10 +20,9 @@ from dispatchlab.engine.primitives import (
     RegisterImpl,
     RegisterName,
 )
-from dispatchlab.engine.python_state import PythonState
 from dispatchlab.engine.refusals import MAX_ARGUMENTS
 from dispatchlab.engine.semantics import Semantics, SignatureLife
-from dispatchlab.engine.state import FALLBACKS, NamespaceVariable, PythonVariable, State
+from dispatchlab.engine.state import FALLBACKS, NamespaceVariable, PythonState, PythonVariable, State
 from dispatchlab.engine.torch_library import Note, TorchLibraryPrimitive
 from dispatchlab.model.dependence import Dependence
 from dispatchlab.model.dump_format import Provenance, key_text

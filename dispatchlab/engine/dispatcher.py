@@ -12,8 +12,6 @@ import threading
 import warnings
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING
 
 from dispatchlab.engine import introspection, lowering
@@ -21,14 +19,13 @@ from dispatchlab.engine.handle import RegistrationHandle
 from dispatchlab.engine.introspection import dump, dump_table, slots_text
 from dispatchlab.engine.kernel import call_site
 from dispatchlab.engine.listeners import Listener, Listeners, Named
-from dispatchlab.engine.lowering import LoweredRegistration, lower, register
+from dispatchlab.engine.lowering import LoweredRegistration, initial_state, lower
 from dispatchlab.engine.operator_entry import OperatorEntry
 from dispatchlab.engine.primitives import RegisterImpl
-from dispatchlab.engine.semantics import SEMANTICS, Semantics, semantics_named
+from dispatchlab.engine.semantics import Semantics, semantics_named
 from dispatchlab.engine.state import FALLBACKS, State, StateVariable, Transaction
 from dispatchlab.errors import DispatchLabError, ErrorKind, RegistrationError, no_operator
 from dispatchlab.model.dump_format import key_text
-from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Fallback, Registration, describe
 from dispatchlab.model.schema import FunctionSchema
@@ -38,38 +35,6 @@ from dispatchlab.model.snapshot import Snapshot, Violation
 
 if TYPE_CHECKING:
     from dispatchlab.model.operator_view import OperatorView
-
-
-def initial_state(semantics: Semantics, fallbacks: Sequence[Fallback]) -> State:
-    """The state of a fresh dispatcher with these fallbacks; do not change it."""
-    if fallbacks and fallbacks is semantics.builtin_fallbacks and SEMANTICS.get(semantics.name) is semantics:
-        return _with_builtin_fallbacks(semantics.name)
-    if not fallbacks:
-        return {}
-    global _loaded  # one assignment of one value, so that threads may do this at once
-    for of, by, state in _loaded:
-        if of is semantics and by is fallbacks:
-            return state
-    state = _load(semantics, fallbacks)
-    _loaded = ((semantics, fallbacks, state), *_loaded[:1])
-    return state
-
-
-_loaded: tuple[tuple[Semantics, Sequence[Fallback], State], ...] = ()
-"""The last ones: very many spaces of one semantics are made in a row."""
-
-
-@cache
-def _with_builtin_fallbacks(name: str) -> State:
-    return _load(SEMANTICS[name], SEMANTICS[name].builtin_fallbacks)
-
-
-def _load(semantics: Semantics, fallbacks: Sequence[Fallback]) -> State:
-    transaction = Transaction({}, set())
-    from_within = replace(semantics, keys=frozenset(DispatchKey))  # a dispatcher's own code can name every key
-    for fallback in fallbacks:
-        register(from_within, transaction, lower(fallback, from_within))
-    return {FALLBACKS: transaction.fallbacks().shipped()} if transaction.changes else {}
 
 
 # Note [Releases that come at a bad time]

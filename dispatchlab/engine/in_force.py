@@ -20,9 +20,8 @@ from dispatchlab.engine.primitives import (
     RegisterImpl,
     RegisterName,
 )
-from dispatchlab.engine.python_state import PythonState
 from dispatchlab.engine.semantics import Semantics
-from dispatchlab.engine.state import FALLBACKS, State
+from dispatchlab.engine.state import FALLBACKS, PythonState, State
 from dispatchlab.engine.torch_library import added_kernels
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.schema_parser import parse_name

@@ -16,9 +16,8 @@ from dispatchlab.engine.invariants import violations
 from dispatchlab.engine.kernel import RegisteredKernel, TableEntry
 from dispatchlab.engine.operator_entry import Definition, OperatorEntry
 from dispatchlab.engine.precedence import AUTOGRAD_BIT, AUTOGRAD_SLOTS, Slots, computed_table
-from dispatchlab.engine.python_state import PythonState
 from dispatchlab.engine.semantics import Semantics, SlotOrder, in_order
-from dispatchlab.engine.state import FALLBACKS, NamespaceVariable, PythonVariable, State
+from dispatchlab.engine.state import FALLBACKS, NamespaceVariable, PythonState, PythonVariable, State
 from dispatchlab.model.dump_format import KernelLine, OperatorDump, row_text
 from dispatchlab.model.keys import SLOT_KEYS
 from dispatchlab.model.names import OperatorName

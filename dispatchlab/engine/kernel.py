@@ -17,10 +17,8 @@ from dispatchlab._short_repr import short_repr
 from dispatchlab.errors import ErrorKind, NotCallableError, RegistrationError, did_you_mean
 from dispatchlab.model.cpp_signature import cpp_signature, is_symint_schema
 from dispatchlab.model.dump_format import AMBIGUOUS_DEBUG, Provenance, entry_text
-from dispatchlab.model.infer_schema import infer_schema, takes_key_set
 from dispatchlab.model.keys import BACKENDS, DispatchKey, UnknownKeyError, parse_key
-from dispatchlab.model.registration import AliasKind, BlockKind, Kernel, KernelForm
-from dispatchlab.model.source_location import SourceLocation
+from dispatchlab.model.registration import AliasKind, BlockKind, Kernel, KernelForm, SourceLocation
 
 PythonFunction: TypeAlias = Callable[..., object]
 
@@ -78,6 +76,8 @@ def unboxed(function: PythonFunction) -> KernelFunction:
     Raises:
         RegistrationError: of kind `cannot_infer_schema`, naming the parameter without a usable annotation.
     """
+    from dispatchlab.model.infer_schema import infer_schema, takes_key_set
+
     inferred = infer_schema(function)
     signature, symint = cpp_signature(inferred), is_symint_schema(inferred)
     with_keyset = takes_key_set(function)

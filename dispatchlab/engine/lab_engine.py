@@ -1,15 +1,350 @@
-"""The lab engine, as the explorer uses it: sandboxes, and spaces of states."""
+"""The lab engine, as the explorer uses it: sandboxes, its states as values, and why two of them differ."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from dispatchlab.engine.dispatcher import Dispatcher
-from dispatchlab.engine.lab_space import LabSpace
+from dispatchlab.engine import lowering
+from dispatchlab.engine.fallbacks import NO_FALLBACKS, Fallbacks
+from dispatchlab.engine.introspection import fallbacks_in, operator_in, snapshot, violations_of
+from dispatchlab.engine.invariants import expected_slots, stale_keys
+from dispatchlab.engine.lowering import LoweredRegistration, initial_state, lower
+from dispatchlab.engine.operator_entry import OperatorEntry
+from dispatchlab.engine.primitives import RegisterFallback, RegisterImpl
 from dispatchlab.engine.semantics import Semantics, semantics_named
+from dispatchlab.engine.state import (
+    FALLBACKS,
+    NOTHING_IN_PYTHON,
+    PythonState,
+    PythonVariable,
+    State,
+    StateVariable,
+    Transaction,
+)
+from dispatchlab.errors import RegistrationError
+from dispatchlab.model.dump_format import key_text
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.registration import Registration
+from dispatchlab.model.registration import Block, Claim, Def, Fallback, Impl, NameOnly, Registration
+from dispatchlab.model.schema import FunctionSchema, clone_with_name
+from dispatchlab.model.slot_set import KEY_BIT, KEY_OF_BIT, keys_of
+from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
+
+if TYPE_CHECKING:
+    from dispatchlab.engine.dispatcher import Dispatcher
+    from dispatchlab.model.dependence import Dependence
+
+
+class LabSpace:
+    """The states that registrations can reach under one semantics.
+
+    Args:
+        registrations: what a sequence's numbers mean.
+        operators: what is observed.
+        semantics: which dispatcher.
+    """
+
+    def __init__(
+        self, registrations: Sequence[Registration], operators: Sequence[OperatorName], semantics: Semantics
+    ) -> None:
+        self._registrations = tuple(registrations)
+        self._operators = {name: str(name) for name in operators}
+        calls = (each.made_by for each in registrations if isinstance(each, Block))
+        if all(call is None or call.allow_override is None for call in calls):
+            semantics = replace(semantics, notes_kernels=False)
+        self._semantics = semantics
+        self.lowered: tuple[LoweredRegistration, ...] = tuple(lower(each, semantics) for each in registrations)
+        """What the dispatcher does for each registration."""
+        self._impls = tuple(map(_only_impl, self.lowered))
+        self._empty = LabState(initial_state(semantics, semantics.fallbacks))
+        self._touched: set[StateVariable] = set()
+
+    def __repr__(self) -> str:
+        return f"<LabSpace {self._semantics.name} of {len(self._registrations)} registrations>"
+
+    def empty(self) -> LabState:
+        """The state in which nothing is registered but what the semantics brings along."""
+        return self._empty
+
+    def register(self, state: LabState, index: int, /) -> tuple[LabState, Refusal | None]:
+        """The state after registering `index`, and how it was refused if it was."""
+        impl = self._impls[index]
+        if impl is not None:
+            entry, fallbacks = state.get(impl.variable), state.get(FALLBACKS, NO_FALLBACKS)
+            try:
+                if entry is not None:
+                    after = LabState(state)
+                    after[impl.variable] = impl.added_to(entry, self._semantics, fallbacks)  # type: ignore[arg-type]
+                    return after, None
+            except RegistrationError:
+                pass  # once more, for what a refusal leaves behind
+        transaction = Transaction(state, self._touched)
+        try:
+            lowering.register(self._semantics, transaction, self.lowered[index])
+        except RegistrationError as error:
+            if self._semantics.refusal_leaves_traces and transaction.changes:
+                state = transaction.applied(LabState)
+            return state, Refusal.of(error)
+        return transaction.applied(LabState), None
+
+    def release(self, state: LabState, index: int, /) -> LabState:
+        """The state after releasing `index`."""
+        impl = self._impls[index]
+        if impl is not None:
+            entry, fallbacks = state.get(impl.variable), state.get(FALLBACKS, NO_FALLBACKS)
+            if entry is not None:
+                left = impl.taken_from(entry, self._semantics, fallbacks)  # type: ignore[arg-type]
+                if left is not None:
+                    after = LabState(state)
+                    after[impl.variable] = left
+                    return after
+        transaction = Transaction(state, self._touched)
+        lowering.release(self._semantics, transaction, self.lowered[index])
+        return transaction.applied(LabState)
+
+    def observe(self, state: LabState, /) -> tuple[Snapshot, ...]:
+        """What can be seen of the observed operators."""
+        self._look()
+        return tuple(snapshot(state, name, self._semantics) for name in self._operators)
+
+    def violations(self, state: LabState, /) -> tuple[Violation, ...]:
+        """The invariants that do not hold for the observed operators."""
+        self._look()
+        found: tuple[Violation, ...] = ()
+        fallbacks = state.get(FALLBACKS, NO_FALLBACKS)
+        for name, variable in self._operators.items():
+            entry = state.get(variable)
+            if entry is not None:
+                found += violations_of(name, entry, fallbacks, self._semantics)  # type: ignore[arg-type]
+        return found
+
+    def why(self, expected: LabState, actual: LabState, /) -> tuple[str, ...]:
+        """Why two states of the same registrations differ."""
+        return why(expected, actual, self._semantics)
+
+    def written_variables(self, index: int, /) -> frozenset[StateVariable]:
+        """The variables that registration `index` writes by name."""
+        return self.lowered[index].written_variables()
+
+    def is_broadcast(self, index: int, /) -> bool:
+        """Whether it is a fallback, which reaches every operator."""
+        primitives = self.lowered[index].primitives
+        return bool(primitives) and all(isinstance(primitive, RegisterFallback) for primitive in primitives)
+
+    def shared_variables(self) -> frozenset[StateVariable]:
+        """The variable of the fallbacks, which every operator reads."""
+        return frozenset({FALLBACKS})
+
+    def touched(self) -> frozenset[StateVariable]:
+        """Every variable that was read or written so far."""
+        return frozenset(self._touched)
+
+    def pattern(self, indices: Sequence[int], /) -> Hashable:
+        """The registrations with operators, libraries and debug texts renamed in order of appearance."""
+        return _Renaming().all([self._registrations[index] for index in indices])
+
+    def dependences(self) -> Mapping[Hashable, Dependence] | str:
+        """What each variable of an operator depends on, by the tables of the semantics; or why that is not known."""
+        from dispatchlab.engine.dependences import dependences  # a small scenario is walked without
+
+        return dependences(self.lowered, self._semantics)
+
+    def values(self, state: LabState, /) -> Mapping[Hashable, Hashable]:
+        """The variables of every operator, of fallbacks and of claims."""
+        from dispatchlab.engine.dependences import values
+
+        return values(state)
+
+    def deciders(self) -> Sequence[int]:
+        """For each registration those that can make it be refused."""
+        from dispatchlab.engine.dependences import deciders
+
+        return deciders(self.lowered, self._semantics)
+
+    def restricted(self, indices: Sequence[int], operators: Sequence[OperatorName], /) -> LabSpace:
+        """The states that some of the registrations can reach; the same primitives, so equal values."""
+        part = copy(self)
+        part._registrations = tuple(self._registrations[index] for index in indices)
+        part.lowered = tuple(self.lowered[index] for index in indices)
+        part._impls = tuple(self._impls[index] for index in indices)
+        part._operators = {name: str(name) for name in operators}
+        return part
+
+    def _look(self) -> None:
+        self._touched.add(FALLBACKS)
+        self._touched.update(self._operators.values())  # what Python keeps counts as a part of the operator
+
+
+class LabState(dict[StateVariable, object]):
+    """One state of a dispatcher, never changed. Equal states have the same future."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"<LabState with {len(self)} variables>"
+
+    def __hash__(self) -> int:  # type: ignore[override]  # it is a value
+        return hash(frozenset((variable, _hash(value)) for variable, value in self.items()))
+
+
+def _only_impl(lowered: LoweredRegistration) -> RegisterImpl | None:
+    """The kernel that a registration consists of: most are one.
+
+    Where its operator is there already it needs no transaction: the one that made the operator has noted what a kernel
+    touches, the operator and the fallbacks.
+    """
+    first = lowered.primitives[0] if len(lowered.primitives) == 1 else None
+    return first if isinstance(first, RegisterImpl) else None
+
+
+def why(expected: State, actual: State, semantics: Semantics) -> tuple[str, ...]:
+    """The reasons for the difference; empty when there is none that the engine knows."""
+    reasons: list[str] = []
+    for name in sorted({variable for state in (expected, actual) for variable in state if isinstance(variable, str)}):
+        left, right = operator_in(expected, name), operator_in(actual, name)
+        if left is None or right is None:
+            there = left or right
+            assert there is not None
+            reasons.append(_left_behind(name, there))
+            continue
+        reasons += _entries(name, left, right)
+        # Only what one state has and the other lacks counts.
+        stale = [_stale(entry, fallbacks_in(state), semantics) for entry, state in ((left, expected), (right, actual))]
+        if stale[0] != stale[1]:
+            reasons += [_stale_text(name, bits) for bits in stale if bits]
+    reasons += _in_python(expected, actual)
+    left_fallbacks, right_fallbacks = fallbacks_in(expected), fallbacks_in(actual)
+    reasons += _fallbacks(left_fallbacks, right_fallbacks, semantics)
+    return tuple(dict.fromkeys(reasons))
+
+
+_SHOWN = 4
+
+
+def _fallbacks(left: Fallbacks, right: Fallbacks, semantics: Semantics) -> Iterator[str]:
+    bits = left.slots ^ right.slots
+    replaced = sum(KEY_BIT[key] for key in semantics.replaceable_fallbacks)
+    if bits & ~replaced:
+        keys = ", ".join(str(key) for key in keys_of(bits & ~replaced))
+        yield f"a refused fallback left others behind, at {keys}"
+    for key in keys_of(bits & replaced):
+        yield (
+            f"the release of a fallback of {key} empties it, whichever fallback is there, "
+            "and the builtin one does not return"
+        )
+    for bit in sorted(left.by_slot.keys() & right.by_slot.keys()):
+        if left.by_slot[bit] is not right.by_slot[bit]:
+            yield f"several registrations write the fallback of {KEY_OF_BIT[bit]}: the newest wins"
+
+
+def _in_python(expected: State, actual: State) -> Iterator[str]:
+    variables = {each for state in (expected, actual) for each in state if isinstance(each, PythonVariable)}
+    for variable in sorted(variables):
+        kept = [state.get(variable, NOTHING_IN_PYTHON) for state in (expected, actual)]
+        left, right = (dict(each.entries) for each in kept if isinstance(each, PythonState))
+        for key in sorted(left.keys() | right.keys()):
+            ours, theirs = left.get(key, ()), right.get(key, ())
+            if ours == theirs or not key.is_shown:
+                continue
+            if ours and theirs:
+                yield f"several registrations write {key} of {variable.operator} in Python: the newest wins"
+            else:
+                yield f"{key} of {variable.operator} is in Python after one of the two and not after the other"
+
+
+def _left_behind(name: str, entry: OperatorEntry) -> str:
+    """What to say of an operator that only one of two states has, although the same is registered in both."""
+    if entry.is_unused:
+        return f"a refused def of {name} left the operator behind, with nothing registered for it"
+    return f"a refused registration left {name} behind, with what it had registered before it was refused"
+
+
+def _stale(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics) -> int:
+    return stale_keys(entry.slots, expected_slots(entry, fallbacks, semantics))
+
+
+def _stale_text(name: str, bits: int) -> str:
+    keys = [str(key) for key in keys_of(bits)]
+    shown = ", ".join(keys[:_SHOWN])
+    more = f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
+    was = "was" if len(keys) == 1 else "were"
+    return f"{shown}{more} of {name} {was} not refreshed: calls use the old entry"
+
+
+def _entries(name: str, left: OperatorEntry, right: OperatorEntry) -> Iterator[str]:
+    for bit in sorted(left.kernels.keys() & right.kernels.keys()):
+        ours, theirs = left.kernels[bit], right.kernels[bit]
+        if ours != theirs and len(ours) == len(theirs):
+            kernel = f"{key_text(KEY_OF_BIT[bit])} kernel of {name}"
+            if len(ours) == 1:
+                yield f"one {kernel} is left: the newest wins"
+            else:
+                writers = "both write" if len(ours) == 2 else f"{len(ours)} registrations write"
+                yield f"{writers} the {kernel}: the newest wins"
+    for mine, other in zip(left.signatures, right.signatures, strict=True):
+        held = other or mine
+        if held is not None and (mine is None or other is None or mine.signature != other.signature):
+            yield f"the signature {held.signature} of kernel {held.debug} at {held.key} is still held against {name}"
+    if left.stored != right.stored:
+        yield f"the first def of {name} decides its schema and alias kind"
+    if left.tags != right.tags:
+        tags = ", ".join(sorted(left.tags ^ right.tags))
+        yield f"tags of {name} outlive the def that brought them: {tags}"
+    if left.is_unused != right.is_unused:
+        yield f"a refused registration left {name} behind"
+
+
+def _hash(value: object) -> int:
+    if isinstance(value, OperatorEntry):
+        kernels, slots = frozenset(value.kernels.items()), frozenset(value.held.items())
+        facts = value.own, value.stored, value.defs, value.signatures, value.tags, value.names
+        return hash((*facts, kernels, slots))
+    return hash(value)
+
+
+class _Renaming:
+    """Renames in order of appearance, so that registrations of the same pattern become equal."""
+
+    def __init__(self) -> None:
+        self._names: dict[object, int] = {}
+
+    def all(self, registrations: Sequence[Registration]) -> Hashable:
+        return tuple(self._one(registration, "") for registration in registrations)
+
+    def _number(self, kind: str, value: object) -> int:
+        return self._names.setdefault((kind, value), len(self._names))
+
+    def _operator(self, name: OperatorName, namespace: str) -> OperatorName:
+        return OperatorName("", f"op{self._number('operator', name.within(namespace))}")
+
+    def _debug(self, debug: str) -> str:
+        return f"debug{self._number('debug', debug)}" if debug else ""
+
+    def _inside(self, registration: Def | Impl | Fallback) -> Def | Impl | Fallback:
+        renamed = replace(registration, debug=self._debug(registration.debug))
+        return replace(renamed, kernel_debug=self._debug(renamed.kernel_debug)) if isinstance(renamed, Def) else renamed
+
+    def _one(self, registration: Registration, namespace: str) -> Registration:
+        match registration:
+            case Def(schema=schema):
+                name = self._operator(registration.operator, namespace)
+                named = clone_with_name(schema, name) if isinstance(schema, FunctionSchema) else name
+                debug, kernel_debug = self._debug(registration.debug), self._debug(registration.kernel_debug)
+                return replace(registration, schema=named, debug=debug, kernel_debug=kernel_debug)
+            case Impl() | NameOnly():
+                renamed = replace(registration, operator=self._operator(registration.operator, namespace))
+                return renamed if isinstance(renamed, NameOnly) else replace(renamed, debug=self._debug(renamed.debug))
+            case Fallback():
+                return replace(registration, debug=self._debug(registration.debug))
+            case Claim():
+                return replace(registration, debug=self._debug(registration.debug))
+            case Block():
+                # The rules of blocks look at namespaces, so a block keeps its own and its names keep theirs.
+                inner = tuple(self._inside(one) for one in registration.registrations)
+                return replace(registration, registrations=inner, debug=self._debug(registration.debug))
 
 
 class LabEngine:
@@ -48,6 +383,8 @@ class LabEngine:
     @contextmanager
     def sandbox(self) -> Iterator[Dispatcher]:
         """A fresh dispatcher, as scenarios find it."""
+        from dispatchlab.engine.dispatcher import Dispatcher  # a walk has states in place of dispatchers
+
         yield Dispatcher.for_scenario(self._semantics)
 
     def space(self, registrations: Sequence[Registration], operators: Sequence[OperatorName], /) -> LabSpace:

@@ -1,13 +1,15 @@
 """Lowering: from a registration as it was written to the primitive registrations that a dispatcher makes.
 
 What a library block may hold is decided here, rule by rule as in aten/src/ATen/core/library.cpp; none of it depends on
-the state of a dispatcher. `register` and `release` run a lowered registration on a transaction.
+the state of a dispatcher. `register` and `release` run a lowered registration on a transaction; `initial_state` is what
+a dispatcher starts from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import chain
 from typing import TypeVar
 
@@ -24,8 +26,8 @@ from dispatchlab.engine.primitives import (
     RegisterImpl,
     RegisterName,
 )
-from dispatchlab.engine.semantics import Semantics
-from dispatchlab.engine.state import FALLBACKS, NamespaceVariable, PythonVariable, StateVariable, Transaction
+from dispatchlab.engine.semantics import SEMANTICS, Semantics
+from dispatchlab.engine.state import FALLBACKS, NamespaceVariable, PythonVariable, State, StateVariable, Transaction
 from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
@@ -330,3 +332,35 @@ class _Inside:
                 block=self._shown,
             )
         return replace(registration, key=key, debug=registration.debug or block.debug)
+
+
+def initial_state(semantics: Semantics, fallbacks: Sequence[Fallback]) -> State:
+    """The state of a fresh dispatcher with these fallbacks; do not change it."""
+    if fallbacks and fallbacks is semantics.builtin_fallbacks and SEMANTICS.get(semantics.name) is semantics:
+        return _with_builtin_fallbacks(semantics.name)
+    if not fallbacks:
+        return {}
+    global _loaded  # one assignment of one value, so that threads may do this at once
+    for of, by, state in _loaded:
+        if of is semantics and by is fallbacks:
+            return state
+    state = _load(semantics, fallbacks)
+    _loaded = ((semantics, fallbacks, state), *_loaded[:1])
+    return state
+
+
+_loaded: tuple[tuple[Semantics, Sequence[Fallback], State], ...] = ()
+"""The last ones: very many spaces of one semantics are made in a row."""
+
+
+@cache
+def _with_builtin_fallbacks(name: str) -> State:
+    return _load(SEMANTICS[name], SEMANTICS[name].builtin_fallbacks)
+
+
+def _load(semantics: Semantics, fallbacks: Sequence[Fallback]) -> State:
+    transaction = Transaction({}, set())
+    from_within = replace(semantics, keys=frozenset(DispatchKey))  # a dispatcher's own code can name every key
+    for fallback in fallbacks:
+        register(from_within, transaction, lower(fallback, from_within))
+    return {FALLBACKS: transaction.fallbacks().shipped()} if transaction.changes else {}

@@ -11,10 +11,9 @@ from dispatchlab.engine.kernel import RegisteredKernel
 from dispatchlab.engine.precedence import Fill, Slots, with_own
 from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.registration import AliasKind
+from dispatchlab.model.registration import AliasKind, SourceLocation
 from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.model.slot_set import ALL_SLOTS
-from dispatchlab.model.source_location import SourceLocation
 
 
 class Definition:

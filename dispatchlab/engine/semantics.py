@@ -2,20 +2,22 @@
 
 `strict` is the commutative engine that the design promises, with the keys of the newest PyTorch there is a profile of.
 `torch-2.13` and its kind are what that PyTorch does, its defects included, so that a run here predicts a run there:
-they are made of profiles, which are measured. `pr35061` is the engine as PR #35061 first proposed it.
+they are made of profiles, which are measured, and name the backend fallbacks that PyTorch ships. `pr35061`
+is the engine as PR #35061 first proposed it.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache
+from importlib import import_module
 
 from dispatchlab._short_repr import member_repr
 from dispatchlab.engine import precedence
-from dispatchlab.engine.builtin_fallbacks import fallbacks_of
 from dispatchlab.engine.precedence import (
     Precedence,
     PrecedenceRules,
@@ -25,10 +27,11 @@ from dispatchlab.engine.precedence import (
     rules_of,
 )
 from dispatchlab.errors import DispatchLabError, did_you_mean
-from dispatchlab.model.installed_torch import resolved_semantics
 from dispatchlab.model.keys import FORMER_KEYS, SLOT_KEYS, SLOT_OF_KEY, DispatchKey
 from dispatchlab.model.profile import (
     NEWEST,
+    TORCH,
+    BuiltinFallback,
     Names,
     Profile,
     bundled_profile,
@@ -38,7 +41,7 @@ from dispatchlab.model.profile import (
     semantics_names,
     version_of,
 )
-from dispatchlab.model.registration import Fallback
+from dispatchlab.model.registration import Fallback, Kernel, KernelForm
 from dispatchlab.model.slot_set import DUMP_ORDER, KEY_BIT, UNDEFINED_SLOT, set_bits, slots_of_key
 
 
@@ -330,9 +333,99 @@ def semantics_named(name: str) -> Semantics:
         UnknownSemanticsError: there is neither.
         ProfileError: the file is no profile.
     """
-    name = resolved_semantics(name)
+    if name == TORCH:
+        from dispatchlab.model.installed_torch import resolved_semantics
+
+        name = resolved_semantics(name)
     if name in SEMANTICS:
         return SEMANTICS[name]
     if name.endswith(".json") and os.path.exists(name):
         return semantics_of(read_profile(name), name)
     raise UnknownSemanticsError(name)
+
+
+# Where the kernels are that are no fallthroughs, see Note [Kernels above the engine].
+_KERNELS = "dispatchlab.lab.builtin_kernels"
+_PYTHON = "dispatchlab.lab.overrides.torch_dispatch"
+
+# Note [Kernels above the engine]
+# ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+# What runs at a key calls operators, records gradients and asks handlers: it stands above the engine, which must not
+# import it. In PyTorch the libraries that are loaded later register such kernels with the dispatcher of c10. Here they
+# are named, and the name is imported when a call first gets to the key; a program that only registers never does.
+
+_FUNCTIONS: dict[str, str] = {
+    "Meta": f"{_KERNELS}:meta",
+    "Python": f"{_PYTHON}:python_fallback",
+    "FuncTorchDynamicLayerBackMode": f"{_KERNELS}:dynamic_layer_back",
+    "Functionalize": f"{_KERNELS}:functionalize",
+    "Conjugate": f"{_KERNELS}:conjugate",
+    "Negative": f"{_KERNELS}:negative",
+    "ZeroTensor": f"{_KERNELS}:zero_tensor",
+    "Tracer": f"{_KERNELS}:tracer",
+    "FuncTorchBatched": f"{_KERNELS}:functorch_batched",
+    "BatchedNestedTensor": f"{_KERNELS}:batched_nested_tensor",
+    "Batched": f"{_KERNELS}:batched",
+    "FuncTorchGradWrapper": f"{_KERNELS}:functorch_grad_wrapper",
+    "PythonTLSSnapshot": f"{_PYTHON}:snapshot_fallback",
+    "FuncTorchDynamicLayerFrontMode": f"{_KERNELS}:dynamic_layer_front",
+    "PreDispatch": f"{_KERNELS}:pre_dispatch",
+    "PythonDispatcher": f"{_KERNELS}:python_dispatcher",
+}
+"""What runs at a key; the autograd keys share one function, and a key that is not here runs nothing."""
+
+_AUTOGRAD = "dispatchlab.lab.autograd_fallback:autograd_fallback"
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFunction:
+    """A function that is imported when it is first called: what runs at a key stands above the engine.
+
+    Args:
+        reference: `package.module:function`.
+    """
+
+    reference: str
+
+    def __call__(self, *arguments: object) -> object:
+        return _loaded(self.reference)(*arguments)
+
+
+@cache
+def _loaded(reference: str) -> Callable[..., object]:
+    module, _, name = reference.partition(":")
+    function: Callable[..., object] = getattr(import_module(module), name)
+    return function
+
+
+def fallbacks_of(profile: Profile) -> tuple[Fallback, ...]:
+    """The backend fallbacks that a PyTorch ships, those of keys that this package does not know left out."""
+    return tuple(
+        Fallback(DispatchKey[key], _kernel(key, found), found.debug)
+        for key, found in profile.fallbacks.items()
+        if key in DispatchKey.__members__
+    )
+
+
+def _kernel(key: str, found: BuiltinFallback) -> Kernel:
+    if found.kind == "fallthrough":
+        return Kernel(KernelForm.FALLTHROUGH)
+    reference = _AUTOGRAD if key.startswith("Autograd") else _FUNCTIONS.get(key)
+    if reference is None:
+        return Kernel(KernelForm.BOXED)
+    return Kernel(KernelForm.BOXED, function=NamedFunction(reference), takes_stack=True, with_keyset=True)
+
+
+def is_builtin(debug: str) -> bool:
+    """Whether a fallback with this debug text is one of PyTorch's, of whatever version, at whatever key."""
+    return any(source in debug for source in _sources())
+
+
+@cache
+def _sources() -> frozenset[str]:
+    """The files of PyTorch, such as `aten/src/ATen/core/VariableFallbackKernel.cpp`, that have a fallback."""
+    texts = [one.debug for name in bundled_profiles() for one in bundled_profile(name).fallbacks.values()]
+    return frozenset(found[0] for text in texts if (found := _SOURCE.search(text)) is not None)
+
+
+_SOURCE = re.compile(r"(?:aten/src|torch/csrc)/[^ ]*\.cpp")

@@ -11,15 +11,13 @@ from collections.abc import Iterator, Sequence
 from dispatchlab.engine import refusals
 from dispatchlab.engine.kernel import RegisteredKernel
 from dispatchlab.engine.primitives import Compound, Primitive, Refused, RegisterDef, RegisterImpl
-from dispatchlab.engine.python_state import PythonKey, PythonState
 from dispatchlab.engine.semantics import Semantics
-from dispatchlab.engine.state import Transaction
+from dispatchlab.engine.state import PythonKey, PythonState, Transaction
 from dispatchlab.errors import ErrorKind, RegistrationError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Block, TorchLibraryCall, TorchLibraryFunction
-from dispatchlab.model.schema import FunctionSchema
-from dispatchlab.model.schema_types import ListType, OptionalType, SimpleType, Type
+from dispatchlab.model.schema import FunctionSchema, ListType, OptionalType, SimpleType, Type
 from dispatchlab.model.slot_set import KEY_BIT
 
 # Note [Calls of torch.library, in the lab]

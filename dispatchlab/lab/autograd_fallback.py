@@ -19,7 +19,7 @@ from dispatchlab.lab.kernels import tensors_in
 from dispatchlab.lab.views import history_of
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.model.schema_types import OPTIONAL_TENSORS
+from dispatchlab.model.schema import OPTIONAL_TENSORS
 
 # Note [No check of what a kernel below autograd does]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~

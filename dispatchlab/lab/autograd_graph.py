@@ -14,7 +14,7 @@ from weakref import ref
 
 from dispatchlab.call.local_key_set import excluded, included
 from dispatchlab.call.tensor import Tensor, shallow_copy
-from dispatchlab.engine.builtin_fallbacks import NamedFunction
+from dispatchlab.engine.semantics import NamedFunction
 from dispatchlab.lab.errors import AutogradError, AutogradErrorKind
 from dispatchlab.lab.views import history_of, share_version
 from dispatchlab.model.key_set import DispatchKeySet

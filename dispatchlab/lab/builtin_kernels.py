@@ -24,8 +24,8 @@ from dispatchlab.lab.kernels import tensors_in
 from dispatchlab.lab.lazy_elements import LAZY_BITS, held, meant
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.schema import OPTIONAL_TENSORS, TENSOR, ListType, OptionalType
 from dispatchlab.model.schema_parser import parse_name
-from dispatchlab.model.schema_types import OPTIONAL_TENSORS, TENSOR, ListType, OptionalType
 
 BoxedKernel: TypeAlias = Callable[[Operator, DispatchKeySet, list[object]], None]
 

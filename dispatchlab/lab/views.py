@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 from dispatchlab.call.local_key_set import AutoDispatchBelowADInplaceOrView, is_inference_mode
 from dispatchlab.call.operators import Operator
 from dispatchlab.call.tensor import Tensor, VersionCounter
-from dispatchlab.engine.builtin_fallbacks import NamedFunction
+from dispatchlab.engine.semantics import NamedFunction
 from dispatchlab.lab.errors import AutogradError, AutogradErrorKind
 from dispatchlab.lab.grad_mode import is_grad_enabled
 from dispatchlab.lab.schemas import NOT_DIFFERENTIABLE

@@ -4,8 +4,7 @@
 - `profile`: `Profile`, what makes one PyTorch's dispatcher differ from that of another;
 - `slot_set`: sets of dispatch table slots, as bits;
 - `names`: `OperatorName`;
-- `schema`: `FunctionSchema` and its printing;
-- `schema_types`: the types of arguments and returns;
+- `schema`: `FunctionSchema`, the types of arguments and returns, and their printing;
 - `schema_parser`: `parse_schema` and `parse_name`;
 - `printed_schema`: schemas as PyTorch prints them, which its parser does not always read;
 - `packet`: the overloads that a call of a name tries;
@@ -14,7 +13,7 @@
 - `schema_compatibility`: whether callers of one schema can use another, by PyTorch's rule;
 - `infer_schema`: the schema of a Python function's annotations;
 - `cpp_signature`: the C++ signature of a schema;
-- `registration`: `Def`, `Impl`, `Fallback`, `NameOnly`, `Claim`, `Block`;
+- `registration`: `Def`, `Impl`, `Fallback`, `NameOnly`, `Claim`, `Block`, and where they were written;
 - `short_names`: names of registrations for pictures, each of its own;
 - `kernel_identity`: kernels that share a debug text, marked;
 - `dependence`: what a part of an engine's state depends on;
@@ -25,6 +24,5 @@
 - `dump_format`: the texts of dumps and computed tables;
 - `installed_torch`: the installed PyTorch: its version, and the nearest PyTorch of which a model comes with
   dispatchlab;
-- `source_location`: where something was written: a file, a line and a column;
 - `order_run`: what one order of imports left behind, as a value.
 """

@@ -7,10 +7,11 @@ then its registration says so.
 
 from __future__ import annotations
 
-from dispatchlab.model.schema import Argument, FunctionSchema
-from dispatchlab.model.schema_types import (
+from dispatchlab.model.schema import (
+    Argument,
     ClassType,
     DictType,
+    FunctionSchema,
     ListType,
     OptionalType,
     SimpleType,

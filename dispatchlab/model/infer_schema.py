@@ -19,9 +19,18 @@ from functools import lru_cache
 
 from dispatchlab.errors import ErrorKind, RegistrationError, did_you_mean
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.schema import Argument, FunctionSchema
+from dispatchlab.model.schema import (
+    NONE,
+    Argument,
+    DictType,
+    FunctionSchema,
+    ListType,
+    TupleType,
+    Type,
+    optional_of,
+    union_of,
+)
 from dispatchlab.model.schema_parser import SIMPLE_TYPES
-from dispatchlab.model.schema_types import NONE, DictType, ListType, TupleType, Type, optional_of, union_of
 
 TORCH_NAMES = {
     "torch.dtype": "ScalarType",

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from dispatchlab.model.dump_format import KernelLine, Provenance, alias_text, key_text, parse_dump, parse_table
 from dispatchlab.model.keys import SLOT_OF_KEY
+from dispatchlab.model.registration import SourceLocation
 from dispatchlab.model.snapshot import Snapshot, Violation
-from dispatchlab.model.source_location import SourceLocation
 
 OUTRANKED = "a candidate before it"
 """Why a kernel did not get a slot when there is nothing more to say: another one comes before it."""

@@ -10,7 +10,18 @@ from collections.abc import Mapping
 
 from dispatchlab.errors import ParseError
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.schema import AliasInfo, Constant, FunctionSchema
+from dispatchlab.model.schema import (
+    ALL_NUMBERS,
+    INT,
+    SCALAR,
+    AliasInfo,
+    ClassType,
+    Constant,
+    FunctionSchema,
+    OptionalType,
+    Type,
+    union_of,
+)
 from dispatchlab.model.schema_parser import (
     KNOWN_CLASSES,
     LARGEST_REPEAT,
@@ -21,7 +32,6 @@ from dispatchlab.model.schema_parser import (
     is_string,
     offset_of,
 )
-from dispatchlab.model.schema_types import ALL_NUMBERS, INT, SCALAR, ClassType, OptionalType, Type, union_of
 
 
 def parse_printed(text: str) -> FunctionSchema:

@@ -17,7 +17,18 @@ from dispatchlab.model.names import OperatorName
 
 if TYPE_CHECKING:
     from dispatchlab.model.schema import FunctionSchema
-    from dispatchlab.model.source_location import SourceLocation
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLocation:
+    """Where something was written: a file, and line and column from 1."""
+
+    file: str
+    line: int
+    column: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
 
 
 class AliasKind(WordEnum):

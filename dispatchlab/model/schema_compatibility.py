@@ -8,13 +8,15 @@ aten/src/ATen/core/union_type.cpp.
 
 from __future__ import annotations
 
-from dispatchlab.model.schema import Argument, Default, FunctionSchema, default_text
-from dispatchlab.model.schema_types import (
+from dispatchlab.model.schema import (
     ALL_NUMBERS,
     ANY,
     NONE,
     SCALAR,
+    Argument,
+    Default,
     DictType,
+    FunctionSchema,
     ListType,
     OptionalType,
     SimpleType,
@@ -23,6 +25,7 @@ from dispatchlab.model.schema_types import (
     TypeVariable,
     UnionType,
     WrapperType,
+    default_text,
     fake_of,
     without_size,
 )

@@ -13,9 +13,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from dispatchlab._short_repr import WordEnum
-from dispatchlab.model.schema import Argument, FunctionSchema
-from dispatchlab.model.schema_types import (
+from dispatchlab.model.schema import (
+    Argument,
     DictType,
+    FunctionSchema,
     ListType,
     OptionalType,
     TupleType,

@@ -16,10 +16,15 @@ from functools import lru_cache
 from dispatchlab.errors import ErrorKind, ParseError, nearest
 from dispatchlab.model.keys import PARSED_DEVICES
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.schema import NAMED_CONSTANTS, AliasInfo, Argument, Constant, Default, FunctionSchema
-from dispatchlab.model.schema_types import (
+from dispatchlab.model.schema import (
+    NAMED_CONSTANTS,
+    AliasInfo,
+    Argument,
     ClassType,
+    Constant,
+    Default,
     DictType,
+    FunctionSchema,
     ListType,
     OptionalType,
     SimpleType,

@@ -24,8 +24,8 @@ from typing import TypeAlias
 from dispatchlab.errors import ErrorKind
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.model.snapshot import TABLES, Refusal, Snapshot, Violation
+from dispatchlab.prover.protocol import Look
 from dispatchlab.prover.result import Conflict, Counterexample, Flaw
-from dispatchlab.prover.run_sequence import Look
 
 Pair: TypeAlias = tuple[StepSequence, StepSequence]
 """The sequence that sets what is expected, and the one that leads elsewhere."""

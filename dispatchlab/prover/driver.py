@@ -20,11 +20,10 @@ from typing import Protocol, TypeAlias
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.prover.chains import Chains, count_orders
 from dispatchlab.prover.checker import Observations, Pair, minimal_conflicts
-from dispatchlab.prover.compare_sequences import compare_sequences
 from dispatchlab.prover.limits import Interrupted, Watch
 from dispatchlab.prover.protocol import EngineCrashed
 from dispatchlab.prover.result import Conflict, Counterexample, Exploration, Flaw, Verdict
-from dispatchlab.prover.run_sequence import SequenceError, Session, Sessions
+from dispatchlab.prover.run_sequence import SequenceError, Session, Sessions, compare_sequences
 
 Steps: TypeAlias = Generator[int, bool | None, None]
 """Yields steps, and is sent for each whether it was accepted."""

@@ -10,13 +10,20 @@ from dispatchlab.model.kernel_identity import distinguished
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
 from dispatchlab.prover.chains import Chains, count_orders
-from dispatchlab.prover.compare_sequences import check_determinism, compare_sequences, reasons_of
 from dispatchlab.prover.driver import explore_walk
 from dispatchlab.prover.limits import DEFAULT_WALK, Progress, WalkOptions, Watch
 from dispatchlab.prover.partition import explore_forkable
 from dispatchlab.prover.protocol import Engine, Forkable, StateSpace
 from dispatchlab.prover.result import Exploration, Flaw, Verdict
-from dispatchlab.prover.run_sequence import Sessions, on_prefixes, on_sandboxes, on_states
+from dispatchlab.prover.run_sequence import (
+    Sessions,
+    check_determinism,
+    compare_sequences,
+    on_prefixes,
+    on_sandboxes,
+    on_states,
+    reasons_of,
+)
 
 
 def explore(

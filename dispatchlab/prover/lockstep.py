@@ -21,9 +21,9 @@ from dispatchlab.prover.checker import difference, outcome_difference, outcome_t
 from dispatchlab.prover.covering_walk import CoveringWalk
 from dispatchlab.prover.driver import explore_walk
 from dispatchlab.prover.limits import DEFAULT_WALK, Progress, WalkOptions, Watch
-from dispatchlab.prover.protocol import Engine
+from dispatchlab.prover.protocol import Engine, Look
 from dispatchlab.prover.result import Exploration, Verdict
-from dispatchlab.prover.run_sequence import Look, SandboxSession, Session, Sessions
+from dispatchlab.prover.run_sequence import SandboxSession, Session, Sessions
 
 # Note [Two engines as one session]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~

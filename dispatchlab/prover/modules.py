@@ -37,7 +37,6 @@ from dispatchlab.prover.chains import (
     normal,
 )
 from dispatchlab.prover.checker import outcome_difference, outcome_text
-from dispatchlab.prover.compare_sequences import compare_sequences, reasons_of
 from dispatchlab.prover.driver import Run, Steps, Walk, explore_walk
 from dispatchlab.prover.limits import DEFAULT_WALK, Interrupted, Progress, WalkOptions, Watch
 from dispatchlab.prover.partition import among, groups_by, parts_of, places_of, strays_of
@@ -45,7 +44,7 @@ from dispatchlab.prover.prng import SplitMix64
 from dispatchlab.prover.protocol import Engine, Forkable
 from dispatchlab.prover.random_walk import DEFAULT_SAMPLES
 from dispatchlab.prover.result import Counterexample, Exploration, Flaw, Verdict
-from dispatchlab.prover.run_sequence import Sessions, on_prefixes, on_sandboxes, run
+from dispatchlab.prover.run_sequence import Sessions, compare_sequences, on_prefixes, on_sandboxes, reasons_of, run
 
 MOST_ORDERS: Final = 5_040
 """Of more orders of one group, some are chosen at random."""

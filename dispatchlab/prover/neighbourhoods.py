@@ -67,22 +67,15 @@ from dispatchlab.model.slot_set import set_bits
 from dispatchlab.model.snapshot import Refusal
 from dispatchlab.prover.chains import Chains, ChainsWithin, count_edges, count_orders, keeping, later_masks
 from dispatchlab.prover.checker import outcomes_agree
-from dispatchlab.prover.compare_sequences import compare_sequences
 from dispatchlab.prover.graph_walk import explore_graph, too_long, too_many
 from dispatchlab.prover.limits import Interrupted, Watch
 from dispatchlab.prover.prng import SplitMix64
 from dispatchlab.prover.protocol import Dependences, StateSpace
-from dispatchlab.prover.result import Conflict, Counterexample, Exploration, Verdict
-from dispatchlab.prover.run_sequence import on_states
+from dispatchlab.prover.result import Conflict, Counterexample, Exploration, NotReduced, Verdict
+from dispatchlab.prover.run_sequence import compare_sequences, on_states
 
 MOST_REGISTRATIONS: Final = 14
 """A report says when more registrations than these were explored together."""
-
-LEAST_EDGES: Final = 12_000
-"""A state graph of fewer edges is walked as it is."""
-
-MOST_EDGES: Final = 100_000
-"""A state graph that was taken for a small one and has more edges, for its sets have many states, is left again."""
 
 NEAR_EDGES: Final = 5_000
 """So many edges of the whole are walked at most."""
@@ -96,10 +89,6 @@ _SHORT_LIST: Final = 5
 _MOST_ROLES: Final = 18  # of one variable, when some of them exclude others
 _FEW: Final = 8
 """Up to so many registrations, every step of a sequence over everything is looked at."""
-
-
-class NotReduced(Exception):
-    """Neighbourhoods prove nothing here; the argument is why, a sentence."""
 
 
 @dataclass(slots=True)
@@ -156,8 +145,6 @@ def plan_of(
         NotReduced: there are none by which anything could be proved.
     """
     whole = count_edges(count, order)
-    if whole < least:
-        return None
     if not isinstance(space, Dependences):
         raise NotReduced("the engine does not declare what its state depends on")
     declared = space.dependences()

@@ -28,21 +28,18 @@ from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration, operators_of
 from dispatchlab.model.sequence import renumbered
 from dispatchlab.prover.chains import Chains, ChainsWithin, count_edges, count_orders, later_masks
-from dispatchlab.prover.compare_sequences import check_determinism
 from dispatchlab.prover.graph_walk import explore_graph, too_many
 from dispatchlab.prover.limits import Interrupted, Watch
-from dispatchlab.prover.neighbourhoods import (
-    LEAST_EDGES,
-    MOST_EDGES,
-    MOST_REGISTRATIONS,
-    NotReduced,
-    explore_neighbourhoods,
-    plan_of,
-)
 from dispatchlab.prover.prng import SplitMix64
 from dispatchlab.prover.protocol import Footprints, Forkable, StateSpace, StateVariable
-from dispatchlab.prover.result import Conflict, Counterexample, Exploration, Flaw, Verdict
-from dispatchlab.prover.run_sequence import on_states
+from dispatchlab.prover.result import Conflict, Counterexample, Exploration, Flaw, NotReduced, Verdict
+from dispatchlab.prover.run_sequence import check_determinism, on_states
+
+LEAST_EDGES: Final = 12_000
+"""A state graph of fewer edges is walked as it is."""
+
+MOST_EDGES: Final = 100_000
+"""A state graph that was taken for a small one and has more edges, for its sets have many states, is left again."""
 
 _Item = TypeVar("_Item", bound=Hashable)
 
@@ -331,6 +328,10 @@ class _Run:
     ) -> Exploration | None:
         """What the neighbourhoods of a part show; None when it is as well walked as a whole."""
         count = len(part.indices)
+        if count_edges(count, part.order) < least:
+            return None
+        from dispatchlab.prover.neighbourhoods import MOST_REGISTRATIONS, explore_neighbourhoods, plan_of
+
         plan = plan_of(space, count, part.operators, part.order, least=least)
         if plan is None:
             return None

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.model.dependence import Dependence
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration
 from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
@@ -68,6 +67,12 @@ class Engine(Protocol):
     def sandbox(self) -> AbstractContextManager[Sandbox]:
         """A fresh one; leaving the context takes it down."""
 
+
+if TYPE_CHECKING:
+    from dispatchlab.model.dependence import Dependence
+
+Look: TypeAlias = tuple[tuple[Snapshot, ...], tuple[Violation, ...]]
+"""What is observed of all operators, and the invariants that do not hold."""
 
 S = TypeVar("S", bound=Hashable)
 StateVariable: TypeAlias = Hashable

@@ -195,3 +195,7 @@ def judge(
     if as_expected and require_proof and verdict is Verdict.NO_VIOLATION_FOUND:
         return True, 3
     return as_expected, 0 if as_expected else 1
+
+
+class NotReduced(Exception):
+    """Neighbourhoods prove nothing here; the argument is why, a sentence."""

@@ -10,10 +10,9 @@ from typing import Final
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.prover.chains import Chains, keeping, later_masks
 from dispatchlab.prover.checker import Observations, Pair
-from dispatchlab.prover.compare_sequences import compare_sequences
 from dispatchlab.prover.protocol import EngineCrashed
 from dispatchlab.prover.result import Counterexample, Flaw
-from dispatchlab.prover.run_sequence import SequenceError, Sessions, run
+from dispatchlab.prover.run_sequence import SequenceError, Sessions, compare_sequences, run
 
 STEPS: Final = 200_000
 SECONDS: Final = 30.0

@@ -3,12 +3,10 @@
 `load_scenario` and `parse_scenario` read, `scenario_text` writes; `json_schema` is for editors.
 
 - scenario: a scenario as a value: registrations, what is observed, and what is claimed about their order
-- registrations: a table of fields for each kind of registration, and what can stand in them
+- registrations: a table of fields for each kind of registration, Python's included, and what can stand in them
 - named_functions: look up the functions that kernels name, in a process of its own
-- modules: the fields `order` and `modules`: chains that keep an order, and what comes as a whole
-- python_registrations: what packages register in Python, as a kind of registration and as the field `python`
 - explored: what is explored of a scenario, what Python registers included
-- load: files -> scenarios, and the JSON Schema for editors
+- load: files -> scenarios, with the order and the modules that they name, and the JSON Schema for editors
 - folders: which files below a folder are scenarios
 - write: scenarios -> files
 

@@ -25,14 +25,11 @@ from dispatchlab.model.registration import (
     describe,
     shown_text,
 )
-from dispatchlab.model.schema import FunctionSchema, clone_with_name, source_text
+from dispatchlab.model.schema import FunctionSchema, classes_in, clone_with_name, source_text
 from dispatchlab.model.schema_parser import KNOWN_CLASSES
-from dispatchlab.model.schema_types import classes_in
 from dispatchlab.prover.result import Expectation
-from dispatchlab.scenario.load import ScenarioError, read_scenario
-from dispatchlab.scenario.modules import module_texts, order_text
-from dispatchlab.scenario.python_registrations import python_fields
-from dispatchlab.scenario.registrations import UNKNOWN
+from dispatchlab.scenario.load import ScenarioError, module_texts, order_text, read_scenario
+from dispatchlab.scenario.registrations import UNKNOWN, python_fields
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
 from dispatchlab.scenario.yaml_fields import Context
 

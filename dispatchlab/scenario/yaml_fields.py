@@ -16,7 +16,7 @@ from typing import Any, Generic, Self, TypeVar, cast, overload
 
 from dispatchlab._short_repr import WordEnum
 from dispatchlab.errors import DispatchLabError, ParseError, nearest
-from dispatchlab.model.source_location import SourceLocation
+from dispatchlab.model.registration import SourceLocation
 from dispatchlab.scenario.yaml_tree import (
     MOST_PROBLEMS,
     Listing,

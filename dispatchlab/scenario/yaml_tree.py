@@ -15,7 +15,7 @@ import yaml
 from dispatchlab._gc_pause import collector_paused
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.files import ReadError, decoded
-from dispatchlab.model.source_location import SourceLocation
+from dispatchlab.model.registration import SourceLocation
 
 SHOWN = 60
 """How many characters of a user's text a message quotes at most."""

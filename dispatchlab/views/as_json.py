@@ -17,7 +17,7 @@ from dispatchlab.escape import json_document
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.source_location import SourceLocation
+from dispatchlab.model.registration import SourceLocation
 
 JSON_VERSION = 4
 """The version of all JSON that commands print. Within a version a field is never renamed or dropped."""

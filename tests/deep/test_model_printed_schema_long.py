@@ -8,9 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatchlab.model.printed_schema import parse_printed
-from dispatchlab.model.schema import AliasInfo, Argument, Default, FunctionSchema, source_text
+from dispatchlab.model.schema import (
+    AliasInfo,
+    Argument,
+    Default,
+    FunctionSchema,
+    ListType,
+    OptionalType,
+    SimpleType,
+    optional_of,
+    source_text,
+    union_of,
+)
 from dispatchlab.model.schema_parser import parse_schema
-from dispatchlab.model.schema_types import ListType, OptionalType, SimpleType, optional_of, union_of
 from tests.effort import examples
 from tests.test_model_printed_schema import NUMBERS, SCALAR, TENSOR
 from tests.test_model_schema_properties import schemas

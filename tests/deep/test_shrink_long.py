@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dispatchlab.model.sequence import format_sequence
-from dispatchlab.prover.compare_sequences import compare_sequences
 from dispatchlab.prover.explore import explore
 from dispatchlab.prover.result import Flaw
-from dispatchlab.prover.run_sequence import on_sandboxes
+from dispatchlab.prover.run_sequence import compare_sequences, on_sandboxes
 from dispatchlab.prover.shrink import shrink
 from tests.toy_engines import FOO, Planted, ToyEngine, toy
 

@@ -13,10 +13,9 @@ import pytest
 
 from dispatchlab.errors import ParseError
 from dispatchlab.model.cpp_signature import cpp_signature, is_symint_schema
-from dispatchlab.model.schema import NAMED_CONSTANTS, FunctionSchema
+from dispatchlab.model.schema import NAMED_CONSTANTS, FunctionSchema, fake_of
 from dispatchlab.model.schema_difference import same_type, schema_difference
 from dispatchlab.model.schema_parser import DTYPES, parse_inferred, parse_schema
-from dispatchlab.model.schema_types import fake_of
 
 torch: Any = pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")
 C: Any = importlib.import_module("torch._C")

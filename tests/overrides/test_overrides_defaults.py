@@ -21,8 +21,7 @@ from dispatchlab.lab.overrides import (
     normalize,
     without_defaults,
 )
-from dispatchlab.model.schema import Argument
-from dispatchlab.model.schema_types import ListType, OptionalType, SimpleType, TupleType, Type
+from dispatchlab.model.schema import Argument, ListType, OptionalType, SimpleType, TupleType, Type
 from dispatchlab.registries.file import open_bundled
 from tests.effort import share
 

@@ -17,9 +17,8 @@ from dispatchlab.codegen.read.native_function import BackendKernel, NativeFuncti
 from dispatchlab.codegen.read.native_functions import NativeFunctions
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.schema import Argument, source_text
-from dispatchlab.model.schema_types import INT, OPTIONAL_TENSORS, SYM_INT, ListType, OptionalType, Type
-from dispatchlab.model.schema_types import SimpleType as Simple
+from dispatchlab.model.schema import INT, OPTIONAL_TENSORS, SYM_INT, Argument, ListType, OptionalType, Type, source_text
+from dispatchlab.model.schema import SimpleType as Simple
 
 # Note [Four conventions]
 # ~~~~~~~~~~~~~~~~~~~~~~~

@@ -36,7 +36,7 @@ from dispatchlab.codegen.emit.ufunc_source import stub_call, stub_name, ufunc_by
 from dispatchlab.codegen.read.native_function import UFUNC_KEYS, NativeFunction, Precomputed
 from dispatchlab.codegen.read.schema_parts import SchemaKind
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.model.schema_types import ListType, OptionalType, Type
+from dispatchlab.model.schema import ListType, OptionalType, Type
 
 
 def module_text(generated: GeneratedGroup, file: str) -> str:

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dispatchlab.codegen.emit.generated_group import python_name
 from dispatchlab.codegen.read.native_function import NativeFunction, Precomputed
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.model.schema import Argument
-from dispatchlab.model.schema_types import ListType, OptionalType, Type
+from dispatchlab.model.schema import Argument, ListType, OptionalType, Type
 
 WIDTH = 120
 INDENT = "    "

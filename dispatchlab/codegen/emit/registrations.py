@@ -21,8 +21,7 @@ from dispatchlab.codegen.read.native_functions import NativeFunctions
 from dispatchlab.codegen.read.schema_parts import SchemaKind
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.schema import Argument, FunctionSchema
-from dispatchlab.model.schema_types import ListType, OptionalType, SimpleType, Type
+from dispatchlab.model.schema import Argument, FunctionSchema, ListType, OptionalType, SimpleType, Type
 
 
 class Part(WordEnum):

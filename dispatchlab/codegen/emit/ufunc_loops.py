@@ -12,8 +12,7 @@ from dispatchlab.codegen.read.groups import FunctionGroup
 from dispatchlab.codegen.read.native_function import NativeFunction, ScalarKind, UfuncKey, UfuncLoop
 from dispatchlab.codegen.read.schema_parts import is_tensor_like
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.model.schema import Argument
-from dispatchlab.model.schema_types import TENSOR, ListType, OptionalType, SimpleType, Type
+from dispatchlab.model.schema import TENSOR, Argument, ListType, OptionalType, SimpleType, Type
 
 
 class UfuncLoopError(DispatchLabError):

@@ -24,8 +24,7 @@ from dispatchlab.codegen.emit.python_text import banner, bracketed, indented, py
 from dispatchlab.codegen.emit.ufunc_loops import SCALAR_TENSOR, CpuCase, CudaCase, Functor, UfuncLoops
 from dispatchlab.codegen.read.schema_parts import is_tensor_like
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.model.schema import Argument
-from dispatchlab.model.schema_types import SimpleType
+from dispatchlab.model.schema import Argument, SimpleType
 
 _SCALAR = SimpleType("Scalar")
 

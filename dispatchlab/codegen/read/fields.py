@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from dispatchlab.codegen.read.problems import Rule
-from dispatchlab.model.source_location import SourceLocation
+from dispatchlab.model.registration import SourceLocation
 from dispatchlab.scenario.yaml_fields import (
     NODE,
     Context,

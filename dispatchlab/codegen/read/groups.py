@@ -29,9 +29,8 @@ from dispatchlab.codegen.read.schema_parts import (
 )
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.schema import AliasInfo, Argument, FunctionSchema
-from dispatchlab.model.schema_types import TENSOR, ListType, SimpleType
-from dispatchlab.model.source_location import SourceLocation
+from dispatchlab.model.registration import SourceLocation
+from dispatchlab.model.schema import TENSOR, AliasInfo, Argument, FunctionSchema, ListType, SimpleType
 from dispatchlab.scenario.yaml_tree import Problem
 
 

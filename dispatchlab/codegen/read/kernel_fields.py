@@ -29,9 +29,8 @@ from dispatchlab.codegen.read.problems import Rule
 from dispatchlab.codegen.read.schema_parts import SchemaParts, is_tensor_like
 from dispatchlab.errors import ParseError, did_you_mean
 from dispatchlab.model.keys import DispatchKey, UnknownKeyError, parse_key
-from dispatchlab.model.schema import FunctionSchema
+from dispatchlab.model.schema import FunctionSchema, SimpleType
 from dispatchlab.model.schema_parser import parse_inferred
-from dispatchlab.model.schema_types import SimpleType
 from dispatchlab.scenario.yaml_tree import Listing, Mapping, Scalar, quoted
 
 SUPPORTED_KEYS: tuple[DispatchKey, ...] = tuple(

@@ -12,9 +12,8 @@ from dispatchlab._short_repr import WordEnum, member_repr
 from dispatchlab.codegen.read.schema_parts import SchemaKind, SchemaParts, innermost
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.schema import FunctionSchema, clone_with_name
-from dispatchlab.model.schema_types import SYM_INT, Type
-from dispatchlab.model.source_location import SourceLocation
+from dispatchlab.model.registration import SourceLocation
+from dispatchlab.model.schema import SYM_INT, FunctionSchema, Type, clone_with_name
 
 NATIVE_NAMESPACE = "at::native"
 """The C++ namespace of kernels that are named without one."""

@@ -21,7 +21,7 @@ from dispatchlab.codegen.read.rules import check_functions
 from dispatchlab.files import FileKind, OtherFileError, ReadError, content_of, read_file
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.source_location import SourceLocation
+from dispatchlab.model.registration import SourceLocation
 from dispatchlab.scenario.yaml_fields import Context
 from dispatchlab.scenario.yaml_tree import Listing, Problem, Scalar, YamlError, compose, in_order
 from dispatchlab.scenario.yaml_tree import Mapping as YamlMapping

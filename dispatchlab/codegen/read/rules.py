@@ -28,8 +28,7 @@ from dispatchlab.codegen.read.problems import Rule
 from dispatchlab.codegen.read.schema_parts import SchemaKind, SchemaParts, innermost, options_stand_at
 from dispatchlab.errors import did_you_mean
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.schema import AliasInfo, Argument, FunctionSchema
-from dispatchlab.model.schema_types import TENSOR, ClassType, SimpleType, Type
+from dispatchlab.model.schema import TENSOR, AliasInfo, Argument, ClassType, FunctionSchema, SimpleType, Type
 
 
 class BrokenRule(NamedTuple):

@@ -11,8 +11,17 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dispatchlab._short_repr import WordEnum
-from dispatchlab.model.schema import AliasInfo, Argument, Default, FunctionSchema
-from dispatchlab.model.schema_types import TENSOR, ListType, OptionalType, SimpleType, Type
+from dispatchlab.model.schema import (
+    TENSOR,
+    AliasInfo,
+    Argument,
+    Default,
+    FunctionSchema,
+    ListType,
+    OptionalType,
+    SimpleType,
+    Type,
+)
 
 # Note [Signatures]
 # ~~~~~~~~~~~~~~~~~

@@ -19,8 +19,7 @@ from dispatchlab.codegen.read.groups import FunctionGroup
 from dispatchlab.codegen.read.native_function import NativeFunction, Variant
 from dispatchlab.codegen.read.native_functions import NativeFunctions
 from dispatchlab.engine.dispatcher import Dispatcher
-from dispatchlab.model.schema import Argument, default_text
-from dispatchlab.model.schema_types import TENSOR
+from dispatchlab.model.schema import TENSOR, Argument, default_text
 
 DEPRECATED: Mapping[str, tuple[str, ...]] = {
     "add": ("add(Tensor input, Scalar alpha, Tensor other, *, Tensor out=None)|deprecated",),

@@ -33,8 +33,7 @@ from dispatchlab.lab.overrides.torch_functions import (
     torch_functions,
 )
 from dispatchlab.lab.schemas import NAMESPACE
-from dispatchlab.model.schema import Argument, FunctionSchema
-from dispatchlab.model.schema_types import TENSOR, SimpleType
+from dispatchlab.model.schema import TENSOR, Argument, FunctionSchema, SimpleType
 
 Function = Callable[..., Any]
 

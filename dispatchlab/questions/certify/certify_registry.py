@@ -17,8 +17,7 @@ from time import perf_counter
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from dispatchlab.engine.footprint import Footprint
-from dispatchlab.engine.lab_engine import LabEngine
-from dispatchlab.engine.lab_space import LabSpace
+from dispatchlab.engine.lab_engine import LabEngine, LabSpace
 from dispatchlab.engine.semantics import Semantics
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.installed_torch import model_for
@@ -27,10 +26,9 @@ from dispatchlab.model.profile import version_of
 from dispatchlab.model.registration import Def, Impl, Registration
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.processes import executor_for
-from dispatchlab.prover.compare_sequences import compare_sequences
 from dispatchlab.prover.limits import Progress
 from dispatchlab.prover.prng import SplitMix64
-from dispatchlab.prover.run_sequence import on_sandboxes
+from dispatchlab.prover.run_sequence import compare_sequences, on_sandboxes
 from dispatchlab.questions.certify.certificate import (
     Cause,
     Certificate,

@@ -12,14 +12,13 @@ from functools import cache
 from itertools import combinations
 from typing import TypeAlias
 
-from dispatchlab.engine.builtin_fallbacks import is_builtin
 from dispatchlab.engine.fallbacks import NO_FALLBACKS
 from dispatchlab.engine.footprint import Footprint, judged_keys
 from dispatchlab.engine.invariants import stale_keys
 from dispatchlab.engine.kernel import RegisteredKernel
-from dispatchlab.engine.lab_space import LabSpace
+from dispatchlab.engine.lab_engine import LabSpace
 from dispatchlab.engine.precedence import Slots, computed_table
-from dispatchlab.engine.semantics import Semantics
+from dispatchlab.engine.semantics import Semantics, is_builtin
 from dispatchlab.model.keys import SLOT_KEYS, DispatchKey
 from dispatchlab.model.registration import Def, Fallback, Impl, Kernel, Registration
 from dispatchlab.model.schema_parser import parse_name, parse_schema

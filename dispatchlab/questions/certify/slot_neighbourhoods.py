@@ -11,7 +11,7 @@ from itertools import product
 
 from dispatchlab.engine.dependences import Variable, dependences
 from dispatchlab.engine.footprint import judged_keys
-from dispatchlab.engine.lab_space import LabSpace
+from dispatchlab.engine.lab_engine import LabSpace
 from dispatchlab.engine.lowering import lower
 from dispatchlab.engine.primitives import RegisterImpl
 from dispatchlab.engine.reference_precedence import winner

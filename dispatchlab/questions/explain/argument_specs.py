@@ -20,8 +20,7 @@ from dispatchlab.call.tensor_options import DeviceType, DType, Layout, is_device
 from dispatchlab.errors import DispatchLabError, did_you_mean
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import BACKENDS, DispatchKey
-from dispatchlab.model.schema import Argument, FunctionSchema
-from dispatchlab.model.schema_types import TENSOR, ListType, OptionalType, SimpleType, Type
+from dispatchlab.model.schema import TENSOR, Argument, FunctionSchema, ListType, OptionalType, SimpleType, Type
 from dispatchlab.questions.explain.result import EMPTY, ArgumentKeys
 
 LAYOUTS: Mapping[str, Layout] = MappingProxyType(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from dispatchlab._short_repr import member_repr
-from dispatchlab.engine.builtin_fallbacks import is_builtin
+from dispatchlab.engine.semantics import is_builtin
 from dispatchlab.model.dump_format import Provenance
 from dispatchlab.model.keys import AUTOCAST_KEYS, DispatchKey
 from dispatchlab.questions.explain.result import Chosen

@@ -15,7 +15,7 @@ from threading import RLock
 from typing import TYPE_CHECKING
 
 from dispatchlab._short_repr import WordEnum
-from dispatchlab.engine.lab_space import LabSpace, LabState
+from dispatchlab.engine.lab_engine import LabSpace, LabState
 from dispatchlab.engine.row_reasons import operator_view
 from dispatchlab.engine.semantics import Semantics
 from dispatchlab.errors import DispatchLabError, RegistrationError

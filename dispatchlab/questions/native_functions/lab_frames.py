@@ -27,8 +27,7 @@ from dispatchlab.codegen.runtime.python_bindings import PythonFunctions
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.errors import UnknownOperatorError
 from dispatchlab.model.keys import DispatchKey
-from dispatchlab.model.schema import Argument
-from dispatchlab.model.schema_types import ListType, OptionalType, SimpleType
+from dispatchlab.model.schema import Argument, ListType, OptionalType, SimpleType
 
 
 class Layer(WordEnum):

@@ -13,10 +13,9 @@ from dispatchlab.files import FileKind
 from dispatchlab.model.sequence import StepSequence, python_steps, renumbered
 from dispatchlab.model.snapshot import TABLES
 from dispatchlab.prover.chains import ChainsWithin, Module
-from dispatchlab.prover.compare_sequences import compare_sequences, reasons_of
 from dispatchlab.prover.protocol import Engine, StateSpace
 from dispatchlab.prover.result import Counterexample, Expectation, Exploration, Flaw, Verdict
-from dispatchlab.prover.run_sequence import on_sandboxes
+from dispatchlab.prover.run_sequence import compare_sequences, on_sandboxes, reasons_of
 from dispatchlab.questions.order.report import Report
 from dispatchlab.scenario.folders import SUFFIXES
 from dispatchlab.scenario.scenario import SEMANTICS, Scenario, operators_named_by

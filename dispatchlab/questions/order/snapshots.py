@@ -16,8 +16,7 @@ from dispatchlab.model.registration import describe
 from dispatchlab.model.sequence import Step
 from dispatchlab.model.snapshot import NOTHING_REGISTERED, TABLES, Refusal, Snapshot
 from dispatchlab.prover.chains import count_orders
-from dispatchlab.prover.protocol import Engine, Forkable
-from dispatchlab.prover.run_sequence import Look
+from dispatchlab.prover.protocol import Engine, Forkable, Look
 from dispatchlab.prover.states import ReachableStates
 from dispatchlab.scenario.scenario import Scenario
 

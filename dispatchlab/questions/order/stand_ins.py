@@ -16,10 +16,9 @@ from dataclasses import replace
 from dispatchlab.live.bridge.expressible import has_binding
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Block, Def, Fallback, Impl, Kernel, KernelForm, Registration
-from dispatchlab.model.schema import FunctionSchema
+from dispatchlab.model.schema import FunctionSchema, classes_in, with_classes
 from dispatchlab.model.schema_difference import schema_difference
 from dispatchlab.model.schema_parser import KNOWN_CLASSES
-from dispatchlab.model.schema_types import classes_in, with_classes
 
 # Note [Stand-ins for custom classes]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
