@@ -31,6 +31,12 @@ EventKind: TypeAlias = Literal[
     "compiled",
     "called",
     "wrote undeclared",
+    "returned alias",
+    "rule differs",
+    "handler",
+    "handling",
+    "lost subclass",
+    "lost attribute",
     "wrote nothing",
     "replaced",
     "does not bind",
@@ -220,6 +226,7 @@ class Fix:
         new: what stands there instead.
         needs: what only the user can write, such as `your backward`; such a fix is not tried.
         otherwise: it is shown only where no other fix was seen to work.
+        outer: the call to make again is the one that led into PyTorch, not the one that failed inside of a kernel.
     """
 
     text: str
@@ -229,6 +236,7 @@ class Fix:
     new: str = ""
     needs: str = ""
     otherwise: bool = False
+    outer: bool = False
 
 
 @dataclass(frozen=True, slots=True)

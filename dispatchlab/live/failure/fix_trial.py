@@ -27,23 +27,31 @@ class FailingCall:
     Args:
         text: its source.
         frame: the frame, with the variables as they were.
+        outer: the call that led into PyTorch, where PyTorch called back a function of the user that failed.
     """
 
     text: str
     frame: FrameType
+    outer: FailingCall | None = None
 
 
 def failing_call(error: BaseException, watch: ProgramWatch) -> FailingCall | None:
     """Return the expression that raised an exception; None where the source does not say."""
     found: TracebackType | None = None
-    at = error.__traceback__
+    outer: TracebackType | None = None
+    at, between = error.__traceback__, False
     while at is not None:
-        if watch.is_users(at.tb_frame.f_code.co_filename):
-            found = at
+        users = watch.is_users(at.tb_frame.f_code.co_filename)
+        if users:
+            found, outer = at, found if between else outer
+        between = not users
         at = at.tb_next
     if found is None:
         return None
-    text = _expression(found)
+    asserts = isinstance(error, AssertionError)  # an assertion is a statement
+    text = None if asserts else _expression(found)
+    if outer is not None and (led := _expression(outer)) is not None:
+        return FailingCall(text or "", found.tb_frame, FailingCall(led, outer.tb_frame))
     return None if text is None else FailingCall(text, found.tb_frame)
 
 
@@ -70,7 +78,8 @@ def try_fix(fix: Fix, call: FailingCall | None) -> Trial:
         return Trial(fix, "not tried", f"it needs {fix.needs}")
     if not fix.code and not fix.wrap and not fix.old:
         return Trial(fix, "not tried", "it is an edit of your program")
-    if call is None or not hasattr(os, "fork"):
+    call = call.outer if call is not None and fix.outer else call
+    if call is None or not call.text or not hasattr(os, "fork"):
         return Trial(fix, "not tried", "the failing call cannot be made again here")
     expression = call.text
     if fix.wrap:

@@ -24,7 +24,7 @@ from types import FrameType, ModuleType, TracebackType
 from typing import Any, Final
 
 from dispatchlab.live.failure.positions import position_of
-from dispatchlab.live.failure.registered_functions import note_function, note_result, watch_formulas
+from dispatchlab.live.failure.registered_functions import note_function, note_result, schema_of, watch_formulas
 from dispatchlab.model.failure import Event, EventKind, Position, Raised
 
 CHILDREN: Final = "DISPATCHLAB_WHY_EVENTS"
@@ -378,36 +378,55 @@ def watched_call(watch: ProgramWatch, operator: str, fn: Any, args: tuple[Any, .
     if before is not None:
         with suppress(Exception):
             _note_writes(watch, operator, before, (args, kwargs))
+        with suppress(Exception):
+            _note_aliases(watch, operator, args, result)
     return result
 
 
 def _note_writes(watch: ProgramWatch, operator: str, before: Any, after: Any) -> None:
-    import torch
-
-    packet, _, overload = operator.partition(".")
-    schema = torch._C._dispatch_find_schema_or_throw(packet, overload).schema()
+    schema = schema_of(operator)
     names = [argument.name for argument in schema.arguments]
     declared = {argument.name for argument in schema.arguments if argument.is_write}
     pairs = [*zip(names, before[0], after[0], strict=False)]
     pairs += [(name, before[1][name], value) for name, value in after[1].items()]
-    written = [
-        name
-        for name, old, new in pairs
-        if isinstance(old, torch.Tensor) and name not in declared and not _same(old, new)
-    ]
+    written = [name for name, old, new in pairs if name not in declared and not _same(old, new)]
     if written:
         watch.note("wrote undeclared", operator, ", ".join(written))
+
+
+def _note_aliases(watch: ProgramWatch, operator: str, args: tuple[Any, ...], result: Any) -> None:
+    """Note results that share the storage of an argument, where the schema says that they are new."""
+    import torch
+
+    schema = schema_of(operator)
+    results = result if isinstance(result, tuple | list) else (result,)
+    storages = {
+        value.untyped_storage().data_ptr()
+        for value, returned in zip(results, schema.returns, strict=False)
+        if isinstance(value, torch.Tensor) and returned.alias_info is None and value.numel()
+    }
+    shared = [
+        argument.name
+        for argument, value in zip(schema.arguments, args, strict=False)
+        if isinstance(value, torch.Tensor) and value.untyped_storage().data_ptr() in storages
+    ]
+    if shared:
+        watch.note("returned alias", operator, ", ".join(shared))
 
 
 def _same(old: Any, new: Any) -> bool:
     import torch
 
+    if isinstance(old, list | tuple):
+        return all(_same(*pair) for pair in zip(old, new, strict=False))
+    if not isinstance(old, torch.Tensor):
+        return True
     return bool(old.shape == new.shape and torch.equal(old.nan_to_num(), new.detach().nan_to_num()))
 
 
 def keep_call(watch: ProgramWatch, operator: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Keep copies of the arguments of an operator's first calls, where they are small, and return them."""
-    if (state := _state_of_call()) and (operator, state) not in watch.states:
+    if (state := _state_of_call(args)) and (operator, state) not in watch.states:
         watch.states.add((operator, state))
         watch.note("called", operator, state)
     calls = watch.calls.setdefault(operator, [])
@@ -419,14 +438,16 @@ def keep_call(watch: ProgramWatch, operator: str, args: tuple[Any, ...], kwargs:
     return None
 
 
-def _state_of_call() -> str:
-    """Return the modes that a call is made under, in words."""
+def _state_of_call(args: tuple[Any, ...]) -> str:
+    """Return the modes that a call is made under, in words, with the dtypes of its tensors where they differ."""
     import torch
 
     states = [f"autocast {device}" for device in ("cpu", "cuda", "xpu") if torch.is_autocast_enabled(device)]
     if torch.is_inference_mode_enabled():
         states.append("inference mode")
-    return ", ".join(states)
+    dtypes = dict.fromkeys(str(a.dtype) for a in args if isinstance(a, torch.Tensor) and a.is_floating_point())
+    mixed = f"; {' and '.join(dtypes)}" if states and len(dtypes) > 1 else ""
+    return ", ".join(states) + mixed
 
 
 def copy_of(value: Any) -> Any:
@@ -491,15 +512,15 @@ def _watch_libraries(torch: Any, watch: ProgramWatch) -> None:
 
 
 def _watch_modes(torch: Any, watch: ProgramWatch) -> None:
-    _after(
-        torch.overrides.TorchFunctionMode,
-        "__enter__",
-        lambda result, self: (
-            None
-            if type(self).__module__.startswith("torch")
-            else watch.note("entered mode", type(self).__name__, "TorchFunctionMode")
-        ),
-    )
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    def entered(result: Any, self: Any) -> None:
+        if not type(self).__module__.startswith("torch"):
+            base = "TorchDispatchMode" if isinstance(self, TorchDispatchMode) else "TorchFunctionMode"
+            watch.note("entered mode", type(self).__name__, base)
+
+    _after(torch.overrides.TorchFunctionMode, "__enter__", entered)
+    _after(TorchDispatchMode, "__enter__", entered)
     _after(torch, "compile", lambda result, *_, **__: watch.note("compiled", "torch.compile"))
 
 

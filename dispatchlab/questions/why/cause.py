@@ -13,14 +13,14 @@ from dispatchlab.model.failure import Failure, Fix
 
 FAMILIES: Final = (
     "tried",
+    "transforms",
+    "overrides",
     "missing_operators",
     "fake_kernels",
     "gradients",
     "registrations",
     "missing_kernels",
-    "transforms",
     "compiling",
-    "overrides",
     "silent_results",
     "outside",
 )

@@ -85,10 +85,12 @@ def _answer(error: BaseException, watch: ProgramWatch, program: Sequence[str]) -
     source = ""
     with suppress(OSError):
         source = Path(program[0]).read_text(encoding="utf-8", errors="replace")
+    answer = why_exception(error, watch, source=source, later=later)
     asserted = isinstance(error, AssertionError) and not str(error).startswith("expected size")
-    if asserted and "torch.compile" in source and program[0] != "-m":
+    if asserted and not answer.dispatcher and "torch.compile" in source and program[0] != "-m":
         later += _without_caches(program)
-    return why_exception(error, watch, source=source, later=later)
+        answer = why_exception(error, watch, source=source, later=later)
+    return answer
 
 
 def _without_caches(program: Sequence[str]) -> list[Event]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from types import TracebackType
 
+from dispatchlab.live.failure.failing_frame import events_of_frames
 from dispatchlab.live.failure.fake_body import fake_body
 from dispatchlab.live.failure.fix_trial import failing_call, try_fix
 from dispatchlab.live.failure.operator_facts import InstalledRegistry, privateuse1_name
@@ -35,7 +36,7 @@ def why_exception(
     failure = Failure(
         raised_of(error),
         frames,
-        (*watch.events, *later),
+        (*watch.events, *later, *events_of_frames(error, watch)),
         InstalledRegistry(),
         stack=stack,
         device=privateuse1_name(),

@@ -93,22 +93,6 @@ def forward_mode(failure: Failure) -> Explanation | None:
     )
 
 
-@cause("WHY505", "a function without a setup_context", wrong="a batching rule for an operator of PyTorch")
-def function_in_transform(failure: Failure) -> Explanation | None:
-    """Recognise a torch.autograd.Function that torch.func cannot take apart."""
-    if (
-        failure.search(
-            r"In order to use an autograd\.Function with functorch transforms .*?must override the setup_context"
-        )
-        is None
-    ):
-        return None
-    return Explanation(
-        "torch.func takes an autograd.Function whose forward has no ctx, and this one has no setup_context",
-        (Fix(text="split it: forward(*args) without ctx, and setup_context(ctx, inputs, output) that saves"),),
-    )
-
-
 @cause("WHY506", "a backward that gives another number of gradients", wrong="another schema")
 def gradient_count(failure: Failure) -> Explanation | None:
     """Recognise a backward whose result does not fit the inputs."""

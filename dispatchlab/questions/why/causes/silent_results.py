@@ -6,7 +6,7 @@ import re
 
 from dispatchlab.model.failure import Failure, Fix, OperatorFacts
 from dispatchlab.questions.why.cause import Explanation, cause
-from dispatchlab.questions.why.causes.wording import kernels_of, listed
+from dispatchlab.questions.why.causes.wording import kernels_of, line_of_definition, listed
 
 
 def _asserted(failure: Failure) -> bool:
@@ -60,44 +60,45 @@ def shadowed_composite(failure: Failure) -> Explanation | None:
     )
 
 
-@cause("WHY811", "a mode that does not see inner calls", wrong="a handler for the inner function: it is not called")
-def mode_misses_inner(failure: Failure) -> Explanation | None:
-    """Recognise a check of what a TorchFunctionMode saw, where a function of PyTorch calls others inside."""
-    modes = [event for event in failure.of("entered mode") if event.detail == "TorchFunctionMode"]
-    if not modes or not _asserted(failure):
-        return None
-    name = modes[-1].subject
-    return Explanation(
-        f"the TorchFunctionMode {name} is off inside of its own __torch_function__: calls that a function "
-        "makes inside are not seen",
-        (
-            Fix(text="torch.utils._python_dispatch.TorchDispatchMode sees each operator below (aten::log and others)"),
-            Fix(text="or `with self:` around func(*args, **kwargs) in the handler"),
-        ),
-        (f"{modes[-1].at}: the mode is entered",) if modes[-1].at else (),
-    )
-
-
 @cause("WHY421", "an argument that is written and not declared", wrong="register_fake: shapes are right")
 def undeclared_write(failure: Failure) -> Explanation | None:
-    """Recognise a custom operator that wrote an argument which its schema does not name."""
-    written = [event for event in failure.of("wrote undeclared") if event.detail]
-    if not written or not _asserted(failure):
+    """Recognise an operator that wrote an argument which its schema does not name."""
+    noted = next((event for event in failure.of("wrote undeclared") if event.detail), None)
+    opcheck = failure.search(r"Argument (\w+) is not defined as mutable but was mutated")
+    if noted is None and opcheck is None:
         return None
-    event = written[0]
-    facts = failure.registry.operator(event.subject)
-    names = event.detail.split(", ")
-    quoted = "".join(f'"{name}", ' for name in names).rstrip()
-    call = (
-        f'@torch.library.custom_op("{event.subject}", mutates_args=({quoted}))'
-        if facts and facts.custom_op
-        else f"lib.define(...{names[0]} as Tensor(a!)...)  # today: {facts.schema if facts else ''}"
-    )
+    if opcheck is None and not _asserted(failure):
+        return None
+    name = noted.subject if noted else _checked(failure)
+    facts = failure.registry.operator(name)
+    names = noted.detail.split(", ") if noted else [opcheck[1]] if opcheck else []
+    quoted = "".join(f'"{written}", ' for written in names).rstrip()
+    returns_it = any(event.subject == name for event in failure.of("returned alias"))
+    if facts and facts.custom_op:
+        fix = f'@torch.library.custom_op("{name}", mutates_args=({quoted}))'
+    else:
+        fix = f'lib.define("{_marked(facts, names)}")'
+    note = "  # and return nothing, or a new tensor" if returns_it else ""
     return Explanation(
-        f"{event.subject} mutates {listed(names)}, which {_declares(facts)}: compile drops or reorders the write",
-        (Fix(text=call),),
-        (f"seen: the call of {event.subject} changed {listed(names)}",),
+        f"{name} mutates {listed(names)}, which {_declares(facts)}: compile drops or reorders the "
+        f"write{line_of_definition(facts, failure)}",
+        (Fix(text=fix + note),),
+        (f"the call of {name} changed {listed(names)}",),
     )
+
+
+def _checked(failure: Failure) -> str:
+    """Return the operator that an opcheck was made of: the last one that ran."""
+    events = failure.of("custom_op", "define")
+    return events[-1].subject if events else "the operator"
+
+
+def _marked(facts: OperatorFacts | None, names: list[str]) -> str:
+    """Return a schema whose written arguments are marked."""
+    schema = facts.schema.partition("::")[2] if facts else "f(Tensor x) -> ()"
+    for letter, name in zip("abcdefgh", names, strict=False):
+        schema = re.sub(rf"\bTensor(\[\]|\?)? {name}\b", rf"Tensor({letter}!)\1 {name}", schema)
+    return schema
 
 
 def _declares(facts: OperatorFacts | None) -> str:

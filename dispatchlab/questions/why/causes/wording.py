@@ -128,3 +128,9 @@ def registered_lines(failure: Failure, name: str) -> tuple[str, ...]:
         for event in events
         if event.kind not in ("define", "impl") or str(event.at) not in inside
     )[:6]
+
+
+def in_kernel(failure: Failure, name: str) -> bool:
+    """Return whether a function that the program registered for an operator is on the stack."""
+    kernels = {(e.at.file, e.at.function) for e in failure.of("function") if e.subject == name and e.at}
+    return any((frame.file, frame.function) in kernels for frame in failure.frames)

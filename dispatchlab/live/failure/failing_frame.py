@@ -1,0 +1,146 @@
+"""What the user's frames held when an exception was raised: override handlers, the call in one, a lost class."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+from collections.abc import Iterator
+from contextlib import suppress
+from types import FrameType
+from typing import Any, Final
+
+from dispatchlab.live.failure.positions import position_of
+from dispatchlab.live.failure.program_watch import ProgramWatch
+from dispatchlab.model.failure import Event
+
+_PROTOCOLS: Final = ("__torch_function__", "__torch_dispatch__")
+
+
+def events_of_frames(error: BaseException, watch: ProgramWatch) -> tuple[Event, ...]:
+    """Return what the frames of the user say of an exception and of those that led to it."""
+    found: dict[tuple[str, str, str], Event] = {}
+    current: BaseException | None = error
+    seen: set[int] = set()
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        at = current.__traceback__
+        frames = []
+        while at is not None:
+            if watch.is_users(at.tb_frame.f_code.co_filename):
+                frames.append(at.tb_frame)
+            at = at.tb_next
+        for frame in (*frames[:2], *frames[-3:]):
+            with suppress(Exception):
+                for event in _events(frame, watch, error):
+                    found.setdefault((event.kind, event.subject, event.detail), event)
+        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
+    rules = {event.subject for event in watch.events if event.kind == "impl" and event.detail == "FuncTorchBatched"}
+    if isinstance(error, AssertionError):
+        for name in rules & watch.calls.keys():
+            with suppress(Exception):
+                if _differs(name, *watch.calls[name][0]):
+                    found["rule differs", name, ""] = Event("rule differs", name)
+    return tuple(found.values())
+
+
+def _differs(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Return whether vmap over an operator gives something else than a loop over it, on inputs of a call."""
+    import torch
+
+    operator = getattr(getattr(torch.ops, name.partition("::")[0]), name.partition("::")[2].partition(".")[0])
+    tensors = [at for at, value in enumerate(args) if isinstance(value, torch.Tensor)]
+    rows = [[args[at].detach(), args[at].detach().flip(-1) + 1] for at in tensors]
+
+    def call(*values: torch.Tensor) -> Any:
+        given = dict(zip(tensors, values, strict=True))
+        return operator(*(given.get(at, value) for at, value in enumerate(args)), **kwargs)
+
+    batched = torch.vmap(call)(*(torch.stack(row) for row in rows))
+    looped = torch.stack([call(*values) for values in zip(*rows, strict=True)])
+    return not torch.allclose(batched, looped, equal_nan=True)
+
+
+def _events(frame: FrameType, watch: ProgramWatch, error: BaseException) -> Iterator[Event]:
+    for value in (*frame.f_globals.values(), *frame.f_locals.values()):
+        if isinstance(value, type) and value.__module__.partition(".")[0] != "torch":
+            yield from _handlers(value, watch)
+    if frame.f_code.co_name in _PROTOCOLS and "func" in frame.f_locals:
+        at = position_of(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+        yield Event("handling", _function_name(frame.f_locals["func"]), frame.f_code.co_name, at)
+    if isinstance(error, AssertionError):
+        yield from _lost_classes(frame)
+    if isinstance(error, AttributeError):
+        owner = type(error.obj)
+        if issubclass(owner, _tensor()) and owner.__module__.partition(".")[0] != "torch":
+            yield Event("lost attribute", owner.__name__, str(error.name))
+
+
+def _tensor() -> Any:
+    import torch
+
+    return torch.Tensor
+
+
+def _handlers(kind: type, watch: ProgramWatch) -> Iterator[Event]:
+    """Return the handlers of a class, with what else it has that compile asks for."""
+    for protocol in _PROTOCOLS:
+        function = getattr(kind, protocol, None)
+        code = getattr(inspect.unwrap(getattr(function, "__func__", function)), "__code__", None) if function else None
+        if code is None or not watch.is_users(code.co_filename):
+            continue
+        words = [protocol]
+        if issubclass(kind, _tensor()):
+            words += [
+                "tensor",
+                *(name for name in ("__tensor_flatten__", "__tensor_unflatten__") if hasattr(kind, name)),
+            ]
+        last = [line.strip() for line in inspect.getsource(code).splitlines() if line.strip().startswith("return ")]
+        at = position_of(code.co_filename, code.co_firstlineno, kind.__name__)
+        yield Event("handler", kind.__name__, " ".join([*words, *last[-1:]]), at)
+
+
+def _function_name(function: Any) -> str:
+    name = getattr(function, "_name", "") or getattr(function, "_qualified_op_name", "")
+    if name:
+        return str(name)
+    from torch.overrides import resolve_name
+
+    return str(resolve_name(function) or getattr(function, "__name__", function))
+
+
+def _lost_classes(frame: FrameType) -> Iterator[Event]:
+    """Return the tensors that an assertion wants to be of a subclass and that are not."""
+    import torch
+
+    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+    scope = {**frame.f_globals, **frame.f_locals}
+    for node in ast.walk(ast.parse(line)):
+        match node:
+            case ast.Call(func=ast.Name(id="isinstance"), args=[value, kind]):
+                pass
+            case ast.Compare(left=ast.Call(func=ast.Name(id="type"), args=[value]), comparators=[kind]):
+                pass
+            case _:
+                continue
+        wanted, given = (_value(part, scope) for part in (kind, value))
+        subclass = isinstance(wanted, type) and issubclass(wanted, torch.Tensor)
+        if subclass and isinstance(given, torch.Tensor) and not isinstance(given, wanted):
+            yield Event("lost subclass", wanted.__name__, f"{ast.unparse(value)} = {_made_by(frame, value)}")
+
+
+def _value(part: ast.expr, scope: dict[str, Any]) -> Any:
+    """Return the value of a name or of an attribute of one; calls are not made again."""
+    if isinstance(part, ast.Name):
+        return scope.get(part.id)
+    return getattr(_value(part.value, scope), part.attr, None) if isinstance(part, ast.Attribute) else None
+
+
+def _made_by(frame: FrameType, value: ast.expr) -> str:
+    """Return the expression that was assigned to a name last, before the line that failed."""
+    if isinstance(value, ast.Name):
+        for number in range(frame.f_lineno - 1, frame.f_code.co_firstlineno - 1, -1):
+            name, equals, made = linecache.getline(frame.f_code.co_filename, number).strip().partition(" = ")
+            if equals and name == value.id:
+                return made
+    return "..."
