@@ -14,9 +14,9 @@ from dispatchlab.questions.setup import defects
 
 def test_what_pytorch_has_is_listed_and_what_could_not_run_says_why() -> None:
     first, second, third = defects.known_defects()[:3]
-    shown = defects.defects_text(
+    shown = defects.defects_view(
         "2.99.0", [replace(first, found=True), replace(second, found=False), replace(third, said="OSError: no file")]
-    )
+    ).text()
     assert shown.splitlines() == [
         "PyTorch 2.99.0 has 1 of 3 known defects",
         f"  {first.name:<{max(len(one.name) for one in (first, second, third))}}  {first.what}",

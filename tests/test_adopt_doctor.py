@@ -25,8 +25,7 @@ from dispatchlab.questions.setup.doctor import (
     TorchFound,
     Tried,
     diagnose,
-    doctor_json,
-    doctor_text,
+    doctor_view,
 )
 from dispatchlab.questions.setup.environment import facts
 from dispatchlab.questions.setup.live_probes import NotOffered, ProbeFailed
@@ -78,27 +77,27 @@ def test_all_is_well_when_every_feature_works(found: Callable[..., Diagnosis]) -
     assert set(states(well).values()) == {"works"}
     assert len(states(well)) == len(FEATURES) == 8
     assert well.exit_code == 0
-    assert "PyTorch: 2.13.0, all 8 features work\n" in doctor_text(well)
+    assert "PyTorch: 2.13.0, all 8 features work\n" in doctor_view(well).text()
 
 
 def test_the_commands_of_a_feature_that_fails_do_not_work(found: Callable[..., Diagnosis]) -> None:
     ill = found(registry=ProbeFailed("3 of 4 schemas cannot be read"))
     assert states(ill)["read the registry"] == "fails"
     assert ill.exit_code == 1
-    assert "PyTorch: 2.13.0, 7 of 8 features work\n" in doctor_text(ill)
-    assert "\n  read the registry is for: dump --from live, explain --from live, " in doctor_text(ill)
-    assert "read the registry            does not work: 3 of 4 schemas cannot be read\n" in doctor_text(ill)
+    assert "PyTorch: 2.13.0, 7 of 8 features work\n" in doctor_view(ill).text()
+    assert "\n  read the registry is for: dump --from live, explain --from live, " in doctor_view(ill).text()
+    assert "read the registry            does not work: 3 of 4 schemas cannot be read\n" in doctor_view(ill).text()
 
 
 def test_a_limit_is_no_failure_and_a_crash_is_one(found: Callable[..., Diagnosis]) -> None:
     limited = found(slots=ProbeFailed("no layout"), conform=NotOffered("no semantics torch-2.6"))
     assert (states(limited)["read slots"], states(limited)["compare with the lab engine"]) == ("limited", "absent")
     assert limited.exit_code == 0
-    assert "\n  read slots is for: permute --engine torch\n" in doctor_text(limited)
+    assert "\n  read slots is for: permute --engine torch\n" in doctor_view(limited).text()
     crashed = found(record=EngineCrashed("the process ended with signal SIGSEGV"))
     assert crashed.exit_code == 1
-    assert "\n  record a package is for: record, init\n" in doctor_text(crashed)
-    assert "does not work: the process ended with signal SIGSEGV" in doctor_text(crashed)
+    assert "\n  record a package is for: record, init\n" in doctor_view(crashed).text()
+    assert "does not work: the process ended with signal SIGSEGV" in doctor_view(crashed).text()
 
 
 def test_an_error_with_a_traceback_is_shown_as_its_last_line(found: Callable[..., Diagnosis]) -> None:
@@ -130,14 +129,14 @@ def test_without_torch_all_is_well_and_the_rest_is_shown(monkeypatch: pytest.Mon
 def test_a_torch_that_cannot_be_imported_is_shown_with_the_reason() -> None:
     found = Diagnosis((), TorchFound("2.13.0", "torch-2.13", "libcudart.so: cannot open shared object file"))
     assert found.exit_code == 1
-    assert "2.13.0 is installed and cannot be imported\n  libcudart.so: cannot" in doctor_text(found)
-    assert json.loads(doctor_json(found))["torch"]["error"].startswith("libcudart.so")
+    assert "2.13.0 is installed and cannot be imported\n  libcudart.so: cannot" in doctor_view(found).text()
+    assert json.loads(doctor_view(found).json())["torch"]["error"].startswith("libcudart.so")
 
 
 def test_a_version_without_a_bundled_registry_is_said() -> None:
     works = tuple(Tried(feature, "works", "seen") for feature in FEATURES.values())
-    other = doctor_text(Diagnosis((), TorchFound("2.99.0", "torch-2.99", tried=works)))
-    same = doctor_text(Diagnosis((), TorchFound("2.13.1", "torch-2.13", tried=works)))
+    other = doctor_view(Diagnosis((), TorchFound("2.99.0", "torch-2.99", tried=works))).text()
+    same = doctor_view(Diagnosis((), TorchFound("2.13.1", "torch-2.13", tried=works))).text()
     assert f"  no registry of it is bundled: what does not name `live` answers for {newest_bundled()}" in other
     assert "no registry" not in same
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import click
 
-from dispatchlab.commands.options import plain_format_option
+from dispatchlab.commands.options import format_option
 from dispatchlab.commands.output import Format, note, out, show_view
 
 
@@ -34,7 +34,7 @@ from dispatchlab.commands.output import Format, note, out, show_view
     help="Call OP, a structured operator of the lab (add.Tensor, torch.add), and show each frame of the call, from the "
     "Python binding to the kernel.",
 )
-@plain_format_option
+@format_option()
 def codegen(
     *,
     file: str | None,

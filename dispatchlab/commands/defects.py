@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from dispatchlab.commands.options import plain_format_option
-from dispatchlab.commands.output import Format, exit_with, show
+from dispatchlab.commands.options import format_option
+from dispatchlab.commands.output import Format, exit_with, show_view
 
 
 @click.command()
 @click.argument("name", required=False)
-@plain_format_option
+@format_option()
 def defects(*, name: str | None, format: Format | None) -> None:
     """Show which known defects the installed PyTorch has, by running a program for each.
 
@@ -26,12 +26,12 @@ def defects(*, name: str | None, format: Format | None) -> None:
       dispatchlab defects --format json
       dispatchlab defects stale_slots > stale_slots.py
     """
-    from dispatchlab.questions.setup.defects import defects_json, defects_text, known_defects, program_text, run_defects
+    from dispatchlab.questions.setup.defects import defects_view, known_defects, program_view, run_defects
 
     if name is not None:
-        chosen = known_defects((name,))
-        show(format, text=lambda: program_text(chosen[0]), json=lambda: defects_json("", chosen))
+        (chosen,) = known_defects((name,))
+        show_view(format or "text", program_view(chosen))  # nothing of a program is wrapped
         return
     version, found = run_defects()
-    show(format, text=lambda: defects_text(version, found), json=lambda: defects_json(version, found))
+    show_view(format, defects_view(version, found))
     exit_with(int(any(defect.found for defect in found)))

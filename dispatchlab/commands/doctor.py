@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from dispatchlab.commands.options import plain_format_option
-from dispatchlab.commands.output import Format, exit_with, note, show
+from dispatchlab.commands.options import format_option
+from dispatchlab.commands.output import Format, exit_with, note, show_view
 
 
 @click.command()
-@plain_format_option
+@format_option()
 def doctor(*, format: Format | None) -> None:
     """Show the versions, and what works with the installed PyTorch and why the rest does not.
 
@@ -23,8 +23,8 @@ def doctor(*, format: Format | None) -> None:
     """
     import sys
 
-    from dispatchlab.questions.setup.doctor import diagnose, doctor_json, doctor_text
+    from dispatchlab.questions.setup.doctor import diagnose, doctor_view
 
     found = diagnose(progress=(lambda name: note(f"trying: {name}")) if sys.stderr.isatty() else None)
-    show(format, text=lambda: doctor_text(found), json=lambda: doctor_json(found))
+    show_view(format, doctor_view(found))
     exit_with(found.exit_code)

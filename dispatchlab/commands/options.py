@@ -119,19 +119,14 @@ def reach_checkout() -> None:
     click.get_current_context().with_resource(reachable(Path.cwd()))
 
 
-_FORMAT = "Output format. Default: rich on a terminal, text anywhere else."
-
-plain_format_option = click.option("--format", type=click.Choice(["rich", "text", "json"]), help=_FORMAT)
-"""`--format`, of a command whose result is not made of blocks."""
-
-
 def format_option(*others: str) -> Callable[[_Command], _Command]:
     """`--format`, of a command whose result is made of blocks.
 
     Args:
         others: the formats that this result has besides those of every view.
     """
-    return click.option("--format", type=click.Choice([*FORMATS, *others]), help=_FORMAT)
+    what = "Output format. Default: rich on a terminal, text anywhere else."
+    return click.option("--format", type=click.Choice([*FORMATS, *others]), help=what)
 
 
 semantics_option = click.option(

@@ -65,25 +65,6 @@ class OutputFailed(Exception):
     """Standard output cannot be written, as on a full disk."""
 
 
-def show(
-    asked: Format | None,
-    *,
-    text: Callable[[], str],
-    json: Callable[[], str],
-) -> None:
-    """Print a result in the requested format.
-
-    Args:
-        asked: the value of `--format`.
-        text: the result as plain text.
-        json: the result as JSON.
-    """
-    if chosen_format(asked) == "json":
-        out(json())
-    else:
-        out_paged(text())
-
-
 def show_view(asked: Format | None, view: View[Any], *, paged: bool = True) -> None:
     """Print a result in the requested format.
 

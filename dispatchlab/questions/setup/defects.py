@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from importlib.resources import files
 
 from dispatchlab.errors import DispatchLabError, nearest
-from dispatchlab.views.as_json import json_text
+from dispatchlab.views.blocks import Code, Line
 from dispatchlab.views.formatting import counted
+from dispatchlab.views.view import View
 
 _SITE = "https://dispatchlab.github.io/dispatchlab/"
 _FOUND = "SystemExit: defect: "
@@ -122,30 +123,26 @@ def _with(defect: KnownDefect, error: str) -> KnownDefect:
     return replace(defect, found=found, said=error.removeprefix(_FOUND).partition("\n")[0])
 
 
-def defects_text(version: str, found: Sequence[KnownDefect]) -> str:
-    """The defects that PyTorch has, then those that could not be looked for."""
-    return "".join(f"{line}\n" for line in _lines(version, found))
+def defects_view(version: str, found: Sequence[KnownDefect]) -> View[object]:
+    """How the defects that PyTorch has are shown, then those that could not be looked for."""
+    return View(_value(version, found), lines=lambda _: _lines(version, found))
 
 
-def _lines(version: str, found: Sequence[KnownDefect]) -> Iterator[str]:
-    yield f"PyTorch {version} has {sum(bool(one.found) for one in found)} of {counted(len(found), 'known defect')}"
-    width = max(len(one.name) for one in found)
-    yield from (f"  {one.name:<{width}}  {one.what}" for one in found if one.found)
-    yield from (f"not tried: {one.name}: {one.said}" for one in found if one.found is None)
-    yield "dispatchlab defects NAME prints the program of one, and where it is described"
+def _value(version: str, found: Sequence[KnownDefect]) -> dict[str, object]:
+    return {"ok": not any(defect.found for defect in found), "torch": version or None, "defects": found}
 
 
-def program_text(defect: KnownDefect) -> str:
-    """The program of a defect, which says what it is about."""
-    return f"# {defect.what}\n# {defect.page}\n{defect.program}"
-
-
-def defects_json(version: str, defects: Sequence[KnownDefect]) -> str:
-    """The defects as JSON."""
-    return json_text(
-        {
-            "ok": not any(defect.found for defect in defects),
-            "torch": version or None,
-            "defects": [asdict(defect) for defect in defects],
-        }
+def _lines(version: str, found: Sequence[KnownDefect]) -> Iterator[Line]:
+    yield Line(
+        f"PyTorch {version} has {sum(bool(one.found) for one in found)} of {counted(len(found), 'known defect')}"
     )
+    width = 2 + max(len(one.name) for one in found)
+    yield from (Line(one.what, indent=2, label=one.name, width=width) for one in found if one.found)
+    yield from (Line(f"not tried: {one.name}: {one.said}") for one in found if one.found is None)
+    yield Line("dispatchlab defects NAME prints the program of one, and where it is described")
+
+
+def program_view(defect: KnownDefect) -> View[object]:
+    """How the program of a defect is shown, which says what it is about."""
+    text = f"# {defect.what}\n# {defect.page}\n{defect.program}"
+    return View(_value("", (defect,)), lines=lambda _: (Code(text),))

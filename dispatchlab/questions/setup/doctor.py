@@ -6,7 +6,7 @@ does not work; a worker that crashes is such a reason, too. `FEATURES` says whic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.questions.setup.environment import Fact, distribution_version, facts
 from dispatchlab.registries.file import bundled_names, newest_bundled
-from dispatchlab.views.as_json import fields_of, json_text
+from dispatchlab.views.as_json import as_json, fields_of
+from dispatchlab.views.blocks import Inline, Line, Mood, Span, warn
+from dispatchlab.views.view import View
 
 if TYPE_CHECKING:
     from dispatchlab.live.worker.engine import LiveEngine
@@ -238,54 +240,56 @@ def _sentence(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def doctor_text(found: Diagnosis) -> str:
-    """Facts by group, then each feature with its state and the reason, and which commands need those that fail."""
-    return "\n".join(_lines(found)) + "\n"
+def doctor_view(found: Diagnosis) -> View[Diagnosis]:
+    """How a diagnosis is shown: facts, each feature with its state and reason, and the commands of those that fail."""
+    return View(found, lines=_lines)
 
 
-def doctor_json(found: Diagnosis) -> str:
-    """The same as JSON."""
-    tried = [
-        {"feature": one.feature.name, "state": one.state, "why": one.why, "commands": list(one.feature.commands)}
-        for one in (() if found.torch is None else found.torch.tried)
-    ]
-    torch = None if found.torch is None else fields_of(found.torch, tried=tried)
-    return json_text(
-        {
-            "ok": found.exit_code == 0,
-            "facts": [fields_of(fact) for fact in found.facts],
-            "torch": torch,
-        }
-    )
+@as_json.register
+def _(value: Diagnosis) -> dict[str, object]:
+    return {"ok": value.exit_code == 0, **fields_of(value)}
 
 
-def _lines(found: Diagnosis) -> Iterator[str]:
+@as_json.register
+def _(value: Tried) -> dict[str, object]:
+    return fields_of(value, feature=value.feature.name, commands=value.feature.commands)
+
+
+def _lines(found: Diagnosis) -> Iterator[Line]:
     for group, some in groupby(found.facts, lambda fact: fact.group):
-        yield f"{group}:"
-        yield from _table([(fact.name, f"{'PROBLEM: ' if fact.problem else ''}{fact.value}") for fact in some])
-    if found.torch is None:
-        yield "PyTorch: not installed"
-        yield "  commands about the installed PyTorch need it: pip install 'dispatchlab[torch]'; the others work"
-        return
-    yield from _torch_lines(found.torch)
+        yield Line(f"{group}:", "strong")
+        yield from _table((fact.name, warn(f"PROBLEM: {fact.value}") if fact.problem else fact.value) for fact in some)
+    torch = found.torch
+    if torch is None:
+        yield Line("PyTorch: not installed", "strong")
+        needed = "commands about the installed PyTorch need it: pip install 'dispatchlab[torch]'; the others work"
+        yield Line(needed, indent=2)
+    elif torch.error:
+        yield Line(f"PyTorch: {torch.version} is installed and cannot be imported", "bad")
+        yield Line(torch.error, indent=2)
+    else:
+        yield from _torch_lines(torch)
 
 
-def _torch_lines(torch: TorchFound) -> Iterator[str]:
-    if torch.error:
-        yield f"PyTorch: {torch.version} is installed and cannot be imported"
-        yield f"  {torch.error}"
-        return
+def _torch_lines(torch: TorchFound) -> Iterator[Line]:
     works = sum(one.state == "works" for one in torch.tried)
     how_many = "all" if works == len(torch.tried) else f"{works} of"
-    yield f"PyTorch: {torch.version}, {how_many} {len(torch.tried)} features work"
+    yield Line(f"PyTorch: {torch.version}, {how_many} {len(torch.tried)} features work", "strong")
     if torch.semantics not in bundled_names():
-        yield f"  no registry of it is bundled: what does not name `live` answers for {newest_bundled()}"
-    yield from _table([(one.feature.name, f"{_STATES[one.state]}: {one.why}") for one in torch.tried])
+        answers = f"no registry of it is bundled: what does not name `live` answers for {newest_bundled()}"
+        yield Line(answers, indent=2)
+    yield from _table(
+        (one.feature.name, (Span(_STATES[one.state], _MOODS[one.state]), f": {one.why}")) for one in torch.tried
+    )
     for one in torch.tried:
         if one.state != "works":
-            yield f"  {one.feature.name} is for: {', '.join(one.feature.commands)}"
+            yield Line(f"{one.feature.name} is for: {', '.join(one.feature.commands)}", indent=2)
 
 
-def _table(rows: Sequence[tuple[str, str]]) -> Iterator[str]:
-    width = max((len(name) for name, _ in rows), default=0)
-    return (f"  {name:<{width}}  {value}" for name, value in rows)
+_MOODS: dict[State, Mood] = {"works": "good", "limited": "warn", "absent": "quiet", "fails": "bad"}
+
+
+def _table(rows: Iterable[tuple[str, Inline]]) -> Iterator[Line]:
+    found = tuple(rows)
+    width = 2 + max((len(name) for name, _ in found), default=0)
+    return (Line(value, indent=2, label=name, width=width) for name, value in found)
