@@ -15,7 +15,21 @@ from dispatchlab.commands.options import (
     semantics_option,
     with_package,
 )
-from dispatchlab.commands.output import Format, note, show_view
+from dispatchlab.commands.output import Format, exit_with, note, show_view
+
+MODES = (
+    "fake",
+    "make_fx",
+    "aot",
+    "compile",
+    "export",
+    "functionalize",
+    "vmap",
+    "grad",
+    "autocast",
+    "dtensor",
+)
+"""The modes that a call can be made under."""
 
 
 @click.command()
@@ -26,6 +40,11 @@ from dispatchlab.commands.output import Format, note, show_view
 )
 @click.option(
     "--include", metavar="KEY", multiple=True, type=ROW, help="Include KEY, as a guard does; may be repeated."
+)
+@click.option(
+    "--mode",
+    type=click.Choice(MODES),
+    help="Make the call on the installed PyTorch under a mode, and show what the mode does with it.",
 )
 @click.option("--inference-mode", is_flag=True, help="Explain the call in inference mode.")
 @from_option
@@ -38,6 +57,7 @@ def explain(
     arguments: tuple[str, ...],
     source: str | None,
     format: Format | None,
+    mode: str | None,
     **options: Any,
 ) -> None:
     """Show which kernel a call of OP runs and why, without running it.
@@ -62,7 +82,14 @@ def explain(
       dispatchlab explain aten::cat "list:cpu, meta" --exclude Autograd
       dispatchlab explain test::foo cpu --from scenario.yaml --semantics torch-2.13
       dispatchlab explain my::op cpu --from my_package
+      dispatchlab explain my::op --mode compile --from my_package
     """
+    if mode is not None:
+        from dispatchlab.questions.why.under_mode import call_under_mode, mode_view
+
+        call = call_under_mode(operator, mode, arguments, with_package(source)[1] if source is not None else ())
+        show_view(format, mode_view(call))
+        exit_with(0 if call.answer is None else 1)
     from dispatchlab.questions.dump.operator_text import refused_step_text
     from dispatchlab.questions.explain.blocks import explanation_notes, explanation_view
     from dispatchlab.questions.explain.explain_operator import explain_operator

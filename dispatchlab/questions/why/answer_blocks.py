@@ -12,16 +12,12 @@ from dispatchlab.views.view import View
 
 def why_view(answer: Answer) -> View[Answer]:
     """Return how an answer is shown."""
-    return View(answer, lines=_lines)
+    return View(answer, lines=answer_lines)
 
 
-def _lines(answer: Answer) -> Iterator[Block]:
-    yield Line(
-        (
-            strong("cause: "),
-            answer.cause,
-        )
-    )
+def answer_lines(answer: Answer) -> Iterator[Block]:
+    """Return an answer as lines, the cause first."""
+    yield Line((strong("cause: "), answer.cause))
     for trial in answer.fixes:
         first, *rest = trial.fix.text.splitlines()
         yield Line((strong("fix: "), first, *_outcome(trial)))

@@ -42,8 +42,8 @@ class Outcome:
     answer: Answer | None = None
 
 
-def why_program(program: Sequence[str]) -> Outcome:
-    """Run `PROGRAM.py ARGS` or `-m MODULE ARGS`; what it prints goes to standard error.
+def why_program(program: Sequence[str], *, quiet: bool = False) -> Outcome:
+    """Run `PROGRAM.py ARGS` or `-m MODULE ARGS`; what it prints goes to standard error, or nowhere where it is quiet.
 
     Raises:
         NoProgramError: the file cannot be read.
@@ -54,7 +54,10 @@ def why_program(program: Sequence[str]) -> Outcome:
         answer_file, output_file = Path(folder) / "answer.json", Path(folder) / "output"
         environment = {**os.environ, CHILDREN: str(Path(folder) / "events"), "PYTHONPATH": _python_path(folder)}
         code = _start(
-            [sys.executable, "-m", __package__ + ".child", str(answer_file), *program], environment, output_file
+            [sys.executable, "-m", __package__ + ".child", str(answer_file), *program],
+            environment,
+            output_file,
+            quiet=quiet,
         )
         if answer_file.exists():
             return Outcome(code, answer_of(json.loads(answer_file.read_text(encoding="utf-8"))))
@@ -74,8 +77,8 @@ def why_text(text: str) -> Answer:
         return answer_of(json.loads(answer_file.read_text(encoding="utf-8")))
 
 
-def _start(command: Sequence[str], environment: dict[str, str], output: Path) -> int:
-    """Run a command with its output on standard error, and keep a copy."""
+def _start(command: Sequence[str], environment: dict[str, str], output: Path, *, quiet: bool) -> int:
+    """Run a command with its output on standard error, unless it is quiet, and keep a copy."""
     with (
         output.open("wb") as kept,
         subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process,
@@ -84,8 +87,9 @@ def _start(command: Sequence[str], environment: dict[str, str], output: Path) ->
         try:
             for line in process.stdout:
                 kept.write(line)
-                sys.stderr.buffer.write(line)
-                sys.stderr.flush()
+                if not quiet:
+                    sys.stderr.buffer.write(line)
+                    sys.stderr.flush()
         except KeyboardInterrupt:
             process.terminate()
         return process.wait()

@@ -1,0 +1,261 @@
+"""Call one operator under a mode, and note what the mode did with it: the operators that it reached, and the result."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from dispatchlab.live.trials.inputs import Inputs, generated, tensors_of
+
+Seen: TypeAlias = dict[str, Any]
+"""A title of what was seen -> lines."""
+
+_TRIED: Final = 24
+
+
+def call_under_mode(operator: str, mode: str, specs: Sequence[str], path: str) -> None:
+    """Make a call under a mode, and leave what was seen in a file.
+
+    Args:
+        operator: the full name.
+        mode: one of `MODES`.
+        specs: an argument each: `cpu`, `meta`, `requires_grad` in any combination, or what Python writes for a value.
+        path: the file for what was seen, JSON; it is there when the call raises, too.
+    """
+    import torch
+
+    packet, _, overload = operator.partition(".")
+    namespace, _, name = packet.partition("::")
+    op = getattr(getattr(getattr(torch.ops, namespace), name), overload or "default")
+    inputs = _inputs(op, specs)
+    seen: Seen = {"operator": operator, "mode": mode, "inputs": str(inputs)}
+    try:
+        result = _MODES[mode](op, inputs, seen)
+        seen["result"] = str(Inputs(tuple(tensors_of([result]))))
+    finally:
+        if not Path(path).exists():  # a fix that is tried makes the call again
+            Path(path).write_text(json.dumps(seen), encoding="utf-8")
+
+
+def _inputs(op: Any, specs: Sequence[str]) -> Inputs:
+    """Return the first generated inputs that the operator takes, with what was asked of each argument."""
+    tries = [_described(inputs, specs) for inputs in islice(generated(op, "cpu"), _TRIED)]
+    for inputs in tries:
+        try:
+            copied = inputs.copy()
+            op(*copied.positional, **copied.named)
+        except Exception:  # of an operator that takes no input, the first shows why
+            continue
+        return inputs
+    return tries[0]
+
+
+def _described(inputs: Inputs, specs: Sequence[str]) -> Inputs:
+    import torch
+
+    values = list(inputs.positional)
+    for at, spec in enumerate(specs[: len(values)]):
+        words = spec.split()
+        if isinstance(values[at], torch.Tensor) and words and not _is_literal(spec):
+            values[at] = values[at].to(next((word for word in words if word in ("cpu", "cuda", "meta")), "cpu"))
+            if "requires_grad" in words:
+                values[at] = values[at].float().requires_grad_()
+        elif _is_literal(spec):
+            values[at] = ast.literal_eval(spec)
+    return Inputs(tuple(values), inputs.named)
+
+
+def _is_literal(spec: str) -> bool:
+    try:
+        ast.literal_eval(spec)
+    except (SyntaxError, ValueError):
+        return False
+    return True
+
+
+@contextmanager
+def _reached(seen: Seen, title: str) -> Iterator[None]:
+    """Note the operators that reach PyTorch below what is on now."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Log(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.setdefault(title, []).append(f"{func}{Inputs(tuple(args))}")
+            return func(*args, **(kwargs or {}))
+
+    with Log():  # type: ignore[no-untyped-call]
+        yield
+
+
+def _nodes(graph: Any) -> list[str]:
+    return [
+        str(node.target) for node in graph.nodes if node.op == "call_function" and "getitem" not in str(node.target)
+    ]
+
+
+def _function(op: Any, inputs: Inputs) -> tuple[Callable[..., Any], list[Any]]:
+    """Return a function of the tensors alone, and the tensors."""
+    from torch.utils._pytree import tree_flatten, tree_unflatten
+
+    leaves, spec = tree_flatten((inputs.positional, inputs.named))
+    tensors = tensors_of(leaves)
+
+    def function(*given: Any) -> Any:
+        left = iter(given)
+        filled = [next(left) if tensors_of([leaf]) else leaf for leaf in leaves]
+        args, kwargs = tree_unflatten(filled, spec)
+        return op(*args, **kwargs)
+
+    return function, tensors
+
+
+def _fake(op: Any, inputs: Inputs, seen: Seen) -> Any:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with _reached(seen, "reached below the fake mode"), FakeTensorMode() as mode:
+        fakes = inputs.map(mode.from_tensor)
+        return op(*fakes.positional, **fakes.named)
+
+
+def _make_fx(op: Any, inputs: Inputs, seen: Seen) -> Any:
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    function, tensors = _function(op, inputs)
+    traced = make_fx(function)(*tensors)
+    seen["in the graph"] = _nodes(traced.graph)
+    return traced(*tensors)
+
+
+def _functionalize(op: Any, inputs: Inputs, seen: Seen) -> Any:
+    import torch
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    function, tensors = _function(op, inputs)
+    traced = make_fx(torch.func.functionalize(function))(*tensors)
+    seen["in the graph"] = _nodes(traced.graph)
+    return traced(*tensors)
+
+
+def _compiler(seen: Seen, title: str) -> Callable[..., Any]:
+    def compiler(module: Any, _: Any) -> Any:
+        seen[title] = _nodes(module.graph)
+        return module.forward
+
+    return compiler
+
+
+def _aot(op: Any, inputs: Inputs, seen: Seen) -> Any:
+    from torch._functorch.aot_autograd import (
+        aot_function,
+        make_boxed_compiler,  # type: ignore[attr-defined]
+    )
+
+    function, tensors = _function(op, inputs)
+    forward, backward = (
+        make_boxed_compiler(_compiler(seen, title)) for title in ("in the forward graph", "in the backward graph")
+    )
+    result = aot_function(function, forward, backward)(*tensors)
+    _run_backward(result)
+    return result
+
+
+def _run_backward(result: Any) -> None:
+    wanted = [tensor for tensor in tensors_of([result]) if tensor.requires_grad]
+    if wanted:
+        sum(tensor.sum() for tensor in wanted).backward()
+
+
+def _compile(op: Any, inputs: Inputs, seen: Seen) -> Any:
+    import torch
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._inductor.decomposition import select_decomp_table
+    from torch._inductor.lowering import fallbacks, lowerings
+
+    def compiler(module: Any, _: Any) -> Any:
+        nodes = [node.target for node in module.graph.nodes if node.op == "call_function"]
+        seen["what Inductor does"] = [
+            f"{target}: {'a kernel of its own calls it (fallback)' if target in fallbacks else 'lowered'}"
+            if target in lowerings
+            else f"{target}: no lowering, so a fallback is made"
+            for target in nodes
+            if isinstance(target, torch._ops.OpOverload)
+        ]
+        return module.forward
+
+    function, tensors = _function(op, inputs)
+    backend = aot_autograd(fw_compiler=compiler, decompositions=select_decomp_table())
+    return torch.compile(function, backend=backend, fullgraph=True)(*tensors)
+
+
+def _export(op: Any, inputs: Inputs, seen: Seen) -> Any:
+    import torch
+
+    function, tensors = _function(op, inputs)
+
+    class Module(torch.nn.Module):
+        def forward(self, *given: Any) -> Any:
+            return function(*given)
+
+    program = torch.export.export(Module(), tuple(tensors))
+    seen["in the exported program"] = _nodes(program.graph)
+    seen["after run_decompositions()"] = _nodes(program.run_decompositions().graph)
+    return program.module()(*tensors)
+
+
+def _vmap(op: Any, inputs: Inputs, seen: Seen) -> Any:
+    import torch
+
+    function, tensors = _function(op, inputs)
+    with _reached(seen, "reached below vmap"):
+        return torch.vmap(function)(*(torch.stack([tensor, tensor]) for tensor in tensors))
+
+
+def _grad(op: Any, inputs: Inputs, seen: Seen) -> Any:
+    ready = inputs.map(lambda tensor: tensor.requires_grad_() if tensor.is_floating_point() else tensor)
+    with _reached(seen, "reached below autograd"):
+        result = op(*ready.positional, **ready.named)
+    seen["recorded"] = [str(type(tensor.grad_fn).__name__) for tensor in tensors_of([result]) if tensor.grad_fn]
+    with _reached(seen, "reached in backward"):
+        _run_backward(result)
+    return result
+
+
+def _autocast(op: Any, inputs: Inputs, seen: Seen) -> Any:
+    import torch
+
+    with _reached(seen, "reached below autocast"), torch.autocast("cpu", dtype=torch.bfloat16):
+        return op(*inputs.positional, **inputs.named)
+
+
+def _dtensor(op: Any, inputs: Inputs, seen: Seen) -> Any:
+    import torch
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Replicate, distribute_tensor
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
+    mesh = init_device_mesh("cpu", (2,))
+    spread = inputs.map(lambda tensor: distribute_tensor(tensor, mesh, [Replicate()]))
+    with _reached(seen, "reached below DTensor"):
+        result = op(*spread.positional, **spread.named)
+    seen["placements"] = [str(getattr(tensor, "placements", "a plain tensor")) for tensor in tensors_of([result])]
+    return result
+
+
+_MODES: Final[dict[str, Callable[[Any, Inputs, Seen], Any]]] = {
+    "fake": _fake,
+    "make_fx": _make_fx,
+    "aot": _aot,
+    "compile": _compile,
+    "export": _export,
+    "functionalize": _functionalize,
+    "vmap": _vmap,
+    "grad": _grad,
+    "autocast": _autocast,
+    "dtensor": _dtensor,
+}
