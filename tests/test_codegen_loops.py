@@ -1,9 +1,9 @@
-"""Kernels made from `ufunc_inner_loop`: which loop runs, and what is refused."""
+"""Kernels made from `ufunc_inner_loop`: which loop runs, how numbers are rounded, and what is refused."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,7 @@ from dispatchlab.codegen.emit.generate import generated_modules
 from dispatchlab.codegen.emit.ufunc_loops import UfuncLoopError
 from dispatchlab.codegen.kernels import by_name
 from dispatchlab.codegen.read.native_functions import read_native_functions
-from dispatchlab.codegen.runtime.element_types import Vectorized, scalar_to
-from dispatchlab.codegen.runtime.pointwise_loops import cpu_kernel_vec
+from dispatchlab.codegen.runtime.element_types import Vectorized, fused, scalar_to
 from dispatchlab.engine.dispatcher import Dispatcher
 from dispatchlab.engine.kernel import fallthrough
 from dispatchlab.engine.library import Library
@@ -55,23 +54,54 @@ def group(*loops: str, arguments: str = ARGUMENTS) -> Callable[..., Tensor]:
     return add
 
 
-def test_what_fills_no_two_vectors_is_left_to_the_scalar_loop() -> None:
-    heard: list[tuple[str, int]] = []
+def halves(count: int, step: int = 1) -> Tensor:
+    array = (np.arange(count * step) * 0.37 + 0.1).astype(np.float16)
+    return Tensor(array[::step])
 
-    def scalar(one: Any) -> Any:
-        heard.append(("scalar", len(one)))
-        return one
 
-    def vector(one: Vectorized) -> Vectorized:
-        heard.append(("vector", len(one.values)))
-        return one
+def test_vectors_of_half_are_rounded_once_and_single_elements_twice() -> None:
+    lab = StructuredLab()
+    first, second = halves(40), halves(40)
+    twice = first.data + np.float16(0.3) * second.data
+    once = (first.data.astype(np.float32) + np.float32(np.float16(0.3)) * second.data).astype(np.float16)
+    assert (once[:32] != twice[:32]).any()
+    contiguous = lab("add.Tensor")(first, second, alpha=0.3).data
+    np.testing.assert_array_equal(contiguous[:32], once[:32])
+    np.testing.assert_array_equal(contiguous[32:], twice[32:])  # what fills no two vectors
+    apart = np.repeat(second.data, 2)[::2]
+    np.testing.assert_array_equal(lab("add.Tensor")(first, Tensor(apart), alpha=0.3).data, twice)
+    still = lab("add.Tensor")(first, Tensor(np.array(2.0, np.float16)), alpha=0.3).data
+    doubled = first.data.astype(np.float32) + np.float32(np.float16(0.3)) * 2
+    np.testing.assert_array_equal(still[:32], doubled.astype(np.float16)[:32])
 
-    stored: list[Any] = []
-    array = np.arange(40, dtype=np.float16).reshape(4, 10)
-    op: Any = SimpleNamespace(inputs=(array,), common_dtype=DType.float16, shape=(4, 10), store=stored.append)
-    cpu_kernel_vec(op, scalar, vector)
-    assert heard == [("vector", 32), ("scalar", 8)]
-    np.testing.assert_array_equal(stored[0], array)
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(("kind", "widest"), [(np.float32, 30), (np.float64, 200)])
+def test_a_product_and_a_sum_are_rounded_once(kind: type[np.floating[Any]], widest: int) -> None:
+    source = np.random.default_rng(4)
+    scales = 10.0 ** source.integers(-widest, widest, (3, 200))
+    first, second, third = (source.standard_normal((3, 200)) * scales).astype(kind)
+    third[:50] = -(first[:50] * second[:50])  # so that only what was rounded away is left
+    found = fused(first, second, third)
+    for at in range(200):
+        if not np.isfinite(third[at]):
+            continue
+        exact = Fraction(float(first[at])) * Fraction(float(second[at])) + Fraction(float(third[at]))
+        try:
+            wanted = _nearest(exact, kind)
+        except OverflowError:
+            wanted = np.inf if exact > 0 else -np.inf
+        assert found[at] == wanted, (first[at], second[at], third[at])
+
+
+def _nearest(exact: Fraction, kind: type[np.floating[Any]]) -> float:
+    """The float next to a number, ties to even: of the two around it, the one that is nearer."""
+    near = kind(float(exact))
+    around = [near, np.nextafter(near, kind(np.inf)), np.nextafter(near, kind(-np.inf))]
+    if not all(np.isfinite(around)):
+        return float(near)
+    best = min(around, key=lambda one: (abs(Fraction(float(one)) - exact), int(one.view(f"i{one.itemsize}")) & 1))
+    return float(best)
 
 
 def test_a_dtype_without_a_loop_is_refused_by_the_name_of_its_kernel() -> None:

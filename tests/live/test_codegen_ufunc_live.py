@@ -1,4 +1,4 @@
-"""Kernels made from `ufunc_inner_loop`: held to torch, and the code for them to torchgen's."""
+"""Kernels made from `ufunc_inner_loop`: held to torch bit for bit, and the code for them to torchgen's."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ packaged: Any = pytest.importorskip("torchgen.packaged", reason=WHY)
 
 from dispatchlab.codegen.emit.ufunc_loops import UfuncLoopError, UfuncLoops, ufunc_loops  # noqa: E402  torchgen has to be there
 from dispatchlab.codegen.read.native_functions import load_native_functions, read_native_functions  # noqa: E402
-from tests.ufunc_calls import compare  # noqa: E402
+from dispatchlab.codegen.runtime import pointwise_loops  # noqa: E402  torch has to be there
+from tests.ufunc_calls import compare, vector_bytes  # noqa: E402
 
 NATIVE = Path(next(iter(packaged.__path__))) / "ATen" / "native"
 
 
-def test_calls_of_ufunc_groups_equal_torchs() -> None:
+def test_calls_of_ufunc_groups_equal_torch_to_the_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pointwise_loops, "VECTOR_BYTES", vector_bytes())
     seen = compare(500, seed=5)
     assert sum(seen[f"{name} returned"] for name in ("add.Tensor", "add_.Tensor", "add.out")) > 500
     dtypes = {name.removeprefix("dtype ") for name in seen if name.startswith("dtype ")}

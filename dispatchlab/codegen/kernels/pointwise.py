@@ -16,6 +16,9 @@ from dispatchlab.codegen.runtime.element_types import (
     Array,
     Elements,
     Number,
+    Vectorized,
+    contracted,
+    fmadd,
     opmath,
 )
 from dispatchlab.codegen.runtime.tensor_iterator import TensorIteratorBase
@@ -40,7 +43,9 @@ def meta_add_Tensor(op: Op, self: Tensor, other: Tensor, alpha: Number) -> None:
 
 
 def ufunc_add(self: Elements, other: Elements, alpha: Elements) -> Elements:
-    return self + alpha * other
+    if isinstance(self, Vectorized):
+        return fmadd(other, alpha, self)
+    return contracted(self, alpha, other)
 
 
 def meta_sub_Tensor(op: Op, self: Tensor, other: Tensor, alpha: Number) -> None:

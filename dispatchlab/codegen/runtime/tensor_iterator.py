@@ -117,6 +117,13 @@ class TensorIteratorBase(MetaBase):
         """The common dtype, as C++ calls it."""
         return scalar_kind(self.common_dtype)
 
+    @property
+    def output_elements(self) -> np.ndarray[Any, Any]:
+        """What a kernel writes: the output, or an array like it of the common dtype."""
+        target: np.ndarray[Any, Any] = self.maybe_get_output(0).data
+        kind = self.common_dtype.numpy
+        return target if target.dtype == kind else np.empty_like(target, kind)
+
     def is_cpu_scalar(self, at: int) -> bool:
         """Whether an operand has no dimensions and is on the CPU; inputs count from 1."""
         operand = self.operands[at - 1]

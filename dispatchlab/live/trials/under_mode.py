@@ -150,10 +150,8 @@ def _compiler(seen: Seen, title: str) -> Callable[..., Any]:
 
 
 def _aot(op: Any, inputs: Inputs, seen: Seen) -> Any:
-    from torch._functorch.aot_autograd import (
-        aot_function,
-        make_boxed_compiler,  # type: ignore[attr-defined]
-    )
+    from torch._functorch._aot_autograd.utils import make_boxed_compiler
+    from torch._functorch.aot_autograd import aot_function
 
     function, tensors = _function(op, inputs)
     forward, backward = (
