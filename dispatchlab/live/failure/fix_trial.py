@@ -89,9 +89,13 @@ def try_fix(fix: Fix, call: FailingCall | None) -> Trial:
         expression = wrapped
         fix = replace(fix, text=wrapped)
     if fix.old:
-        if fix.old not in expression:
+        # A word is not replaced inside of a longer one.
+        word = re.escape(fix.old)
+        word = (r"(?<!\w)" if fix.old[0].isalnum() else "") + word + (r"(?!\w)" if fix.old[-1].isalnum() else "")
+        changed = re.sub(word, lambda _: fix.new, expression)
+        if changed == expression:
             return Trial(fix, "not tried", "it is an edit of your program")
-        expression = expression.replace(fix.old, fix.new)
+        expression = changed
         if "\n" not in expression:
             comment = fix.text.partition("  # ")[2]
             fix = replace(fix, text=f"{expression}  # {comment}" if comment else expression)

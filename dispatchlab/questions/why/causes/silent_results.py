@@ -34,10 +34,9 @@ def shadowed_composite(failure: Failure) -> Explanation | None:
     if facts is None:
         return None
     composite = "CompositeImplicitAutograd" in facts.kernels
-    keys = [key for key in facts.kernels if not key.startswith("Composite")]
     impl = next((e for e in reversed(failure.registrations(facts.name)) if e.kind == "impl"), None)
     at = f" at {impl.at}" if impl and impl.at else ""
-    base, key = facts.base, keys[0] if keys else "CPU"
+    base, key = facts.base, impl.detail if impl else "CPU"
     if composite:
         sentence = (
             f"the {key} kernel of {facts.name}{at} replaces its CompositeImplicitAutograd kernel, whose "

@@ -50,8 +50,7 @@ def other_kinds(failure: Failure) -> Explanation | None:
         r"|Unable to cast Python instance of type <class '([\w.]+)'>"
         r"|Unable to cast (\w+) to (?:Tensor|\w+)"
     )
-    event = next(iter(failure.of("called")), None) if found is None else None
-    if found is None or event is not None:
+    if found is None or failure.of("wrong result") or failure.search("Expected a value of type") is not None:
         return None
     name = failure.call.removeprefix("torch.ops.").partition("(")[0].replace(".", "::", 1)
     facts = failure.registry.operator(name) if "::" in name else None
