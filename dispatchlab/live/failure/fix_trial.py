@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import linecache
 import os
+import re
 import sys
 from contextlib import suppress
 from dataclasses import dataclass, replace
