@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dispatchlab.model.failure import Failure, Fix, operator_name
 from dispatchlab.questions.why.cause import Explanation, cause
-from dispatchlab.questions.why.causes.wording import line_of_definition, parameters_of, registered_lines
+from dispatchlab.questions.why.causes.wording import line_of_definition, parameters_of
 
 
 @cause("WHY501", "a custom operator without a formula", wrong="requires_grad_(): the input has it")
@@ -107,25 +107,6 @@ def gradient_count(failure: Failure) -> Explanation | None:
         f"the backward of {name.removesuffix('Generated')} returns {given} gradients, and there must be "
         f"{wanted}: one for each input, None for those without",
         (Fix(text=f"return {', '.join(['grad'] + ['None'] * (int(wanted) - 1))}  # one for each input of forward"),),
-    )
-
-
-@cause("WHY507", "a setup_context that does not take what it is given", wrong="another backward: it was not reached")
-def setup_context_signature(failure: Failure) -> Explanation | None:
-    """Recognise a setup_context without keyword_only_inputs."""
-    found = failure.search(
-        r"TypeError: (\w*setup_context\w*|[\w.<>]+)\(\) got an unexpected keyword argument 'keyword_only_inputs'"
-    )
-    if found is None:
-        return None
-    events = [event.subject for event in failure.of("register_autograd")]
-    name = events[-1] if events else "the operator"
-    facts = failure.registry.operator(name) if events else None
-    schema = f": {facts.schema}" if facts else ""
-    return Explanation(
-        f"setup_context of {name} must take keyword_only_inputs, since the schema has keyword-only arguments{schema}",
-        (Fix(text="def setup_context(ctx, inputs, keyword_only_inputs, output): ..."),),
-        registered_lines(failure, name),
     )
 
 
