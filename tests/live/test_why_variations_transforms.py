@@ -1,4 +1,4 @@
-"""Programs that fail under transforms and overrides, or for no reason of the dispatcher, and programs that are right."""
+"""Programs that fail under transforms and overrides, or for no reason of the dispatcher, and right programs."""
 
 from __future__ import annotations
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-import torch._dynamo
-import torch._functorch.vmap
+import torch._dynamo  # noqa: F401  # imported once, for every program
 
 from dispatchlab.questions.why.cause import causes
 from dispatchlab.questions.why.child import main
