@@ -22,7 +22,8 @@ from dispatchlab.live.introspection.registry_reader import all_dumps
 from dispatchlab.live.trials.forks import run_trials
 from dispatchlab.live.trials.inputs import InputsError, read_inputs
 from dispatchlab.live.trials.package_watch import PackageWatch
-from dispatchlab.live.trials.trials import TRIALS, Subject
+from dispatchlab.live.trials.subject import Subject
+from dispatchlab.live.trials.trials import COMPILED, TRIALS
 from dispatchlab.model.failure import Event, Failure, Fix, Raised, Trial
 from dispatchlab.model.trial_run import TrialRun
 from dispatchlab.questions.why.diagnose import Answer, diagnose
@@ -47,7 +48,7 @@ class TrialRequest:
     path: tuple[str, ...] = ()
     inputs: str = ""
     whole: bool = False
-    budget_s: float = 60.0
+    budget_s: float = 90.0
     seed: int = 0
 
 
@@ -68,6 +69,7 @@ def main(arguments: Sequence[str]) -> int:
     """Answer a request."""
     answer_file, request_file = arguments
     request: TrialRequest = pickle.loads(Path(request_file).read_bytes())
+    os.environ.update(TORCHINDUCTOR_FORCE_DISABLE_CACHES="1", TORCHINDUCTOR_COMPILE_THREADS="1")  # caches go by names
     sys.path[:] = [each for each in request.path if each not in sys.path] + sys.path
     try:
         answer = TrialAnswer(tuple(_runs(request)))
@@ -94,7 +96,7 @@ def _runs(request: TrialRequest) -> Iterator[tuple[TrialRun, Answer | None]]:
     for module in ("torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes"):
         import_module(module)  # once, and not in each fork
     end = time.monotonic() + request.budget_s
-    names = list(TRIALS)
+    names = [name for name in TRIALS if request.whole or name not in COMPILED]
     after = all_dumps()
     changed = [name for name, dump in after.items() if before.get(name) != dump]
     for operator in sorted(changed):
