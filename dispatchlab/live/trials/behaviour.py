@@ -81,7 +81,10 @@ def call(subject: Subject) -> None:
     if subject.given:
         subject.inputs = list(subject.given)
         for inputs in subject.each():
-            _check_kinds(subject, subject.call(inputs))
+            result = subject.call(inputs)
+            _check_kinds(subject, result)
+            assert subject.now is not None
+            subject.random |= difference(result, subject.call(subject.now.copy(), seed=1))
         return
     if not subject.device:
         raise OpenError("it has no kernel for a device that is here")
@@ -114,6 +117,7 @@ def _choose(subject: Subject) -> Exception | None:
                 continue
             if difference(first, second):
                 continue
+            subject.random |= difference(first, subject.call(inputs.copy(), seed=1))
             taken.add(key)
             subject.inputs.append(inputs)
             if len(subject.inputs) == KEPT:
@@ -138,9 +142,7 @@ def fake(subject: Subject) -> None:
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-    if "fake" in subject.misfits:
-        subject.watch.events.append(subject.misfits["fake"])
-        raise TypeError(subject.misfits["fake"].detail)
+    subject.bound("fake")
     subject.decided()
 
     def check(given: Inputs, inputs: Inputs) -> None:

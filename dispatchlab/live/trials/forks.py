@@ -144,7 +144,7 @@ def run_trial(subject: Subject, name: str) -> TrialRun:
             status="failed",
             inputs="" if subject.now is None else str(subject.now),
             raised=raised_of(error),
-            frames=frames[-50:],
+            frames=frames[-200:],
             stack=stack[-200:],
             events=tuple(watch.events[noted:]),
         )

@@ -48,6 +48,8 @@ class Subject:
     now: Inputs | None = None
     broken: tuple[Exception, list[Event]] | None = None
     fakeless: bool = False
+    random: bool = False
+    graded: bool = False
     changed: set[str] = field(default_factory=set)
     misfits: dict[str, Event] = field(default_factory=dict)
 
@@ -88,27 +90,30 @@ class Subject:
         self.now = None
         trial(self)
 
-    def call(self, inputs: Inputs, function: Callable[..., Any] | None = None, *, grad: bool = False) -> Any:
+    def call(
+        self, inputs: Inputs, function: Callable[..., Any] | None = None, *, grad: bool = False, seed: int = 0
+    ) -> Any:
         """Call the operator, or a function in its place, with the generators seeded."""
         import torch
 
-        random.seed(0)
-        torch.manual_seed(0)
+        random.seed(seed)
+        torch.manual_seed(seed)
         with torch.set_grad_enabled(grad):
             return (function or self.op)(*inputs.positional, **inputs.named)
 
-    def each(self, *, layouts: bool = False) -> Iterator[Inputs]:
+    def each(self, *, layouts: bool = False, most: int | None = None) -> Iterator[Inputs]:
         """Return copies of the inputs, of which the last one is that of the call that failed.
 
         Args:
             layouts: transposed ones too, where the operator takes them.
+            most: how many inputs; None for all.
 
         Raises:
             NotNeededError: there are no inputs.
         """
         if not self.inputs:
             raise OpenError("no input")
-        for inputs in self.inputs:
+        for inputs in self.inputs[:most]:
             variants = [inputs]
             if layouts and (other := transposed(inputs)) is not None and self.takes(other):
                 variants.append(other)
@@ -129,6 +134,7 @@ class Subject:
         check: Callable[[Inputs, Inputs], None],
         *,
         layouts: bool = False,
+        most: int | None = None,
         counts: Callable[[Exception, Inputs], bool] = lambda error, inputs: False,
     ) -> None:
         """Check each input, and raise what a check raised.
@@ -139,23 +145,33 @@ class Subject:
         Args:
             check: takes two copies of an input, the first of which nothing changes.
             layouts: check transposed inputs too.
+            most: how many inputs; None for all.
             counts: returns whether a failure counts on one generated input alone.
         """
         failures: list[tuple[Exception, Inputs]] = []
-        passed = 0
-        for inputs in self.each(layouts=layouts):
+        passed, nothing = 0, None
+        for inputs in self.each(layouts=layouts, most=most):
             assert self.now is not None
             try:
                 check(self.now, inputs)
                 passed += 1
-            except (NotNeededError, OpenError):
-                raise
+            except NotNeededError as needless:
+                nothing = needless
             except Exception as error:
                 failures.append((error, self.now))
-        for error, inputs in failures:
-            if self.given or not passed or counts(error, inputs):
+        for failure, inputs in failures:
+            if self.given or not passed or counts(failure, inputs):
                 self.now = inputs
-                raise error
+                raise failure
+        if nothing is not None and not passed:
+            raise nothing
+
+    def bound(self, *roles: str) -> None:
+        """Raise where a function of these roles does not take the schema's arguments, as its signature said."""
+        for role in roles:
+            if role in self.misfits:
+                self.watch.events.append(self.misfits[role])
+                raise TypeError(self.misfits[role].detail)
 
     def decided(self) -> None:
         """Raise what the trial of the schema has raised: what traces an operator takes the schema's word."""

@@ -16,9 +16,17 @@ _STEPS: Final = {"float64": (1e-5, 1e-3), "float32": (2e-2, 5e-2)}
 
 def backward(subject: Subject) -> None:
     """Compare gradients with finite differences along one direction."""
+    _is_plain(subject)
+    subject.bound("setup_context", "backward")
+    subject.over(partial(_check_gradient, subject))
+
+
+def _is_plain(subject: Subject) -> None:
+    """Raise where one call does not give what another one gives."""
     if subject.writes:
         raise NotNeededError("it writes its arguments")
-    subject.over(partial(_check_gradient, subject))
+    if subject.random:
+        raise NotNeededError("it is random")
 
 
 def _check_gradient(subject: Subject, given: Inputs, inputs: Inputs) -> None:
@@ -43,14 +51,16 @@ def _check_gradient(subject: Subject, given: Inputs, inputs: Inputs) -> None:
         if any(text in str(error) for text in _NO_FORMULA):
             raise NotNeededError("it has no autograd formula") from None
         raise
+    subject.graded = True
     directions = [
-        torch.zeros_like(leaf) if grad is None else torch.rand(leaf.shape, generator=draw, dtype=leaf.dtype) - 0.5
+        torch.rand(leaf.shape, generator=draw, dtype=leaf.dtype) - 0.5 if is_tensor(grad) else torch.zeros_like(leaf)
         for leaf, grad in zip(leaves, grads, strict=True)
     ]
     step, tolerance = _STEPS[str(leaves[0].dtype).removeprefix("torch.")]
     slope = partial(_slope, subject, exact, directions, places, weights)
     wanted, again = slope(step), slope(step / 4)
-    found = sum(float((grad * way).sum()) for grad, way in zip(grads, directions, strict=True) if grad is not None)
+    pairs = zip(grads, directions, strict=True)
+    found = sum(float((grad * way).sum()) for grad, way in pairs if is_tensor(grad))
     allowed = tolerance * max(1.0, abs(wanted), abs(found))
     if wanted == 0 or abs(wanted - again) > allowed:
         raise NotNeededError("its result is not smooth")
@@ -58,6 +68,12 @@ def _check_gradient(subject: Subject, given: Inputs, inputs: Inputs) -> None:
         raise WrongResultError(
             f"the backward of {subject.name} gives a slope of {found:.4g} where finite differences give {wanted:.4g}"
         )
+
+
+def _moved(inputs: Inputs, directions: Sequence[Any], step: float) -> Inputs:
+    """Return inputs a step along directions, one for each tensor of floating point."""
+    ways = iter(directions)
+    return inputs.map(lambda tensor: tensor + step * next(ways) if tensor.is_floating_point() else copy_of(tensor))
 
 
 def _slope(
@@ -71,11 +87,7 @@ def _slope(
     """Return how fast the weighted results change along directions, by finite differences."""
     ends = []
     for signed in (step, -step):
-        ways = iter(directions)
-        moved = inputs.map(
-            lambda tensor: tensor + signed * next(ways) if tensor.is_floating_point() else copy_of(tensor)
-        )
-        result = tensors_of(subject.call(moved))
+        result = tensors_of(subject.call(_moved(inputs, directions, signed)))
         ends.append([result[at] for at in places])
     return sum(
         float(((after - before) * weight).sum()) for after, before, weight in zip(*ends, weights, strict=True)
@@ -87,8 +99,8 @@ def vmap(subject: Subject) -> None:
     import torch
     from torch.utils._pytree import tree_flatten, tree_unflatten
 
-    if subject.writes:
-        raise NotNeededError("it writes its arguments")
+    _is_plain(subject)
+    subject.bound("vmap rule")
     ruled = any(function.role == "vmap rule" for function in subject.functions)
 
     def check(given: Inputs, inputs: Inputs) -> None:
@@ -151,10 +163,14 @@ def functionalize(subject: Subject) -> None:
     from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
 
     subject.decided()
+    if "empty" in subject.name:
+        raise NotNeededError("its results have no values")
+
+    library: Any = torch
 
     def plain(value: Any) -> Any:
-        torch._sync(value)
-        return torch._from_functional_tensor(value.elem)
+        library._sync(value)
+        return library._from_functional_tensor(value.elem)
 
     def check(given: Inputs, inputs: Inputs) -> None:
         other = given.copy()
@@ -176,10 +192,10 @@ def aot(subject: Subject) -> None:
     _is_traced(subject)
 
     def check(given: Inputs, inputs: Inputs) -> None:
-        graded = inputs.map(lambda tensor: tensor.requires_grad_(tensor.is_floating_point() and not subject.writes))
+        graded = inputs.map(lambda tensor: tensor.requires_grad_(tensor.is_floating_point() and subject.graded))
         torch.library.opcheck(subject.op, graded.positional, graded.named, test_utils="test_aot_dispatch_dynamic")
 
-    subject.over(check)
+    subject.over(check, most=2)
 
 
 def compile_consumer(subject: Subject) -> None:
@@ -196,6 +212,8 @@ def compile_consumer(subject: Subject) -> None:
 
 def compile_write(subject: Subject) -> None:
     """Compile a graph in which results and inputs are written after the call, and compare."""
+    if any(returned.alias_info is not None for returned in subject.schema.returns):
+        raise NotNeededError("its schema says that results alias arguments")
 
     def writer(op: Any, inputs: Inputs) -> Any:
         result = tensors_of(op(*inputs.positional, **inputs.named))
@@ -215,6 +233,8 @@ def _and_one(tensor: Any) -> Any:
 def _is_traced(subject: Subject) -> None:
     """Raise what keeps a compiler from the operator."""
     subject.decided()
+    if subject.random:
+        raise NotNeededError("it is random")
     if subject.fakeless:
         raise NotNeededError("it has no fake")
 
@@ -233,4 +253,4 @@ def _compare_compiled(subject: Subject, backend: str, graph: Callable[[Any, Inpu
         if difference(wanted, found) or difference(tensors_of(inputs.values), tensors_of(other.values)):
             raise WrongResultError(f"{subject.name} gives other values in a graph that is compiled by {backend}")
 
-    subject.over(check, layouts=True)
+    subject.over(check, layouts=True, most=1)

@@ -29,6 +29,8 @@ from dispatchlab.model.trial_run import TrialRun
 from dispatchlab.questions.why.diagnose import Answer, diagnose
 
 _LIMIT_S: Final = 10.0
+_WHOLE_S: Final = 3000.0
+_BACKENDS: Final = ("CPU", "CUDA", "MPS", "XPU", "HPU", "XLA", "MTIA", "PrivateUse1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,12 @@ def _runs(request: TrialRequest) -> Iterator[tuple[TrialRun, Answer | None]]:
     watch = PackageWatch(os.getcwd(), request.packages)
     watch.start()
     import_module("torch")
+    for module in (
+        "torch._dynamo",
+        "torch.fx.experimental.symbolic_shapes",
+        *["torch._inductor.compile_fx"] * request.whole,
+    ):
+        import_module(module)  # before what registers operators of its own is compared, and once for all forks
     watch.watch_functions()
     before = all_dumps()
     for package in request.packages:
@@ -93,9 +101,7 @@ def _runs(request: TrialRequest) -> Iterator[tuple[TrialRun, Answer | None]]:
             return
     given = read_inputs(request.inputs) if request.inputs else {}
     yield from ((run, _answer(run, watch)) for run in registration_runs(watch))
-    for module in ("torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes"):
-        import_module(module)  # once, and not in each fork
-    end = time.monotonic() + request.budget_s
+    end = time.monotonic() + (_WHOLE_S if request.whole else request.budget_s)
     names = [name for name in TRIALS if request.whole or name not in COMPILED]
     after = all_dumps()
     changed = [name for name, dump in after.items() if before.get(name) != dump]
@@ -128,6 +134,15 @@ def registration_runs(watch: PackageWatch) -> Iterator[TrialRun]:
         facts = registry.operator(name)
         namespace, _, base = packet.partition("::")
         if event.kind == "impl" and facts is not None and facts.schema:
+            if event.detail in _BACKENDS and "CompositeImplicitAutograd" in facts.kernels:
+                formula = registry.operator(f"{packet}_backward") if "Autograd" in facts.kernels else None
+                has = {f"Autograd{event.detail}"} & {*facts.kernels} or (formula and event.detail in formula.kernels)
+                if not has and event.subject.startswith("aten::"):
+                    yield _noted(
+                        name,
+                        Raised("builtins.AssertionError", f"{name} is composite, and {event.detail} overrides it"),
+                        Event("overrides composite", name, event.detail, event.at),
+                    )
             if event.detail not in facts.kernels and not _was_destroyed(watch, name, event.detail):
                 text = f"Could not run '{name}' with arguments from the '{event.detail}' backend."
                 yield _noted(
