@@ -26,6 +26,7 @@ EventKind: TypeAlias = Literal[
     "function",
     "unfit function",
     "wrong result",
+    "integer result",
     "collected",
     "entered mode",
     "compiled",
@@ -40,7 +41,6 @@ EventKind: TypeAlias = Literal[
     "wrote nothing",
     "replaced",
     "does not bind",
-    "overrides composite",
     "right without caches",
 ]
 

@@ -18,6 +18,8 @@ from dispatchlab.live.failure.program_watch import ProgramWatch, plain_text
 from dispatchlab.model.failure import Fix, Trial
 
 _LONGEST_S: Final = 30.0
+_INTO_A_FAKE: Final = ("fake_impl", "meta_kernel", "_dispatch_impl")
+"""The functions of PyTorch that call a fake kernel: a call inside of it cannot be made again alone."""
 Outcome = Literal["works", "fails", "refused", "not tried"]
 
 
@@ -41,7 +43,7 @@ def failing_call(error: BaseException, watch: ProgramWatch) -> FailingCall | Non
     found: TracebackType | None = None
     outer: TracebackType | None = None
     at, between = error.__traceback__, False
-    while at is not None:
+    while at is not None and at.tb_frame.f_code.co_name not in _INTO_A_FAKE:
         users = watch.is_users(at.tb_frame.f_code.co_filename)
         if users:
             found, outer = at, found if between else outer
@@ -146,6 +148,8 @@ def _has(tensor: Any, template: str) -> bool:
     """Return whether a tensor has the layout that a call leaves."""
     if ".to_dense(" in template:
         return str(tensor.layout) != "torch.strided"
+    if template == "{}.clone()":
+        return bool(tensor.is_inference())
     if ".dequantize(" in template:
         return bool(tensor.is_quantized)
     return "padded_tensor(" not in template or bool(tensor.is_nested)

@@ -12,6 +12,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import json
+import logging
 import os
 import re
 import sys
@@ -287,6 +288,15 @@ def watch_torch(torch: Any, watch: ProgramWatch) -> None:
     watch_formulas(torch, watch)
     _watch_libraries(torch, watch)
     _watch_modes(torch, watch)
+    logging.getLogger("torch.export").addFilter(functools.partial(_note_log, watch))
+
+
+def _note_log(watch: ProgramWatch, record: logging.LogRecord) -> bool:
+    """Note what torch.export logs: load() says there alone which operator it does not find."""
+    if record.levelno >= logging.WARNING:
+        text = record.getMessage() + (logging.Formatter().formatException(record.exc_info) if record.exc_info else "")
+        watch.note("warning", record.name, text)
+    return True
 
 
 def _after(owner: Any, name: str, then: Callable[..., None]) -> None:
@@ -441,12 +451,15 @@ def keep_call(watch: ProgramWatch, operator: str, args: tuple[Any, ...], kwargs:
 def _state_of_call(args: tuple[Any, ...]) -> str:
     """Return the modes that a call is made under, in words, with the dtypes of its tensors where they differ."""
     import torch
+    from torch.utils._pytree import tree_leaves
 
     states = [f"autocast {device}" for device in ("cpu", "cuda", "xpu") if torch.is_autocast_enabled(device)]
     if torch.is_inference_mode_enabled():
         states.append("inference mode")
     dtypes = dict.fromkeys(str(a.dtype) for a in args if isinstance(a, torch.Tensor) and a.is_floating_point())
     mixed = f"; {' and '.join(dtypes)}" if states and len(dtypes) > 1 else ""
+    if any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in tree_leaves(args)):
+        states.append("gradients")
     return ", ".join(states) + mixed
 
 

@@ -94,6 +94,9 @@ def note_result(watch: Watch, operator: str, result: Any) -> None:
         fits = isinstance(result, tuple | list) and len(result) == len(kinds)
     else:
         fits = kinds != ["Tensor"] or isinstance(result, torch.Tensor)
+    tensors = [leaf for leaf in torch.utils._pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+    if tensors and not any(tensor.is_floating_point() or tensor.is_complex() for tensor in tensors):
+        watch.note("integer result", operator, str(tensors[0].dtype))
     if not fits:
         given = f"{len(result)} values" if isinstance(result, tuple | list) else type(result).__name__
         watch.note("wrong result", operator, f"{given}\n{', '.join(kinds) or 'nothing'}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dispatchlab.model.failure import Failure, Fix, OperatorFacts, operator_name
 from dispatchlab.questions.why.cause import Explanation, cause
 from dispatchlab.questions.why.causes.wording import (
@@ -53,6 +55,7 @@ def no_fake(failure: Failure) -> Explanation | None:
     packet = name.partition(".")[0]
     fixes = _fake_fixes(packet, facts, failure.fake_body(name))
     if _under_dtensor(failure):
+        fixes = tuple(replace(fix, code="", otherwise=False) for fix in fixes[:1])
         rule = f"and torch.distributed.tensor.experimental.register_sharding(torch.ops.{packet.replace('::', '.')}"
         fixes = (*fixes, Fix(text=f"{rule}.default)(rule)", needs="your rule"))
     return Explanation(
@@ -302,7 +305,7 @@ def fake_devices(failure: Failure) -> Explanation | None:
         f"{who} got FakeTensors on {first} and {second}: one of them stayed on another device, or a fake kernel made "
         "its result without device=x.device",
         (
-            Fix(text=f"move it first: x.to({first!r})"),
+            Fix(text=f"make both on one: torch.ones(..., device=x.device), or x.to({first!r})"),
             Fix(text="or, where a fake kernel made it: x.new_empty(shape), which keeps the device of x"),
         ),
     )
@@ -315,8 +318,7 @@ def fake_devices(failure: Failure) -> Explanation | None:
 )
 def no_storage(failure: Failure) -> Explanation | None:
     """Recognise a function that takes the data pointer of a wrapped or fake tensor, or its numpy array."""
-    own = any(" tensor" in event.detail for event in failure.of("handler"))
-    numpy = None if own else failure.search(r"\.numpy\(\) is not supported for tensor subclasses")
+    numpy = failure.search(r"\.numpy\(\) is not supported for tensor subclasses")
     if numpy is None and not failure.search(
         r"Cannot access data pointer of Tensor(?: \(e\.g\.[^)]*\))? that doesn't have storage|"
         r"Cannot access data pointer of Tensor that doesn't|Accessing the data pointer of FakeTensor"
