@@ -15,7 +15,7 @@ from dispatchlab.engine.kernel import AMBIGUOUS, RegisteredKernel, TableEntry
 from dispatchlab.engine.operator_entry import Definition, OperatorEntry
 from dispatchlab.engine.precedence import Slots, with_own
 from dispatchlab.engine.primitives import mismatch
-from dispatchlab.engine.reference_precedence import plain_table
+from dispatchlab.engine.reference_precedence import REASON_OF, plain_table
 from dispatchlab.engine.semantics import Semantics, SignatureLife
 from dispatchlab.model.keys import SLOT_KEYS, DispatchKey
 from dispatchlab.model.registration import Kernel
@@ -39,8 +39,8 @@ def _expected(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics) 
     )
     slots = fallbacks.expected_in(filled)
     kernels = entry.kernels
-    for (source, reason), bits in taken.items():
-        slots[kernels[source][0].because(reason)] = bits
+    for source, bits in taken.items():
+        slots[kernels[source][0].because(REASON_OF[source])] = bits
     if ambiguous:
         slots[AMBIGUOUS] = ambiguous
     return own, slots

@@ -107,12 +107,10 @@ class LabSpace:
 
     def observe(self, state: LabState, /) -> tuple[Snapshot, ...]:
         """What can be seen of the observed operators."""
-        self._look()
         return tuple(snapshot(state, name, self._semantics) for name in self._operators)
 
     def violations(self, state: LabState, /) -> tuple[Violation, ...]:
         """The invariants that do not hold for the observed operators."""
-        self._look()
         found: tuple[Violation, ...] = ()
         fallbacks = state.get(FALLBACKS, NO_FALLBACKS)
         for name, variable in self._operators.items():
@@ -139,8 +137,11 @@ class LabSpace:
         return frozenset({FALLBACKS})
 
     def touched(self) -> frozenset[StateVariable]:
-        """Every variable that was read or written so far."""
-        return frozenset(self._touched)
+        """Every variable that was read or written so far, what observations look at included.
+
+        What Python keeps for an operator counts as a part of the operator.
+        """
+        return frozenset({*self._touched, FALLBACKS, *self._operators.values()})
 
     def pattern(self, indices: Sequence[int], /) -> Hashable:
         """The registrations with operators, libraries and debug texts renamed in order of appearance."""
@@ -172,10 +173,6 @@ class LabSpace:
         part._impls = tuple(self._impls[index] for index in indices)
         part._operators = {name: str(name) for name in operators}
         return part
-
-    def _look(self) -> None:
-        self._touched.add(FALLBACKS)
-        self._touched.update(self._operators.values())  # what Python keeps counts as a part of the operator
 
 
 class LabState(dict[StateVariable, object]):

@@ -118,10 +118,6 @@ class OperatorEntry(NamedTuple):
         """The kernels at a key, by its bit, newest first."""
         return self.kernels.get(bit, ())
 
-    def is_only_at(self, bit: int) -> bool:
-        """Whether nothing is registered but the kernels at a key, by its bit."""
-        return self.present == bit and not (self.defs or self.names)
-
     def every_kernel(self) -> Iterator[RegisteredKernel]:
         """The kernels at all keys."""
         return chain.from_iterable(self.kernels.values())
@@ -147,8 +143,7 @@ class OperatorEntry(NamedTuple):
             if bits := bits & others:
                 left[entry] = bits
         fill(left, wanted, present, kernels, fallbacks)
-        parts = name, stored, defs, kernels, present, own, left, signatures, tags, names
-        return tuple.__new__(OperatorEntry, parts)  # faster than to call the class, and every step of a walk does it
+        return _new(OperatorEntry, (name, stored, defs, kernels, present, own, left, signatures, tags, names))
 
     def refreshed(self, wanted: int, fill: Fill, fallbacks: Fallbacks) -> OperatorEntry:
         """With the `wanted` slots computed anew."""
@@ -158,6 +153,9 @@ class OperatorEntry(NamedTuple):
         """The newest kernel at a key, by its bit."""
         entries = self.kernels.get(bit)
         return entries[0] if entries else None
+
+
+_new = tuple.__new__  # faster than to call the class, and every step of a walk makes an entry
 
 
 def _kept(

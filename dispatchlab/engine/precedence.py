@@ -134,7 +134,6 @@ def precedence_by_levels(profile: Profile, rules: PrecedenceRules) -> Precedence
     any_alias = 0
     for alias in rules.levels:
         any_alias |= KEY_BIT[alias]
-    composite = KEY_BIT[COMPOSITE]
     shifts, sets = _taken(rules)
     ambiguous = tuple(rules.ambiguous.items())
     levels_of = _Levels(rules)
@@ -142,8 +141,8 @@ def precedence_by_levels(profile: Profile, rules: PrecedenceRules) -> Precedence
     def fill(slots: Slots, wanted: int, present: int, kernels: Kernels, fallbacks: Fallbacks) -> None:
         rest = wanted ^ (present & wanted)
         if rest and (aliases := present & any_alias):
-            for bit, covered, reason in levels_of[aliases]:
-                if bit == composite:
+            for bit, covered, reason, is_composite in levels_of[aliases]:
+                if is_composite:
                     for slot, backends in ambiguous:
                         if rest & slot and present & backends:
                             slots[AMBIGUOUS] = slots.get(AMBIGUOUS, 0) | slot
@@ -152,7 +151,8 @@ def precedence_by_levels(profile: Profile, rules: PrecedenceRules) -> Precedence
                     if covered:
                         # See Note [Kernels that take the composite kernel away]
                         for backends, shift in shifts:
-                            covered &= ~((present & (backends & (covered >> shift))) << shift)
+                            if taking := present & (backends & (covered >> shift)):
+                                covered ^= taking << shift
                         for backends, taken in sets:
                             if covered & taken and present & backends:
                                 covered &= ~taken
@@ -168,14 +168,15 @@ def precedence_by_levels(profile: Profile, rules: PrecedenceRules) -> Precedence
     return Precedence(fill, plain_by_levels(profile), slots_of(rules.slots))
 
 
-class _Levels(dict[int, tuple[tuple[int, int, Provenance], ...]]):
-    """The alias keys that have kernels, as bits -> for each, best first: its bit, the slots left for it, the reason."""
+class _Levels(dict[int, tuple[tuple[int, int, Provenance, bool], ...]]):
+    """The alias keys that have kernels, as bits -> for each, best first: its bit, the slots left for it, the reason,
+    and whether it is `COMPOSITE`."""
 
     def __init__(self, rules: PrecedenceRules) -> None:
         super().__init__()
         self._rules = rules
 
-    def __missing__(self, present: int) -> tuple[tuple[int, int, Provenance], ...]:
+    def __missing__(self, present: int) -> tuple[tuple[int, int, Provenance, bool], ...]:
         rules, levels, before = self._rules, [], 0
         for alias in rules.levels:
             if not present & KEY_BIT[alias]:
@@ -187,7 +188,7 @@ class _Levels(dict[int, tuple[tuple[int, int, Provenance], ...]]):
                         covered &= ~slots
             else:
                 before |= covered
-            levels.append((KEY_BIT[alias], covered, PROVENANCE_OF_ALIAS[alias]))
+            levels.append((KEY_BIT[alias], covered, PROVENANCE_OF_ALIAS[alias], alias is COMPOSITE))
         self[present] = tuple(levels)
         return self[present]
 

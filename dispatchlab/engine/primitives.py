@@ -224,7 +224,7 @@ class RegisterImpl:
     """A kernel of an operator."""
 
     __slots__ = (
-        *("_alone", "_signature", "bit", "entry", "held", "name"),
+        *("_alone", "_inferred", "_signature", "bit", "entry", "held", "name"),
         *("refreshed_on_register", "refreshed_on_release", "variable"),
     )
 
@@ -248,6 +248,7 @@ class RegisterImpl:
         elif semantics.signature_life is SignatureLife.KERNEL:
             self._signature = kernel.kernel.signature
         self._alone: tuple[RegisteredKernel, ...] = (kernel,)
+        self._inferred = kernel.kernel.inferred
 
     def register(self, semantics: Semantics, state: Transaction) -> None:
         """Refused by another signature, then by a schema that it does not fit."""
@@ -270,10 +271,10 @@ class RegisterImpl:
         elif self._signature is not None and not _agrees(entry, self._signature, new.kernel.symint):
             raise refusals.signature_mismatch(self.name, self._other_signature(entry, semantics), new)
         defs = entry.defs
-        if defs and new.kernel.inferred is not None and (reason := mismatch(defs[0], new)) is not None:
+        if defs and self._inferred is not None and (reason := mismatch(defs[0], new)) is not None:
             stored = entry.stored
             assert stored is not None
-            raise refusals.schema_mismatch(self.name, stored.schema, stored.debug, new.kernel.inferred, new, reason)
+            raise refusals.schema_mismatch(self.name, stored.schema, stored.debug, self._inferred, new, reason)
         others = entry.kernels.get(self.bit)
         kernels = (new, *others) if others else self._alone
         return entry.with_kernels(self.bit, kernels, self.refreshed_on_register, semantics.precedence.fill, fallbacks)
@@ -281,11 +282,13 @@ class RegisterImpl:
     def taken_from(self, entry: OperatorEntry, semantics: Semantics, fallbacks: Fallbacks) -> OperatorEntry | None:
         """An entry without this kernel; None when nothing is left of it."""
         before = entry.kernels.get(self.bit, ())
-        if self.entry not in before:
-            return entry
-        left = () if len(before) == 1 else tuple([kernel for kernel in before if kernel is not self.entry])
-        if not left and entry.is_only_at(self.bit):
-            return None
+        left: tuple[RegisteredKernel, ...] = ()
+        if before is not self._alone:
+            if self.entry not in before:
+                return entry
+            left = tuple([kernel for kernel in before if kernel is not self.entry])
+        if not left and entry.present == self.bit and not (entry.defs or entry.names):
+            return None  # nothing else is registered
         return entry.with_kernels(self.bit, left, self.refreshed_on_release, semantics.precedence.fill, fallbacks)
 
     def _noted_in(self, entry: OperatorEntry, mine: HeldSignature) -> OperatorEntry:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
+from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 from dispatchlab.model.dump_format import PROVENANCE_OF_ALIAS, Provenance
@@ -237,21 +238,27 @@ class PlainTable(NamedTuple):
 
     Args:
         own: the slots that hold the newest kernel of their own key.
-        kernels: for the others what won them.
+        kernels: for the others that hold a kernel the bit of its key -> the slots; the key says why, see `REASON_OF`.
         fallbacks: the slots that hold their own fallback.
         ambiguous: the slots that are ambiguous.
     """
 
     own: int
-    kernels: Shape
+    kernels: dict[int, int]
     fallbacks: int
     ambiguous: int
+
+
+REASON_OF: Mapping[int, Provenance] = MappingProxyType(
+    {CATCH_ALL_BIT: Provenance.CATCH_ALL} | {KEY_BIT[key]: reason for key, reason in PROVENANCE_OF_ALIAS.items()}
+)
+"""The bit of a key -> why its kernel is in a slot that is not the key's own."""
 
 
 @lru_cache(maxsize=1 << 15)
 def _table_of_slots(plain: Plain, at: int, present: int, fallback_slots: int, fallthrough_slots: int) -> PlainTable:
     """What `plain_table` says of the slots of one of `plain.runs`."""
-    kernels: Shape = {}
+    kernels: dict[int, int] = {}
     own = filled = ambiguous = 0
     for key in plain.runs[at].keys:
         slot = SLOT_OF_KEY[key]
@@ -267,8 +274,9 @@ def _table_of_slots(plain: Plain, at: int, present: int, fallback_slots: int, fa
                 filled |= bit
             case (source, Provenance.KERNEL) if source == bit:
                 own |= bit
-            case _:
-                kernels[won] = kernels.get(won, 0) | bit
+            case (source, reason):
+                assert reason is REASON_OF[source], "a key fills the slots of others for one reason"
+                kernels[source] = kernels.get(source, 0) | bit
     return PlainTable(own, kernels, filled, ambiguous)
 
 
@@ -282,7 +290,7 @@ def plain_table(plain: Plain, present: int, fallback_slots: int, fallthrough_slo
         fallback_slots: the slots that have a fallback.
         fallthrough_slots: those of them whose fallback falls through.
     """
-    kernels: Shape = {}
+    kernels: dict[int, int] = {}
     own = filled = ambiguous = 0
     for at, (slots, relevant, _) in enumerate(plain.runs):
         part = _table_of_slots(plain, at, present & relevant, fallback_slots & slots, fallthrough_slots & slots)
@@ -290,15 +298,15 @@ def plain_table(plain: Plain, present: int, fallback_slots: int, fallthrough_slo
         own |= mine
         filled |= more
         ambiguous |= unclear
-        for won, bits in shape.items():
-            kernels[won] = kernels.get(won, 0) | bits
+        for source, bits in shape.items():
+            kernels[source] = kernels.get(source, 0) | bits
     return PlainTable(own, kernels, filled, ambiguous)
 
 
 def plain_shape(plain: Plain, present: int, fallback_slots: int, fallthrough_slots: int) -> Shape:
     """`plain_table` by what won each slot; the arguments are the same."""
     own, kernels, filled, ambiguous = plain_table(plain, present, fallback_slots, fallthrough_slots)
-    shape = dict(kernels)
+    shape = {(source, REASON_OF[source]): slots for source, slots in kernels.items()}
     for reason, slots in (
         (Provenance.KERNEL, own),
         (Provenance.FALLBACK, filled),
