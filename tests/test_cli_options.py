@@ -115,7 +115,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("dump --list --engine torch --from torch-2.13", "torch-2.13 is a recording, which --engine torch cannot run"),
         ("dump --list --from five.yaml", "--list is for registries, and five.yaml is a scenario"),
         ("dump aten::relu --after +0", "--after +0 numbers the registrations of a scenario"),
-        ("dump aten::relu --across --from torch-2.13", "--across shows every version: leave out --from"),
         ("diff torch-2.13 torch-2.13 --for x.yaml --operator x", "--operator selects among all operators"),
         ("coverage torch-2.13 --key CPU --program five.yaml --tag core", "--program runs programs"),
         ("certify five.yaml --semantics pr35061", "its tables are not certified"),

@@ -133,7 +133,7 @@ def test_an_unknown_name_is_refused_with_the_nearest_one(small: str, tmp_path: P
     with pytest.raises(UnknownOperatorError):
         run_raising("dump", "nope::*", "--list")
     with pytest.raises(AmbiguousOperatorError) as ambiguous:
-        run_raising("dump", "aten::add", "--across")
+        run_raising("explain", "aten::add")
     assert str(ambiguous.value).startswith("aten::add has 4 overloads: name one of aten::add.Scalar, ")
     with pytest.raises(TableRowError):
         run_raising("dump", "aten::relu", "--key", "Autograd")

@@ -193,7 +193,6 @@ def test_the_plain_text_of_an_operator_is_what_the_engine_prints() -> None:
 
 
 COMMANDS = (
-    "dump aten::bmm --across",
     "lint scenarios/lint/dl006_found.yaml",
     "coverage torch-2.13-cpu --key PrivateUse1 --operator aten::mm* --list composite",
     "diff torch-2.12 torch-2.13 --operator aten::_c* --all",

@@ -51,7 +51,6 @@ from dispatchlab.commands.output import Format, chosen_format, note, out_paged, 
     show_default=True,
     help="Show what C++ dispatches by, what Python registers beside it, or both.",
 )
-@click.option("--across", is_flag=True, help="Show the operator in every bundled version of PyTorch, from 2.4 on.")
 @format_option()
 @allow_import_option
 def dump(
@@ -60,7 +59,6 @@ def dump(
     source: str | None,
     after: str | None,
     listed: bool,
-    across: bool,
     format: Format | None,
     **options: Any,
 ) -> None:
@@ -71,12 +69,12 @@ def dump(
     \b
     Examples:
       dispatchlab dump aten::add.Tensor
-      dispatchlab dump aten::add.Tensor --key CUDA --across
+      dispatchlab dump aten::add.Tensor --key CUDA --from torch-2.6
       dispatchlab dump test::foo --from scenario.yaml --after '+0 +2 -0'
       dispatchlab dump 'aten::*' --list --key MPS
       dispatchlab dump my::op --from my_package
     """
-    is_plain = not (listed or across or after or any(options[name] for name in _NOT_PLAIN))
+    is_plain = not (listed or after or any(options[name] for name in _NOT_PLAIN))
     if is_plain and operator is not None and options["engine"] == "lab" and chosen_format(format) == "text":
         from dispatchlab.questions.dump.recorded_text import bundled_text  # which needs no engine, and so is quick
 
@@ -84,18 +82,13 @@ def dump(
         if text is not None:
             out_paged(text)
             return
-    from dispatchlab.questions.dump.show_operators import DumpOptions, across_versions, listing, operators
+    from dispatchlab.questions.dump.show_operators import DumpOptions, listing, operators
 
     imports: tuple[str, ...] = ()
     if source is not None:
         source, imports = with_package(source)
     asked = DumpOptions(operator, source, imports, **options)
-    if listed:
-        view = listing(asked, report=note)
-    elif across:
-        view = across_versions(asked)
-    else:
-        view = operators(asked, after=after, report=note)
+    view = listing(asked, report=note) if listed else operators(asked, after=after, report=note)
     show_view(format, view)
 
 

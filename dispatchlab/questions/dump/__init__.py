@@ -1,6 +1,5 @@
-"""What the dispatcher holds for an operator: dumps, tables with their reasons, listings, versions side by side.
+"""What the dispatcher holds for an operator: dumps, tables with their reasons, and listings.
 
-- `across_versions`: one operator in every bundled version of PyTorch: its schema, its kernels, and what its slots hold.
 - `inspect_operators`: inspect operators of a scenario, a registry or the installed PyTorch, with the reasons behind
   their tables.
 - `listing_blocks`: registries as blocks and as JSON: listings and counts.
@@ -10,7 +9,7 @@
   refused.
 - `python_layer_blocks`: what Python has registered for an operator as blocks and as JSON, and how much each registry
   has.
-- `show_operators`: what `dump` shows: operators with their kernels and tables, a listing, or every version.
+- `show_operators`: what `dump` shows: operators with their kernels and tables, or a listing.
 - `table_groups`: the dispatch table of an operator grouped by kernel: which keys run it and why, where it lost, and
   what is stale.
 """

@@ -1,4 +1,4 @@
-"""What `dump` shows: operators with their kernels and tables, a listing, or every version."""
+"""What `dump` shows: operators with their kernels and tables, or a listing."""
 
 from __future__ import annotations
 
@@ -228,17 +228,3 @@ def listing(asked: DumpOptions, *, report: Report) -> View[Any]:
     if not operators:
         report(f"no operator of {source} matches")
     return listing_view(Listing(source, recorded.torch, tuple(operators), keys))
-
-
-def across_versions(asked: DumpOptions) -> View[Any]:
-    """Operators in every bundled version of PyTorch.
-
-    Raises:
-        DispatchLabError: there is no such operator or key.
-    """
-    from dispatchlab.model.keys import parse_key
-    from dispatchlab.questions.dump.across_versions import across_view, operators_across
-
-    if asked.source is not None or asked.semantics is not None or asked.engine != "lab":
-        raise DumpOptionsError("--across shows every version: leave out --from, --engine and --semantics")
-    return across_view(operators_across(asked.named_operator, tuple(map(parse_key, table_rows(asked.keys)))))
