@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import warnings
-from itertools import permutations
 
 import pytest
 
@@ -56,27 +55,3 @@ def test_a_set_has_several_states_only_where_the_explorer_finds_a_violation() ->
         verdicts[min(2, _states(subject))].add(found.verdict)
     assert verdicts[2] == {Verdict.ORDER_DEPENDENT}
     assert Verdict.ORDER_INDEPENDENT in verdicts[1]
-
-
-def test_what_does_not_commute_here_is_what_brute_force_finds() -> None:
-    found = 0
-    for seed in range(share(60)):
-        subject, _ = random_subject(seed)
-        runner, count = runner_for(subject), len(subject.registrations)
-        order = set(subject.scenario.order)
-        session = InteractiveSession(runner, count, subject.operators, order=subject.scenario.order)
-        chance = random.Random(seed)
-        for _ in range(6):
-            random_action(session, chance, count)
-        around = session.around(subject.operators[0], range(count))
-        against = {(one.step, other) for one in around.neighbours for other in one.against}
-        assert against == {(other, one) for one, other in against}
-        here = session.sequence
-        for one, other in permutations([neighbour.step for neighbour in around.neighbours], 2):
-            left, right = runner.at((*here, one, other)), runner.at((*here, other, one))
-            differ = left.active == right.active and not left.shows_same(right, subject.operators)
-            pair = {max(one, ~one), max(other, ~other)}
-            if differ and not pair <= order:
-                assert (one, other) in against
-                found += 1
-    assert found

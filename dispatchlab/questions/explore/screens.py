@@ -25,7 +25,6 @@ TABLE           t; what the last step changed is marked ▸
 AROUND          a; where you are in the state graph
   ● 0 CPU       in force      ○ 0 CPU   not      ✗ 0 CPU   refused
   ─▸ +2 CPU     a step to a neighbouring state; enter or a click takes it
-  ≠ 1 2         does not commute with 1 and 2: the order of them matters
 EXPLAIN         e; type the arguments of a call: cpu+requires_grad cuda;
                 a list is list:cpu,meta; escape leaves
 CHECK           c; every order, as `dispatchlab permute` does

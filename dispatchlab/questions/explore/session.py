@@ -10,11 +10,9 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
-from itertools import combinations
 from threading import RLock
 from typing import TYPE_CHECKING
 
-from dispatchlab._short_repr import WordEnum
 from dispatchlab.engine.lab_engine import LabSpace, LabState
 from dispatchlab.engine.row_reasons import operator_view
 from dispatchlab.engine.semantics import Semantics
@@ -38,9 +36,6 @@ _NEAR = 100
 
 MOST_WALKED = 8
 """Up to so many registrations the whole state graph of the lab engine is walked for the states of a set."""
-
-MOST_PAIRED = 40
-"""Up to so many registrations each pair of steps is compared on the lab engine."""
 
 _MOST_STATES = 2048
 
@@ -292,16 +287,11 @@ class Neighbour:
         step: the step.
         refusal: why it is refused; None when it is accepted.
         changed: how many rows of the shown operator it changes.
-        against: the other steps from here with which it does not commute: in the other order, or with the two
-            registrations in the other order, the same set has another state.
-        excludes: the other steps from here that are refused after it, or after which it is.
     """
 
     step: Step
     refusal: Refusal | None
     changed: int
-    against: tuple[Step, ...] = ()
-    excludes: tuple[Step, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +302,6 @@ class Around:
         sequence: the sequence.
         active: the registrations in force.
         neighbours: a step for each registration, by number.
-        paired: the steps were compared in pairs.
         states: how many states that look different the set of these registrations has; None where that is not known.
         others: a shortest sequence to each of the other states of the set.
     """
@@ -320,7 +309,6 @@ class Around:
     sequence: StepSequence
     active: tuple[int, ...]
     neighbours: tuple[Neighbour, ...]
-    paired: bool
     states: int | None = None
     others: tuple[StepSequence, ...] = ()
 
@@ -336,8 +324,7 @@ class InteractiveSession:
         runner: the registrations on their engine.
         count: how many registrations there are.
         operators: what is observed.
-        order: chains of registrations that are meant to be registered in this order only; pairs of a chain are not
-            compared.
+        order: chains of registrations that are meant to be registered in this order only.
         start: the sequence to begin with.
 
     Attributes:
@@ -465,57 +452,18 @@ class InteractiveSession:
         here = self.moment
         active = tuple(sorted(here.active))
         if here.ended:
-            return Around(here.sequence, active, (), paired=False)
-        reached: dict[Step, Moment] = {}
-        for index in indices:
-            _check_wanted(cancelled)
-            step = ~index if index in here.active else index
-            reached[step] = self._runner.at((*here.sequence, step))
-        paired = len(indices) <= MOST_PAIRED
-        against: dict[Step, list[Step]] = {step: [] for step in reached}
-        excludes: dict[Step, list[Step]] = {step: [] for step in reached}
-        for one, other in combinations(reached, 2) if paired else ():
-            _check_wanted(cancelled)
-            relation = self._relation(here, reached[one], reached[other])
-            if relation is not _Relation.COMMUTE:
-                pairs = against if relation is _Relation.NON_COMMUTING else excludes
-                pairs[one].append(other)
-                pairs[other].append(one)
+            return Around(here.sequence, active, ())
         before = here.seen(operator).snapshot
         neighbours = []
-        for step, there in reached.items():
-            _check_wanted(cancelled)
+        for index in indices:
+            if cancelled():
+                raise StoppedError
+            step = ~index if index in here.active else index
+            there = self._runner.at((*here.sequence, step))
             changed = len(changed_rows(before, there.seen(operator).snapshot))
-            refusal = there.refusals[-1]
-            neighbours.append(Neighbour(step, refusal, changed, tuple(against[step]), tuple(excludes[step])))
+            neighbours.append(Neighbour(step, there.refusals[-1], changed))
         states, others = self._states_here(here)
-        return Around(here.sequence, active, tuple(neighbours), paired, states, others)
-
-    def _relation(self, here: Moment, one: Moment, other: Moment) -> _Relation:
-        """What the order of two steps from here decides, and the order in which their registrations were registered."""
-        first, second = one.sequence[-1], other.sequence[-1]
-        if (
-            one.ended
-            or other.ended
-            or any({max(first, ~first), max(second, ~second)} <= {*chain} for chain in self._order)
-        ):
-            return _Relation.COMMUTE
-
-        def after(*steps: Step) -> Moment:
-            return self._runner.at((*here.sequence, *steps))
-
-        squares = [(after(first, second), after(second, first))]
-        if first < 0 and second < 0:
-            squares.append((after(first, second, ~first, ~second), after(first, second, ~second, ~first)))
-        elif first < 0 or second < 0:
-            released, registered = (first, second) if first < 0 else (second, first)
-            squares.append((after(released, ~released, registered), after(released, registered, ~released)))
-        for left, right in squares:
-            if left.active == right.active and not left.shows_same(right, self.operators):
-                return _Relation.NON_COMMUTING
-        (left, right), alone = squares[0], (one.refusals[-1], other.refusals[-1])
-        excluded = left.active != right.active and alone == (None, None)
-        return _Relation.EXCLUDE if excluded else _Relation.COMMUTE
+        return Around(here.sequence, active, tuple(neighbours), states, others)
 
     def _states_here(self, here: Moment) -> tuple[int | None, tuple[StepSequence, ...]]:
         """How many states the set of what is active has, and the way to each but this one."""
@@ -536,16 +484,3 @@ class InteractiveSession:
             raise SessionError(str(error)) from None
         self.before, self.moment = self.moment, moment
         self.history, self.action = history, action
-
-
-class _Relation(WordEnum):
-    """What two steps have to do with one another."""
-
-    COMMUTE = "commute"
-    NON_COMMUTING = "non-commuting"
-    EXCLUDE = "exclude"
-
-
-def _check_wanted(cancelled: Callable[[], bool]) -> None:
-    if cancelled():
-        raise StoppedError

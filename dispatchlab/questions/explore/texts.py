@@ -275,8 +275,6 @@ def around_head(around: Around, subject: Subject) -> Text:
         text.append("\nthe only state of this set: no order leads elsewhere", GOOD)
     if not around.neighbours:
         text.append("\na release failed: nothing can follow", ACTUAL)
-    if not around.paired:
-        text.append("\ntoo many registrations to compare the steps in pairs", QUIET)
     concerning = len(around.neighbours)
     if concerning < len(subject.registrations):
         text.append(f"\n{concerning} of {len(subject.registrations)} registrations concern this operator", QUIET)
@@ -284,22 +282,14 @@ def around_head(around: Around, subject: Subject) -> Text:
 
 
 def neighbour_text(neighbour: Neighbour, subject: Subject) -> Text:
-    """A neighbouring state: the step to it, what it changes, and what it does not commute with."""
+    """A neighbouring state: the step to it, and what it changes."""
     line = Text().append("─▸ ", QUIET).append(format_sequence((neighbour.step,)), TITLE)
     what = step_text(subject, neighbour.step).partition(" ")[2].partition("  ")[0]
     if neighbour.refusal is not None:
         line.append(f"  {REFUSED} {neighbour.refusal.kind}", ACTUAL)
         return line.append("  ").append_text(plain(what))
-    if neighbour.against:
-        line.append(f"  {NOT_EQUAL} {_numbers(neighbour.against)}", BAD)
-    if neighbour.excludes:
-        line.append(f"  excludes {_numbers(neighbour.excludes)}", WARNING)
     line.append(f"  {neighbour.changed} row{'' if neighbour.changed == 1 else 's'}  ", QUIET)
     return line.append_text(plain(what))
-
-
-def _numbers(steps: Sequence[Step]) -> str:
-    return " ".join(str(max(step, ~step)) for step in steps)
 
 
 # -- the check of every order
