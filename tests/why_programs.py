@@ -1,8 +1,6 @@
-"""Run many failing programs quickly: one process imports PyTorch, and each program runs in a fork of it.
+"""Run many failing programs quickly: a server imports PyTorch once, and each program runs in a fork of it.
 
-python -m tests.why_programs FILE ANSWERS
-
-A file holds programs, each below its heading:
+A file of variations holds programs, each below its heading:
 
 ### WHY104 never_defined
 #cause flashkit::rope is not defined, nothing has registered
@@ -17,11 +15,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Variation:
     name: str
     cause: tuple[str, ...]
     fix: str
-    files: dict[str, str]
+    files: Mapping[str, str]
 
 
 def variations(path: Path) -> Iterator[Variation]:
@@ -48,35 +48,59 @@ def variations(path: Path) -> Iterator[Variation]:
         yield Variation(code, name, tuple(cause[1].split(", ")) if cause else (), fix[1] if fix else "", files)
 
 
-def answers(path: Path) -> Iterator[tuple[str, int, dict[str, object] | None]]:
-    """Run each program of a file in a fork; return its exit code and its answer."""
+def why(folder: Path, files: Mapping[str, str], *arguments: str) -> tuple[int, dict[str, Any] | None]:
+    """Write files and run `why ARGUMENTS` in a fork of the server; return its exit code and its answer as JSON."""
+    for name, text in files.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    server = _server()
+    assert server.stdin is not None
+    assert server.stdout is not None
+    server.stdin.write(json.dumps([str(folder), *arguments]) + "\n")
+    server.stdin.flush()
+    code = int(server.stdout.readline())
+    answer = folder / "answer.json"
+    return code, json.loads(answer.read_text(encoding="utf-8")) if answer.exists() else None
+
+
+@cache
+def _server() -> subprocess.Popen[str]:
+    root = str(Path(__file__).parents[1])
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.why_programs"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": root},
+    )
+
+
+def _serve() -> None:
+    """Run each program of a line, and print its exit code."""
     import torch
     import torch._dynamo
     import torch.utils.backend_registration  # noqa: F401
 
     from dispatchlab.questions.why import child
 
-    for variation in variations(path):
-        with tempfile.TemporaryDirectory() as folder:
-            for name, text in variation.files.items():
-                file = Path(folder, name)
-                file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_text(text, encoding="utf-8")
-            process = os.fork()
-            if process == 0:
-                code = 99
-                try:
-                    os.chdir(folder)
-                    silent = os.open(os.devnull, os.O_WRONLY)
-                    os.dup2(silent, 1)
-                    os.dup2(silent, 2)
-                    code = child.main([f"{folder}/answer.json", "program.py"])
-                finally:
-                    os._exit(code)
-            code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-            answer = Path(folder, "answer.json")
-            yield variation.name, code, json.loads(answer.read_text(encoding="utf-8")) if answer.exists() else None
+    for line in sys.stdin:
+        folder, *arguments = json.loads(line)
+        process = os.fork()
+        if process == 0:
+            code = 99
+            try:
+                os.chdir(folder)
+                silent = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(silent, 1)
+                os.dup2(silent, 2)
+                code = child.main([f"{folder}/answer.json", *arguments])
+            finally:
+                os._exit(code)
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])}\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":
-    Path(sys.argv[2]).write_text(json.dumps(list(answers(Path(sys.argv[1])))), encoding="utf-8")
+    _serve()

@@ -4,18 +4,34 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from dispatchlab.commands.options import format_option
-from dispatchlab.commands.output import Format, exit_with, show_view
+from dispatchlab.commands.output import Format, exit_with, out, show_view
+
+if TYPE_CHECKING:
+    from dispatchlab.questions.why.diagnose import Answer
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="PROGRAM.py [ARGUMENT]...")
 @click.option("--text", metavar="FILE", help="Read a traceback from FILE instead of running; - is standard input.")
-@format_option()
-def why(*, program: tuple[str, ...], text: str | None, format: Format | None) -> None:
+@click.option(
+    "--from",
+    "source",
+    metavar="REGISTRY",
+    help="With --text, ask a recorded registry, such as torch-2.9, and not the installed PyTorch.",
+)
+@format_option("github")
+def why(
+    *,
+    program: tuple[str, ...],
+    text: str | None,
+    source: str | None,
+    format: Format | Literal["github"] | None,
+) -> None:
     """Show why a program fails, and what fixes it.
 
     Runs the program as Python does, notes what it registers and which call fails, and tries the fix in a copy of the
@@ -27,9 +43,8 @@ def why(*, program: tuple[str, ...], text: str | None, format: Format | None) ->
     Examples:
       dispatchlab why train.py --epochs 1
       dispatchlab why -m pytest tests/test_ops.py
-      dispatchlab why --text error.txt
+      dispatchlab why --text error.txt --from torch-2.9
     """
-    from dispatchlab.questions.why.answer_blocks import why_view
     from dispatchlab.questions.why.run import NoProgramError, why_program, why_text
 
     if text is not None:
@@ -37,12 +52,21 @@ def why(*, program: tuple[str, ...], text: str | None, format: Format | None) ->
             given = sys.stdin.read() if text == "-" else Path(text).read_text(encoding="utf-8", errors="replace")
         except OSError as error:
             raise NoProgramError(text, error.strerror or str(error)) from error
-        show_view(format, why_view(why_text(given)))
+        _show(format, why_text(given, source or ""))
         exit_with(1)
     if not program or (program[0].startswith("-") and program[:1] != ("-m",)) or program == ("-m",):
         raise click.UsageError("name a program, as in: dispatchlab why PROGRAM.py, or a traceback with --text FILE")
     outcome = why_program(program)
     if outcome.answer is not None:
-        show_view(format, why_view(outcome.answer))
+        _show(format, outcome.answer)
         exit_with(1)
     exit_with(outcome.exit_code if outcome.exit_code >= 0 else 128 - outcome.exit_code)
+
+
+def _show(format: Format | Literal["github"] | None, answer: Answer) -> None:
+    from dispatchlab.questions.why.answer_blocks import github_annotation, why_view
+
+    if format == "github":
+        out(github_annotation(answer))
+    else:
+        show_view(format, why_view(answer))

@@ -41,6 +41,7 @@ EventKind: TypeAlias = Literal[
     "wrote nothing",
     "replaced",
     "does not bind",
+    "overrides composite",
     "right without caches",
 ]
 

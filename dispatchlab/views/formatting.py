@@ -103,3 +103,9 @@ def _phrases(keys: Sequence[str]) -> Iterator[str]:
                 continue
             done.add(name)
             yield f"{name} (not {', '.join(missing)})" if missing else name
+
+
+def escaped(text: str, *, property: bool = False) -> str:
+    """Return a text as a message of a GitHub workflow command, or as one of its properties."""
+    text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return text.replace(":", "%3A").replace(",", "%2C") if property else text

@@ -53,6 +53,17 @@ def test_a_traceback_is_answered_as_text(tmp_path: Path) -> None:
     assert "boxes::area" in ended.stdout.splitlines()[0]
 
 
+def test_a_recorded_pytorch_answers_about_its_own_operators(tmp_path: Path) -> None:
+    text = "NotImplementedError: Could not run 'aten::_cudnn_rnn' with arguments from the 'CPU' backend.\n"
+    (tmp_path / "error.txt").write_text(text)
+    ended = dispatchlab_started(tmp_path, "why", "--text", "error.txt", "--from", "torch-2.9", "--format", "github")
+    assert ended.returncode == 1
+    assert ended.stdout.startswith("::error title=dispatchlab WHY305")
+    assert "aten::_cudnn_rnn has no kernel for CPU" in ended.stdout
+    unknown = dispatchlab_started(tmp_path, "why", "--text", "error.txt", "--from", "torch-9")
+    assert (unknown.returncode, "did you mean torch-2.9?" in unknown.stderr) == (2, True)
+
+
 def test_what_cannot_be_run_is_a_mistake_in_the_call(tmp_path: Path) -> None:
     for arguments in ["why"], ["why", "-m"], ["why", "nothing.py"], ["why", "--text", "nothing.txt"]:
         ended = dispatchlab_started(tmp_path, *arguments)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -10,8 +11,10 @@ import pytest
 pytest.importorskip("torch")
 
 from dispatchlab.questions.why.cause import Cause, causes
-from dispatchlab.questions.why.run import why_program, why_text
+from dispatchlab.questions.why.run import answer_of
+from tests.why_programs import why
 
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="each program runs in a fork")
 CAUSES = [cause for cause in causes() if cause.file.is_file()]
 
 
@@ -23,18 +26,12 @@ def part(cause: Cause, title: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: cause.code)
-def test_the_program_of_a_page_fails_for_its_cause(
-    cause: Cause, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_program_of_a_page_fails_for_its_cause(cause: Cause, tmp_path: Path) -> None:
     language, text = part(cause, "Fails")
-    monkeypatch.chdir(tmp_path)
-    if language == "text":
-        answer = why_text(text)
-    else:
-        (tmp_path / "program.py").write_text(text, encoding="utf-8")
-        found = why_program(["program.py"]).answer
-        assert found is not None, "the program ends well"
-        answer = found
+    arguments = ("--text", "program.txt") if language == "text" else ("program.py",)
+    code, fields = why(tmp_path, {arguments[-1]: text}, *arguments)
+    assert fields is not None, f"exit {code} without an answer"
+    answer = answer_of(fields)
     assert (answer.code, answer.title, answer.dispatcher) == (cause.code, cause.title, cause.dispatcher), answer.cause
     assert answer.fixes or not cause.dispatcher, "no fix is left"
     works = part(cause, "Works")[1]
@@ -50,8 +47,5 @@ def call_of(code: str) -> str:
 
 
 @pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: cause.code)
-def test_the_program_with_the_fix_ends_well(cause: Cause, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "program.py").write_text(part(cause, "Works")[1], encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    outcome = why_program(["program.py"])
-    assert (outcome.exit_code, outcome.answer) == (0, None)
+def test_the_program_with_the_fix_ends_well(cause: Cause, tmp_path: Path) -> None:
+    assert why(tmp_path, {"program.py": part(cause, "Works")[1]}, "program.py") == (0, None)

@@ -15,12 +15,14 @@ from contextlib import suppress
 from typing import Final, NoReturn
 
 from dispatchlab.live.failure.program_watch import frames_of, raised_of
-from dispatchlab.live.trials.trials import TRIALS, NotNeededError, OpenError, Subject
+from dispatchlab.live.trials.subject import NotNeededError, OpenError, Subject
+from dispatchlab.live.trials.trials import COMPILED, TRIALS
 from dispatchlab.model.failure import Raised
 from dispatchlab.model.trial_run import Status, TrialRun
 
 _WHAT: Final = re.compile(r"^\s*what\(\):\s*(.*)$", re.MULTILINE)
 _SIZE: Final = 8
+_COMPILED_LIMIT_S: Final = 120.0
 
 
 def run_trials(subject: Subject, names: Sequence[str], *, limit_s: float, before: str = "") -> Iterator[TrialRun]:
@@ -29,7 +31,7 @@ def run_trials(subject: Subject, names: Sequence[str], *, limit_s: float, before
     Args:
         subject: the operator.
         names: the trials, in order.
-        limit_s: how long one may take.
+        limit_s: how long one that needs no compiler may take.
         before: statements that are run first, such as a fix.
     """
     left = list(names)
@@ -45,7 +47,9 @@ def run_trials(subject: Subject, names: Sequence[str], *, limit_s: float, before
             os.close(writer)
             stuck = False
             try:
-                while (run := _receive(reader, limit_s)) is not None:
+                while (
+                    run := _receive(reader, limit_s if left and left[0] not in COMPILED else _COMPILED_LIMIT_S)
+                ) is not None:
                     left.remove(run.trial)
                     yield run
             except TimeoutError:
@@ -140,7 +144,7 @@ def run_trial(subject: Subject, name: str) -> TrialRun:
             status="failed",
             inputs="" if subject.now is None else str(subject.now),
             raised=raised_of(error),
-            frames=frames[-50:],
+            frames=frames[-200:],
             stack=stack[-200:],
             events=tuple(watch.events[noted:]),
         )

@@ -16,6 +16,7 @@ from dispatchlab.questions.lint.rule import Finding, FindingGroup, Level, LintRe
 from dispatchlab.questions.lint.rules import RULES
 from dispatchlab.questions.lint.sarif import sarif
 from dispatchlab.registries.debug_text import sites_in
+from dispatchlab.views.formatting import escaped
 
 _COMMANDS = {Level.ERROR: "error", Level.WARNING: "warning", Level.INFORMATION: "notice"}
 
@@ -39,9 +40,9 @@ def _line(group: FindingGroup, checkout: Checkout) -> str:
     mend = f"\nTo fix it: {finding.mend}" if finding.mend else ""
     key = "" if finding.key is None else f" {finding.key}"
     about = f"{finding.operator}{key}: " if finding.operator else ""
-    place = "".join(f"file={_escaped(path, property=True)},line={line}," for path, line in _places(group, checkout))
-    title = _escaped(f"dispatchlab {name_of(group.code)}", property=True)
-    return f"::{_COMMANDS[group.level]} {place}title={title}::{_escaped(f'{about}{finding.message}{more}{mend}')}"
+    place = "".join(f"file={escaped(path, property=True)},line={line}," for path, line in _places(group, checkout))
+    title = escaped(f"dispatchlab {name_of(group.code)}", property=True)
+    return f"::{_COMMANDS[group.level]} {place}title={title}::{escaped(f'{about}{finding.message}{more}{mend}')}"
 
 
 def _places(group: FindingGroup, checkout: Checkout) -> Iterator[tuple[str, int]]:
@@ -51,11 +52,6 @@ def _places(group: FindingGroup, checkout: Checkout) -> Iterator[tuple[str, int]
             if found is not None:
                 yield found, line
                 return
-
-
-def _escaped(text: str, *, property: bool = False) -> str:
-    text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-    return text.replace(":", "%3A").replace(",", "%2C") if property else text
 
 
 def findings_sarif(source: str, findings: Iterable[Finding], packages: Sequence[str], checkout: Checkout) -> str:

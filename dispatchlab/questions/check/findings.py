@@ -63,7 +63,8 @@ def kinds() -> Mapping[str, Kind]:
     """Return the kinds of findings that are not of lint, by their codes: the questions, and the causes of failures."""
     found = {kind.code: kind for kind in (_ORDER, _TRIALS, _UPGRADE, _DRIFT)}
     for cause in causes():
-        name = re.sub(r"[^a-z0-9]+", "-", cause.title.lower()).strip("-")
+        name = re.sub(r"[^a-z0-9]+", "-", cause.title.lower().replace("'s", "s")).strip("-")
+        name = re.sub(r"^(a|an|the)-", "", name)
         what = f"A trial of an operator failed: {cause.title}."
         found[cause.code] = Kind(
             cause.code, name, Level.WARNING, what, "A call of a user fails in the same way.",

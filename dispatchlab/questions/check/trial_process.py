@@ -22,12 +22,15 @@ from dispatchlab.live.introspection.registry_reader import all_dumps
 from dispatchlab.live.trials.forks import run_trials
 from dispatchlab.live.trials.inputs import InputsError, read_inputs
 from dispatchlab.live.trials.package_watch import PackageWatch
-from dispatchlab.live.trials.trials import TRIALS, Subject
+from dispatchlab.live.trials.subject import Subject
+from dispatchlab.live.trials.trials import COMPILED, TRIALS
 from dispatchlab.model.failure import Event, Failure, Fix, Raised, Trial
 from dispatchlab.model.trial_run import TrialRun
 from dispatchlab.questions.why.diagnose import Answer, diagnose
 
 _LIMIT_S: Final = 10.0
+_WHOLE_S: Final = 3000.0
+_BACKENDS: Final = ("CPU", "CUDA", "MPS", "XPU", "HPU", "XLA", "MTIA", "PrivateUse1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ class TrialRequest:
     path: tuple[str, ...] = ()
     inputs: str = ""
     whole: bool = False
-    budget_s: float = 60.0
+    budget_s: float = 90.0
     seed: int = 0
 
 
@@ -68,6 +71,7 @@ def main(arguments: Sequence[str]) -> int:
     """Answer a request."""
     answer_file, request_file = arguments
     request: TrialRequest = pickle.loads(Path(request_file).read_bytes())
+    os.environ.update(TORCHINDUCTOR_FORCE_DISABLE_CACHES="1", TORCHINDUCTOR_COMPILE_THREADS="1")  # caches go by names
     sys.path[:] = [each for each in request.path if each not in sys.path] + sys.path
     try:
         answer = TrialAnswer(tuple(_runs(request)))
@@ -81,6 +85,12 @@ def _runs(request: TrialRequest) -> Iterator[tuple[TrialRun, Answer | None]]:
     watch = PackageWatch(os.getcwd(), request.packages)
     watch.start()
     import_module("torch")
+    for module in (
+        "torch._dynamo",
+        "torch.fx.experimental.symbolic_shapes",
+        *["torch._inductor.compile_fx"] * request.whole,
+    ):
+        import_module(module)  # before what registers operators of its own is compared, and once for all forks
     watch.watch_functions()
     before = all_dumps()
     for package in request.packages:
@@ -91,10 +101,8 @@ def _runs(request: TrialRequest) -> Iterator[tuple[TrialRun, Answer | None]]:
             return
     given = read_inputs(request.inputs) if request.inputs else {}
     yield from ((run, _answer(run, watch)) for run in registration_runs(watch))
-    for module in ("torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes"):
-        import_module(module)  # once, and not in each fork
-    end = time.monotonic() + request.budget_s
-    names = list(TRIALS)
+    end = time.monotonic() + (_WHOLE_S if request.whole else request.budget_s)
+    names = [name for name in TRIALS if request.whole or name not in COMPILED]
     after = all_dumps()
     changed = [name for name, dump in after.items() if before.get(name) != dump]
     for operator in sorted(changed):
@@ -126,6 +134,15 @@ def registration_runs(watch: PackageWatch) -> Iterator[TrialRun]:
         facts = registry.operator(name)
         namespace, _, base = packet.partition("::")
         if event.kind == "impl" and facts is not None and facts.schema:
+            if event.detail in _BACKENDS and "CompositeImplicitAutograd" in facts.kernels:
+                formula = registry.operator(f"{packet}_backward") if "Autograd" in facts.kernels else None
+                has = {f"Autograd{event.detail}"} & {*facts.kernels} or (formula and event.detail in formula.kernels)
+                if not has and event.subject.startswith("aten::"):
+                    yield _noted(
+                        name,
+                        Raised("builtins.AssertionError", f"{name} is composite, and {event.detail} overrides it"),
+                        Event("overrides composite", name, event.detail, event.at),
+                    )
             if event.detail not in facts.kernels and not _was_destroyed(watch, name, event.detail):
                 text = f"Could not run '{name}' with arguments from the '{event.detail}' backend."
                 yield _noted(

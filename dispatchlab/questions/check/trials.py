@@ -24,7 +24,7 @@ from dispatchlab.questions.why.diagnose import Answer
 from dispatchlab.views.formatting import counted
 
 _BOOT: Final = "import sys; from dispatchlab.questions.check.trial_process import main; main(sys.argv[1:])"
-_LACKING: Final = ("WHY401", "WHY501", "WHY508", "WHY531", "WHY601", "WHY602", "WHY603", "WHY605")
+_LACKING: Final = ("WHY401", "WHY501", "WHY508", "WHY531", "WHY601", "WHY631", "WHY602", "WHY603", "WHY605")
 """Causes that say what an operator does not have, which only its author knows to be wrong."""
 
 _ERRORS: Final = ("signature", "call", "schema", "fake", "import", "registrations")
@@ -97,9 +97,8 @@ def trials_answer(found: TrialAnswer, packages: Sequence[str], *, whole: bool) -
     if not operators:
         return Answered(Question.TRIALS, "no operator is registered", asked=False)
     counts = Counter(run.status for run in runs)
-    failed = len({run.operator for run in runs if run.status == "failed"})
     text = f"{counted(len(operators), 'operator')}: {counted(counts['passed'], 'trial')} passed"
-    text += f", {counts['failed']:,} of {counted(failed, 'operator')} failed" if failed else ""
+    text += f", {counts['failed']:,} failed" if counts["failed"] else ""
     command = f"dispatchlab check {' '.join(packages)}"
     notes = []
     without = sorted({run.operator for run in runs if run.status == "no input"})
@@ -127,8 +126,9 @@ def finding_of(run: TrialRun, answer: Answer) -> Finding:
     """Return the finding of a trial that failed."""
     level = Level.ERROR if run.trial in _ERRORS else Level.WARNING
     level = Level.INFORMATION if answer.code in _LACKING else level
+    level = Level.WARNING if answer.code == "WHY533" and "nothing records" in answer.cause else level
     message = answer.cause.removeprefix("no known cause of the dispatcher: ")
-    shown = f"; {run.trial} with {run.inputs}: {run.error}" if run.inputs else f"; {run.trial}"
+    shown = f"; {run.trial} with {run.inputs}: {run.error}" if run.inputs else ""
     mends = [trial.fix.text for trial in answer.fixes[:2]]
     owners = tuple(f"registered at {at}" for at in (answer.at,) if at is not None)
     return Finding(

@@ -7,12 +7,21 @@ from collections.abc import Iterator
 from dispatchlab.model.failure import Trial
 from dispatchlab.questions.why.diagnose import Answer
 from dispatchlab.views.blocks import Block, Inline, Line, good, quiet, strong
+from dispatchlab.views.formatting import escaped
 from dispatchlab.views.view import View
 
 
 def why_view(answer: Answer) -> View[Answer]:
     """Return how an answer is shown."""
     return View(answer, lines=answer_lines)
+
+
+def github_annotation(answer: Answer) -> str:
+    """Return an answer as an annotation of a GitHub workflow, which GitHub shows beside the user's line."""
+    place = "" if answer.at is None else f"file={escaped(answer.at.file, property=True)},line={answer.at.line},"
+    title = escaped(f"dispatchlab {answer.code} {answer.title}".replace("  ", " "), property=True)
+    fixes = "".join(f"\nfix: {trial.fix.text}" for trial in answer.fixes)
+    return f"::error {place}title={title}::{escaped(answer.cause + fixes)}\n"
 
 
 def answer_lines(answer: Answer) -> Iterator[Block]:
@@ -26,7 +35,7 @@ def answer_lines(answer: Answer) -> Iterator[Block]:
     for fact in answer.evidence:
         yield Line((quiet("seen: "), fact))
     if answer.at is not None:
-        yield Line((quiet("at: "), f"{answer.at}: {answer.at.text}"))
+        yield Line((quiet("at: "), f"{answer.at}: {answer.at.text}".removesuffix(": ")))
     if answer.error and answer.code:
         yield Line((quiet("error: "), answer.error))
     if answer.code:

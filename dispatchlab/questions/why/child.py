@@ -19,10 +19,10 @@ from traceback import print_exception
 
 from dispatchlab.live.failure.operator_facts import InstalledRegistry
 from dispatchlab.live.failure.program_watch import CHILDREN, ProgramWatch, events_in_children
-from dispatchlab.model.failure import Event, Failure, Raised
+from dispatchlab.model.failure import Event
 from dispatchlab.questions.why.diagnose import Answer, diagnose
 from dispatchlab.questions.why.exception import why_exception
-from dispatchlab.questions.why.pasted_traceback import read_traceback
+from dispatchlab.questions.why.pasted_traceback import failure_of_text
 from dispatchlab.views.as_json import json_text
 
 _CACHES_S = 120
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
         with suppress(ImportError):  # a traceback is read without PyTorch, too
             import_module("torch")
         text = Path(rest[1]).read_text(encoding="utf-8", errors="replace")
-        return _leave(answer_file, diagnose(_failure_of_text(text)))
+        return _leave(answer_file, diagnose(failure_of_text(text, InstalledRegistry())))
     watch = ProgramWatch(os.getcwd())
     watch.start()
     try:
@@ -104,11 +104,6 @@ def _without_caches(program: Sequence[str]) -> list[Event]:
         if done.returncode == 0:
             return [Event("right without caches", "torch.compile")]
     return []
-
-
-def _failure_of_text(text: str) -> Failure:
-    chain, frames = read_traceback(text)
-    return Failure(chain or (Raised("", text[-4000:]),), frames, (), InstalledRegistry(), source=text)
 
 
 def _leave(path: str, answer: Answer) -> int:

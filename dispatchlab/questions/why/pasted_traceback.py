@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from dispatchlab.model.failure import Position, Raised
+from dispatchlab.model.failure import Failure, OperatorFacts, Position, Raised, Registry
+from dispatchlab.registries.model import Recorded
 
 _FRAME: Final = re.compile(r'^\s*File "([^"]+)", line (\d+)(?:, in (.+))?$')
 _ERROR: Final = re.compile(
@@ -15,6 +16,45 @@ _ERROR: Final = re.compile(
 _WHAT: Final = re.compile(r"^\s*what\(\):\s*(.*)$")
 _RANK: Final = re.compile(r"^\[rank\d+\]:\s?", re.MULTILINE)
 _BACKTRACE: Final = re.compile(r"^(?:Exception raised from |frame #\d+: )")
+
+
+class RecordedFacts:
+    """The operators of a recorded registry, as `Registry`."""
+
+    def __init__(self, recorded: Recorded) -> None:
+        self._recorded, self.version = recorded, recorded.torch
+
+    def operator(self, name: str) -> OperatorFacts | None:
+        """Return the facts of an overload, or of the first overload of a name; None when nothing has that name."""
+        packet = name.partition(".")[0]
+        found = self._recorded.operator(name)
+        if found is None and packet == name:
+            found = next(
+                filter(None, (self._recorded.operator(f"{packet}.{one}") for one in self.overloads(packet))), None
+            )
+        if found is None:
+            return None
+        kernels = {one.key.name: one.debug for one in reversed(found.kernels)}
+        return OperatorFacts(str(found.name), schema=found.schema or "", kernels=kernels, site=found.debug)
+
+    def overloads(self, packet: str) -> tuple[str, ...]:
+        """Return the overloads of a name, such as `('', 'out')`."""
+        return tuple(name.partition(".")[2] for name in self._recorded.names if name.partition(".")[0] == packet)
+
+    def names(self, namespace: str) -> tuple[str, ...]:
+        """Return the full names of all operators of a namespace."""
+        return tuple(name for name in self._recorded.names if name.startswith(f"{namespace}::"))
+
+
+def failure_of_text(text: str, registry: Registry) -> Failure:
+    """Return what a text says of a failure.
+
+    Args:
+        text: a traceback, or a log with one.
+        registry: answers what the dispatcher holds.
+    """
+    chain, frames = read_traceback(text)
+    return Failure(chain or (Raised("", text[-4000:]),), frames, (), registry, source=text)
 
 
 def read_traceback(text: str) -> tuple[tuple[Raised, ...], tuple[Position, ...]]:
@@ -30,9 +70,10 @@ def read_traceback(text: str) -> tuple[tuple[Raised, ...], tuple[Position, ...]]
         what = _WHAT.match(line)
         if frame is not None:
             file, number, function = frame.groups()
-            following = lines[index + 1].strip() if index + 1 < len(lines) else ""
+            following = lines[index + 1] if index + 1 < len(lines) else ""
             if "site-packages" not in file and not file.startswith(("torch/", "<")) and "/lib/python" not in file:
-                frames.append(Position(file, int(number), function or "", following))
+                code = following.strip() if following.startswith("    ") else ""
+                frames.append(Position(file, int(number), function or "", code))
         elif error is not None or what is not None:
             kind = error[1] if error is not None else "RuntimeError"
             head = (error[2] or "") if error is not None else (what[1] if what is not None else "")

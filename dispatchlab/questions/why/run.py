@@ -9,13 +9,16 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.live.failure.program_watch import CHILDREN
 from dispatchlab.model.failure import Fix, Position, Trial
-from dispatchlab.questions.why.diagnose import Answer
+from dispatchlab.questions.why.diagnose import Answer, diagnose
+from dispatchlab.questions.why.pasted_traceback import RecordedFacts, failure_of_text
+from dispatchlab.registries.file import newest_bundled, open_named
 
 _KEPT_OUTPUT: Final = 200_000
 
@@ -67,8 +70,20 @@ def why_program(program: Sequence[str], *, quiet: bool = False) -> Outcome:
         return Outcome(code)
 
 
-def why_text(text: str) -> Answer:
-    """Return the cause of a traceback, asking the installed PyTorch about its operators."""
+def why_text(text: str, source: str = "") -> Answer:
+    """Return the cause of a traceback.
+
+    Args:
+        text: the traceback.
+        source: the recorded registry that is asked about operators; the installed PyTorch when it is left out, or the
+            newest bundled registry where none is installed.
+
+    Raises:
+        UnknownRegistryError: there is no such registry.
+    """
+    if source or find_spec("torch") is None:
+        recorded = open_named(source or newest_bundled())
+        return diagnose(failure_of_text(text, RecordedFacts(recorded)))
     with tempfile.TemporaryDirectory() as folder:
         given, answer_file = Path(folder) / "text", Path(folder) / "answer.json"
         given.write_text(text, encoding="utf-8")

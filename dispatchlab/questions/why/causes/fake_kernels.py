@@ -318,7 +318,8 @@ def fake_devices(failure: Failure) -> Explanation | None:
 )
 def no_storage(failure: Failure) -> Explanation | None:
     """Recognise a function that takes the data pointer of a wrapped or fake tensor, or its numpy array."""
-    numpy = failure.search(r"\.numpy\(\) is not supported for tensor subclasses")
+    own = any(" tensor" in event.detail for event in failure.of("handler"))
+    numpy = None if own else failure.search(r"\.numpy\(\) is not supported for tensor subclasses")
     if numpy is None and not failure.search(
         r"Cannot access data pointer of Tensor(?: \(e\.g\.[^)]*\))? that doesn't have storage|"
         r"Cannot access data pointer of Tensor that doesn't|Accessing the data pointer of FakeTensor"

@@ -342,9 +342,6 @@ def _out_of_recursion(name: str, event: Event, facts: OperatorFacts | None) -> t
     dotted = f"torch.ops.{name.replace('::', '.')}"
     if key.startswith("Autograd"):
         return (Fix(text=f"with torch._C._AutoDispatchBelowAutograd(): {dotted}({parameters})  # in the kernel"),)
-    if key.startswith("Autocast"):
-        device = key.removeprefix("Autocast").lower() or "cuda"
-        return (Fix(text=f'with torch.autocast("{device}", enabled=False): {dotted}({parameters})  # in the kernel'),)
     if not name.startswith(("aten::", "prims::")):
         return (Fix(text=f"call the function that does the work in the kernel, not the operator {dotted}"),)
     return (

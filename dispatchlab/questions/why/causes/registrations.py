@@ -337,7 +337,8 @@ def bad_schema(failure: Failure) -> Explanation | None:
     other = failure.search(r"(Non-default positional argument follows default argument)\. Parameter \w+ in ([^\n]+)")
     parser = failure.search(r"expected|unknown type specifier|invalid numeric|[Dd]uplicate|Only|legal")
     defines = re.search(
-        r"def|custom_op|triton_op|schema|load", f"{failure.call} {failure.at.text if failure.at else ''}"
+        r"def|custom_op|triton_op|schema|load_(?:inline|library)|\bload\(",
+        f"{failure.call} {failure.at.text if failure.at else ''}",
     )
     if (parser is None or here is None or defines is None or "builtin op" in failure.text) and other is None:
         return None

@@ -130,3 +130,71 @@ def autograd_below(failure: Failure) -> Explanation | None:
             Fix(text='or "CompositeImplicitAutograd" for the kernel, where it calls operators of PyTorch alone'),
         ),
     )
+
+
+_PARTS = {
+    "linear": "addmm",
+    "matmul": "mm",
+    "to": "_to_copy",
+    "conv2d": "convolution",
+    "max_pool2d": "max_pool2d_with_indices",
+    "upsample_nearest2d": "upsample_nearest2d",
+}
+
+
+@cause("WHY533", "a composite operator that a backend overrides", wrong="allow_override: the kernel is registered")
+def overridden_composite(failure: Failure) -> Explanation | None:
+    """Recognise a kernel for a backend in place of a composite one, whose parts recorded the gradient."""
+    event = next(iter(failure.of("overrides composite")), None)
+    ran = failure.search(r"Could not run 'aten::(\w+)_backward' with arguments from the '(\w+)' backend")
+    if event is None and ran is not None:
+        impls = [each for each in failure.of("impl") if each.subject.partition(".")[0] == f"aten::{ran[1]}"]
+        event = impls[-1] if impls else None
+    if event is None:
+        return None
+    facts = failure.registry.operator(event.subject)
+    if facts is None or "CompositeImplicitAutograd" not in facts.kernels:
+        return None
+    key, base = event.detail, facts.base.partition(".")[0]
+    formula = f"aten::{base}_backward"
+    at = f" at {event.at}" if event.at else ""
+    if "Autograd" in facts.kernels:
+        then = f"its generated formula now runs and calls {formula}, which has no kernel for {key}: backward raises"
+        fixes = [Fix(text=f'lib.impl("{base}_backward", kernel, "{key}")  # too', needs="your backward")]
+    else:
+        then = "nothing records its gradient any more"
+        fixes = [Fix(text=f'lib.impl("{facts.base}", kernel, "Autograd{key}")', needs="your torch.autograd.Function")]
+    part = _PARTS.get(base, "")
+    fixes.append(Fix(text=f"or drop this kernel and register the operator below it{f', aten::{part}' if part else ''}"))
+    return Explanation(
+        f"the {key} kernel of {facts.name}{at} replaces its CompositeImplicitAutograd kernel: {then}",
+        tuple(fixes),
+    )
+
+
+@cause("WHY532", "a backward that is not the derivative", wrong="another tolerance")
+def wrong_gradient(failure: Failure) -> Explanation | None:
+    """Recognise a gradient that finite differences refute."""
+    found = failure.search(r"the backward of (\w+::[\w.]+) gives (a slope of .*)")
+    if found is None:
+        return None
+    facts = failure.registry.operator(found[1])
+    return Explanation(
+        f"the backward of {found[1]} is not the derivative of its kernel{line_of_definition(facts, failure)}: it gives "
+        f"{found[2]}",
+        (Fix(text="return the derivative in backward, one for each input", needs="your formula"),),
+    )
+
+
+@cause("WHY631", "autocast on one device alone", wrong="a kernel: the other device has one")
+def one_autocast(failure: Failure) -> Explanation | None:
+    """Recognise an operator with kernels for devices of which one has an autocast kernel."""
+    found = failure.search(r"(\w+::[\w.]+) has an autocast kernel for (\w+) and none for (\w+)")
+    if found is None:
+        return None
+    name, has, lacks = found.groups()
+    packet = name.partition(".")[0]
+    return Explanation(
+        f"{name} has an autocast kernel for {has} and none for {lacks}, where autocast leaves its inputs as they are",
+        (Fix(text=f'torch.library.register_autocast("{packet}", "{lacks.lower()}", torch.bfloat16)'),),
+    )

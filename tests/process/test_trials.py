@@ -214,3 +214,85 @@ lib.impl("recurses", lambda x: torch.ops.own.recurses(x), "CPU")
 def test_inputs_that_cannot_be_read_are_an_error(tried: Try) -> None:
     answer = tried("import torch", inputs="INPUTS = {}")
     assert answer.error.endswith('it has no dictionary such as INPUTS = {"ns::name": [((x,), {})]}')
+
+
+GRADIENTS = """
+import torch
+@torch.library.custom_op("own::cube", mutates_args=())
+def cube(x: torch.Tensor) -> torch.Tensor:
+    return x ** 3
+def save(ctx, inputs, output): ctx.save_for_backward(*inputs)
+cube.register_autograd(lambda ctx, g: g * ctx.saved_tensors[0] ** 2 * 2, setup_context=save)
+lib = torch.library.Library("own", "FRAGMENT")
+lib.define("loss(Tensor x) -> Tensor")
+lib.impl("loss", lambda x: x * 2, "CPU")
+class Loss(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x): return torch.ops.own.loss(x)
+    @staticmethod
+    def backward(ctx, g): return g * 2
+lib.impl("loss", lambda x: Loss.apply(x), "Autograd")
+aten = torch.library.Library("aten", "IMPL")
+aten.impl("linear", lambda x, w, b=None: torch.mm(x, w.t()), "CPU")
+"""
+
+
+def test_gradients_are_compared_with_finite_differences_and_composite_overrides_are_found(tried: Try) -> None:
+    answer = tried(GRADIENTS)
+    assert said(answer) == {("own::cube", "WHY532"), ("own::loss", "WHY307"), ("aten::linear", "WHY533")}
+    (loss,) = [each for each in findings(answer) if each.operator == "own::loss"]
+    assert "the Autograd kernel of own::loss, registered at module0.py:16, calls own::loss itself" in loss.message
+    (linear,) = [each for each in findings(answer) if each.operator == "aten::linear"]
+    assert "calls aten::linear_backward, which has no kernel for CPU: backward raises" in linear.message
+
+
+TRANSFORMS = """
+import torch
+lib = torch.library.Library("own", "DEF")
+lib.define("bump_(Tensor(a!) x) -> Tensor(a!)")
+lib.impl("bump_", lambda x: x.add_(1), "CPU")
+lib.impl("bump_", lambda x: x, "Meta")
+@torch.library.custom_op("own::batched", mutates_args=())
+def batched(x: torch.Tensor) -> torch.Tensor:
+    return x - x.sum()
+@batched.register_vmap
+def _(info, in_dims, x): return x - x.sum(), in_dims[0]
+lib.define("casts(Tensor x) -> Tensor")
+lib.impl("casts", lambda x: x * 2, "CPU")
+lib.impl("casts", lambda x: torch.ops.own.casts(x.bfloat16()), "AutocastCPU")
+"""
+
+
+def test_functionalization_vmap_and_autocast_are_tried(tried: Try) -> None:
+    answer = tried(TRANSFORMS)
+    assert said(answer) == {("own::bump_", "WHY611"), ("own::batched", "trials"), ("own::casts", "WHY307")}
+    assert runs(answer)["own::batched", "vmap"].status == "failed"
+    assert runs(answer)["own::casts", "autocast"].raised[0].name == "RecursionError"
+
+
+def test_compiled_graphs_are_tried_when_asked_for(tried: Try) -> None:
+    source = """
+import torch
+lib = torch.library.Library("own", "DEF")
+lib.define("same(Tensor x) -> Tensor")
+lib.impl("same", lambda x: x.view(-1), "CPU")
+lib.impl("same", lambda x: x.new_empty(x.numel()), "Meta")
+@torch.library.custom_op("own::twice", mutates_args=())
+def twice(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+twice.register_fake(lambda x: torch.empty_like(x))
+"""
+    inputs = 'import torch\nINPUTS = {f"own::{name}": [torch.ones(2, 3)] for name in ("same", "twice")}'
+    found = runs(tried(source, inputs=inputs, whole=True))
+    for trial in ("AOT", "compile with a consumer", "compile before a write"):
+        assert (found["own::same", trial].status, found["own::twice", trial].status) == ("failed", "passed")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_right_operators_are_not_condemned(tried: Try, seed: int) -> None:
+    answer = tried((Path(__file__).parent / "right_operators.py").read_text(encoding="utf-8"), seed=seed)
+    found = runs(answer)
+    assert [run for run in found.values() if run.status == "failed"] == []
+    calls = [run for run in found.values() if run.trial == "call"]
+    assert (len(calls), sum(run.status == "passed" for run in calls)) == (29, 29)
+    assert sum(run.status == "passed" for run in found.values()) > 200
