@@ -39,14 +39,11 @@ def shadowed_composite(failure: Failure) -> Explanation | None:
 def undeclared_write(failure: Failure) -> Explanation | None:
     """Recognise an operator that wrote an argument which its schema does not name."""
     noted = next((event for event in failure.of("wrote undeclared") if event.detail), None)
-    opcheck = failure.search(r"Argument (\w+) is not defined as mutable but was mutated")
-    if noted is None and opcheck is None:
+    if noted is None or not _asserted(failure):
         return None
-    if opcheck is None and not _asserted(failure):
-        return None
-    name = noted.subject if noted else _checked(failure)
+    name = noted.subject
     facts = failure.registry.operator(name)
-    names = noted.detail.split(", ") if noted else [opcheck[1]] if opcheck else []
+    names = noted.detail.split(", ")
     quoted = "".join(f'"{written}", ' for written in names).rstrip()
     returns_it = any(event.subject == name for event in failure.of("returned alias"))
     if facts and facts.custom_op:
@@ -60,12 +57,6 @@ def undeclared_write(failure: Failure) -> Explanation | None:
         (Fix(text=fix + note),),
         (f"the call of {name} changed {listed(names)}",),
     )
-
-
-def _checked(failure: Failure) -> str:
-    """Return the operator that an opcheck was made of: the last one that ran."""
-    events = failure.of("custom_op", "define")
-    return events[-1].subject if events else "the operator"
 
 
 def _marked(facts: OperatorFacts | None, names: list[str]) -> str:
