@@ -20,7 +20,7 @@ def test_every_change_of_an_upgrade_is_a_finding_and_nothing_else_is(before: str
     assert found is not None
     findings = list(upgrade_findings(found, load_scenario(str(ROOT / "docs" / "upgrade.yaml")), to=after))
     both = [one for one in found.refused if one.before == one.after]
-    changes = (found.refused, found.dangling, found.schemas, found.kernels, found.others)
+    changes = (found.refused, found.dangling, found.schemas, found.kernels)
     assert len(findings) == sum(map(len, changes)) - len(both)
     assert bool(findings) == found.is_affected
     refused = [one for one in findings if one.level is Level.ERROR and one.cause == "refused"]

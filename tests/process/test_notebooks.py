@@ -18,7 +18,6 @@ NOTEBOOKS = {
         "12 changed; 7 break callers",
         "Kernels of aten::linalg_lu_solve.out",
         "Refused registrations",
-        "Calls that run another kernel of PyTorch",
     ),
 }
 """The notebooks, and texts that their outputs have."""

@@ -227,9 +227,8 @@ def upgrade_findings(found: PackageUpgrade, scenario: Scenario, *, to: str) -> I
         why = change.backward or "; ".join(change.changes) or "callers of the old schema can use the new one"
         mend = "" if change.is_compatible else f"give the kernel the schema of {to}: {change.after}"
         yield finding(operator, f"its schema is another one in {to}, {change.after}: {why}", level, "schema", mend)
-    for changes, level in ((found.kernels, Level.WARNING), (found.others, Level.INFORMATION)):
-        for other in changes:
-            yield finding(other.operator, _other(other, to), level, f"kernel {other.keys}")
+    for other in found.kernels:
+        yield finding(other.operator, _other(other, to), Level.WARNING, f"kernel {other.keys}")
 
 
 def _other(change: OtherKernel, to: str) -> str:

@@ -14,13 +14,11 @@ from dispatchlab.questions.upgrade.operator_changes import (
     OneSided,
     OperatorChange,
     Reason,
-    Replaced,
     SchemaChange,
     SharedChange,
     SlotChange,
     Upgrade,
     is_autograd,
-    language_of,
 )
 from dispatchlab.questions.upgrade.package_changes import Held, OtherKernel, PackageUpgrade
 from dispatchlab.questions.upgrade.python_changes import PythonChange, PythonDiff
@@ -142,9 +140,6 @@ _REASONS = {
     Reason.FALLTHROUGH: "fall through now, or no longer",
     Reason.OWNER: "from another owner",
     Reason.FILE: "of another file",
-    Reason.LANGUAGE: "in another language",
-    Reason.TYPE: "of another type",
-    Reason.OVERRIDES: "overriding more or fewer kernels",
 }
 
 
@@ -216,17 +211,9 @@ def _change(change: OperatorChange) -> Iterator[b.Inline]:
     for key, debug in change.foreign.items():
         yield (f"{key.name}: ", b.source(debug))
     for one in change.replaced:
-        yield _replaced(one)
+        yield f"{one.key.name}: {one.before or '(no debug text)'} -> {one.after or '(no debug text)'}"
     if tags := [*(f"+{tag}" for tag in change.tags_gained), *(f"-{tag}" for tag in change.tags_lost)]:
         yield f"tags: {' '.join(tags)}"
-
-
-def _replaced(kernel: Replaced) -> str:
-    before, after = kernel.before or "(no debug text)", kernel.after or "(no debug text)"
-    if kernel.reason is Reason.LANGUAGE:
-        return f"{kernel.key.name}: a kernel in {language_of(before)} -> one in {language_of(after)}"
-    about = "its type: " if kernel.reason is Reason.TYPE else ""
-    return f"{kernel.key.name}: {about}{before} -> {after}"
 
 
 def _shared(title: str, changes: Sequence[SharedChange]) -> tuple[b.Section, ...]:
@@ -296,7 +283,6 @@ def _package(found: PackageUpgrade) -> Iterator[b.Block]:
     yield from b.part("Operators with kernels and no def any more", ("operator",), dangling, most=_FIRST)
     yield from _schemas("Schemas of operators that it implements", found.schemas)
     yield from _calls("Calls that run its kernel on one side", found.kernels)
-    yield from _calls("Calls that run another kernel of PyTorch's", found.others)
 
 
 def _calls(title: str, changes: Sequence[OtherKernel]) -> tuple[b.Section, ...]:

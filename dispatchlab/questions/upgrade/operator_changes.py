@@ -42,9 +42,6 @@ class Reason(WordEnum):
     FALLTHROUGH = "fallthrough"  # calls skip the key now, or no longer
     OWNER = "owner"  # another package registered it
     FILE = "file"  # another file of another package
-    LANGUAGE = "language"  # C++ then and Python now, or the reverse
-    TYPE = "type"  # it has another type although the schema is the same
-    OVERRIDES = "overrides"  # more or fewer kernels stand at the key
 
 
 class Cause(WordEnum):
@@ -111,7 +108,7 @@ class Replaced:
     Args:
         key: the key.
         reason: in what it differs.
-        before: the kernel as dumps print it, or what `reason` is about.
+        before: the kernel as dumps print it.
         after: likewise.
     """
 
@@ -384,9 +381,9 @@ class _Finder:
                 if self._is_own(key, self._terms.keys_new if olds is None else self._terms.keys_gone):
                     (gained if olds is None else lost).append(key)
             elif olds != news:
-                reason = self._reason(name, olds, news, same_schema=schema is None)
+                reason = self._reason(name, olds[0], news[0])
                 if reason is not None:
-                    replaced.append(Replaced(key, reason, *_sides(reason, olds, news)))
+                    replaced.append(Replaced(key, reason, _kernel_text(olds[0]), _kernel_text(news[0])))
         composites = _composite(sides[0].keys()), _composite(sides[1].keys())
         return OperatorChange(
             name,
@@ -428,32 +425,24 @@ class _Finder:
         )
         return tuple(kept)
 
-    def _reason(
-        self, name: str, olds: tuple[RecordedKernel, ...], news: tuple[RecordedKernel, ...], *, same_schema: bool
-    ) -> Reason | None:
+    def _reason(self, name: str, old: RecordedKernel, new: RecordedKernel) -> Reason | None:
         """In what the kernel in force differs; None when another line registered the same one."""
-        old, new = olds[0], news[0]
         if old.is_fallthrough is not new.is_fallthrough:
             return Reason.FALLTHROUGH
-        if old.debug != new.debug:
-            sites = _site(old.debug), _site(new.debug)
-            if sites[0] != sites[1] and None not in sites:
-                languages = _language(sites[0]), _language(sites[1])
-                owns = [
-                    owner.is_own(name, kernel.key, kernel.debug)
-                    for owner, kernel in zip(self._terms.owners, (old, new), strict=True)
-                ]
-                if owns[0] is not owns[1]:
-                    return Reason.OWNER
-                if "" not in languages and languages[0] != languages[1]:
-                    return Reason.LANGUAGE
-                if not owns[0]:
-                    return Reason.FILE
-        if len(olds) != len(news):
-            return Reason.OVERRIDES
-        if same_schema and old.inferred != new.inferred and None not in (old.inferred, new.inferred):
-            return Reason.TYPE
-        return None
+        sites = _site(old.debug), _site(new.debug)
+        if sites[0] == sites[1] or None in sites:
+            return None
+        owns = [
+            owner.is_own(name, kernel.key, kernel.debug)
+            for owner, kernel in zip(self._terms.owners, (old, new), strict=True)
+        ]
+        if owns[0] is not owns[1]:
+            return Reason.OWNER
+        return None if owns[0] else Reason.FILE
+
+
+def _kernel_text(kernel: RecordedKernel) -> str:
+    return f"{'fallthrough ' if kernel.is_fallthrough else ''}{kernel.debug}"
 
 
 _COMPOSITES = {
@@ -479,8 +468,6 @@ def _composite(keys: Collection[DispatchKey]) -> Composite:
 _LINE = re.compile(r"(?:^registered at | via )(.+?):\d+(?= via |$)")
 _ROOT = re.compile(r"^.*?/(?=(?:build/)?(?:aten|torch|functorch|c10|caffe2|third_party)/)")
 _SHARD = re.compile(r"_(?:\d+|Everything)(?=\.\w+$)")
-_LANGUAGES = {"py": "Python", "cpp": "C++", "cc": "C++", "cu": "C++", "cuh": "C++", "h": "C++", "hip": "C++"}
-_LANGUAGES |= {"mm": "C++", "inc": "C++", "cxx": "C++", "hpp": "C++"}
 
 
 @lru_cache(maxsize=1 << 14)
@@ -491,29 +478,6 @@ def _site(debug: str) -> str | None:
     if path in ("", "/dev/null"):
         return None
     return _SHARD.sub("", _ROOT.sub("", path))
-
-
-def language_of(debug: str) -> str:
-    """The language in which a kernel is registered, `C++` or `Python`; empty when its file is not known."""
-    return _language(_site(debug))
-
-
-def _language(site: str | None) -> str:
-    return _LANGUAGES.get((site or "").rpartition(".")[2], "")
-
-
-def _sides(reason: Reason, olds: tuple[RecordedKernel, ...], news: tuple[RecordedKernel, ...]) -> tuple[str, str]:
-    old, new = olds[0], news[0]
-    match reason:
-        case Reason.FALLTHROUGH:
-            before, after = (f"{'fallthrough ' if each.is_fallthrough else ''}{each.debug}" for each in (old, new))
-            return before, after
-        case Reason.TYPE:
-            return old.inferred or "", new.inferred or ""
-        case Reason.OVERRIDES:
-            return f"{len(olds)} kernel{'s' * (len(olds) > 1)}", f"{len(news)} kernel{'s' * (len(news) > 1)}"
-        case Reason.OWNER | Reason.FILE | Reason.LANGUAGE:
-            return old.debug, new.debug
 
 
 def _fallbacks(before: Sequence[RecordedFallback], after: Sequence[RecordedFallback]) -> Iterator[FallbackChange]:

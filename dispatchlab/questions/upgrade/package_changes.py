@@ -79,7 +79,6 @@ class PackageUpgrade:
         dangling: operators of which the package has kernels and that have no def any more.
         schemas: operators of PyTorch for which it has kernels, and whose schema differs.
         kernels: calls that run the package's kernel on one side and another one on the other.
-        others: calls of these operators that run another kernel of PyTorch's.
     """
 
     source: str
@@ -89,7 +88,6 @@ class PackageUpgrade:
     dangling: tuple[str, ...]
     schemas: tuple[tuple[str, SchemaChange], ...]
     kernels: tuple[OtherKernel, ...]
-    others: tuple[OtherKernel, ...]
 
     @property
     def newly_refused(self) -> tuple[Refused, ...]:
@@ -100,7 +98,7 @@ class PackageUpgrade:
     def is_affected(self) -> bool:
         """Whether the package meets anything else than before."""
         now = any(each.before != each.after for each in self.refused)
-        return bool(now or self.dangling or self.schemas or self.kernels or self.others)
+        return bool(now or self.dangling or self.schemas or self.kernels)
 
 
 def package_upgrade(
@@ -143,7 +141,6 @@ def package_upgrade(
         dangling,
         tuple(_schemas(names, before, after, sides)),
         tuple(change for change in changes if change.before.is_packages or change.after.is_packages),
-        tuple(change for change in changes if not (change.before.is_packages or change.after.is_packages)),
     )
 
 
