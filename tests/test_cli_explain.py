@@ -138,7 +138,7 @@ def test_markdown_has_a_heading_for_each_hop() -> None:
     assert code == 0
     headings = re.findall(r"^### (.*)$", markdown, re.MULTILINE)
     assert headings == ["arguments", "the thread", r"1\. call -> AutogradCPU", r"2\. redispatch -> CPU"]
-    assert re.search(r"^- kernel: `torch/csrc/autograd/generated/VariableType_\d+\.cpp:\d+`", markdown, re.MULTILINE)
+    assert re.search(r"^  kernel: \S.*/VariableType_\d+\.cpp:\d+ ", markdown, re.MULTILINE)
 
 
 def test_a_scenario_is_explained_with_the_stale_slots_of_its_semantics(tmp_path: Path) -> None:

@@ -104,15 +104,13 @@ def test_a_terminal_wraps_between_words_and_leaves_paths_whole() -> None:
 
 
 def test_markdown_is_read_as_it_was_meant() -> None:
-    made = markdown_document(Document("certify", "a_b under *strict*", every_block("aten::add_")))
-    read = MarkdownIt("commonmark").enable("table").render(made)
+    blocks = every_block("aten::add_")
+    made = markdown_document(Document("certify", "a_b under *strict*", (*blocks, Section("A `part`", blocks))))
+    read = MarkdownIt("commonmark").render(made)
     assert "<h2>dispatchlab certify: a_b under *strict*</h2>" in read
-    assert "<strong>order-dependent</strong>, aten::add_" in read
-    assert "<td><code>aten::add_</code></td>\n<td>1,200</td>" in read
-    assert "<code>aten/src/ATen/core/MetaFallbackKernel.cpp:23</code><br><code>aten::add_</code></td>" in read
-    assert '<pre><code class="language-diff">' in read
-    assert read.count("<details>") == read.count("</details>") == 1
-    assert "<ol>\n<li>aten::add_</li>\n<li><strong>two</strong></li>\n</ol>" in read
+    assert "<h3>A `part`</h3>" in read
+    assert read.count("<pre><code>") == made.count("\n```\n\n") + 1
+    assert "order-dependent, aten::add_" in read
 
 
 def test_a_long_table_is_cut_where_it_has_a_limit_and_not_everything_is_asked_for() -> None:
@@ -123,10 +121,9 @@ def test_a_long_table_is_cut_where_it_has_a_limit_and_not_everything_is_asked_fo
     assert part("Rows", ("name",), ()) == ()
 
 
-def test_a_long_table_is_cut_in_markdown_and_says_so() -> None:
-    table = Table("Rows", ("number",), tuple((number,) for number in range(60)))
-    assert markdown_of((table,)).endswith("| 49 |\n\nand 10 more\n")
-    assert markdown_of((Table("Rows", ("number",), ()),)) == "Rows: none.\n"
+def test_a_long_part_is_cut_in_markdown_and_says_so() -> None:
+    lines = tuple(Line(str(number)) for number in range(210))
+    assert markdown_of(lines).endswith("\n199\n... and 10 more lines\n```\n")
 
 
 TEXTS = st.one_of(
@@ -137,11 +134,12 @@ TEXTS = st.one_of(
 
 @given(text=TEXTS)
 def test_a_text_means_nothing_to_markdown(text: str) -> None:
-    tokens = MarkdownIt("commonmark").enable("table").parse(markdown_of((Line(("x", text)),)))
-    assert [token.type for token in tokens] == ["paragraph_open", "inline", "paragraph_close"]
+    tokens = MarkdownIt("commonmark").parse(markdown_of((Section(f"x{text}", (Line(("x", text)),)),)))
+    assert [token.type for token in tokens] == ["heading_open", "inline", "heading_close", "fence"]
     shown = "".join(child.content for child in tokens[1].children or ())
     assert {child.type for child in tokens[1].children or ()} <= {"text", "text_special"}
     assert shown.split() == f"x{printable(text)}".split()
+    assert tokens[3].content.split() == f"x{printable(text)}".split()
 
 
 @pytest.mark.parametrize("text", [EVIL, "<b>", "a|b`c"])

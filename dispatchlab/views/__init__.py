@@ -7,8 +7,7 @@ Plain text is the contract; rich is imported when a terminal is drawn on. The vi
 - `blocks`: what a result consists of, as values that every format shows.
 - `console`: the console that every view for a terminal is drawn on.
 - `formatting`: format numbers and durations for output.
-- `markdown`: blocks as Markdown, as GitHub shows it in pull requests: headings, lists, tables, and parts that open on
-  request.
+- `markdown`: blocks as Markdown, as GitHub shows it in pull requests: a heading for each part, and its text.
 - `progress`: progress of explorations while they run: bars on a terminal, a line a second elsewhere.
 - `source_locations`: source locations as people read them: without the folder of a build, short enough for a line, and
   as a link.
