@@ -11,8 +11,9 @@ from dispatchlab.prover.explore import explore
 from dispatchlab.prover.limits import exact_text, short_text
 from dispatchlab.prover.prng import SplitMix64
 from dispatchlab.prover.result import Counterexample, Expectation, Flaw, Verdict, judge
-from dispatchlab.prover.run_sequence import SequenceError, compare_sequences, full_sequence, on_sandboxes, replay
+from dispatchlab.prover.run_sequence import SequenceError, compare_sequences, full_sequence, on_sandboxes
 from dispatchlab.prover.shrink import shrink
+from tests.replays import replay
 from tests.toy_engines import FOO, Exclusion, ForkableToyEngine, Planted, ToyEngine, ToySpace, toy
 
 

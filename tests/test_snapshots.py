@@ -13,7 +13,6 @@ from expecttest import assert_expected_inline
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.model.snapshot import Snapshot
-from dispatchlab.prover.run_sequence import Replayed, replay
 from dispatchlab.questions.order.snapshots import (
     Snapshots,
     TooManySnapshotsError,
@@ -24,6 +23,7 @@ from dispatchlab.questions.order.snapshots_blocks import snapshot_lines
 from dispatchlab.scenario import Scenario, load_scenario
 from dispatchlab.views.text import text_of
 from tests.random_scenarios import random_scenario
+from tests.replays import Replayed, replay
 
 pytestmark = pytest.mark.filterwarnings("ignore::dispatchlab.engine.dispatcher.OverrideWarning")
 SCENARIOS = Path(__file__).parent.parent / "scenarios"

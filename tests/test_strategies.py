@@ -12,10 +12,11 @@ from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.model.sequence import StepSequence
 from dispatchlab.prover.explore import explore
 from dispatchlab.prover.result import Verdict
-from dispatchlab.prover.run_sequence import SequenceError, replay
+from dispatchlab.prover.run_sequence import SequenceError
 from dispatchlab.scenario import Scenario
 from dispatchlab.strategies import scenarios, sequences
 from tests.effort import examples
+from tests.replays import replay
 
 pytestmark = pytest.mark.filterwarnings("ignore::dispatchlab.engine.dispatcher.OverrideWarning")
 DECIDED = (Verdict.ORDER_INDEPENDENT, Verdict.ORDER_DEPENDENT)

@@ -16,7 +16,7 @@
 - `states`: every state that registrations can reach, and the steps between them, whatever the verdict is.
 - `symmetry`: neighbourhoods that are equal up to which registration plays which part.
 - `lockstep`: drive two engines side by side and find the first step after which they differ.
-- `run_sequence`: run a sequence on a sandbox or on states, replay it step by step, and compare what two lead to.
+- `run_sequence`: run a sequence on a sandbox or on states, and compare what two lead to.
 - `shrink`: make a counterexample short.
 - `limits`: which walk to take, how much of it, and its bounds; cancellation and progress.
 - `prng`: random numbers that are the same for ever.
