@@ -118,7 +118,7 @@ def test_a_sequence_that_is_at_fault_by_itself_is_shown_once() -> None:
         replace(DEPENDENT, exploration=replace(DEPENDENT.exploration, counterexample=counterexample))
     ).text()
     assert text.count("sequence: +1") == 1
-    assert "why:\n  the engine does not know\n" in text
+    assert "why:\n  every sequence to this set breaks an invariant\n" in text
     assert "diff:" not in text
 
 

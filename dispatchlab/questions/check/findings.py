@@ -16,7 +16,7 @@ from dispatchlab.questions.order.report_text import FLAWS, conflict_text, reason
 from dispatchlab.questions.record.check_record import RecordCheck
 from dispatchlab.questions.upgrade.package_changes import OtherKernel, PackageUpgrade
 from dispatchlab.questions.why.cause import causes
-from dispatchlab.registries.debug_text import owner
+from dispatchlab.registries.debug_text import file_in, owner
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
 from dispatchlab.views.formatting import first_of
 
@@ -84,6 +84,9 @@ def name_of(code: str) -> str:
 # -- order
 
 _READ_LATE = "look it up when it is needed and not while the module is imported, or import what it depends on first"
+_OTHER_ORDER = (
+    "drop one of the registrations, or make them in the other order (CompositeImplicitAutograd last), and release none"
+)
 _ONE_ORDER = "register it in one place, or import one of these modules from the other, so that one order is left"
 
 
@@ -98,14 +101,15 @@ def order_findings(report: Report, scenario: Scenario) -> Iterator[Finding]:
         ]
         parts = _parts(sequences, registrations)
         count += 1
+        debugs = tuple(shown_text(registrations[at]) for at in reversed(parts))
         yield Finding(
             _ORDER.code,
             _operator(registrations, parts),
             None,
-            f"{'; '.join(reasons(found.counterexample))}; {_orders(found.counterexample.flaw, parts, registrations)}",
-            tuple(shown_text(registrations[at]) for at in reversed(parts)),
+            "; ".join((*reasons(found.counterexample), *_orders(found.counterexample.flaw, parts, registrations))),
+            debugs,
             Level.ERROR,
-            mend=_ONE_ORDER,
+            mend=_OTHER_ORDER if len({*map(file_in, debugs)}) == 1 else _ONE_ORDER,
         )
     for conflict in found.conflicts if not report.as_expected else ():
         count += 1
@@ -155,12 +159,15 @@ def _operator(registrations: Sequence[Registration], parts: Sequence[int]) -> st
     return next((str(name) for at in parts for name in operators_named_by((registrations[at],))), "")
 
 
-def _orders(flaw: Flaw, parts: Sequence[int], registrations: Sequence[Registration]) -> str:
+def _orders(flaw: Flaw, parts: Sequence[int], registrations: Sequence[Registration]) -> Iterator[str]:
     sites = [owner(shown_text(registrations[at])) for at in parts]
-    if flaw is not Flaw.NON_COMMUTING or len(set(sites)) < 2:
-        return FLAWS[flaw]
     forwards, backwards = " and then ".join(sites), " and then ".join(reversed(sites))
-    return f"{forwards} leads to another state than {backwards}"
+    if flaw is Flaw.INVARIANT:
+        yield f"so after {forwards}"
+    elif flaw is not Flaw.NON_COMMUTING or len(set(sites)) < 2:
+        yield FLAWS[flaw]
+    else:
+        yield f"{forwards} leads to another state than {backwards}"
 
 
 def _conflict(conflict: Conflict, report: Report, registrations: Sequence[Registration]) -> Finding:

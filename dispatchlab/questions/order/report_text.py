@@ -53,11 +53,22 @@ def step_text(step: Step, registrations: Sequence[str]) -> str:
 
 
 def reasons(counterexample: Counterexample) -> tuple[str, ...]:
-    """Why the two sequences disagree, as far as the engine knows; for an outcome, what the engine answered says it."""
+    """Return why the two sequences disagree: what the engine knows, or else what is seen after one of them alone."""
     if counterexample.why:
         return counterexample.why
-    answered = counterexample.flaw in (Flaw.OUTCOME, Flaw.ASYMMETRY, Flaw.RELEASE)
-    return ("see the engine's error",) if answered else ("the engine does not know",)
+    if counterexample.flaw in (Flaw.OUTCOME, Flaw.ASYMMETRY, Flaw.RELEASE):
+        return ("see the engine's error",)
+    lines = [line for line in counterexample.diff.splitlines() if not line.startswith(("---", "+++"))]
+    came = [line[1:].replace(": stale slot:", ":") for line in lines if line.startswith("+")]
+    went = [line[1:] for line in lines if line.startswith("-")]
+    if counterexample.flaw is Flaw.INVARIANT and came:
+        return tuple(came)
+    if came or went:
+        return (
+            f"seen after one: {went[0] if went else 'nothing'}",
+            f"after the other: {came[0] if came else 'nothing'}",
+        )
+    return (FLAWS[counterexample.flaw],)
 
 
 def counts(found: Exploration) -> Iterator[tuple[str, str]]:
