@@ -40,8 +40,6 @@ EventKind: TypeAlias = Literal[
     "lost attribute",
     "wrote nothing",
     "replaced",
-    "does not bind",
-    "overrides composite",
     "right without caches",
 ]
 

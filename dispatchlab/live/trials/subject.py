@@ -6,19 +6,22 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from dispatchlab.live.trials.inputs import Inputs, is_tensor, transposed
-from dispatchlab.live.trials.package_watch import PackageWatch, PythonFunction
+from dispatchlab.live.trials.inputs import KEPT, Inputs, NoInputError, generated, is_tensor, tensors_of, transposed
+from dispatchlab.live.trials.package_watch import PackageWatch
 from dispatchlab.model.failure import Event
+
+_REFUSED: Final = ("The output of this custom operator", "There were no tensor arguments to this function")
+"""Parts of messages that say that the operator is wrong, and not the generated input."""
 
 
 class NotNeededError(Exception):
     """There is nothing to try."""
 
 
-class OpenError(Exception):
-    """The trial cannot decide."""
+class NothingTriedError(Exception):
+    """There is no input, or no device to try it on."""
 
 
 class WrongResultError(AssertionError):
@@ -31,59 +34,59 @@ class Subject:
 
     Args:
         name: its full name.
-        functions: the Python functions that are registered for it.
         watch: where events are noted.
         given: the user's inputs; empty where there are none.
-        unknown: it was defined with `mutates_args="unknown"`.
         seed: chooses generated inputs.
+        inputs: those that calls succeed on, once they are chosen.
+        now: the input of the call that is made.
+        broken: what the trial of the schema raised.
+        fakeless: it has no fake kernel.
+        random: two calls give something else.
+        graded: it has a gradient.
     """
 
     name: str
-    functions: Sequence[PythonFunction]
     watch: PackageWatch
     given: Sequence[Inputs] = ()
-    unknown: bool = False
     seed: int = 0
     inputs: list[Inputs] = field(default_factory=list)
     now: Inputs | None = None
-    broken: tuple[Exception, list[Event]] | None = None
+    broken: Exception | None = None
     fakeless: bool = False
     random: bool = False
     graded: bool = False
-    changed: set[str] = field(default_factory=set)
-    misfits: dict[str, Event] = field(default_factory=dict)
 
     @property
     def op(self) -> Any:
         """Return the overload."""
         import torch
 
-        namespace, _, rest = self.name.partition("::")
-        base, _, overload = rest.partition(".")
+        packet, _, overload = self.name.partition(".")
+        namespace, _, base = packet.partition("::")
         return getattr(getattr(getattr(torch.ops, namespace), base), overload or "default")
-
-    @property
-    def schema(self) -> Any:
-        """Return the schema."""
-        return self.op._schema
 
     @property
     def writes(self) -> bool:
         """Return whether the schema says that an argument is written."""
-        return any(argument.is_write for argument in self.schema.arguments)
+        return any(argument.is_write for argument in self.op._schema.arguments)
 
     @property
     def device(self) -> str:
         """Return a device that has a kernel and is here; empty where there is none."""
         import torch
 
-        has = torch._C._dispatch_has_kernel_for_dispatch_key
-        every = ("CompositeExplicitAutograd", "CompositeImplicitAutograd", "CompositeExplicitAutogradNonFunctional")
-        if has(self.name, "CPU") or any(has(self.name, key) for key in every):
-            return "cpu"
-        if has(self.name, "CUDA"):
-            return "cuda" if torch.cuda.is_available() else ""
-        return "cpu"
+        alone = self.has("CUDA") and not self.has("CPU") and not self.has("CompositeExplicitAutograd")
+        return "cpu" if not alone or self.has("CompositeImplicitAutograd") else "cuda" * torch.cuda.is_available()
+
+    def has(self, key: str) -> bool:
+        """Return whether a kernel is registered at a key."""
+        import torch
+
+        return bool(torch._C._dispatch_has_kernel_for_dispatch_key(self.name, key))
+
+    def events(self, kind: str) -> list[Event]:
+        """Return the events of a kind about this operator."""
+        return [event for event in self.watch.events if event.kind == kind and event.subject == self.name]
 
     def run(self, trial: Trial) -> None:
         """Run a trial, which raises what went wrong."""
@@ -101,26 +104,6 @@ class Subject:
         with torch.set_grad_enabled(grad):
             return (function or self.op)(*inputs.positional, **inputs.named)
 
-    def each(self, *, layouts: bool = False, most: int | None = None) -> Iterator[Inputs]:
-        """Return copies of the inputs, of which the last one is that of the call that failed.
-
-        Args:
-            layouts: transposed ones too, where the operator takes them.
-            most: how many inputs; None for all.
-
-        Raises:
-            NotNeededError: there are no inputs.
-        """
-        if not self.inputs:
-            raise OpenError("no input")
-        for inputs in self.inputs[:most]:
-            variants = [inputs]
-            if layouts and (other := transposed(inputs)) is not None and self.takes(other):
-                variants.append(other)
-            for variant in variants:
-                self.now = variant
-                yield variant.copy()
-
     def takes(self, inputs: Inputs) -> bool:
         """Return whether a call succeeds."""
         try:
@@ -128,6 +111,57 @@ class Subject:
         except Exception:
             return False
         return True
+
+    def choose(self) -> None:
+        """Choose the inputs of all trials: the user's, or generated ones on which calls succeed.
+
+        Raises:
+            Exception: what a call of the user's raised, or what says that the operator itself is wrong.
+        """
+        tries = self.given or generated(self.op, self.device, self.seed)
+        taken: set[str] = set()
+        try:
+            for inputs in tries:
+                self.now = inputs
+                key = str([(str(tensor.dtype), tensor.dim()) for tensor in tensors_of(inputs.values)])
+                if not self.given and (key in taken or len(taken) == KEPT):
+                    continue
+                try:
+                    results = [self.call(inputs.copy(), seed=seed) for seed in (0, 0, 1)]
+                except Exception as error:
+                    if self.given or self._is_wrong(error):
+                        raise
+                    continue
+                if self.events("wrong result"):
+                    raise AssertionError(f"{self.name} returned other values than its schema says")
+                if self.given or not difference(results[0], results[1]):
+                    self.random |= difference(results[0], results[2])
+                    taken.add(key)
+                    self.inputs.append(inputs)
+        except NoInputError as error:
+            raise NothingTriedError(str(error)) from None
+        if not self.inputs:
+            raise NothingTriedError("no generated input gives a call that succeeds")
+
+    def _is_wrong(self, error: Exception) -> bool:
+        """Return whether an exception says that the operator is wrong, and not the generated input."""
+        told = any(part in str(error) for part in _REFUSED)
+        return told or isinstance(error, RecursionError) or bool(self.events("wrong result"))
+
+    def each(self, *, layouts: bool = False, most: int | None = None) -> Iterator[tuple[Inputs, Inputs]]:
+        """Return two copies of each input, the first of which nothing changes.
+
+        Args:
+            layouts: transposed ones too, where the operator takes them.
+            most: how many inputs; None for all.
+        """
+        if not self.inputs:
+            raise NothingTriedError("no input")
+        for inputs in self.inputs[:most]:
+            other = transposed(inputs) if layouts else None
+            for variant in (inputs, *([other] if other is not None and self.takes(other) else ())):
+                self.now = variant
+                yield variant, variant.copy()
 
     def over(
         self,
@@ -150,15 +184,14 @@ class Subject:
         """
         failures: list[tuple[Exception, Inputs]] = []
         passed, nothing = 0, None
-        for inputs in self.each(layouts=layouts, most=most):
-            assert self.now is not None
+        for inputs, other in self.each(layouts=layouts, most=most):
             try:
-                check(self.now, inputs)
+                check(inputs, other)
                 passed += 1
             except NotNeededError as needless:
                 nothing = needless
             except Exception as error:
-                failures.append((error, self.now))
+                failures.append((error, inputs))
         for failure, inputs in failures:
             if self.given or not passed or counts(failure, inputs):
                 self.now = inputs
@@ -166,19 +199,10 @@ class Subject:
         if nothing is not None and not passed:
             raise nothing
 
-    def bound(self, *roles: str) -> None:
-        """Raise where a function of these roles does not take the schema's arguments, as its signature said."""
-        for role in roles:
-            if role in self.misfits:
-                self.watch.events.append(self.misfits[role])
-                raise TypeError(self.misfits[role].detail)
-
     def decided(self) -> None:
         """Raise what the trial of the schema has raised: what traces an operator takes the schema's word."""
         if self.broken is not None:
-            error, events = self.broken
-            self.watch.events += events
-            raise error
+            raise self.broken
 
 
 Trial: TypeAlias = Callable[[Subject], None]
@@ -199,12 +223,10 @@ def difference(expected: Any, found: Any) -> bool:
             continue
         if before.shape != after.shape or before.dtype != after.dtype or before.layout != after.layout:
             return True
-        with torch.no_grad(), suppress(NotImplementedError):
-            before, after = before.detach(), after.detach()
-            if before.is_floating_point() or before.is_complex():
-                loose = 1e-2 if before.dtype in (torch.float16, torch.bfloat16) else 1e-4
-                if not torch.allclose(before, after, rtol=loose, atol=loose, equal_nan=True):
-                    return True
-            elif not torch.equal(before, after):
+        with suppress(NotImplementedError):
+            loose = 1e-2 if before.dtype in (torch.float16, torch.bfloat16) else 1e-4
+            exact = not before.is_floating_point() and not before.is_complex()
+            loose = 0.0 if exact else loose
+            if not torch.allclose(before.detach(), after.detach(), rtol=loose, atol=loose, equal_nan=not exact):
                 return True
     return False

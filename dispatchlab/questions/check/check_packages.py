@@ -13,7 +13,7 @@ from dispatchlab.live.bridge.torch import ImportFailedError
 from dispatchlab.questions.check.findings import drift_findings, import_findings, order_findings, upgrade_findings
 from dispatchlab.questions.check.report import Answer, CheckReport, Question
 from dispatchlab.questions.check.trial_process import TrialRequest
-from dispatchlab.questions.check.trials import TrialProcess, TrialsFailedError, trials_answer
+from dispatchlab.questions.check.trials import TrialProcess, TrialsFailedError, trial_process, trials_answer
 from dispatchlab.questions.imports.import_orders import COMPARED, compare_import_orders
 from dispatchlab.questions.lint.rule import Finding, Identity, level_counts
 from dispatchlab.questions.lint.rules import RULES
@@ -64,12 +64,12 @@ def check_packages(
     named = tuple(packages)
     before = {file: load_scenario(file) for file in records}
     stage(f"starting PyTorch and importing {' and '.join(named)}")
-    with TrialProcess(TrialRequest(named, tuple(sys.path), inputs, whole)) as trials:
+    with trial_process(TrialRequest(named, tuple(sys.path), inputs, whole)) as trials:
         report = _asked(named, before, fails, stage, trials)
         stage(f"running operators of {' and '.join(named)}")
         try:
             limit_s = _WHOLE_LIMIT_S if whole else _TRIALS_LIMIT_S
-            report = _answered(report, trials_answer(trials.answer(limit_s), named, whole=whole))
+            report = _answered(report, trials_answer(trials.runs(limit_s), named, whole=whole))
         except TrialsFailedError as error:
             if inputs:
                 raise
@@ -123,7 +123,7 @@ def _failed_import(
         ImportFailedError: it is not.
     """
     with suppress(TrialsFailedError):
-        found = trials.answer(_TRIALS_LIMIT_S).runs
+        found = trials.runs(_TRIALS_LIMIT_S)
         if any(run.trial == "import" and answer is not None and answer.code for run, answer in found):
             others = tuple(
                 Answer(one, "an import fails", asked=False) for one in Question if one is not Question.TRIALS

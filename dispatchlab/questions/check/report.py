@@ -106,15 +106,13 @@ _DECIDED = (Verdict.ORDER_INDEPENDENT, Verdict.ORDER_DEPENDENT, Verdict.NO_VIOLA
 
 
 def _once(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The findings without what lint only informs of where the order of the same lines matters, or a trial saw it."""
+    """The findings without what lint only informs of where the order of the same lines matters."""
     every = tuple(findings)
-    tried = {one.operator for one in every if one.code == "WHY533"}
     depends = {(one.operator, _lines(one)) for one in every if one.code == Question.ORDER and one.level is Level.ERROR}
     return tuple(
         one
         for one in every
-        if not (one.code == "DL004" and one.operator in tried)
-        and not (
+        if not (
             _is_of_lint(one)
             and one.level is Level.INFORMATION
             and one.owners

@@ -1,7 +1,4 @@
-"""The process that imports packages and runs the trials of their operators.
-
-python -m dispatchlab.questions.check.trial_process ANSWER_FILE REQUEST_FILE
-"""
+"""The process that imports packages and runs the trials of their operators."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from dispatchlab.live.failure.operator_facts import InstalledRegistry, privateuse1_name
 from dispatchlab.live.failure.program_watch import frames_of, raised_of
@@ -28,9 +25,13 @@ from dispatchlab.model.failure import Event, Failure, Fix, Raised, Trial
 from dispatchlab.model.trial_run import TrialRun
 from dispatchlab.questions.why.diagnose import Answer, diagnose
 
-_LIMIT_S: Final = 10.0
-_WHOLE_S: Final = 3000.0
+_LONGEST_S: Final = 90.0
+_LONGEST_COMPILED_S: Final = 3000.0
 _BACKENDS: Final = ("CPU", "CUDA", "MPS", "XPU", "HPU", "XLA", "MTIA", "PrivateUse1")
+_ABOUT: Final = ("define", "impl", "custom_op")
+
+Run: TypeAlias = tuple[TrialRun, Answer | None]
+"""A trial of an operator, and the cause where it failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,6 @@ class TrialRequest:
         path: folders in which modules are found.
         inputs: a file of inputs; empty for none.
         whole: run the trials that need a compiler, too.
-        budget_s: no trial is begun later than this.
         seed: chooses generated inputs.
     """
 
@@ -50,162 +50,113 @@ class TrialRequest:
     path: tuple[str, ...] = ()
     inputs: str = ""
     whole: bool = False
-    budget_s: float = 90.0
     seed: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class TrialAnswer:
-    """What came of the trials.
-
-    Args:
-        runs: each trial of each operator, with the cause of those that failed.
-        error: what is wrong with the inputs; empty where nothing is.
-    """
-
-    runs: tuple[tuple[TrialRun, Answer | None], ...] = ()
-    error: str = ""
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Answer a request."""
-    answer_file, request_file = arguments
-    request: TrialRequest = pickle.loads(Path(request_file).read_bytes())
+def main(arguments: Sequence[str]) -> None:
+    """Answer the request in the second file in the first one: runs, or what is wrong with the inputs."""
+    answer_file, request_file = map(Path, arguments)
+    request: TrialRequest = pickle.loads(request_file.read_bytes())
     os.environ.update(TORCHINDUCTOR_FORCE_DISABLE_CACHES="1", TORCHINDUCTOR_COMPILE_THREADS="1")  # caches go by names
     sys.path[:] = [each for each in request.path if each not in sys.path] + sys.path
+    answer: list[Run] | str
     try:
-        answer = TrialAnswer(tuple(_runs(request)))
+        answer = list(_runs(request))
     except InputsError as error:
-        answer = TrialAnswer(error=str(error))
-    Path(answer_file).write_bytes(pickle.dumps(answer))
-    return 0
+        answer = str(error)
+    answer_file.write_bytes(pickle.dumps(answer))
+    sys.stdout.flush()
+    os._exit(0)  # what a package has started may not end
 
 
-def _runs(request: TrialRequest) -> Iterator[tuple[TrialRun, Answer | None]]:
-    watch = PackageWatch(os.getcwd(), request.packages)
+def _runs(request: TrialRequest) -> Iterator[Run]:
+    watch = PackageWatch(request.packages)
     watch.start()
-    import_module("torch")
-    for module in (
-        "torch._dynamo",
-        "torch.fx.experimental.symbolic_shapes",
-        *["torch._inductor.compile_fx"] * request.whole,
-    ):
-        import_module(module)  # before what registers operators of its own is compared, and once for all forks
-    watch.watch_functions()
+    # Before what registers operators of its own is compared, and once for all forks.
+    for module in ("torch._dynamo", "torch.fx.experimental.symbolic_shapes", "torch.testing._internal.optests"):
+        import_module(module)
+    watch.watch_library()
     before = all_dumps()
     for package in request.packages:
         try:
             import_module(package)
         except Exception as error:
-            yield _failed_import(package, error, watch)
+            frames, stack = frames_of(error, watch)
+            outcome = partial(TrialRun, operator=package, trial="import", status="failed")
+            run = outcome(raised=raised_of(error), frames=frames, stack=stack)
+            yield run, _answer(run, watch)
             return
     given = read_inputs(request.inputs) if request.inputs else {}
-    yield from ((run, _answer(run, watch)) for run in registration_runs(watch))
-    end = time.monotonic() + (_WHOLE_S if request.whole else request.budget_s)
+    yield from ((run, _answer(run, watch)) for run in _registration_runs(watch))
+    end = time.monotonic() + (_LONGEST_COMPILED_S if request.whole else _LONGEST_S)
     names = [name for name in TRIALS if request.whole or name not in COMPILED]
-    after = all_dumps()
-    changed = [name for name, dump in after.items() if before.get(name) != dump]
-    for operator in sorted(changed):
-        functions = tuple(each for each in watch.functions if each.operator == operator)
-        subject = Subject(operator, functions, watch, given.get(operator, ()), operator in watch.unknown, request.seed)
-        left = end - time.monotonic()
-        if left <= 0:
-            yield from (
-                (TrialRun(operator=operator, trial=name, status="open", why="out of time"), None) for name in names
-            )
+    for operator, dump in sorted(all_dumps().items()):
+        if before.get(operator) == dump:
             continue
-        for run in run_trials(subject, names, limit_s=_LIMIT_S):
+        if time.monotonic() > end:
+            yield TrialRun(operator=operator, trial="call", status="open", why="the time is over"), None
+            continue
+        subject = Subject(operator, watch, given.get(operator, ()), request.seed)
+        for run in run_trials(subject, names):
             yield run, _answer(run, watch, partial(_try_fix, run=run, subject=subject))
 
 
-def registration_runs(watch: PackageWatch) -> Iterator[TrialRun]:
-    """Return what is wrong with registrations as such: those that are gone, and custom operators that were replaced."""
+def _registration_runs(watch: PackageWatch) -> Iterator[TrialRun]:
+    """Return what is wrong with registrations as such: those that are gone or replaced, or that hide a composite."""
     registry = InstalledRegistry()
     made: dict[str, Event] = {}
-    for event in watch.events:
-        packet, name = event.subject.partition(".")[0], event.subject
-        if event.kind == "custom_op" and (earlier := made.get(name)) is not None and earlier.at != event.at:
-            raised = Raised("builtins.AssertionError", f"{name} is made twice")
-            yield _noted(name, raised, Event("replaced", name, "", event.at))
-        if event.kind not in ("define", "impl", "custom_op") or event.at is None:
-            continue
-        if event.kind == "custom_op":
-            made[name] = event
+    for event in [each for each in watch.events if each.kind in _ABOUT and each.at is not None]:
+        name, key = event.subject, event.detail
+        packet = name.partition(".")[0]
         facts = registry.operator(name)
-        namespace, _, base = packet.partition("::")
-        if event.kind == "impl" and facts is not None and facts.schema:
-            if event.detail in _BACKENDS and "CompositeImplicitAutograd" in facts.kernels:
-                formula = registry.operator(f"{packet}_backward") if "Autograd" in facts.kernels else None
-                has = {f"Autograd{event.detail}"} & {*facts.kernels} or (formula and event.detail in formula.kernels)
-                if not has and event.subject.startswith("aten::"):
-                    yield _noted(
-                        name,
-                        Raised("builtins.AssertionError", f"{name} is composite, and {event.detail} overrides it"),
-                        Event("overrides composite", name, event.detail, event.at),
-                    )
-            if event.detail not in facts.kernels and not _was_destroyed(watch, name, event.detail):
-                text = f"Could not run '{name}' with arguments from the '{event.detail}' backend."
-                yield _noted(
-                    name,
-                    Raised("builtins.NotImplementedError", text),
-                    Event("collected", name, event.detail, event.at),
-                )
+        run = partial(
+            TrialRun, operator=name, trial="registrations", status="failed", frames=(event.at,) if event.at else ()
+        )
+        if event.kind == "custom_op":
+            if made.setdefault(name, event).at != event.at:
+                raised = Raised("builtins.AssertionError", f"{name} is made twice")
+                yield run(raised=(raised,), events=(Event("replaced", name, "", event.at),))
         elif event.kind == "define" and (facts is None or not facts.schema) and name not in watch.destroyed:
+            namespace, _, base = packet.partition("::")
             text = f"'_OpNamespace' '{namespace}' object has no attribute '{base}'"
-            yield _noted(name, Raised("builtins.AttributeError", text), Event("collected", name, "def", event.at))
-
-
-def _was_destroyed(watch: PackageWatch, name: str, key: str) -> bool:
-    return f"{name.replace('::', '/')}/{key}" in watch.destroyed
-
-
-def _noted(name: str, raised: Raised, event: Event) -> TrialRun:
-    frames = () if event.at is None else (event.at,)
-    return TrialRun(
-        operator=name, trial="registrations", status="failed", raised=(raised,), frames=frames, events=(event,)
-    )
-
-
-def _failed_import(package: str, error: Exception, watch: PackageWatch) -> tuple[TrialRun, Answer | None]:
-    frames, stack = frames_of(error, watch)
-    run = TrialRun(
-        operator=package, trial="import", status="failed", raised=raised_of(error), frames=frames, stack=stack
-    )
-    return run, _answer(run, watch)
+            yield run(raised=(Raised("builtins.AttributeError", text),))
+        elif event.kind == "impl" and facts is not None and facts.schema:
+            gone = key not in facts.kernels and f"{name.replace('::', '/')}/{key}" not in watch.destroyed
+            backward = f"{packet}_backward"
+            formula = registry.operator(backward) if "Autograd" in facts.kernels else None
+            hides = key in _BACKENDS and "CompositeImplicitAutograd" in facts.kernels and formula is not None
+            covered = f"Autograd{key}" in facts.kernels or (formula is not None and key in formula.kernels)
+            if gone or (hides and not covered):
+                text = f"Could not run '{name if gone else backward}' with arguments from the '{key}' backend."
+                yield run(raised=(Raised("builtins.NotImplementedError", text),))
 
 
 def _answer(run: TrialRun, watch: PackageWatch, attempt: Callable[[Fix], Trial] | None = None) -> Answer | None:
+    """Return the cause of a trial that failed, concluded from what was noted of its operator."""
     if run.status != "failed":
         return None
     packet = run.operator.partition(".")[0]
-    about = ("define", "impl", "custom_op", "register_fake", "register_autograd")
-    events = [
+    about = [
         event
-        for event in (*watch.events, *run.events)
-        if event.kind not in about or event.subject.partition(".")[0] == packet or run.trial == "import"
+        for event in dict.fromkeys((*watch.events, *run.events))
+        if "::" not in event.subject or event.subject.partition(".")[0] == packet or run.trial == "import"
     ]
-    call = f"torch.ops.{packet.replace('::', '.')}{run.inputs or '(...)'}"
-    stack = (*run.stack, "torch._ops.__call__")
     failure = Failure(
-        run.raised, run.frames, tuple(events), InstalledRegistry(), stack=stack, device=privateuse1_name(), call=call
+        run.raised,
+        run.frames,
+        tuple(about),
+        InstalledRegistry(),
+        stack=run.stack,
+        device=privateuse1_name(),
+        call=f"torch.ops.{packet.replace('::', '.')}{run.inputs or '(...)'}",
     )
     return diagnose(failure, attempt)
 
 
 def _try_fix(fix: Fix, *, run: TrialRun, subject: Subject) -> Trial:
     """Apply a fix in a fork and run the trial again."""
-    if fix.needs:
-        return Trial(fix, "not tried", f"it needs {fix.needs}")
-    if not fix.code:
-        return Trial(fix, "not tried", "it is an edit of your package")
-    names = list(dict.fromkeys(("call", run.trial)))
-    runs = list(run_trials(subject, names, limit_s=_LIMIT_S, before=fix.code))
+    if fix.needs or not fix.code:
+        return Trial(fix, "not tried", f"it needs {fix.needs}" if fix.needs else "it is an edit of your package")
+    runs = list(run_trials(subject, list(dict.fromkeys(("call", run.trial))), before=fix.code))
     bad = next((each for each in runs if each.status == "failed"), None)
     return Trial(fix, "works") if bad is None else Trial(fix, "fails", bad.error)
-
-
-if __name__ == "__main__":
-    code = main(sys.argv[1:])
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
