@@ -85,11 +85,14 @@ def test_functions_that_do_not_take_the_schema_are_named(tried: Try) -> None:
         ("own::rope", "WHY402"),
     }
     (norm,) = [each for each in findings(answer) if each.operator == "own::norm"]
-    assert "the CPU kernel at module0.py:5 does not take what its schema has: norm() got an unexpected" in norm.message
+    assert norm.message.startswith(
+        "the CPU kernel of own::norm at module0.py:5 takes (x, w), and PyTorch calls it with"
+    )
     assert "def norm(x, w=None, *, eps=1e-05): ..." in norm.mend
-    (rope,) = [each for each in findings(answer) if each.operator == "own::rope"]
-    assert "the fake at module0.py:16" in rope.message
-    assert "the setup_context at module0.py:18" in rope.message
+    assert norm.owners == ("registered at module0.py:5",)
+    rope, fake = sorted((e for e in findings(answer) if e.operator == "own::rope"), key=lambda e: e.code)
+    assert "the fake kernel of own::rope at" in fake.message
+    assert "setup_context of own::rope at module0.py:18 takes (ctx, inputs, output)" in rope.message
     assert "def setup(ctx, inputs, keyword_only_inputs, output)" in rope.mend
 
 
@@ -237,9 +240,9 @@ def test_gradients_are_compared_with_finite_differences_and_composite_overrides_
     answer = tried(GRADIENTS)
     assert said(answer) == {("own::cube", "WHY532"), ("own::loss", "WHY307"), ("aten::linear", "WHY310")}
     (loss,) = [each for each in findings(answer) if each.operator == "own::loss"]
-    assert "the Autograd kernel of own::loss, registered at module0.py:16, calls own::loss itself" in loss.message
+    assert "the Autograd kernel of own::loss at module0.py:16 calls own::loss itself" in loss.message
     (linear,) = [each for each in findings(answer) if each.operator == "aten::linear"]
-    assert "calls aten::linear_backward, which has no kernel for CPU: backward raises" in linear.message
+    assert "calls aten::linear_backward, which has no kernel for CPU" in linear.message
 
 
 TRANSFORMS = """
@@ -261,7 +264,7 @@ lib.impl("casts", lambda x: torch.ops.own.casts(x.bfloat16()), "AutocastCPU")
 
 def test_functionalization_vmap_and_autocast_are_tried(tried: Try) -> None:
     answer = tried(TRANSFORMS)
-    assert said(answer) == {("own::bump_", "WHY611"), ("own::batched", "WHY608"), ("own::casts", "WHY307")}
+    assert said(answer) == {("own::bump_", "WHY611"), ("own::batched", "WHY608"), ("own::casts", "WHY623")}
     assert runs(answer)["own::batched", "vmap"].status == "failed"
     assert runs(answer)["own::casts", "autocast"].raised[0].name == "RecursionError"
 

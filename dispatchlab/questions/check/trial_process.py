@@ -109,9 +109,8 @@ def _registration_runs(watch: PackageWatch) -> Iterator[TrialRun]:
         name, key = event.subject, event.detail
         packet = name.partition(".")[0]
         facts = registry.operator(name)
-        run = partial(
-            TrialRun, operator=name, trial="registrations", status="failed", frames=(event.at,) if event.at else ()
-        )
+        frames = (event.at,) if event.at else ()
+        run = partial(TrialRun, operator=name, trial="registrations", status="failed", frames=frames)
         if event.kind == "custom_op":
             if made.setdefault(name, event).at != event.at:
                 raised = Raised("builtins.AssertionError", f"{name} is made twice")
@@ -141,9 +140,10 @@ def _answer(run: TrialRun, watch: PackageWatch, attempt: Callable[[Fix], Trial] 
         for event in dict.fromkeys((*watch.events, *run.events))
         if "::" not in event.subject or event.subject.partition(".")[0] == packet or run.trial == "import"
     ]
+    unfit = [event.at for event in about if event.kind == "unfit function" and event.at]
     failure = Failure(
         run.raised,
-        run.frames,
+        run.frames or tuple(unfit[:1]),
         tuple(about),
         InstalledRegistry(),
         stack=run.stack,
