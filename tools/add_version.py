@@ -76,15 +76,15 @@ INSTALLED = {
 
 COMMANDS: tuple[tuple[str, tuple[int, ...]], ...] = (
     ("doctor", (0,)),
-    ("record sample -o sample.yaml --force", (0,)),
+    ("record sample -o sample.yaml", (0,)),
     ("record --check sample.yaml", (0,)),
     ("imports sample", (0,)),
     ("permute sample.yaml --engine torch --conform", (0, 1)),
-    ("dump sample::made --engine torch --import sample", (0,)),
-    ("explain aten::add.Tensor --engine torch --arg requires_grad", (0,)),
-    ("lint live --import sample -q", (0, 1)),
+    ("dump sample::made --from sample", (0,)),
+    ("explain aten::add.Tensor requires_grad --from live", (0,)),
+    ("lint sample", (0, 1)),
     ("coverage live --key PrivateUse1", (0,)),
-    ("diff REGISTRY live --import sample -q", (0,)),
+    ("diff REGISTRY sample", (0,)),
 )
 """Commands, and the exit codes that are right."""
 
