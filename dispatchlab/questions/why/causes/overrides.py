@@ -103,6 +103,8 @@ def handler_recursion(failure: Failure) -> Explanation | None:
         kind = "mode"
     elif re.search(r"print\(|\{args|str\(|repr\(|log\w*\.", frame.text) and "func(*" not in frame.text:
         kind = "print"
+    elif "func" not in frame.text and "super()" not in frame.text:
+        kind = "inside"
     elif handler == "__torch_dispatch__" and inner:
         kind = "wrapper"
     guard = "_DisableTorchDispatch" if handler == "__torch_dispatch__" else "DisableTorchFunctionSubclass"
@@ -160,6 +162,9 @@ def not_flattened(failure: Failure) -> Explanation | None:
     if signature is not None:
         name, method, what = signature.groups()
         return say("flatten_signature", name=name, method=method, what=what, inner=_wrapped(failure, name) or "elem")
+    bare = failure.search(r"type object '(\w+)' has no attribute '__tensor_(?:un)?flatten__'")
+    if bare is not None and _handler(failure, bare[1], "__torch_dispatch__") is None:
+        return say("bare_subclass", name=bare[1])
     traced = any("torch._dynamo" in name or "torch._functorch._aot" in name for name in failure.stack)
     broken = failure.kinds & {"Unsupported", "InternalTorchDynamoError", "BackendCompilerFailed", "AttributeError"}
     for event in failure.of("handler") if traced and broken else ():

@@ -6,33 +6,11 @@ import re
 
 from dispatchlab.model.failure import Failure, Fix, OperatorFacts
 from dispatchlab.questions.why.cause import Explanation, cause
-from dispatchlab.questions.why.causes.wording import kernels_of, line_of_definition, listed
+from dispatchlab.questions.why.causes.wording import line_of_definition, listed
 
 
 def _asserted(failure: Failure) -> bool:
     return bool(failure.kinds & {"AssertionError", "ValueError", "SystemExit"})
-
-
-@cause("WHY511", "a kernel that hides a composite's gradient", wrong="requires_grad_() or torch.no_grad()")
-def shadowed_composite(failure: Failure) -> Explanation | None:
-    """Recognise a backend kernel over a composite operator, which autograd no longer sees through."""
-    text = r"([\w:.]+): an autograd kernel was not registered to the Autograd key"
-    warned = next((found for e in failure.of("warning") if (found := re.search(text, e.detail))), None)
-    facts = failure.registry.operator(warned[1]) if warned else None
-    if warned is None or facts is None:
-        return None
-    key = next((key for key in facts.kernels if not key.startswith("Composite")), "CPU")
-    sentence = f"{facts.name} has {kernels_of(facts, failure)} and no Autograd kernel, so its result has no gradient"
-    fix = f'lib.impl("{facts.base}", kernel, "Autograd")  # with a torch.autograd.Function'
-    if "CompositeImplicitAutograd" in facts.kernels:
-        impl = next((e for e in reversed(failure.registrations(facts.name)) if e.kind == "impl"), None)
-        sentence = (
-            f"the {key} kernel of {facts.name}{f' at {impl.at}' if impl and impl.at else ''} replaces its "
-            "CompositeImplicitAutograd kernel, whose parts recorded gradients; it has no Autograd kernel, so the "
-            "gradient is lost"
-        )
-        fix = fix.replace('"Autograd"', f'"Autograd{key}"') + "; or override an operator below it"
-    return Explanation(sentence, (Fix(text=fix, needs="your backward"),), (f"PyTorch warned: {warned[0]}",))
 
 
 @cause("WHY421", "an argument that is written and not declared", wrong="register_fake: shapes are right")

@@ -105,15 +105,25 @@ def wrong_rule(failure: Failure) -> Explanation | None:
 def function_in_transform(failure: Failure) -> Explanation | None:
     """Recognise a torch.autograd.Function without setup_context or jvp under torch.func."""
     context = failure.search(r"In order to use an autograd\.Function with functorch transforms .*?the setup_context")
-    if context is None and failure.search(r"You must implement the jvp function for custom autograd\.Func") is None:
+    forward = failure.search(r"You must implement the jvp function for custom autograd\.Func")
+    bound = failure.search(r"TypeError: (missing a required argument: '\w+')")
+    if (
+        context is None
+        and forward is None
+        and (bound is None or ".apply(" not in (failure.at.text if failure.at else ""))
+    ):
         return None
     rules = [e for e in failure.of("function") if e.detail in ("backward", "setup_context")]
     rule = next((e for e in rules if _in_call(failure, e.subject)), None)
     called = re.search(r"(\w+)\.apply\b", failure.call or (failure.at.text if failure.at else ""))
     name = called[1] if called else next(iter(re.findall(r"class (\w+)\([\w.]*Function\)", failure.source)), "it")
-    if context is None:
+    fixes: tuple[Fix, ...]
+    if bound is not None:
+        sentence = f"{name} has a setup_context, so its forward takes the inputs alone, without ctx ({bound[1]})"
+        fixes = (Fix(text=f"@staticmethod def forward(x, ...): ...  # in {name}, without ctx"),)
+    elif context is None:
         sentence = f"the autograd.Function {name} has no jvp, which torch.func.jvp, jacfwd and forward mode ask for"
-        fixes: tuple[Fix, ...] = (
+        fixes = (
             Fix(text=f"@staticmethod def jvp(ctx, *tangents): ...  # in {name}", needs="your jvp"),
             Fix(text="or the reverse mode: torch.func.vjp, torch.func.jacrev"),
         )
@@ -159,7 +169,8 @@ def aliased_output(failure: Failure) -> Explanation | None:
     if "!" in result:
         written = next(iter(re.findall(r"!\) (\w+)", inputs)), "the argument")
         first = f'lib.define("{base}{inputs} -> ()")  # return nothing, and use {written} afterwards'
-        second = f'or, where PyTorch has it: lib.define("{base}{schema}", tags=(torch.Tag.inplace,))'
+        tag = "out" if "*, " in inputs else "inplace"
+        second = f'or, where PyTorch has it: lib.define("{base}{schema}", tags=(torch.Tag.{tag},))'
     else:
         plain = re.sub(r"Tensor\(\w+\)", "Tensor", f"{base}{schema}")
         first = f'lib.define("{plain}")  # and return a copy in the kernel: view.clone()'
