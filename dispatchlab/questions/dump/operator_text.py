@@ -10,7 +10,6 @@ from dispatchlab.model.dump_format import parse_table, row_text
 from dispatchlab.model.python_layer import REGISTRY_NAMED, PythonRegistration, PythonRegistry
 from dispatchlab.model.sequence import Step, format_sequence
 from dispatchlab.model.snapshot import Refusal, Snapshot
-from dispatchlab.views.formatting import counted
 
 NO_LINE = "(no line known)"
 
@@ -72,9 +71,10 @@ def stale_text(snapshot: Snapshot) -> str:
     table, slots = parse_table(snapshot.table), parse_table(snapshot.slots)
     stale = [key for key in {**table, **slots} if table.get(key) != slots.get(key)]
     held, said = slots.get(stale[0]), table.get(stale[0])
+    count = f"{len(stale):,} stale slot{'s' if len(stale) > 1 else ''}"
     return (
         f"{snapshot.operator}: calls run {held.debug if held else 'no kernel'} at {stale[0]}, where the table says "
-        f"{said.debug if said else 'no kernel'}: {counted(len(stale), 'stale slot')}, a defect of the dispatcher"
+        f"{said.debug if said else 'no kernel'}: {count}, a defect of the dispatcher"
     )
 
 
