@@ -617,8 +617,7 @@ def unknown_device(failure: Failure) -> Explanation | None:
         return None
     name = found[1]
     if name in ("gpu", "nvidia", "rocm", "hip"):
-        fix = Fix(text='"cuda"', old=f'"{name}"', new='"cuda"')
-        why = "the device of a GPU is cuda"
+        why, fix = "the device of a GPU is cuda", Fix(text='"cuda" if torch.cuda.is_available() else "cpu"')
     elif name in _DEVICES:
         why, fix = "the extension that names PrivateUse1 so was not imported", Fix(text=f"{_DEVICES[name]}  # first")
     else:

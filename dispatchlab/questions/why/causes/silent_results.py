@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dispatchlab.model.failure import Failure, Fix, OperatorFacts
+from dispatchlab.model.failure import Event, Failure, Fix, OperatorFacts
 from dispatchlab.questions.why.cause import Explanation, cause
 from dispatchlab.questions.why.causes.wording import line_of_definition, listed
 
@@ -70,3 +70,24 @@ def stale_cache(failure: Failure) -> Explanation | None:
         ),
         ("tried: with TORCHINDUCTOR_FORCE_DISABLE_CACHES=1 the program ends well",),
     )
+
+
+@cause("WHY822", "a kernel that a later one replaced", wrong="allow_override: it is on, and the later one wins")
+def replaced_kernel(failure: Failure) -> Explanation | None:
+    """Recognise two kernels of the program for one operator and key, of which the first is gone."""
+    if not _asserted(failure):
+        return None
+    first: dict[tuple[str, str], Event] = {}
+    for event in failure.of("impl", "custom_op"):
+        before = first.setdefault((event.subject, event.kind if event.kind == "custom_op" else event.detail), event)
+        if event.at is None or before.at is None or str(before.at) == str(event.at):
+            continue
+        what = "" if event.kind == "custom_op" else f" for {event.detail}"
+        return Explanation(
+            f"{event.subject} got a kernel{what} at {before.at} and another at {event.at}: the later one wins",
+            (
+                Fix(text="keep one of the two, or give the second operator another name"),
+                Fix(text="lib.impl(NAME, kernel, KEY, allow_override=False)  # raises where there is a kernel"),
+            ),
+        )
+    return None
