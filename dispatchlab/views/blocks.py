@@ -108,12 +108,6 @@ source = partial(Span, kind="source")  # a debug text or a source location
 mark = partial(Span, kind="mark")  # an answer in a word or two
 
 
-def between(texts: Iterable[Inline], separator: str = ", ") -> tuple[Inline, ...]:
-    """Texts with a separator between them."""
-    pieces = [piece for text in texts for piece in (separator, text)]
-    return tuple(pieces[1:])
-
-
 # -- blocks
 
 

@@ -122,7 +122,8 @@ def _alike(reasons: list[tuple[str, OrderReason]]) -> dict[tuple[b.Inline, ...],
         exact = len(some) == 1 and first.winner is not None
         files = [winner, *losers]
         owners = [_owner(one) for one in (first.winner, *first.losers) if one is not None] if exact else files
-        text: tuple[b.Inline, ...] = (f"{key}: ", owners[0], " overrides ", *b.between(owners[1:], " and "))
+        overridden = (piece for owner in owners[1:] for piece in (" and ", owner))
+        text: tuple[b.Inline, ...] = (f"{key}: ", owners[0], " overrides ", *(*overridden,)[1:])
         made[(text,)] = [operator for operator, _ in some]
     return made
 

@@ -62,7 +62,6 @@ def recorded_from(
     source: str,
     *,
     imports: Sequence[str] = (),
-    semantics: str | None = None,
     python: bool = False,
     report: Callable[[str], None] | None = None,
 ) -> Recorded:
@@ -72,7 +71,6 @@ def recorded_from(
         source: `live`, which is read in a process of its own, the name of a bundled registry, a registry file, or a
             scenario, which is run in the order of its file; registrations that are refused are left out.
         imports: modules to import first, for `live` alone.
-        semantics: those under which a scenario is run; those that it names when left out.
         python: read what Python registers in `live`, too, for which Inductor and DTensor are imported.
         report: is called with a sentence for each registration of a scenario that is refused, and for a backend that a
             package has renamed.
@@ -93,7 +91,7 @@ def recorded_from(
         raise ImportOfRecordError(tuple(imports))
     else:
         check_source(source)
-        found = _of_scenario(source, semantics, report) if is_scenario_source(source) else open_named(source)
+        found = _of_scenario(source, report) if is_scenario_source(source) else open_named(source)
     report_renamed(found.privateuse1, report)
     return found
 
@@ -178,7 +176,7 @@ def registry_of_scenario(scenario: Scenario) -> Recorded | None:
     return open_named(beside if bundled_name(scenario.registry) is None else scenario.registry)
 
 
-def _of_scenario(source: str, asked: str | None, report: Callable[[str], None] | None) -> Recorded:
+def _of_scenario(source: str, report: Callable[[str], None] | None) -> Recorded:
     """See Note [A record stands on a registry]."""
     from dispatchlab.engine.dispatcher import Dispatcher
     from dispatchlab.engine.handle import RegistrationHandle
@@ -190,7 +188,7 @@ def _of_scenario(source: str, asked: str | None, report: Callable[[str], None] |
     from dispatchlab.scenario.scenario import operators_in
 
     scenario = load_scenario(source)
-    semantics = asked or scenario.semantics or "strict"
+    semantics = scenario.semantics or "strict"
     beneath = registry_of_scenario(scenario)
     if beneath is None:
         dispatcher, held, known = Dispatcher.for_scenario(semantics), None, frozenset[int]()
