@@ -321,8 +321,7 @@ def no_storage(failure: Failure) -> Explanation | None:
     own = any(" tensor" in event.detail for event in failure.of("handler"))
     numpy = None if own else failure.search(r"\.numpy\(\) is not supported for tensor subclasses")
     if numpy is None and not failure.search(
-        r"Cannot access data pointer of Tensor(?: \(e\.g\.[^)]*\))? that doesn't have storage|"
-        r"Cannot access data pointer of Tensor that doesn't|Accessing the data pointer of FakeTensor"
+        r"Cannot access data pointer of Tensor (?:\(e\.g\.|that doesn't)|Accessing the data pointer of FakeTensor"
     ):
         return None
     fake = _failing_fake(failure)

@@ -189,7 +189,7 @@ def inference_tensor(failure: Failure) -> Explanation | None:
         if requires
         else "used where autograd records, and backward cannot save it"
     )
-    own = re.match(r"([\w.\[\]]+?)\.\w+(?:\(|$)", failure.call) if any(found.groups()) else None
+    own = re.match(r"([\w.\[\]]+?)(?:\.\w+(?:\(|$)|\[)", failure.call) if any(found.groups()) else None
     fix = (
         Fix(
             text=f"{own[1]} = {own[1]}.clone()  # before, outside of inference mode",
