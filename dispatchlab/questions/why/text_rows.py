@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
 from functools import cache, partial
 from importlib.resources import files
 from typing import Any, Final
 
-from dispatchlab.model.failure import Failure, Fix
+from dispatchlab.model.failure import Failure, Fix, operator_name
 from dispatchlab.questions.why.cause import Explanation, cause
+from dispatchlab.questions.why.causes.wording import failing_fake, line_of_definition, under_dtensor
 
 _HANDLERS: Final = ("__torch_function__", "__torch_dispatch__")
 
@@ -38,18 +40,45 @@ def _recognise(rows: list[dict[str, Any]], failure: Failure) -> Explanation | No
         found = failure.search(row["pattern"])
         if found is not None and _applies(row.get("when", ""), failure):
             words = [found[0].strip(), *((group or "").strip() for group in found.groups())]
-            at = failure.at
-            shown = {
-                "at": f" at {at}: `{at.text}`" if at else "",
-                "near": f" ({at}: `{at.text}`)" if at and at.text else "",
-            }
+            shown = _words(failure, next((group for group in words[1:] if group), ""))
             fixes = tuple(_fix(text.format(*words, **shown)) for text in row["fix"])
             return Explanation(row["says"].format(*words, **shown), fixes)
     return None
 
 
+def _words(failure: Failure, group: str) -> dict[str, str]:
+    """Return what a text may name besides the groups of its pattern, the first of which may be an operator."""
+    at, name = failure.at, operator_name(group)
+    facts = failure.registry.operator(name) if name else None
+    fake = failing_fake(failure)
+    lines = " ".join(frame.text for frame in failure.frames)
+    defined = dict.fromkeys(event.subject for event in failure.of("custom_op", "define"))
+    own = re.match(r"([\w.\[\]]+?)(?:\.\w+(?:\(|$)|\[)", failure.call)
+    return {
+        "at": f" at {at}: `{at.text}`" if at else "",
+        "near": f" ({at}: `{at.text}`)" if at and at.text else "",
+        "call": failure.call or "the call",
+        "called": next((n for n in defined if re.search(rf"\b{n.partition('::')[2]}\b", lines)), "an operator"),
+        "own": own[1] if own else "x",
+        "op": name or group,
+        "dotted": name.replace("::", "."),
+        "defined": line_of_definition(facts, failure),
+        "schema": facts.schema.partition("::")[2] if facts else "name(...) -> ...",
+        "fake": fake.name if fake else "",
+    }
+
+
 def _applies(when: str, failure: Failure) -> bool:
-    """Return whether the state fits a row: under vmap, in a handler of an override, or after a warning."""
+    """Return whether the state fits a row: under vmap, in a handler of an override or in a fake, or after a warning."""
+    if when.startswith("source "):
+        return when.removeprefix("source ") in failure.source
+    if when == "fake":
+        return failing_fake(failure) is not None
+    if when == "dtensor":
+        return under_dtensor(failure)
+    if when == "extension":
+        found = failure.search(r"trace the builtin `(\w+)\.")
+        return found is not None and found[1] not in sys.stdlib_module_names
     if when == "vmap":
         return under_vmap(failure)
     if when == "handler":
@@ -65,7 +94,8 @@ def under_vmap(failure: Failure) -> bool:
 def _fix(text: str) -> Fix:
     """Return a fix.
 
-    `wrap: <>.float()` is put around tensors, `word: OLD -> NEW` changes the call, `code: X` is run: these are tried.
+    `wrap: <>.float()` is put around tensors, `word: OLD -> NEW` changes the call, `code: X` is run, and
+    `within CONTEXT: X` enters a context: these are tried.
     `needs WHAT: X` is not.
     """
     kind, _, rest = text.partition(": ")
@@ -75,6 +105,9 @@ def _fix(text: str) -> Fix:
     if kind == "word":
         old, new = rest.split(" -> ")
         return Fix(text=f"x{new}...)", old=old, new=new)
+    if context := re.fullmatch(r"within (.+)", kind):
+        code = f"import {context[1].rpartition('.')[0]}\n(within := {context[1]}).__enter__()"
+        return Fix(text=f"with {context[1]}: {rest}", code=code)
     if kind == "code":
         return Fix(text=rest, code=rest.partition("  # ")[0])
     if needs := re.fullmatch(r"needs (.+)", kind):

@@ -134,3 +134,26 @@ def in_kernel(failure: Failure, name: str) -> bool:
     """Return whether a function that the program registered for an operator is on the stack."""
     kernels = {(e.at.file, e.at.function) for e in failure.of("function") if e.subject == name and e.at}
     return any((frame.file, frame.function) in kernels for frame in failure.frames)
+
+
+def in_fake(failure: Failure) -> bool:
+    """Return whether a fake kernel is on the stack."""
+    return any("fake_impl" in name or "abstract" in name for name in failure.stack)
+
+
+def failing_fake(failure: Failure) -> OperatorFacts | None:
+    """Return the operator in whose fake kernel the user's innermost line is."""
+    at, best, line = failure.at, None, 0
+    if at is None or not in_fake(failure):
+        return None
+    for event in failure.of("custom_op", "define", "register_fake"):
+        facts = failure.registry.operator(event.subject)
+        file, _, first = short_site(facts.fake).rpartition(":") if facts is not None else ("", "", "")
+        if file == at.file and first.isdigit() and line < int(first) <= at.line:
+            best, line = facts, int(first)
+    return best
+
+
+def under_dtensor(failure: Failure) -> bool:
+    """Return whether DTensor is on the stack."""
+    return any(name.startswith("torch.distributed.tensor") for name in failure.stack)
