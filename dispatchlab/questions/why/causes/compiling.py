@@ -6,8 +6,8 @@ import re
 
 from dispatchlab.model.failure import Failure, Fix, operator_name
 from dispatchlab.questions.why.cause import Explanation, cause
+from dispatchlab.questions.why.causes.text_rows import register_rows
 from dispatchlab.questions.why.causes.wording import line_of_definition, registered_lines
-from dispatchlab.questions.why.text_rows import register_rows
 
 _CHECKS = {
     "test_schema": "that the kernel writes and aliases what the schema says",

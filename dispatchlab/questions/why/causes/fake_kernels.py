@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from dispatchlab.model.failure import Failure, Fix, OperatorFacts, operator_name
 from dispatchlab.questions.why.cause import Explanation, cause
+from dispatchlab.questions.why.causes.text_rows import register_rows
 from dispatchlab.questions.why.causes.wording import (
     arguments_of,
     failing_fake,
@@ -16,7 +17,6 @@ from dispatchlab.questions.why.causes.wording import (
     signature_of,
     under_dtensor,
 )
-from dispatchlab.questions.why.text_rows import register_rows
 
 _NO_FAKE = (
     r"UnsupportedOperatorException: ([\w.]+)",

@@ -6,8 +6,8 @@ import re
 
 from dispatchlab.model.failure import Event, Failure, Fix, OperatorFacts, operator_name
 from dispatchlab.questions.why.cause import Explanation, cause
+from dispatchlab.questions.why.causes.text_rows import register_rows
 from dispatchlab.questions.why.causes.wording import arguments_of, line_of_definition, listed, registered_lines
-from dispatchlab.questions.why.text_rows import register_rows
 
 register_rows("gradients")
 

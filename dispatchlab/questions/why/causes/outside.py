@@ -7,7 +7,7 @@ from typing import Final
 
 from dispatchlab.model.failure import Failure, Fix
 from dispatchlab.questions.why.cause import Explanation, cause
-from dispatchlab.questions.why.text_rows import register_rows
+from dispatchlab.questions.why.causes.text_rows import register_rows
 
 register_rows("outside")
 

@@ -6,8 +6,8 @@ import re
 
 from dispatchlab.model.failure import Event, Failure, operator_name
 from dispatchlab.questions.why.cause import Explanation, cause
+from dispatchlab.questions.why.causes.text_rows import register_rows, say
 from dispatchlab.questions.why.causes.wording import listed
-from dispatchlab.questions.why.text_rows import register_rows, say
 
 register_rows("overrides")
 

@@ -7,8 +7,8 @@ from typing import Final
 
 from dispatchlab.model.failure import Event, Failure, Fix, OperatorFacts
 from dispatchlab.questions.why.cause import Explanation, cause
+from dispatchlab.questions.why.causes.text_rows import register_rows, under_vmap
 from dispatchlab.questions.why.causes.wording import arguments_of, in_kernel, line_of_definition, listed
-from dispatchlab.questions.why.text_rows import register_rows, under_vmap
 
 register_rows("transforms")
 
