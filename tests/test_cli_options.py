@@ -111,6 +111,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("permute five.yaml --engine torch --semantics strict", "--semantics strict is for the lab engine"),
         ("permute five.yaml --engine torch --graph x.dot", "the states of PyTorch cannot be read"),
         ("permute five.yaml --graph x.svg", "expected a file that ends in .dot or .mmd"),
+        ("permute five.yaml twice.yaml --snapshots", "--snapshots is for one scenario and 2 were given"),
         ("dump", "no operator was named"),
         ("dump --list --engine torch --from torch-2.13", "torch-2.13 is a recording, which --engine torch cannot run"),
         ("dump --list --from five.yaml", "--list is for registries, and five.yaml is a scenario"),

@@ -463,7 +463,7 @@ def test_what_a_fallback_changes_is_observed_though_no_registration_names_it(fol
     assert permute("seen.yaml").exit_code == 0
 
 
-# -- the operators
+# -- snapshots
 
 
 @pytest.mark.usefixtures("folder")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 from itertools import permutations
 from pathlib import Path
@@ -22,6 +23,7 @@ from dispatchlab.questions.order.snapshots import (
 from dispatchlab.questions.order.snapshots_blocks import snapshot_lines
 from dispatchlab.scenario import Scenario, load_scenario
 from dispatchlab.views.text import text_of
+from tests.command_line import run
 from tests.random_scenarios import random_scenario
 from tests.replays import Replayed, replay
 
@@ -137,10 +139,28 @@ def test_more_states_than_anybody_reads_are_refused(tmp_path: Path) -> None:
     path.write_text(f"claim: Many.\nregistrations:\n{kernels}")
     with pytest.raises(TooManySnapshotsError, match=r"the 11 registrations have more than 1,024 states"):
         snapshots_of(LabEngine("strict"), load_scenario(path))
+    done = run("permute", str(path), "--snapshots")
+    assert (done.exit_code, "more than 1,024 states" in done.stderr) == (2, True)
 
 
-def test_all_sequences_of_five_registrations_are_shown() -> None:
-    scenario = load_scenario(SCENARIOS / "basics" / "five_registrations.yaml")
-    text = text_of(snapshot_lines(snapshots_of(LabEngine("strict"), scenario)))
-    assert text.startswith("snapshots: 32 snapshots, after every step of 14,400 orders of registration and release\n")
-    assert len(re.findall(r"^snapshot \d+: ", text, re.MULTILINE)) == 32
+def test_all_sequences_of_five_registrations_are_in_one_page(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    started = time.perf_counter()
+    path = str(SCENARIOS / "basics" / "five_registrations.yaml")
+    done = run("permute", path, "--snapshots", "--report", str(page), "--format", "text")
+    took = time.perf_counter() - started
+    assert done.exit_code == 0, done.stderr
+    assert "snapshots: 32 snapshots, after every step of 14,400 orders of registration and release" in done.stdout
+    assert len(re.findall(r"<summary><b>\d+: ", page.read_text(encoding="utf-8"))) == 32
+    assert took < 60  # a second here
+
+
+def test_options_that_have_no_effect_together_are_refused() -> None:
+    path = str(SCENARIOS / "basics" / "a_def_alone.yaml")
+    other = str(SCENARIOS / "basics" / "a_second_def.yaml")
+    for arguments, error in (
+        ((path, other, "--snapshots"), "--snapshots is for one scenario"),
+        ((path, "--snapshots", "--engine", "torch"), "the states of PyTorch cannot be read"),
+    ):
+        done = run("permute", *arguments)
+        assert (done.exit_code, error in done.stderr) == (2, True), done.stderr

@@ -77,6 +77,9 @@ from dispatchlab.commands.output import (
 @click.option(
     "--graph", metavar="FILE", type=click.Path(), help="Write the graph of states: .dot, or .mmd for Mermaid."
 )
+@click.option(
+    "--snapshots", is_flag=True, help="Also show what every registration and release leads to, in all orders."
+)
 @report_option(" of all scenarios, with their tables")
 @click.option("-v", "--verbose", is_flag=True, help="Print the whole report of every scenario, also as expected.")
 @format_option()
@@ -88,6 +91,7 @@ def permute(
     cluster: str | None,
     format: Format | None,
     verbose: bool,
+    snapshots: bool,
     page: str | None,
     **options: Any,
 ) -> None:
@@ -102,7 +106,7 @@ def permute(
       dispatchlab permute scenario.yaml
       dispatchlab permute scenarios/ --jobs 2 --format json
       dispatchlab permute scenario.yaml --semantics torch-2.13 --save found.yaml
-      dispatchlab permute scenario.yaml --graph states.dot
+      dispatchlab permute scenario.yaml --graph states.dot --snapshots
       dispatchlab permute scenarios/ --report report.html
       dispatchlab permute scenarios/ --cluster tcp://10.0.0.1:8786
     """
@@ -116,12 +120,13 @@ def permute(
     if options["imports"]:
         reach_checkout()
     asked, files, interrupted = RunOptions(**options), scenario_files(scenarios, report=note), False
-    check_files(files, asked)
+    check_files(files, asked, snapshots=snapshots)
     is_one = len(files) == 1
     shown = Outcomes(
         files,
         asked,
         whole=verbose or is_one,
+        with_snapshots=snapshots,
         with_operators=page is not None or chosen_format(format) not in ("text", "json"),
         report=warn,
     )

@@ -234,7 +234,7 @@ EXPECT = Field(
 SNAPSHOTS = Field(
     "snapshots",
     one_of("true or false", {"true": True, "false": False}, schema={"type": "boolean"}),
-    "true: the golden file also has what is seen after each registration and release.",
+    "true: the golden file also has what is seen after each registration and release, as `permute --snapshots` shows.",
 )
 REGISTRATIONS = Field("registrations", REGISTRATION_LIST, "What is registered, in any order.", required=True)
 

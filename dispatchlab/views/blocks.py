@@ -270,10 +270,12 @@ class Difference:
     Args:
         diff: its lines.
         indent: where they begin.
+        is_step: it leads from before a step to after it, and what is new is no worse than what is gone.
     """
 
     diff: str
     indent: int = 0
+    is_step: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from dispatchlab.questions.order.report_text import (
     reductions_text,
     step_text,
 )
+from dispatchlab.questions.order.snapshots_blocks import snapshot_blocks
 from dispatchlab.views import blocks as b
 from dispatchlab.views.formatting import counted, key_names, readable, seconds
 from dispatchlab.views.source_locations import fallback_of_file
@@ -100,6 +101,8 @@ def _blocks(one: Explored) -> Iterator[b.Block]:
     texts += [f"never accepted: {text}" for text in never_accepted_text(found, report.registrations)]
     if texts:
         yield b.Section("Refused", tuple(b.Line(text, "warn", indent=2) for text in texts))
+    if one.snapshots is not None:
+        yield b.Section("Snapshots at every step", tuple(snapshot_blocks(one.snapshots)))
     for title, views in one.seen:
         blocks = tuple(block for view in views for block in operator_blocks(view))
         yield b.Section(f"{title[:1].upper()}{title[1:]}", blocks)

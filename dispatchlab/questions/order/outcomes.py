@@ -18,6 +18,7 @@ from dispatchlab.views.view import View
 if TYPE_CHECKING:
     from dispatchlab.model.operator_view import OperatorView
     from dispatchlab.questions.order.report import Report
+    from dispatchlab.questions.order.snapshots import Snapshots
 
 _BAD_INPUT = 2
 _MOST_OPERATORS = 5  # that are shown beside a verdict
@@ -33,9 +34,11 @@ class OneScenarioError(DispatchLabError):
 
 
 class NoStatesError(DispatchLabError):
-    """The graph of states was asked for, and the engine is PyTorch."""
+    """An option is about states, and the engine is PyTorch."""
 
-    template = "--graph: the states of PyTorch cannot be read: leave it out"
+    option: str
+
+    template = "{option}: the states of PyTorch cannot be read: leave it out"
 
 
 class GraphNameError(DispatchLabError):
@@ -46,22 +49,24 @@ class GraphNameError(DispatchLabError):
     template = "--graph {path}: expected a file that ends in .dot or .mmd"
 
 
-def check_files(files: Sequence[str], options: RunOptions) -> None:
+def check_files(files: Sequence[str], options: RunOptions, *, snapshots: bool) -> None:
     """Refuse, before anything runs, files that cannot be written, and what is about one scenario where there are more.
 
     Raises:
         DispatchLabError: see above.
     """
-    for option, value in (("--save", options.save), ("--graph", options.graph)):
+    asked = {"--save": options.save, "--graph": options.graph, "--snapshots": snapshots or None}
+    for option, value in asked.items():
         if value is not None and len(files) > 1:
             raise OneScenarioError(option, len(files))
     if options.save is not None:
         from dispatchlab.questions.order.counterexamples import kept_kind
 
         check_output(options.save, kept_kind(options.save))
+    for option, value in (("--graph", options.graph), ("--snapshots", snapshots or None)):
+        if value is not None and options.engine == "torch":
+            raise NoStatesError(option)
     if options.graph is not None:
-        if options.engine == "torch":
-            raise NoStatesError
         if not options.graph.endswith((".dot", ".mmd")):
             raise GraphNameError(options.graph)
         check_output(options.graph, FileKind.STATE_GRAPH)
@@ -75,6 +80,7 @@ class Outcomes:
         files: all scenarios.
         options: how they are run.
         whole: show the whole report of every scenario, and not a line of those that are as expected.
+        with_snapshots: show what every registration and release leads to.
         with_operators: look at the operators of one scenario, which plain text and JSON leave out.
         report: is called with a sentence about what cannot be shown or written.
         code: the exit code so far.
@@ -83,6 +89,7 @@ class Outcomes:
     files: Sequence[str]
     options: RunOptions
     whole: bool
+    with_snapshots: bool
     with_operators: bool
     report: Callable[[str], None]
     code: int = 0
@@ -90,7 +97,7 @@ class Outcomes:
     _failed: list[str] = field(default_factory=list)
     _ends_whole: bool = False
 
-    def take(self, outcome: Outcome | DispatchLabError) -> View[Report] | None:
+    def take(self, outcome: Outcome | DispatchLabError) -> View[object] | None:
         """How an outcome is shown; None for a scenario that cannot be run, which is reported."""
         if isinstance(outcome, DispatchLabError):
             self._failed.append(str(outcome))
@@ -100,15 +107,16 @@ class Outcomes:
             self.report(f"note: {text}")
         report = outcome.report
         self.code = max(self.code, report.exit_code)
-        shows = self.with_operators and len(self.files) == 1 and self.options.engine != "torch"
+        snapshots = self._snapshots() if self.with_snapshots and not outcome.interrupted else None
+        shows = self.with_operators and len(self.files) == 1 and snapshots is None and self.options.engine != "torch"
         build, seen = self._operators() if shows else ("", [])
         gap = (Line(),) if self._explored and (self._ends_whole or self.whole or report.exit_code) else ()
-        self._explored.append(Explored(report, seen, outcome.notes))
+        self._explored.append(Explored(report, seen, outcome.notes, snapshots))
         self._ends_whole = self.whole or bool(report.exit_code)
         if not self._ends_whole:
             return _short_view(report, gap)
         program = outcome.program if len(self.files) == 1 else None
-        return report_view(report, seen=seen, program=program or "", before=gap, torch=build)
+        return report_view(report, seen=seen, snapshots=snapshots, program=program or "", before=gap, torch=build)
 
     def files_of(self, outcome: Outcome) -> Iterator[tuple[str, str, FileKind]]:
         """The files that were asked for: path, text and kind; what cannot be written is reported."""
@@ -149,6 +157,17 @@ class Outcomes:
         self.report(trouble)
         self.code = max(self.code, code)
 
+    def _snapshots(self) -> Snapshots | None:
+        from dispatchlab.questions.order.snapshots import snapshots_of_file
+
+        try:
+            return snapshots_of_file(
+                self.files[0], semantics=self.options.semantics, allow_import=self.options.allow_import
+            )
+        except DispatchLabError as error:
+            self._fail(str(error))
+            return None
+
     def _operators(self) -> tuple[str, list[tuple[str, list[OperatorView]]]]:
         """The version of PyTorch, and the operators with everything registered, with a title."""
         from dispatchlab.questions.dump.inspect_scenario import InspectOptions, inspect_scenario
@@ -165,5 +184,5 @@ class Outcomes:
         return found.build, [(title, views)] if views else []
 
 
-def _short_view(report: Report, gap: Sequence[Block]) -> View[Report]:
+def _short_view(report: Report, gap: Sequence[Block]) -> View[object]:
     return View(report, lines=lambda _: (*gap, Line(line_of(report))))

@@ -14,6 +14,7 @@ from dispatchlab.scenario.scenario import Scenario
 
 if TYPE_CHECKING:
     from dispatchlab.model.operator_view import OperatorView
+    from dispatchlab.questions.order.snapshots import Snapshots
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +106,13 @@ class Explored:
         report: what was found.
         seen: operators after some sequence, each with a title that names it.
         notes: what else a reader should know.
+        snapshots: what each step leads to, where that was asked for.
     """
 
     report: Report
     seen: Seen = ()
     notes: tuple[str, ...] = ()
+    snapshots: Snapshots | None = None
 
 
 # Note [The layers of a verdict]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from dispatchlab.model.sequence import format_sequence
 from dispatchlab.prover.result import Counterexample
@@ -13,27 +14,52 @@ from dispatchlab.views.blocks import Block, Code, Document, Line
 from dispatchlab.views.formatting import digits
 from dispatchlab.views.view import View
 
+if TYPE_CHECKING:
+    from dispatchlab.questions.order.snapshots import Snapshots
+
 
 def report_view(
-    report: Report, *, seen: Seen = (), program: str = "", before: Sequence[Block] = (), torch: str = ""
-) -> View[Report]:
+    report: Report,
+    *,
+    seen: Seen = (),
+    snapshots: Snapshots | None = None,
+    program: str = "",
+    before: Sequence[Block] = (),
+    torch: str = "",
+) -> View[object]:
     """How a report is shown.
 
     Args:
         report: what was found.
         seen: operators after some sequence, each with a title that names it.
+        snapshots: the snapshots after each step, where they are shown.
         program: a program that shows a violation; empty where there is none.
         before: what stands before it.
         torch: the version of the PyTorch that source locations are of; empty when that is not known.
     """
+    explored = Explored(report, seen, snapshots=snapshots)
     code = (Line(), Line(f"# {_PROGRAM}"), Code(program)) if program else ()
+    steps: tuple[Block, ...] = ()
+    value: object = report
+    if snapshots is not None:
+        from dispatchlab.questions.order.snapshots_blocks import snapshot_lines
 
-    def document(report: Report) -> Document:
+        steps = (Line(), *snapshot_lines(snapshots))
+        found = as_json(report)
+        assert isinstance(found, dict)
+        value = {**found, "snapshots": snapshots}
+
+    def document(_: object) -> Document:
         from dispatchlab.questions.order.blocks import permute_document
 
-        return permute_document([Explored(report, seen)], after=code)
+        return permute_document([explored], after=code)
 
-    return View(report, lines=lambda _: (*before, *report_lines(report), *code), document=document, torch=torch)
+    return View(
+        value,
+        lines=lambda _: (*before, *report_lines(report), *steps, *code),
+        document=document,
+        torch=torch,
+    )
 
 
 _PROGRAM = "A program that shows it wherever PyTorch is installed; --save FILE.py keeps it."

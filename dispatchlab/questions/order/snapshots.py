@@ -13,12 +13,16 @@ from dispatchlab.model.dump_format import DumpError, parse_table
 from dispatchlab.model.kernel_identity import distinguished
 from dispatchlab.model.keys import SLOT_OF_KEY
 from dispatchlab.model.registration import describe
-from dispatchlab.model.sequence import Step
+from dispatchlab.model.sequence import Step, format_sequence
+from dispatchlab.model.short_names import short_names
 from dispatchlab.model.snapshot import NOTHING_REGISTERED, TABLES, Refusal, Snapshot
 from dispatchlab.prover.chains import count_orders
 from dispatchlab.prover.protocol import Engine, Forkable, Look
 from dispatchlab.prover.states import ReachableStates
+from dispatchlab.questions.sources.engines import engine_for
+from dispatchlab.scenario.load import load_scenario
 from dispatchlab.scenario.scenario import Scenario
+from dispatchlab.views.as_json import as_json
 
 MOST_STATES: Final = 1024
 """More states are not shown: nobody reads so many."""
@@ -29,7 +33,7 @@ class TooManySnapshotsError(DispatchLabError):
 
     count: int
 
-    template = "snapshots: the {count:,} registrations have more than 1,024 states: keep fewer in the scenario"
+    template = "--snapshots: the {count:,} registrations have more than 1,024 states: name a smaller scenario"
 
 
 class NoStatesError(DispatchLabError):
@@ -37,7 +41,7 @@ class NoStatesError(DispatchLabError):
 
     engine: str
 
-    template = "snapshots: the states of the engine {engine} cannot be read: leave the field out"
+    template = "--snapshots: the states of the engine {engine} cannot be read: leave it out"
 
 
 class Way(NamedTuple):
@@ -46,6 +50,11 @@ class Way(NamedTuple):
     source: int
     step: Step
     refused: str
+
+
+@as_json.register
+def _(value: Way) -> dict[str, object]:
+    return {**value._asdict(), "step": format_sequence((value.step,))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +84,14 @@ class Snapshots:
 
     Args:
         registrations: what each registration is.
+        names: a short name for each.
         keys: the rows of tables that are shown; all of them when there are none.
         moments: the snapshots, nothing registered first.
         sequences: how many sequences they stand for: orders of registration times orders of release.
     """
 
     registrations: tuple[str, ...]
+    names: tuple[str, ...]
     keys: tuple[str, ...]
     moments: tuple[Moment, ...]
     sequences: int
@@ -102,6 +113,17 @@ def snapshots_of(engine: Engine, scenario: Scenario) -> Snapshots:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of kernels that are overridden: that is what is looked at
         return _all(engine, scenario)
+
+
+def snapshots_of_file(path: str, *, semantics: str | None, allow_import: bool = False) -> Snapshots:
+    """The snapshots of a scenario file; the arguments are options of `permute`.
+
+    Raises:
+        DispatchLabError: the file or an option cannot be used, or see `snapshots_of`.
+    """
+    scenario = load_scenario(path, allow_import=allow_import)
+    with engine_for("lab", asked=semantics, in_file=scenario.semantics) as engine:
+        return snapshots_of(engine, scenario)
 
 
 class _Moments:
@@ -136,6 +158,11 @@ class _Moments:
         return tuple(made)
 
 
+def _about(scenario: Scenario) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    texts = tuple(map(describe, scenario.registrations))
+    return texts, tuple(short_names(scenario.registrations)), tuple(key.name for key in scenario.keys)
+
+
 def _reason(refusal: Refusal | None) -> str:
     return "" if refusal is None else refusal.message
 
@@ -164,8 +191,7 @@ def _all(engine: Forkable, scenario: Scenario) -> Snapshots:
     for node, orders in enumerate(_orders(found, count, steps)):
         collected.orders[of_node[node]] += orders
     moments = collected.snapshots()
-    texts, keys = tuple(map(describe, scenario.registrations)), tuple(key.name for key in scenario.keys)
-    return Snapshots(texts, keys, moments, count_orders(count, scenario.order))
+    return Snapshots(*_about(scenario), moments, count_orders(count, scenario.order))
 
 
 def _orders(found: ReachableStates, count: int, steps: Mapping[tuple[int, Step], int]) -> list[int]:

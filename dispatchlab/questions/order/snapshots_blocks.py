@@ -7,7 +7,7 @@ from itertools import groupby
 
 from dispatchlab.questions.order.report_text import step_text
 from dispatchlab.questions.order.snapshots import Moment, Row, Snapshots, Way, rows_between
-from dispatchlab.views.blocks import Block, Line
+from dispatchlab.views.blocks import Block, Difference, Folded, Line, quiet, strong
 from dispatchlab.views.formatting import counted, key_names
 
 
@@ -16,7 +16,7 @@ def snapshot_lines(found: Snapshots) -> Iterator[Block]:
     yield Line(f"snapshots: {_summary(found)}")
     for moment in found.moments:
         yield Line()
-        yield Line(f"snapshot {moment.number}: {_registered(moment)}{_orders(moment)}")
+        yield Line(f"snapshot {moment.number}: {_registered(moment, None)}{_orders(moment)}")
         first, *others = _ways(moment)
         yield from _way_lines(first, found)
         if moment.same_as is not None:
@@ -29,7 +29,26 @@ def snapshot_lines(found: Snapshots) -> Iterator[Block]:
                 yield Line(f"{row.mark} {f'{row.key}: ' if row.key else ''}{row.text}".rstrip())
 
 
+def snapshot_blocks(found: Snapshots) -> Iterator[Block]:
+    """The snapshots with what each step changed; keys with one kernel share a line."""
+    yield Line(_summary(found))
+    for moment in found.moments:
+        title = (strong(f"{moment.number}: {_registered(moment, found)}"), quiet(_orders(moment)))
+        yield Folded(title, tuple(_moment(moment, found)), is_open=True)
+
+
 # -- one snapshot
+
+
+def _moment(moment: Moment, found: Snapshots) -> Iterator[Block]:
+    for number, way in enumerate(_ways(moment)):
+        yield from (Line(text, "warn" if way and way.refused else "") for text in _way_texts(way, found))
+        rows = _grouped(_changes(moment, way, found) if number else _rows(moment, way, found))
+        if moment.same_as is not None and not number:
+            yield Line(f"What is seen is what snapshot {moment.same_as} shows.", "quiet")
+        elif rows:
+            shown = (f"{row.mark} {f'{row.key}: ' if row.key else ''}{row.text}" for row in rows)
+            yield Difference("\n".join(shown), is_step=True)
 
 
 def _ways(moment: Moment) -> list[Way | None]:
@@ -71,10 +90,11 @@ def _summary(found: Snapshots) -> str:
     return f"{shown}, after every step of {counted(found.sequences, 'order')} of registration and release"
 
 
-def _registered(moment: Moment) -> str:
+def _registered(moment: Moment, found: Snapshots | None) -> str:
     if not moment.registered:
         return "nothing is registered"
-    return f"{', '.join(map(str, moment.registered))} {'is' if len(moment.registered) == 1 else 'are'} registered"
+    names = [str(index) if found is None else f"{index} {found.names[index]}" for index in moment.registered]
+    return f"{', '.join(names)} {'is' if len(moment.registered) == 1 else 'are'} registered"
 
 
 def _orders(moment: Moment) -> str:
@@ -86,6 +106,10 @@ def _orders(moment: Moment) -> str:
 
 
 def _way_lines(way: Way | None, found: Snapshots) -> Iterator[Line]:
+    yield from map(Line, _way_texts(way, found))
+
+
+def _way_texts(way: Way | None, found: Snapshots) -> Iterator[str]:
     if way is not None:
         refused = f", refused: {way.refused}" if way.refused else ""
-        yield Line(f"{step_text(way.step, found.registrations)}, from snapshot {way.source}{refused}")
+        yield f"{step_text(way.step, found.registrations)}, from snapshot {way.source}{refused}"
