@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from dispatchlab.questions.why.run import why_program
 from tests.why_programs import Variation, variations, why
 
 pytest.importorskip("torch")
@@ -38,3 +39,25 @@ def holds(fix: str, wanted: str) -> bool:
     """Return whether a fix holds a text, and was seen to work where the text ends so."""
     text, tried, _ = wanted.partition("(tried: works)")
     return text in fix and (not tried or fix.endswith(tried))
+
+
+def test_a_crash_in_an_operator_that_is_gone_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = """\
+import torch
+
+def register():
+    lib = torch.library.Library("boxes", "FRAGMENT")
+    lib.define("area(Tensor x) -> Tensor")
+    lib.impl("area", lambda x: x.prod(), "CPU")
+    return torch.ops.boxes.area
+
+area = register()
+area(torch.ones(2))
+"""
+    (tmp_path / "program.py").write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    outcome = why_program(["program.py"], quiet=True)
+    assert outcome.exit_code < 0
+    assert outcome.answer is not None
+    assert outcome.answer.code == "WHY102"
+    assert "boxes::area was defined at program.py:5 and released" in outcome.answer.cause

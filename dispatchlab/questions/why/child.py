@@ -7,6 +7,7 @@ python -m dispatchlab.questions.why.child ANSWER_FILE --text FILE
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import runpy
 import subprocess
@@ -18,7 +19,7 @@ from pathlib import Path
 from traceback import print_exception
 
 from dispatchlab.live.failure.operator_facts import InstalledRegistry
-from dispatchlab.live.failure.program_watch import CHILDREN, ProgramWatch, events_in_children
+from dispatchlab.live.failure.program_watch import CHILDREN, ProgramWatch, events_in_children, left_events
 from dispatchlab.model.failure import Event
 from dispatchlab.questions.why.diagnose import Answer, diagnose
 from dispatchlab.questions.why.exception import why_exception
@@ -35,7 +36,9 @@ def main(arguments: Sequence[str]) -> int:
         with suppress(ImportError):  # a traceback is read without PyTorch, too
             import_module("torch")
         text = Path(rest[1]).read_text(encoding="utf-8", errors="replace")
-        return _leave(answer_file, diagnose(failure_of_text(text, InstalledRegistry())))
+        events = left_events(os.environ.get(CHILDREN, ""))
+        return _leave(answer_file, diagnose(failure_of_text(text, InstalledRegistry(), events)))
+    faulthandler.enable()  # a crash prints where Python was
     watch = ProgramWatch(os.getcwd())
     watch.start()
     try:

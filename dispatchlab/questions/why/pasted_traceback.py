@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from dispatchlab.model.failure import Failure, OperatorFacts, Position, Raised, Registry
+from dispatchlab.live.failure.positions import position_of
+from dispatchlab.model.failure import Event, Failure, OperatorFacts, Position, Raised, Registry
 from dispatchlab.registries.model import Recorded
 
 _FRAME: Final = re.compile(r'^\s*File "([^"]+)", line (\d+)(?:, in (.+))?$')
@@ -15,6 +16,8 @@ _ERROR: Final = re.compile(
 )
 _WHAT: Final = re.compile(r"^\s*what\(\):\s*(.*)$")
 _RANK: Final = re.compile(r"^\[rank\d+\]:\s?", re.MULTILINE)
+_CRASH: Final = re.compile(r"^Fatal Python error: (.+)$")
+_CRASHED_FRAME: Final = re.compile(r'^  File "([^"]+)", line (\d+) in (.+)$')
 _BACKTRACE: Final = re.compile(r"^(?:Exception raised from |frame #\d+: )")
 
 
@@ -46,15 +49,16 @@ class RecordedFacts:
         return tuple(name for name in self._recorded.names if name.startswith(f"{namespace}::"))
 
 
-def failure_of_text(text: str, registry: Registry) -> Failure:
+def failure_of_text(text: str, registry: Registry, events: tuple[Event, ...] = ()) -> Failure:
     """Return what a text says of a failure.
 
     Args:
         text: a traceback, or a log with one.
         registry: answers what the dispatcher holds.
+        events: what the program left that printed it before it crashed.
     """
     chain, frames = read_traceback(text)
-    return Failure(chain or (Raised("", text[-4000:]),), frames, (), registry, source=text)
+    return Failure(chain or (Raised("", text[-4000:]),), frames, events, registry, source=text)
 
 
 def read_traceback(text: str) -> tuple[tuple[Raised, ...], tuple[Position, ...]]:
@@ -68,7 +72,17 @@ def read_traceback(text: str) -> tuple[tuple[Raised, ...], tuple[Position, ...]]
         frame = _FRAME.match(line)
         error = _ERROR.match(line) or None
         what = _WHAT.match(line)
-        if frame is not None:
+        crash = _CRASH.match(line)
+        if crash is not None:
+            chain.append(Raised("builtins.RuntimeError", crash[1]))
+            frames += reversed(
+                [
+                    position_of(at[1], int(at[2]), at[3])
+                    for at in map(_CRASHED_FRAME.match, lines[index:])
+                    if at is not None and not re.search(r"site-packages|/lib/python|^<|dispatchlab/questions", at[1])
+                ]
+            )
+        elif frame is not None:
             file, number, function = frame.groups()
             following = lines[index + 1] if index + 1 < len(lines) else ""
             if "site-packages" not in file and not file.startswith(("torch/", "<")) and "/lib/python" not in file:

@@ -66,17 +66,18 @@ def why_program(program: Sequence[str], *, quiet: bool = False) -> Outcome:
             return Outcome(code, answer_of(json.loads(answer_file.read_text(encoding="utf-8"))))
         if code < 0 or code == 134:
             printed = output_file.read_bytes()[-_KEPT_OUTPUT:].decode(errors="replace")
-            return Outcome(code, why_text(printed))
+            return Outcome(code, why_text(printed, events=environment[CHILDREN]))
         return Outcome(code)
 
 
-def why_text(text: str, source: str = "") -> Answer:
+def why_text(text: str, source: str = "", events: str = "") -> Answer:
     """Return the cause of a traceback.
 
     Args:
         text: the traceback.
         source: the recorded registry that is asked about operators; the installed PyTorch when it is left out, or the
             newest bundled registry where none is installed.
+        events: the file with what the program did that printed it.
 
     Raises:
         UnknownRegistryError: there is no such registry.
@@ -88,7 +89,7 @@ def why_text(text: str, source: str = "") -> Answer:
         given, answer_file = Path(folder) / "text", Path(folder) / "answer.json"
         given.write_text(text, encoding="utf-8")
         command = [sys.executable, "-m", __package__ + ".child", str(answer_file), "--text", str(given)]
-        subprocess.run(command, check=False, stdout=sys.stderr)
+        subprocess.run(command, check=False, stdout=sys.stderr, env={**os.environ, CHILDREN: events})
         return answer_of(json.loads(answer_file.read_text(encoding="utf-8")))
 
 
