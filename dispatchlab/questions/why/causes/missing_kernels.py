@@ -159,6 +159,44 @@ def layout_without_kernel(failure: Failure) -> Explanation | None:
     )
 
 
+_PARTS_OF: Final[Mapping[str, str]] = {
+    "linear": "aten::addmm",
+    "matmul": "aten::mm",
+    "max_pool2d": "aten::max_pool2d_with_indices",
+}
+
+
+@cause("WHY310", "a composite that was overridden, and its backward has no kernel", wrong="a def of the backward")
+def backward_of_override(failure: Failure) -> Explanation | None:
+    """Recognise a backward operator that only an override of its composite makes autograd call."""
+    ran = _could_not_run(failure)
+    if ran is None or ran[2] is None or not ran[0].endswith("_backward"):
+        return None
+    name, key, backward = ran
+    forward = failure.registry.operator(name.removesuffix("_backward"))
+    assert backward is not None
+    if forward is None or "CompositeImplicitAutograd" not in forward.kernels or key not in forward.kernels:
+        return None
+    impl = next((e for e in reversed(failure.registrations(forward.name)) if e.kind == "impl" and e.at), None)
+    at = f" at {impl.at}" if impl else ""
+    base, packet = forward.base, name.partition("::")[2]
+    return Explanation(
+        f"the {key} kernel of {forward.name}{at} replaces a composite, so autograd records {forward.name} itself "
+        f"and calls {name}, which has no kernel for {key}",
+        (
+            Fix(text=f'lib.impl("{packet}", backward, "{key}")', needs="your backward"),
+            Fix(
+                text=f'or lib.impl("{base}", kernel, "Autograd{key}")  # in place of {key}: a torch.autograd.Function',
+                needs="your backward",
+            ),
+            Fix(
+                text=f"or override {_PARTS_OF.get(base, 'an operator that it calls')} in its place, which has a formula"
+            ),
+        ),
+        _kernel_lines(backward, failure),
+    )
+
+
 @cause("WHY311", "a device that this PyTorch was not built for", wrong="a kernel of your own for its operators")
 def device_not_built(failure: Failure) -> Explanation | None:
     """Recognise a tensor that is made on a device for which this build has no kernels at all."""
