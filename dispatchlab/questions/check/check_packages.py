@@ -124,7 +124,7 @@ def _failed_import(
     """
     with suppress(TrialsFailedError):
         found = trials.runs(_TRIALS_LIMIT_S)
-        if any(run.trial == "import" and answer is not None and answer.code for run, answer in found):
+        if any(run.trial == "import" and answer is not None and answer.dispatcher for run, answer in found):
             others = tuple(
                 Answer(one, "an import fails", asked=False) for one in Question if one is not Question.TRIALS
             )

@@ -73,7 +73,11 @@ def _runs(request: TrialRequest) -> Iterator[Run]:
     watch = PackageWatch(request.packages)
     watch.start()
     # Before what registers operators of its own is compared, and once for all forks.
-    for module in ("torch._dynamo", "torch.fx.experimental.symbolic_shapes", "torch.testing._internal.optests"):
+    for module in (
+        "torch._dynamo",
+        "torch.fx.experimental.symbolic_shapes",
+        *["torch.testing._internal.optests"] * request.whole,
+    ):
         import_module(module)
     watch.watch_library()
     before = all_dumps()
