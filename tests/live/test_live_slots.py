@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'dispatchlab[torch]'")
 
 from dispatchlab.live.bridge.torch import torch
-from dispatchlab.live.introspection.slot_memory import memory_layout
+from dispatchlab.live.introspection.slot_memory import MISSING, MemoryLayout, SlotView, fingerprint, memory_layout
 from dispatchlab.live.sandbox.sandbox import LocalEngine
 from dispatchlab.model.keys import RUNTIME_KEYS
 from dispatchlab.model.keys import DispatchKey as K
@@ -74,3 +75,13 @@ def test_a_call_through_each_slot_reaches_the_kernel_that_is_shown_there() -> No
             del found
     assert calls > 2000
     assert stale > 10
+
+
+def test_kernels_whose_functors_and_boxed_functions_lie_equally_far_apart_are_told_apart() -> None:
+    functor, boxed = 0x55D0_1234_5600, 0x7F83_DE29_B670
+    words = [(functor, boxed), (functor + 256, boxed - 256), (0, boxed), (0, 0)]
+    memory = np.array([(*two, 0, 0) for two in words], dtype=np.uint64)
+    found = SlotView(MemoryLayout(0, 32, 0, len(words), old_strings=False), memory.ctypes.data).fingerprints().tolist()
+    assert found == [fingerprint(*two) for two in words]
+    assert len(set(found)) == 4
+    assert found[3] == MISSING

@@ -21,6 +21,7 @@ from dispatchlab.live.introspection.slot_memory import (
     SlotView,
     entry_address,
     entry_addresses,
+    fingerprint,
     memory_layout,
 )
 from dispatchlab.model.dump_format import PROVENANCE_OF_ALIAS, Provenance, aliases_of, entry_text
@@ -188,7 +189,7 @@ def _listed(node: int, size: int) -> list[int] | None:
         if words is None:
             return None
         node, _, functor, boxed = words
-        found.append((functor + boxed) % (1 << 64))
+        found.append(fingerprint(functor, boxed))
     return found
 
 

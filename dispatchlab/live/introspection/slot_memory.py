@@ -26,7 +26,9 @@ from dispatchlab.live.bridge.torch import bindings, torch
 # 137 of them twenty times what the dump and the table of an edge cost together, and it cannot distinguish two C++
 # kernels of one type. So we look: an OperatorEntry (aten/src/ATen/core/dispatch/OperatorEntry.h) has its table inside,
 # a KernelFunction of four or five words for each runtime key, functor and boxed function first. Every registered kernel
-# has a functor of its own, so these two words are the identity of a kernel.
+# has a functor of its own, so these two words are the identity of a kernel. Their sum is not: two boxed functions can
+# lie as far apart as two functors do, 256 bytes in PyTorch 2.9. So a fingerprint spreads one of the words over all
+# bits first.
 #
 # Nothing of this layout is taken on faith. `memory_layout` registers known kernels on an operator of its own, finds
 # the table by what must be in it, and checks it against what the bindings show of an operator that nobody disturbed:
@@ -44,6 +46,7 @@ MISSING = 0
 """The fingerprint of a slot without a kernel."""
 
 _WORD = 8
+_SPREAD = 0x9E3779B97F4A7C15
 _SEARCHED_WORDS = 64
 _COUNT_BEFORE_TEXT = 3 * _WORD
 
@@ -71,6 +74,11 @@ def _words(address: int, count: int) -> ctypes.Array[ctypes.c_uint64]:
     return (ctypes.c_uint64 * count).from_address(address)
 
 
+def fingerprint(functor: int, boxed: int) -> int:
+    """What identifies the kernel with this functor and this boxed function."""
+    return (functor + boxed * _SPREAD) % (1 << 64)
+
+
 class SlotView:
     """The slots of one living operator entry. Reading it after the entry died is undefined.
 
@@ -79,19 +87,20 @@ class SlotView:
         entry: the address of the operator's entry.
     """
 
-    __slots__ = ("boxed", "functor", "sum")
+    __slots__ = ("boxed", "found", "functor")
 
     def __init__(self, layout: MemoryLayout, entry: int) -> None:
         count, words = layout.count, layout.count * layout.stride // _WORD
         table = np.frombuffer(memoryview(_words(entry + layout.table, words)), dtype=np.uint64).reshape(count, -1)
         self.functor: Fingerprints = table[:, 0]
         self.boxed: Fingerprints = table[:, 1]
-        self.sum: Fingerprints = np.empty(count, dtype=np.uint64)
+        self.found: Fingerprints = np.empty(count, dtype=np.uint64)
 
     def fingerprints(self) -> Fingerprints:
         """What identifies the kernel in each slot; the array is reused by the next call."""
-        np.add(self.functor, self.boxed, self.sum)
-        return self.sum
+        np.multiply(self.boxed, np.uint64(_SPREAD), self.found)
+        np.add(self.found, self.functor, self.found)
+        return self.found
 
 
 _MARK = np.uint64(0x5A5A5A5A5A5A5A58)

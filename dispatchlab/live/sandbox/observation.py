@@ -267,8 +267,7 @@ class Observer:
             if not known.dump:
                 return True
             slots = self._slots(operator)
-        found = slots.sum
-        np.add(slots.functor, slots.boxed, found)
+        found = slots.fingerprints()
         if objects.pending:
             objects.name_pending(known.observation.table, found)
         if found.tobytes() != objects.by_number.take(known.kernels).tobytes():
