@@ -10,7 +10,6 @@ from dispatchlab.questions.why.causes.text_rows import register_rows
 from dispatchlab.questions.why.causes.wording import arguments_of, line_of_definition, listed, registered_lines
 
 register_rows("gradients")
-_BELOW = {"linear": "addmm", "matmul": "mm", "max_pool2d": "max_pool2d_with_indices"}
 
 
 def _formula(facts: OperatorFacts | None, packet: str, before: str = "") -> Fix:
@@ -265,23 +264,3 @@ def numpy_in_composite(failure: Failure) -> Explanation | None:
                 registered_lines(failure, event.subject),
             )
     return None
-
-
-@cause("WHY533", "a composite operator that a backend overrides", wrong="allow_override: the kernel is registered")
-def overridden_composite(failure: Failure) -> Explanation | None:
-    """Recognise a backward without a kernel, whose forward the program took from a composite kernel."""
-    ran = failure.search(r"Could not run 'aten::(\w+)_backward' with arguments from the '(\w+)' backend")
-    impls = [event for event in failure.of("impl") if ran and event.subject.partition(".")[0] == f"aten::{ran[1]}"]
-    facts = failure.registry.operator(impls[-1].subject) if impls else None
-    if ran is None or facts is None or "CompositeImplicitAutograd" not in facts.kernels:
-        return None
-    event, below = impls[-1], _BELOW.get(ran[1], "")
-    return Explanation(
-        f"the {event.detail} kernel of {facts.name}{f' at {event.at}' if event.at else ''} replaces its "
-        "CompositeImplicitAutograd kernel: its generated formula now runs and calls "
-        f"aten::{ran[1]}_backward, which has no kernel for {event.detail}: backward raises",
-        (
-            Fix(text=f'lib.impl("{ran[1]}_backward", kernel, "{event.detail}")  # too', needs="your backward"),
-            Fix(text=f"or drop this kernel and register the operator below it{f', aten::{below}' if below else ''}"),
-        ),
-    )
