@@ -169,7 +169,7 @@ def test_its_findings_are_those_of_the_single_commands(planted: Path, tmp_path: 
     assert bool(answer(found, "order")["findings"]) is (order["verdict"] == "order-dependent")
 
     changes = single("diff", bundled_for(found["torch"]) or "", newest_bundled(), "--for", str(file))["package"]
-    assert [len(changes[name]) for name in ("refused", "dangling", "schemas", "kernels", "others")] == [0] * 5
+    assert [len(changes[name]) for name in ("refused", "dangling", "schemas", "kernels")] == [0] * 4
     assert answer(found, "upgrade")["findings"] == []
 
 
