@@ -9,8 +9,8 @@ from itertools import product
 from types import FrameType
 from typing import Any, Final
 
-from dispatchlab.live.failure.forked import in_a_fork
 from dispatchlab.live.failure.program_watch import ProgramWatch, raw_chain
+from dispatchlab.live.introspection.process_copies import CopyEndedError, in_a_copy
 
 _LONGEST_S: Final = 10.0
 _LARGEST: Final = 1 << 22
@@ -34,8 +34,8 @@ def fake_body(name: str, error: BaseException, watch: ProgramWatch) -> str:
     call = next(_calls(name, error), None) or _kept_call(name, watch)
     if call is None or _overload(call.operator) is None:
         return ""
-    with suppress(TimeoutError):
-        return str(in_a_fork(lambda: _body(call), longest_s=_LONGEST_S) or "")
+    with suppress(TimeoutError, CopyEndedError):
+        return str(in_a_copy(lambda: _body(call), _LONGEST_S))
     return ""
 
 

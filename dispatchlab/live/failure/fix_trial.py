@@ -13,8 +13,8 @@ from itertools import islice
 from types import FrameType, TracebackType
 from typing import Any, Final, Literal
 
-from dispatchlab.live.failure.forked import in_a_fork
 from dispatchlab.live.failure.program_watch import ProgramWatch, plain_text
+from dispatchlab.live.introspection.process_copies import CopyEndedError, in_a_copy
 from dispatchlab.model.failure import Fix, Trial
 
 _LONGEST_S: Final = 30.0
@@ -102,7 +102,13 @@ def try_fix(fix: Fix, call: FailingCall | None) -> Trial:
         if "\n" not in expression:
             comment = fix.text.partition("  # ")[2]
             fix = replace(fix, text=f"{expression}  # {comment}" if comment else expression)
-    outcome, detail = _in_a_fork(fix.code, expression, call.frame)
+    frame = call.frame
+    try:  # a call that does not come back decides nothing, since threads of PyTorch end at a fork
+        outcome, detail = in_a_copy(lambda: _call_again(fix.code, expression, frame), _LONGEST_S)
+    except TimeoutError as late:
+        return Trial(fix, "not tried", f"{late}")
+    except CopyEndedError:
+        return Trial(fix, "fails", "the process ended")
     return Trial(fix, outcome, detail)
 
 
@@ -153,18 +159,6 @@ def _has(tensor: Any, template: str) -> bool:
     if ".dequantize(" in template:
         return bool(tensor.is_quantized)
     return "padded_tensor(" not in template or bool(tensor.is_nested)
-
-
-def _in_a_fork(code: str, expression: str, frame: FrameType) -> tuple[Outcome, str]:
-    """Return what happens; a call that does not come back decides nothing, since threads of PyTorch end at a fork."""
-    try:
-        answer = in_a_fork(lambda: _call_again(code, expression, frame), longest_s=_LONGEST_S)
-    except TimeoutError:
-        return "not tried", f"no answer in {_LONGEST_S:.0f} s"
-    if answer is None:
-        return "fails", "the process ended"
-    outcome, detail = answer
-    return outcome, detail
 
 
 def _call_again(code: str, expression: str, frame: FrameType) -> tuple[Outcome, str]:

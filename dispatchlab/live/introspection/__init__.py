@@ -11,6 +11,6 @@
 - `builtin_fallbacks`: the kernels that every operator has.
 - `kernel_identity`: which registered kernel sits in which slot, and its name as the user wrote it.
 - `profile_probe`: what makes its dispatcher differ from that of other versions, measured.
-- `programs_in_copies`: runs programs in copies of this process, and says what each raised.
+- `process_copies`: runs functions and programs in copies of this process.
 - `stand_in_device`: runs a program on a device that stands in for one at PrivateUse1, and notes its calls.
 """

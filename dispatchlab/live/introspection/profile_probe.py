@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import faulthandler
-import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -16,6 +14,7 @@ from dispatchlab.live.bridge.expressible import has_fallbacks, stand_in
 from dispatchlab.live.bridge.reserved_namespaces import PROFILE
 from dispatchlab.live.bridge.running_keys import running_keys
 from dispatchlab.live.bridge.torch import bindings, torch
+from dispatchlab.live.introspection.process_copies import CopyEndedError, in_a_copy
 from dispatchlab.live.introspection.slot_memory import SlotView, entry_address, memory_layout, recomputed_by
 from dispatchlab.model.dump_format import AMBIGUOUS_DEBUG
 from dispatchlab.model.profile import COMPOSITE, DEFAULTS, FALLBACK, KERNEL, BuiltinFallback, Names, Profile
@@ -27,11 +26,12 @@ from dispatchlab.model.profile import COMPOSITE, DEFAULTS, FALLBACK, KERNEL, Bui
 # either, because most are given again what they hold; so the slots are overwritten, and those that have something else
 # after a registration or a release were recomputed (`recomputed_by`).
 #
-# What ends the process on some version is tried in a child of it. The bindings register C++ kernels of one type alone,
+# What ends the process on some version is tried in a copy of it. The bindings register C++ kernels of one type alone,
 # so nobody sees with them how long a signature is held against kernels of another type: `signature_life` is left to
 # its default. Where the slots cannot be read, what is recomputed cannot be measured, and there is no profile.
 
 _MARKED, _OTHER = 0, 1  # numbers of calls
+_LONGEST_S = 60.0
 
 
 class NotMeasurableError(DispatchLabError):
@@ -277,8 +277,8 @@ def _leaves_traces() -> bool:
 
 
 def _replaceable_fallbacks() -> Names:
-    """The runtime keys that accept a fallback beside another; tried in a child, for they lose PyTorch's own over it."""
-    return tuple(_said_by_child(lambda: " ".join(key for key in running_keys().runtime if _replaces(key))).split())
+    """The runtime keys that accept a fallback beside another; tried in a copy, for they lose PyTorch's own over it."""
+    return tuple(_said_by_copy(lambda: " ".join(key for key in running_keys().runtime if _replaces(key))).split())
 
 
 def _replaces(key: str) -> bool:
@@ -295,7 +295,7 @@ def _accepts_kernels_in_wildcard_block() -> bool:
     """Whether it is accepted; no for a PyTorch that ends the process."""
     with _operator() as operator:
         library, value = operator.library(kind="IMPL"), _value("CPU")
-        return _in_child(lambda: library.impl(operator.name, value, stand_in)) == 0
+        return _is_accepted_in_copy(lambda: library.impl(operator.name, value, stand_in))
 
 
 def _accepts_several_defs() -> bool:
@@ -314,29 +314,13 @@ def _warns_each_override() -> bool:
     return seen[-1]
 
 
-def _in_child(action: Callable[[], object]) -> int:
-    """What became of an action in a copy of this process: 0 when it was accepted; else it was refused, or crashed."""
-    child = os.fork()
-    if not child:
-        status = 1
-        try:
-            faulthandler.disable()
-            action()
-            status = 0
-        finally:
-            os._exit(status)
-    return os.waitpid(child, 0)[1]
+def _is_accepted_in_copy(action: Callable[[], object]) -> bool:
+    return _said_by_copy(lambda: str(action())) != ""
 
 
-def _said_by_child(question: Callable[[], str]) -> str:
+def _said_by_copy(question: Callable[[], str]) -> str:
     """What a function gives in a copy of this process; empty when it did not come to its end."""
-    inward, outward = os.pipe()
-
-    def say() -> None:
-        os.write(outward, question().encode())
-
-    status = _in_child(say)
-    os.close(outward)
-    with os.fdopen(inward, "rb") as stream:
-        text = stream.read().decode()
-    return "" if status else text
+    try:
+        return str(in_a_copy(question, _LONGEST_S))
+    except (CopyEndedError, TimeoutError):
+        return ""

@@ -6,13 +6,11 @@ seconds, and importing a package often less than one.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
-from multiprocessing.connection import Connection
-from typing import Any, NamedTuple
+from functools import cache, partial
+from typing import NamedTuple
 
 from dispatchlab.live.bridge.running_keys import running_keys
 from dispatchlab.live.bridge.torch import (
@@ -24,6 +22,7 @@ from dispatchlab.live.bridge.torch import (
 )
 from dispatchlab.live.introspection.module_variables import own_modules, public_variables
 from dispatchlab.live.introspection.package_paths import modules_by_path, package_roots, without_root
+from dispatchlab.live.introspection.process_copies import ProcessCopy, Say, how_it_ended
 from dispatchlab.live.introspection.python_registries import read_now
 from dispatchlab.live.introspection.queries import look_at
 from dispatchlab.live.introspection.registry_reader import all_dumps, record_registry
@@ -46,8 +45,9 @@ def run_orders(orders: Sequence[Order], limit_s: float, jobs: int) -> tuple[Orde
     before = _before()
     runs: list[OrderRun] = []
     for start in range(0, len(orders), jobs):
-        running = [_Running(order, before) for order in orders[start : start + jobs]]
-        runs += [one.run(limit_s) for one in running]
+        some = orders[start : start + jobs]
+        copies = [ProcessCopy(partial(_import, order, before)) for order in some]
+        runs += [_run(order, copy, limit_s) for order, copy in zip(some, copies, strict=True)]
     return tuple(runs)
 
 
@@ -65,61 +65,41 @@ def _before() -> _Before:
     return _Before(all_dumps(), frozenset(record_registry(only=()).fallbacks), frozenset(read_now()))
 
 
-class _Running:
-    """An order whose process was started."""
+def _run(order: Order, copy: ProcessCopy, limit_s: float) -> OrderRun:
+    """What came of an order.
 
-    def __init__(self, order: Order, before: _Before) -> None:
-        self.order = order
-        context: Any = multiprocessing.get_context("fork")
-        self._answers, answered = context.Pipe(duplex=False)
-        self._process = context.Process(target=_import, args=(order, before, answered))
-        self._process.start()
-        answered.close()
-
-    def run(self, limit_s: float) -> OrderRun:
-        """What came of it.
-
-        Raises:
-            ImportTimeoutError: an import takes longer.
-        """
-        module = ""
-        try:
-            while self._answers.poll(limit_s):
-                answer = self._answers.recv()
-                if isinstance(answer, OrderRun):
-                    return answer
-                module = answer
-            raise ImportTimeoutError(module, limit_s)
-        except EOFError:
-            self._process.join()
-            code = self._process.exitcode
-            how = f"is ended by {signal.Signals(-code).name}" if code < 0 else f"ends its process with exit code {code}"
-            return _ended(self.order, module, how)
-        finally:
-            self._process.kill()
-            self._process.join()
-            self._answers.close()
+    Raises:
+        ImportTimeoutError: an import takes longer.
+    """
+    module = ""
+    try:
+        for answer in copy.answers(lambda: limit_s):
+            if isinstance(answer, OrderRun):
+                return answer
+            module = answer
+    except TimeoutError:
+        raise ImportTimeoutError(module, limit_s) from None
+    ended = how_it_ended(copy.code)
+    return _ended(order, module, f"is ended by {ended}" if copy.code < 0 else f"ends its process with {ended}")
 
 
 def _ended(order: Order, module: str, how: str) -> OrderRun:
     return OrderRun(order, {PROCESS: f"{how}, in the import of {module}"}, how, module)
 
 
-def _import(order: Order, before: _Before, answers: Connection) -> None:
+def _import(order: Order, before: _Before, say: Say) -> None:
     """Import modules in this very process, and send what is there; runs in the process of an order."""
     forget_import_listeners()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        os.dup2(nothing, descriptor)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     found = {PROCESS: "goes on"}
     for module in order:
-        answers.send(module)
+        say(module)
         try:
             import_logged((module,))
             found[f"import of {module}"] = SUCCEEDS
         except ImportEndedError as ended:
-            answers.send(_ended(order, module, ended.reason))
+            say(_ended(order, module, ended.reason))
             return
         except ImportFailedError as error:
             found[f"import of {module}"] = error.reason.strip().partition("\n")[0]
@@ -142,7 +122,7 @@ def _import(order: Order, before: _Before, answers: Connection) -> None:
     paths = modules_by_path(roots)
     registering = {paths.get(one.site.rpartition(":")[0], "") for one in entries}
     registering |= set() if log is None else log.modules
-    answers.send(OrderRun(order, found, registering=tuple(sorted(registering - {""})), files=files))
+    say(OrderRun(order, found, registering=tuple(sorted(registering - {""})), files=files))
 
 
 def _operators(before: _Before) -> Iterator[tuple[str, str]]:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import re
-import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from multiprocessing.connection import Connection
-from typing import Any, Final
+from typing import Final
 
+from dispatchlab.live.bridge.torch import torch
 from dispatchlab.live.failure.program_watch import frames_of, raised_of
+from dispatchlab.live.introspection.process_copies import ProcessCopy, Say
 from dispatchlab.live.trials.subject import NothingTriedError, NotNeededError, Subject
 from dispatchlab.live.trials.trials import COMPILED, TRIALS
 from dispatchlab.model.failure import Raised
@@ -32,53 +29,32 @@ def run_trials(subject: Subject, names: Sequence[str], *, before: str = "") -> I
         names: the trials, in order.
         before: statements that are run first, such as a fix.
     """
-    context: Any = multiprocessing.get_context("fork")
     left = list(names)
     while left:
-        outcome = partial(TrialRun, operator=subject.name, trial=left[0])
-        with tempfile.TemporaryFile() as output:
-            answers, answered = context.Pipe(duplex=False)
-            process = context.Process(target=_run, args=(answered, output.fileno(), subject, tuple(left), before))
-            process.start()
-            answered.close()
-            try:
-                while left:
-                    outcome = partial(TrialRun, operator=subject.name, trial=left[0])
-                    if not answers.poll(_COMPILED_LIMIT_S if left[0] in COMPILED else _LIMIT_S):
-                        yield outcome(status="open", why="there is no answer in time")
-                        break
-                    yield answers.recv()
-                    left.pop(0)
-                else:
-                    return
-            except EOFError:
-                process.join()
-                output.seek(0)
-                said = _WHAT.findall(output.read().decode(errors="replace"))
-                text = said[-1] if said else f"the process ended with exit code {process.exitcode}"
-                yield outcome(status="failed", raised=(Raised("builtins.RuntimeError", text),))
-            finally:
-                process.kill()
-                process.join()
-                answers.close()
-        left.pop(0)
+        copy = ProcessCopy(partial(_run, subject, tuple(left), before))
+        try:
+            for run in copy.answers(lambda: _COMPILED_LIMIT_S if {*left[:1]} & {*COMPILED} else _LIMIT_S):
+                left.pop(0)
+                yield run
+            if not left:
+                return
+            said = _WHAT.findall(copy.printed())
+            text = said[-1] if said else f"the process ended with exit code {copy.code}"
+            raised = (Raised("builtins.RuntimeError", text),)
+            yield TrialRun(operator=subject.name, trial=left.pop(0), status="failed", raised=raised)
+        except TimeoutError:
+            yield TrialRun(operator=subject.name, trial=left.pop(0), status="open", why="there is no answer in time")
 
 
-def _run(answered: Connection, output: int, subject: Subject, names: Sequence[str], before: str) -> None:
-    """Run trials in this process, which is a fork, and send what came of each."""
-    import torch
-
-    for descriptor in (1, 2):
-        os.dup2(output, descriptor)
-    sys.stdout, sys.stderr = (os.fdopen(os.dup(output), "w", buffering=1) for _ in range(2))
-    torch.set_num_threads(1)
-    exec(compile(before, "<fix>", "exec"), {"torch": torch})
+def _run(subject: Subject, names: Sequence[str], before: str, say: Say) -> None:
+    """Run trials in this process, which is a fork, and say what came of each."""
+    exec(compile(before, "<fix>", "exec"), {"torch": torch()})
     for earlier in ("call", "schema"):
         if earlier not in names:  # a trial after it has ended the process: what it found is needed again
             with suppress(Exception):
                 TRIALS[earlier](subject)
     for name in names:
-        answered.send(run_trial(subject, name))
+        say(run_trial(subject, name))
 
 
 def run_trial(subject: Subject, name: str) -> TrialRun:

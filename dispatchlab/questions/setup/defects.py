@@ -100,7 +100,7 @@ def run_defects() -> tuple[str, tuple[KnownDefect, ...]]:
     if not hasattr(os, "fork"):
         raise NoForkError
     known = known_defects()
-    ask = "dispatchlab.live.introspection.programs_in_copies:run_programs"
+    ask = "dispatchlab.live.introspection.process_copies:run_programs"
     with LiveEngine() as engine:
         version, raised = engine.ask(ask, [defect.program for defect in known], TIMEOUT_S)
     return version, defects_found(version, raised)
