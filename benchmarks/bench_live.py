@@ -50,14 +50,13 @@ def bare_edges_per_second(edges: int = 20_000) -> float:
     return edges / elapsed
 
 
-def engine_edges_per_second(*, every_table: bool = False) -> float:
+def engine_edges_per_second() -> float:
     """Walk two passes, with everything that is observed."""
     from dispatchlab.live.sandbox.sandbox import LocalEngine
     from dispatchlab.prover.explore import explore
     from dispatchlab.prover.limits import WalkOptions
 
-    engine = LocalEngine(REGISTRATIONS, every_table=every_table)
-    found = explore(engine, REGISTRATIONS, [FOO], WalkOptions(passes=2))
+    found = explore(LocalEngine(REGISTRATIONS), REGISTRATIONS, [FOO], WalkOptions(passes=2))
     return found.edges / found.elapsed_s
 
 

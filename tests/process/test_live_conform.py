@@ -32,7 +32,7 @@ def test_generated_scenarios_conform_at_every_step() -> None:
     @settings(tried, suppress_health_check=list(HealthCheck))
     @given(st.lists(registrations, min_size=2, max_size=4))
     def walk(scenario: list[Registration]) -> None:
-        live = LocalEngine(scenario, every_table=False)
+        live = LocalEngine(scenario)
         found = lockstep(LabEngine("torch-2.13"), live, scenario, OPERATORS)
         counterexample = found.counterexample
         assert found.verdict is Verdict.NO_VIOLATION_FOUND, (

@@ -39,7 +39,7 @@ from dispatchlab.model.snapshot import Snapshot, Violation
 # list, and since each call has a number, equal dumps are equal lists. So in a walk, a set that shows the dump that it
 # showed before in this sandbox has the table that it had; computing it again is half of what a step costs. It is read
 # all the same while the sandbox has ever registered a fallback, whenever the slots, which are read after every step,
-# are not those of the table, and every few visits to hold PyTorch to this Note. Whoever wants it every time says so.
+# are not those of the table, and every few visits to hold PyTorch to this Note.
 _VISITS_PER_TABLE = 8
 
 _REMEMBERED = 256
@@ -123,26 +123,16 @@ class Observer:
         libraries: how the sandbox spells the names of operators.
         names: puts the user's names back.
         cache: what was observed with which dump and table, in any sandbox that shares the names.
-        memory: read the slots from memory where that is possible. See Note [Reading the slots].
-        every_table: read the table after every step. See Note [When the table is read].
     """
 
-    def __init__(
-        self,
-        libraries: Libraries,
-        names: KernelNames,
-        cache: ObservationCache,
-        *,
-        memory: bool,
-        every_table: bool,
-    ) -> None:
+    def __init__(self, libraries: Libraries, names: KernelNames, cache: ObservationCache) -> None:
         c = bindings()
         self._dump, self._table = c._dispatch_dump, c._dispatch_dump_table
         self._dangling = c._dispatch_find_dangling_impls
         self._libraries, self._names, self._cache = libraries, names, cache
-        self._layout = memory_layout() if memory else None
+        self._layout = memory_layout()
         self.objects = KernelObjects(names.builtin) if self._layout is not None else None
-        self.every_table = every_table or self.objects is None
+        self.every_table = self.objects is None
         self.active_set = self.version = 0
         self.reads_python = False
         self._operators: dict[OperatorName, ObservedOperator] = {}

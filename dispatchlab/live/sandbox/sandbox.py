@@ -96,14 +96,12 @@ class LiveSandbox:
         journal: Journal | None,
         parse_keys: bool,
         native: NativeKernels | None,
-        memory: bool,
-        every_table: bool,
     ) -> None:
         self.prefix = sandbox_prefix(next(_number))
         self._names = names
         self._libraries = Libraries(self.prefix, names.mark, parse_keys=parse_keys)
         self._builder = CallBuilder(self._libraries, native=native)
-        self._observer = Observer(self._libraries, names, cache, memory=memory, every_table=every_table)
+        self._observer = Observer(self._libraries, names, cache)
         self._indices, self._journal = indices, journal
         self._latest: dict[int, _Prepared] = {}
         self._all: list[_Prepared] = []
@@ -314,8 +312,6 @@ class LocalEngine:
         parse_keys: hand dispatch keys over as text, of which PyTorch refuses 42, as `torch.library` does; else as
             numbers, as C++ does.
         native: C++ kernels of an extension.
-        memory: read the slots from memory where that is possible. See Note [Reading the slots].
-        every_table: read the table after every step. See Note [When the table is read].
     """
 
     name = "torch"
@@ -327,14 +323,11 @@ class LocalEngine:
         journal: Journal | None = None,
         parse_keys: bool = False,
         native: NativeKernels | None = None,
-        memory: bool = True,
-        every_table: bool = True,
     ) -> None:
         live_torch.bindings()
         self._indices = {id(registration): index for index, registration in enumerate(registrations)}
         self._registrations = tuple(registrations)  # whose ids stay their own for as long
-        self._journal, self._parse_keys, self._native, self._memory = journal, parse_keys, native, memory
-        self._every_table = every_table
+        self._journal, self._parse_keys, self._native = journal, parse_keys, native
         self._names: KernelNames | None = None
         self._cache: ObservationCache = {}
 
@@ -352,8 +345,6 @@ class LocalEngine:
             journal=self._journal,
             parse_keys=self._parse_keys,
             native=self._native,
-            memory=self._memory,
-            every_table=self._every_table,
         )
         try:
             yield sandbox

@@ -45,8 +45,6 @@ class LiveEngine:
     Args:
         imports: modules to import after torch, such as packages that register operators.
         native: the file of an extension with C++ kernels, see `NativeKernels`.
-        memory: read the slots from memory where that is possible; else only whether they are filled.
-        every_table: read the table after every step of an exploration too. See Note [When the table is read].
 
     Raises:
         TorchMissingError: there is no PyTorch here.
@@ -59,13 +57,9 @@ class LiveEngine:
         *,
         imports: Sequence[str] = (),
         native: Path | None = None,
-        memory: bool = True,
-        every_table: bool = False,
     ) -> None:
         require_torch()
         self._imports, self._native = tuple(imports), native
-        self._options = {"memory": memory}
-        self._every_table = every_table
         self._process: WorkerProcess | None = None
         self._opened = 0
 
@@ -81,14 +75,14 @@ class LiveEngine:
     @property
     def reads_slots(self) -> bool:
         """Whether what the slots hold is read, and not only whether they are filled."""
-        return bool(self._options["memory"] and self.ask("dispatchlab.live.introspection.slot_memory:is_readable"))
+        return bool(self.ask("dispatchlab.live.introspection.slot_memory:is_readable"))
 
     @property
     def worker(self) -> WorkerProcess:
         """The worker, started when there is none; starting it imports torch, which takes seconds."""
         if self._process is None or not self._process.is_alive:
             self.close()
-            self._process = WorkerProcess(imports=self._imports, native=self._native, options=self._options)
+            self._process = WorkerProcess(imports=self._imports, native=self._native)
         return self._process
 
     def close(self) -> None:
@@ -151,7 +145,7 @@ class LiveEngine:
         Raises:
             WorkerCrashed: the worker died; the error has the sequence.
         """
-        request = (function, tuple(registrations), arguments, options, self._every_table)
+        request = (function, tuple(registrations), arguments, options)
         return self.worker.ask("run", *request, progress=progress)
 
     def explore(

@@ -51,21 +51,14 @@ class Worker:
         self._registrations: dict[tuple[int, int], Registration] = {}
         self._handles: dict[tuple[int, int], LiveHandle] = {}
 
-    def start(
-        self,
-        journal: int | str,
-        path: tuple[str, ...],
-        imports: tuple[str, ...],
-        native: str | None,
-        options: dict[str, Any],
-    ) -> str:
+    def start(self, journal: int | str, path: tuple[str, ...], imports: tuple[str, ...], native: str | None) -> str:
         """Import torch and the packages of the user; return the version of torch."""
         sys.path[:] = [*path, *(entry for entry in sys.path if entry not in path)]
         gc.set_threshold(50_000, 20, 20)  # almost all of torch stays
         bindings()
         warnings.simplefilter("ignore")
         import_logged(imports)
-        self._options = {**options, "journal": Journal(journal)}
+        self._options = {"journal": Journal(journal)}
         if native is not None:
             self._options["native"] = load_extension(Path(native))
         gc.freeze()  # the heap of torch is large and stays, so no collection need look at it
@@ -116,13 +109,12 @@ class Worker:
         registrations: tuple[Registration, ...],
         arguments: tuple[Any, ...],
         options: dict[str, Any],
-        every_table: bool,  # noqa: FBT001  # a message has no keywords
     ) -> object:
         """Call a function with an engine of this process; the progress that it reports is passed on."""
         from dispatchlab.live.sandbox.sandbox import LocalEngine
 
         return named(function)(
-            LocalEngine(registrations, **self._options, every_table=every_table),
+            LocalEngine(registrations, **self._options),
             *arguments,
             **options,
             progress=self._report,

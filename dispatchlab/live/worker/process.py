@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
@@ -67,10 +67,9 @@ class WorkerProcess:
     Args:
         imports: modules to import after torch.
         native: the file of an extension with C++ kernels.
-        options: of the worker's `LocalEngine`.
     """
 
-    def __init__(self, *, imports: tuple[str, ...], native: Path | None, options: Mapping[str, object]) -> None:
+    def __init__(self, *, imports: tuple[str, ...], native: Path | None) -> None:
         self._journal = Journal.create()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `_end`
         self._process = _started(self._journal, self._errors)
@@ -82,7 +81,7 @@ class WorkerProcess:
         self._import_timed_out = False
         self._is_interrupted = False
         path = tuple(entry or os.getcwd() for entry in sys.path)
-        start = (self._journal.file, path, imports, None if native is None else str(native), dict(options))
+        start = (self._journal.file, path, imports, None if native is None else str(native))
         try:
             self.version = str(self.ask("start", *start))
         except BaseException:
