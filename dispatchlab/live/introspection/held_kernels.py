@@ -146,14 +146,14 @@ def _without_kernels() -> list[tuple[int, str]]:
 
 def _read(address: int, count: int) -> tuple[int, ...] | None:
     try:
-        data = os.pread(_memory(), count * _WORD, address)
+        data = os.pread(_memory(os.getpid()), count * _WORD, address)
     except (OSError, OverflowError):
         return None
     return struct.unpack(f"{count}Q", data) if len(data) == count * _WORD else None
 
 
 @cache
-def _memory() -> int:
+def _memory(process: int) -> int:  # which a copy of a process opens again, or it would read the first one
     return os.open("/proc/self/mem", os.O_RDONLY)
 
 
