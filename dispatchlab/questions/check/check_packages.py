@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _ORDER_LIMIT_S = 60.0
 _TRIALS_LIMIT_S = 120.0
+_GONE = ("WHY102", "WHY233")
 _WHOLE_LIMIT_S = 3600.0
 
 
@@ -74,8 +75,10 @@ def check_packages(
             if inputs:
                 raise
             report = _not_asked(report, Question.TRIALS, error)
-    if any(answer.findings for answer in report.answers):
-        report = replace(report, nothing=tuple(one for one in report.nothing if len(report.nothing) < len(named)))
+    if any(finding.code in _GONE for answer in report.answers for finding in answer.findings):
+        report = replace(report, nothing=())  # it registered what is gone or replaced
+    elif len(report.nothing) == len(named) and report.findings:
+        report = replace(report, nothing=())
     return _without_accepted(report, accepted)
 
 
