@@ -50,6 +50,7 @@ def _fenced(blocks: Iterable[b.Block]) -> str:
 
 
 _SPECIAL = re.compile(r"[\\`*\[\]<|~$]|(?<!\w)_|_(?!\w)")
+_AT_THE_END = re.compile(r"(\s)(#+\s*)$")
 _AT_THE_START = re.compile(r"^(\s*[0-9]*)([-+=#.)](?=[\s=#-])|>)")
 _ENTITIES = str.maketrans({"&": "&amp;", "@": "&#64;"})
 
@@ -58,4 +59,4 @@ def _escaped(text: str) -> str:
     """A text whose characters mean nothing to Markdown or HTML."""
     one_line = " ".join(printable(text).split("\n"))
     escaped = _SPECIAL.sub(r"\\\g<0>", one_line).translate(_ENTITIES)
-    return _AT_THE_START.sub(r"\1\\\2", escaped)
+    return _AT_THE_START.sub(r"\1\\\2", _AT_THE_END.sub(r"\1\\\2", escaped))

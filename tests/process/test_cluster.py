@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from dispatchlab import __version__
-from dispatchlab import processes as executor_module
+from dispatchlab import __version__, _version
 from dispatchlab.processes import ClusterError, Processes, WorkerDied, executor_for, interruptible, report
 from tests.scenario_texts import many
 
@@ -83,7 +82,7 @@ def test_a_certification_is_the_same_on_one_process_two_and_a_cluster(cluster: s
 
 
 def test_a_worker_with_another_version_is_refused(cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executor_module, "__version__", "0.0.1")
+    monkeypatch.setattr(_version, "__version__", "0.0.1")
     with (
         pytest.raises(ClusterError, match=rf"has '{re.escape(__version__)}' in place of dispatchlab 0\.0\.1: install"),
         executor_for(1, cluster),

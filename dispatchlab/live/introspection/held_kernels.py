@@ -86,7 +86,7 @@ class SlotReader:
                 return None
             shown = (entry_text(one.debug, _provenance(one.key), fallthrough=one.is_fallthrough) for one in at_key)
             texts.update(zip(words, shown, strict=True))
-        rows = dict(line.split(": ", 1) for line in table.splitlines())
+        rows = _rows(table)
         held = SlotView(where.layout, entry).fingerprints().tolist()
         lines = []
         for key, found, (fallback, fallback_row) in zip(running_keys().runtime, held, self._fallbacks, strict=True):
@@ -110,6 +110,19 @@ def slots_text(name: str, dump: str, table: str) -> str | None:
 _AMBIGUOUS = f"[{Provenance.AMBIGUOUS}]"
 _GONE = entry_text("a kernel that is no longer registered", Provenance.KERNEL, fallthrough=False)
 _PROVENANCES = {f"[{provenance}]": provenance for provenance in Provenance}
+
+
+def _rows(table: str) -> dict[str, str]:
+    """Return the rows of a table by key; a debug text may have several lines."""
+    rows: dict[str, str] = {}
+    for line in table.splitlines():
+        key, _, text = line.partition(": ")
+        if text and key in running_keys().slot_of:
+            rows[key] = text
+        elif rows:
+            last = next(reversed(rows))
+            rows[last] += f"\n{line}"
+    return rows
 
 
 def _provenance(key: DispatchKey) -> Provenance:
@@ -137,7 +150,7 @@ def _without_kernels() -> list[tuple[int, str]]:
         if entry is None:
             return []
         table = bindings()._dispatch_dump_table(f"{FALLBACK_ROWS}::held")
-        rows = dict(line.split(": ", 1) for line in table.splitlines())
+        rows = _rows(table)
         held = SlotView(layout, entry).fingerprints().tolist()
         return [(words, rows.get(key, "")) for key, words in zip(running_keys().runtime, held, strict=True)]
     finally:

@@ -149,7 +149,9 @@ def no_storage(failure: Failure) -> Explanation | None:
         r"(\.numpy\(\)) is not supported for tensor subclasses|Accessing the data pointer of FakeTensor|"
         r"Cannot access data pointer of Tensor (?:\(e\.g\.|that doesn't)"
     )
-    if found is None:
+    tracers = ("proxy_tensor", "fake_tensor", "_dynamo", "functorch", "vmap")
+    traced = "FakeTensor" in failure.source or any(one in name for name in failure.stack for one in tracers)
+    if found is None or (found[1] and not traced):
         return None
     fake = failing_fake(failure)
     if fake is not None:
