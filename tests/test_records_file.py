@@ -185,8 +185,8 @@ def test_any_registry_reads_back(
         (SMALL_FILE[:-1], "it was cut short or altered after it was written; get a new copy"),
         (SMALL_FILE + b"x", "it was cut short or altered after it was written; get a new copy"),
         (
-            repacked(SMALL_FILE, b'"format":5', b'"format":7'),
-            "it is a recorded registry of format 7 and this dispatchlab reads format 5; record one with: dispatchlab "
+            repacked(SMALL_FILE, b'"format":6', b'"format":7'),
+            "it is a recorded registry of format 7 and this dispatchlab reads format 6; record one with: dispatchlab "
             "record --all -o FILE",
         ),
         (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import lzma
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,11 +25,15 @@ if TYPE_CHECKING:
 # A file is JSON, compressed by xz. The text is one object, laid out in lines, so that one operator is found and parsed
 # without the others: first a line with the format, the version of PyTorch, the imports, the fallbacks, the orders of
 # overloads and what is known of the Python layer; then, sorted, a line for each operator, `"NAME":[schema without the
-# name, debug, alias kind, tags, kernels]`, with kernels as `[key, debug, inferred schema, flags]`; then, sorted, a line
-# for each operator with registrations in Python, `"NAME":[[registry, key, function, site, import, active]...]`.
+# name, debug, alias kind, tags, kernels]`, with kernels as `[key, debug, inferred schema, flags]`, where 1 stands for
+# the inferred schema before it; then, sorted, a line for each operator with registrations in Python,
+# `"NAME":[[registry, key, function, site, import, active]...]`.
 
-FORMAT = 5
+FORMAT = 6
 """The version of the format; it changes whenever an older reader would misread a file."""
+
+_SAME = 1
+"""What stands for the inferred schema of the kernel before."""
 
 MAX_PLAIN = 64 << 20
 """The most bytes of text that a file unpacks to; PyTorch 2.13 has a tenth of them."""
@@ -122,7 +126,7 @@ class StoredRegistry:
             raise self._damaged("its layout")
         self._facts: dict[str, Any] = self._checked("its first line", lambda: json.loads(text[:operators] + b"}"))
         found = self._facts.get("format")
-        if found != FORMAT:
+        if found not in (FORMAT, FORMAT - 1):  # which wrote the inferred schema of every kernel
             reason = f"it is a recorded registry of format {found!r:.20} and this dispatchlab reads format {FORMAT}"
             raise RegistryFileError(path, f"{reason}; {_MADE_BY}")
         self._operators = _Rows(text, operators + len(_OPERATORS), registrations)
@@ -310,8 +314,16 @@ def _operator_row(operator: RecordedOperator) -> list[object]:
         operator.debug,
         None if operator.alias is None else operator.alias.name,
         sorted(operator.tags),
-        [[kernel.key.name, kernel.debug, kernel.inferred, kernel.flags.name] for kernel in operator.kernels],
+        [*_kernel_rows(operator.kernels)],
     ]
+
+
+def _kernel_rows(kernels: Sequence[RecordedKernel]) -> Iterator[list[object]]:
+    last = None
+    for kernel in kernels:
+        same = kernel.inferred is not None and kernel.inferred == last
+        yield [kernel.key.name, kernel.debug, _SAME if same else kernel.inferred, kernel.flags.name]
+        last = kernel.inferred or last
 
 
 def _read_facts(
@@ -324,8 +336,10 @@ def _read_facts(
 def _read_operator(name: str, row: Any) -> RecordedOperator:
     schema, debug, alias, tags, rows = row
     kernels: list[RecordedKernel] = []
-    for key_name, site, inferred, flags in rows:
-        key = DispatchKey[key_name]
+    last = None
+    for key_name, site, written, flags in rows:
+        key, inferred = DispatchKey[key_name], last if written == _SAME else written
+        last = inferred or last
         is_active = not kernels or kernels[-1].key is not key
         kernels.append(RecordedKernel(key, site, inferred, KernelFlags[flags], is_active))
     return RecordedOperator(
