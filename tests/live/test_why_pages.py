@@ -16,6 +16,8 @@ from tests.why_programs import why
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="each program runs in a fork")
 CAUSES = [cause for cause in causes() if cause.file.is_file()]
+WITHOUT_PAGE = {"WHY233", "WHY431", "WHY531", "WHY532", "WHY721"}
+"""What trials of `check` find without an exception, and what takes Inductor twice."""
 
 
 def part(cause: Cause, title: str) -> tuple[str, str]:
@@ -49,3 +51,7 @@ def call_of(code: str) -> str:
 @pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: cause.code)
 def test_the_program_with_the_fix_ends_well(cause: Cause, tmp_path: Path) -> None:
     assert why(tmp_path, {"program.py": part(cause, "Works")[1]}, "program.py") == (0, None)
+
+
+def test_every_other_cause_has_a_page() -> None:
+    assert {cause.code for cause in causes()} - {cause.code for cause in CAUSES} == WITHOUT_PAGE
