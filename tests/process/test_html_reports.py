@@ -110,7 +110,7 @@ def test_without_scripts_everything_is_there(name: str, browser: Any, reports: d
     with Visit(browser, reports[name]) as with_scripts, Visit(browser, reports[name], scripts=False) as without:
         rows = [visit.page.locator(_SHOWN).all_text_contents() for visit in (with_scripts, without)]
         assert rows[0] == rows[1]
-        assert rows[0] or "nothing changes" in without.page.locator("header").inner_text()
+        assert len(rows[0]) > 0
         assert without.page.locator("button, input").count() == 0  # nothing that does nothing
         for each in without.page.locator("main > section > details").all()[:3]:
             if each.get_attribute("open") is None:

@@ -145,8 +145,8 @@ class Subject:
 
     def _is_wrong(self, error: Exception) -> bool:
         """Return whether an exception says that the operator is wrong, and not the generated input."""
-        told = any(part in str(error) for part in _REFUSED)
-        return told or isinstance(error, RecursionError) or bool(self.events("wrong result"))
+        refused = any(part in str(error) for part in _REFUSED)
+        return refused or isinstance(error, RecursionError) or bool(self.events("wrong result"))
 
     def each(self, *, layouts: bool = False, most: int | None = None) -> Iterator[tuple[Inputs, Inputs]]:
         """Return two copies of each input, the first of which nothing changes.

@@ -273,6 +273,9 @@ def _package(found: PackageUpgrade) -> Iterator[b.Block]:
             ("calls", len(found.kernels)),
         )
     )
+    if not affected:
+        same = "each registration is accepted or refused as before, and each call runs the same kernel"
+        yield b.Section("As before", (b.Line(same),))
     rows = tuple(
         (b.Cell(one.registration, "code"), b.Cell(b.Stack((one.before or "accepted", one.after or "accepted"))))
         for one in found.refused
