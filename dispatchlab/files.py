@@ -228,7 +228,6 @@ class FileKind(Enum):
     GOLDEN = "a golden file", "pytest compares a scenario with it"
     REPORT = "a report", "a command of dispatchlab printed it"
     PAGE = "a report to keep", "open it in a browser"
-    STATE_GRAPH = "a picture of a state graph", "`dispatchlab permute --graph` drew it"
     PROGRAM = "a Python program", "run it with: python {file}"
     GENERATED = "generated code", "`dispatchlab codegen` wrote it"
     NATIVE_FUNCTIONS = "a file of native functions", "generate its operators with: dispatchlab codegen {file} -o DIR"
@@ -310,8 +309,6 @@ def recognised(content: bytes) -> FileContent | None:
     marked = generated or MARK in first
     if marked and text.partition("\n")[2].startswith("<!DOCTYPE html>"):
         return FileContent(FileKind.PAGE)
-    if marked and not generated and first.startswith(("//", "%%")):
-        return FileContent(FileKind.STATE_GRAPH)
     if marked and not generated and text.partition("\n")[2].startswith(('"""', "import ", "from ")):
         return FileContent(FileKind.PROGRAM)
     fields = dict(re.findall(r"^([a-z_]+):[ \t]*(.*)$", text, re.MULTILINE))
@@ -407,22 +404,17 @@ def check_overwrite(path: str | os.PathLike[str], kind: FileKind) -> None:
         raise OverwriteError(os.fspath(path), found, kind)
 
 
-def marked(text: str, kind: FileKind, path: str = "") -> str:
+def marked(text: str, kind: FileKind) -> str:
     """The text with the mark of a written file in front, where its kind needs one.
 
     Args:
         text: the content.
         kind: its kind.
-        path: the file; its ending decides how a picture says it.
     """
     match kind:
         case FileKind.SCENARIO | FileKind.PROGRAM:
             return f"# {MARK}\n{text}"
         case FileKind.PAGE:
             return f"<!-- {MARK} -->\n{text}"
-        case FileKind.STATE_GRAPH if path.endswith(".mmd"):
-            return f"%% {MARK}\n{text}"
-        case FileKind.STATE_GRAPH:
-            return f"// {MARK}\n{text}"
         case _:
             return text

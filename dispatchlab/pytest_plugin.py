@@ -355,7 +355,7 @@ class RecordItem(_Item):
             from dispatchlab.files import MARK, FileKind, marked, write_file
 
             is_marked = MARK in _read(self.golden).partition("\n")[0]
-            write_file(self.path, marked(found.text, FileKind.SCENARIO, str(self.path)) if is_marked else found.text)
+            write_file(self.path, marked(found.text, FileKind.SCENARIO) if is_marked else found.text)
             return
         raise GoldenError(f"{check_view(found).text()}or accept it with: EXPECTTEST_ACCEPT=1 pytest")
 

@@ -179,7 +179,7 @@ def test_a_folder_stands_for_all_scenarios_below_it(folder: Path) -> None:
     (folder / "below" / "a.yml").write_text(COMPOSITES)
     (folder / "below" / "bad.yaml").write_text("claim: [\n")
     (folder / "below" / "notes.txt").write_text("nothing\n")
-    result = permute("below", "twice.yaml", "--semantics", "strict", "--verbose")
+    result = permute("below", "twice.yaml", "--semantics", "strict", "--details")
     assert result.exit_code == 2
     assert re.findall("scenario: (.*)", result.stdout) == ["below/a.yml", "below/deeper/five.yaml", "twice.yaml"]
     assert result.stdout.splitlines()[-1] == "4 scenarios: 2 as expected, 1 not, 1 could not be read"
@@ -255,26 +255,11 @@ def test_an_old_file_stays_when_there_is_nothing_to_save(folder: Path) -> None:
     assert result.stderr == "note: there is no counterexample, so old.yaml was not written\n"
 
 
-def test_the_states_are_drawn(folder: Path) -> None:
-    assert permute("composites.yaml", "--graph", "states.mmd").exit_code == 0
-    assert permute("composites.yaml", "--graph", "states.dot").exit_code == 0
-    assert "torch-2.13: order-dependent" in (folder / "states.mmd").read_text()
-    assert (folder / "states.dot").read_text().splitlines()[1] == "digraph states {"
-
-
-@pytest.mark.usefixtures("folder")
-def test_too_many_states_are_not_drawn_and_that_is_said() -> None:
-    result = permute("many.yaml", "--max-states", "9", "--graph", "states.dot")
-    assert result.exit_code == 3
-    assert result.stderr == ("the graph was not drawn: there are more than 512 states, too many to read\n")
-
-
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["five.yaml", "twice.yaml", "--save", "x"], "--save is for one scenario and 2 were given"),
-        (["five.yaml", "--graph", "x.png"], "--graph x.png: expected a file that ends in .dot or .mmd"),
         (["five.yaml", "--save", "x"], "--save x: expected FILE.py for a program or FILE.yaml for a small scenario"),
         (["five.yaml", "--conform"], "--conform compares the live engine with its model: use it with --engine torch"),
         (["five.yaml", "--engine", "torch", "--semantics", "strict"], "leave one of the two out"),
@@ -424,8 +409,8 @@ def test_modules_are_permuted_and_their_lines_are_not(folder: Path) -> None:
 
 def test_what_is_about_single_registrations_is_refused_for_modules(folder: Path) -> None:
     (folder / "shop.yaml").write_text(MODULES)
-    result = permute("shop.yaml", "--graph", "g.dot")
-    assert "--graph is about single registrations, and this scenario has `modules`" in result.stderr
+    result = permute("shop.yaml", "--passes", "2")
+    assert "--passes is about single registrations, and this scenario has `modules`" in result.stderr
 
 
 def test_a_counterexample_of_modules_is_saved_with_its_modules(folder: Path) -> None:
@@ -480,7 +465,7 @@ def test_a_report_for_a_terminal_shows_the_operators_with_everything_registered(
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("part", ["_torch_model", "_with_counterexample", "_with_graph"])
+@pytest.mark.parametrize("part", ["_torch_model", "_with_counterexample"])
 def test_what_was_found_is_printed_when_ctrl_c_comes_after_the_exploration(
     part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,30 +15,18 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from dispatchlab.engine.dispatcher import Dispatcher
-from dispatchlab.engine.lab_engine import LabEngine
-from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.operator_view import OperatorView, view_of
-from dispatchlab.model.registration import Block, BlockKind, Impl, Kernel, KernelForm
 from dispatchlab.prover.limits import Progress
-from dispatchlab.prover.result import Counterexample, Flaw, Verdict
+from dispatchlab.prover.result import Verdict
 from dispatchlab.questions.dump.operator_blocks import operator_blocks, operator_json
 from dispatchlab.questions.order.report_view import report_view
-from dispatchlab.questions.order.state_graph import (
-    Mark,
-    NotDrawnError,
-    PartOfGraph,
-    StateGraph,
-    dot_text,
-    mermaid_text,
-    state_graph,
-)
 from dispatchlab.scenario import parse_scenario
 from dispatchlab.views.as_json import json_text
 from dispatchlab.views.console import console
 from dispatchlab.views.progress import BarDisplay, LineDisplay, progress_text
 from dispatchlab.views.terminal import draw as draw_blocks
-from tests.scenario_texts import COMPOSITES, FIVE, TWO_DEFS, many
+from tests.scenario_texts import COMPOSITES, FIVE
 from tests.test_views_text import DEPENDENT, INDEPENDENT
 
 FOO = OperatorName("test", "foo")
@@ -226,50 +214,6 @@ def test_an_operator_as_json_says_what_lost_and_what_is_stale() -> None:
     assert len(held) == 2
 
 
-# -- pictures
-
-
-def drawn(text: str, *, counterexample: Counterexample | None = None, semantics: str = "strict") -> StateGraph:
-    """The state graph of a scenario."""
-    scenario = parse_scenario(text)
-    space = LabEngine(semantics).space(scenario.registrations, scenario.operators)
-    names = [f"registration {index}" for index in range(len(scenario.registrations))]
-    whole = PartOfGraph(space, tuple(range(len(names))))
-    return state_graph([whole], names, names=names, title="A title", counterexample=counterexample)
-
-
-def test_a_picture_marks_the_sequences_to_both_states_of_a_set() -> None:
-    counterexample = Counterexample(Flaw.NON_COMMUTING, (1, 0), (0, 1), "")
-    picture = drawn(COMPOSITES, counterexample=counterexample, semantics="torch-2.13")
-    marked = {node.mark: node for node in picture.nodes if node.mark}
-    assert {*marked} == {Mark.EXPECTED, Mark.ACTUAL}
-    assert {node.members for node in marked.values()} == {(0, 1)}
-    assert sum(edge.mark is Mark.EXPECTED for edge in picture.edges) == 2
-    assert sum(edge.mark is Mark.ACTUAL for edge in picture.edges) == 2
-    for text in (dot_text(picture), mermaid_text(picture)):
-        assert "Violated: two orders of the same registrations lead to different states." in text
-        assert "green, expected: +1 +0" in text or "green, expected: +registration" in text
-
-
-def test_a_refusal_of_a_counterexample_is_drawn_as_a_loop() -> None:
-    counterexample = Counterexample(Flaw.ASYMMETRY, (0, 1), (1, 0), "")
-    picture = drawn(TWO_DEFS, counterexample=counterexample)
-    refused = [edge for edge in picture.edges if edge.refused]
-    assert [(edge.source == edge.target, edge.step) for edge in refused] == [(True, 1), (True, 0)]
-    assert 'label="+registration 1 refused"' in dot_text(picture)
-
-
-def test_a_large_state_graph_is_cut_to_the_counterexample_or_refused() -> None:
-    counterexample = Counterexample(Flaw.NON_COMMUTING, (1, 3), (3, 1), "")
-    picture = drawn(many(10), counterexample=counterexample)
-    assert {node.members for node in picture.nodes} == {(), (1,), (3,), (1, 3)}
-    assert picture.is_cut
-    assert "cut to the registrations of the counterexample" in dot_text(picture)
-    assert len(drawn(many(9)).nodes) == 512
-    with pytest.raises(NotDrawnError, match="more than 512 states"):
-        drawn(many(10))
-
-
 # -- progress
 
 
@@ -307,10 +251,3 @@ def test_every_verdict_is_shown() -> None:
         draw: Callable[[Console], None] = lambda target, report=report: report_view(report).draw(target)  # type: ignore[misc]  # noqa: E731
         text = shown(stream=io.StringIO(), width=80, color=False, draw=draw)
         assert str(verdict) in text
-
-
-def test_a_block_is_one_registration_in_a_picture() -> None:
-    block = Block("test", BlockKind.IMPL, (Impl(FOO, DispatchKey.CPU, Kernel(KernelForm.BOXED), "a"),))
-    space = LabEngine().space([block], [FOO])
-    part = PartOfGraph(space, (0,))
-    assert [node.members for node in state_graph([part], ["block"], title="t", names=["b"]).nodes] == [(), (0,)]

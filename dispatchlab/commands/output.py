@@ -232,7 +232,7 @@ def save(path: str, content: str | bytes, kind: FileKind) -> None:
     from dispatchlab.files import check_overwrite, marked, write_file
 
     check_overwrite(path, kind)
-    write_file(path, marked(content, kind, path) if isinstance(content, str) else content)
+    write_file(path, marked(content, kind) if isinstance(content, str) else content)
     note(f"wrote {path}: {kind.label}")
 
 

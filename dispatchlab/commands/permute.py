@@ -75,13 +75,10 @@ from dispatchlab.commands.output import (
     "--save", metavar="FILE", type=click.Path(), help="Save the counterexample: a program (.py), or a scenario."
 )
 @click.option(
-    "--graph", metavar="FILE", type=click.Path(), help="Write the graph of states: .dot, or .mmd for Mermaid."
-)
-@click.option(
     "--snapshots", is_flag=True, help="Also show what every registration and release leads to, in all orders."
 )
 @report_option(" of all scenarios, with their tables")
-@click.option("-v", "--verbose", is_flag=True, help="Print the whole report of every scenario, also as expected.")
+@click.option("-v", "--details", is_flag=True, help="Print the whole report of every scenario, with what was explored.")
 @format_option()
 @allow_import_option
 def permute(
@@ -90,7 +87,7 @@ def permute(
     jobs: int,
     cluster: str | None,
     format: Format | None,
-    verbose: bool,
+    details: bool,
     snapshots: bool,
     page: str | None,
     **options: Any,
@@ -106,7 +103,7 @@ def permute(
       dispatchlab permute scenario.yaml
       dispatchlab permute scenarios/ --jobs 2 --format json
       dispatchlab permute scenario.yaml --semantics torch-2.13 --save found.yaml
-      dispatchlab permute scenario.yaml --graph states.dot --snapshots
+      dispatchlab permute scenario.yaml --snapshots
       dispatchlab permute scenarios/ --report report.html
       dispatchlab permute scenarios/ --cluster tcp://10.0.0.1:8786
     """
@@ -125,7 +122,7 @@ def permute(
     shown = Outcomes(
         files,
         asked,
-        whole=verbose or is_one,
+        whole=details or is_one,
         with_snapshots=snapshots,
         with_operators=page is not None or chosen_format(format) not in ("text", "json"),
         report=warn,

@@ -15,5 +15,4 @@
 - `snapshots_blocks`: these as blocks: plain text for golden files, lines for a terminal, sections of a page.
 - `stand_ins`: stand-ins for what PyTorch cannot register: boxed kernels for those of C++, its own classes for those of
   packages.
-- `state_graph`: the graph of the states of a few registrations, as DOT for Graphviz and as Mermaid.
 """

@@ -34,19 +34,9 @@ class OneScenarioError(DispatchLabError):
 
 
 class NoStatesError(DispatchLabError):
-    """An option is about states, and the engine is PyTorch."""
+    """The states are asked for, and the engine is PyTorch."""
 
-    option: str
-
-    template = "{option}: the states of PyTorch cannot be read: leave it out"
-
-
-class GraphNameError(DispatchLabError):
-    """The graph of states was asked for in a file of another kind."""
-
-    path: str
-
-    template = "--graph {path}: expected a file that ends in .dot or .mmd"
+    template = "--snapshots: the states of PyTorch cannot be read: leave it out"
 
 
 def check_files(files: Sequence[str], options: RunOptions, *, snapshots: bool) -> None:
@@ -55,7 +45,7 @@ def check_files(files: Sequence[str], options: RunOptions, *, snapshots: bool) -
     Raises:
         DispatchLabError: see above.
     """
-    asked = {"--save": options.save, "--graph": options.graph, "--snapshots": snapshots or None}
+    asked = {"--save": options.save, "--snapshots": snapshots or None}
     for option, value in asked.items():
         if value is not None and len(files) > 1:
             raise OneScenarioError(option, len(files))
@@ -63,13 +53,8 @@ def check_files(files: Sequence[str], options: RunOptions, *, snapshots: bool) -
         from dispatchlab.questions.order.counterexamples import kept_kind
 
         check_output(options.save, kept_kind(options.save))
-    for option, value in (("--graph", options.graph), ("--snapshots", snapshots or None)):
-        if value is not None and options.engine == "torch":
-            raise NoStatesError(option)
-    if options.graph is not None:
-        if not options.graph.endswith((".dot", ".mmd")):
-            raise GraphNameError(options.graph)
-        check_output(options.graph, FileKind.STATE_GRAPH)
+    if snapshots and options.engine == "torch":
+        raise NoStatesError
 
 
 @dataclass
@@ -119,8 +104,8 @@ class Outcomes:
         return report_view(report, seen=seen, snapshots=snapshots, program=program or "", before=gap, torch=build)
 
     def files_of(self, outcome: Outcome) -> Iterator[tuple[str, str, FileKind]]:
-        """The files that were asked for: path, text and kind; what cannot be written is reported."""
-        save, graph = self.options.save, self.options.graph
+        """The file that was asked for: path, text and kind; what cannot be written is reported."""
+        save = self.options.save
         if save is not None and outcome.not_saved is not None:
             self._fail(outcome.not_saved)
         elif save is not None and outcome.saved is None:
@@ -129,13 +114,6 @@ class Outcomes:
             from dispatchlab.questions.order.counterexamples import kept_kind
 
             yield save, outcome.saved, kept_kind(save)
-        if graph is not None and outcome.graph is None:
-            self._fail(outcome.not_drawn or "the graph was not drawn: the exploration was interrupted")
-        elif graph is not None and outcome.graph is not None:
-            from dispatchlab.questions.order.state_graph import dot_text, mermaid_text
-
-            text = (dot_text if graph.endswith(".dot") else mermaid_text)(outcome.graph)
-            yield graph, text, FileKind.STATE_GRAPH
 
     @property
     def summary(self) -> str:

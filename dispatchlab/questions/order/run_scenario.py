@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, runtime_checkable
+from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.errors import DispatchLabError
@@ -25,9 +25,6 @@ from dispatchlab.questions.sources.engines import EngineName, engine_for
 from dispatchlab.scenario.load import load_scenario
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
 
-if TYPE_CHECKING:
-    from dispatchlab.questions.order.state_graph import StateGraph
-
 LIVE_TIMEOUT_S: Final = 120.0
 """The bound on the time of one scenario on the live engine, where no other is given."""
 
@@ -43,7 +40,6 @@ class RunOptions(WalkOptions):
     conform: bool = False
     imports: tuple[str, ...] = ()
     save: str | None = None
-    graph: str | None = None
 
     @property
     def walk_options(self) -> WalkOptions:
@@ -121,8 +117,6 @@ class Outcome:
         saved: the text of the file that keeps the counterexample; None without one.
         not_saved: why there is no such file, when one was asked for.
         program: a program that shows a violation of the live engine, when nothing was to be saved and there can be one.
-        graph: the states, when a picture of them was asked for.
-        not_drawn: why there is no picture, when one was asked for.
         notes: what else a reader should know, a line each.
         interrupted: somebody pressed Ctrl-C, and the report is what was covered until then.
     """
@@ -131,8 +125,6 @@ class Outcome:
     saved: str | None = None
     not_saved: str | None = None
     program: str | None = None
-    graph: StateGraph | None = None
-    not_drawn: str | None = None
     notes: tuple[str, ...] = field(default=())
     interrupted: bool = False
 
@@ -215,7 +207,7 @@ def run_scenario(
         outcome = Outcome(report, notes=_subject_notes(subject, engine), interrupted=interrupted)
         try:
             outcome = _with_counterexample(outcome, subject, run, options)
-            return outcome if interrupted else _with_graph(outcome, subject.scenario, engine, options)
+            return outcome
         except KeyboardInterrupt:
             return replace(outcome, report=report.noted(_LATE), interrupted=True)
 
@@ -375,17 +367,3 @@ def _stoppable(
             raise KeyboardInterrupt
 
     return stop_or_report
-
-
-def _with_graph(outcome: Outcome, scenario: Scenario, engine: Engine, options: RunOptions) -> Outcome:
-    """The outcome with the graph of its states, where one is wanted."""
-    if options.graph is None:
-        return outcome
-    from dispatchlab.questions.order.state_graph import graph_of
-
-    try:
-        if scenario.modules:
-            raise ModulesError("--graph")
-        return replace(outcome, graph=graph_of(outcome.report, scenario, engine))
-    except DispatchLabError as error:
-        return replace(outcome, not_drawn=str(error))

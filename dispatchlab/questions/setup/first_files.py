@@ -145,7 +145,7 @@ def plan(
         name, text = _first_scenario(checkout, name, record, notes, required=module is not None)
         path = f"{folder}/{name or EXAMPLE}.yaml"
         what = "what importing the package registers" if name else "an example"
-        scenario_file = _planned(root, path, marked(text, FileKind.SCENARIO, path), what)
+        scenario_file = _planned(root, path, marked(text, FileKind.SCENARIO), what)
     report, text = golden(parse_scenario(scenario_file.text, file=path))
     golden_path = f"{expect}/{Path(path).relative_to(folder).with_suffix('.txt').as_posix()}"
     files = [scenario_file, _planned(root, golden_path, text, "its golden file")]
