@@ -13,7 +13,7 @@ from dispatchlab.commands.output import Format, note, out, show_view
 
 
 @click.command()
-@click.argument("file", metavar="[FILE.yaml]", required=False, type=click.Path())
+@click.argument("file", metavar="FILE.yaml", type=click.Path())
 @click.option(
     "-o", "--output", "folder", metavar="DIR", type=click.Path(), help="Write the files to DIR. Default: print them."
 )
@@ -27,22 +27,14 @@ from dispatchlab.commands.output import Format, note, out, show_view
     help="Show the C++ declarations of the functions: Functions.h, NativeFunctions.h, NativeMetaFunctions.h, "
     "Operators.h and RegisterSchema.cpp, as PyTorch's build has them; with -o DIR write the files.",
 )
-@click.option(
-    "--walk",
-    "walked",
-    metavar="OP",
-    help="Call OP, a structured operator of the lab (add.Tensor, torch.add), and show each frame of the call, from the "
-    "Python binding to the kernel.",
-)
 @format_option()
 def codegen(
     *,
-    file: str | None,
+    file: str,
     folder: str | None,
     only: tuple[str, ...],
     registrations: bool,
     cpp: bool,
-    walked: str | None,
     format: Format | None,
 ) -> None:
     """Generate code from a native_functions.yaml: structured operators as Python, or C++ declarations.
@@ -55,13 +47,7 @@ def codegen(
       dispatchlab codegen native_functions.yaml --only add
       dispatchlab codegen native_functions.yaml --registrations --only empty
       dispatchlab codegen native_functions.yaml --cpp --only add.Tensor
-      dispatchlab codegen --walk torch.add
     """
-    if walked is not None:
-        _show_walk(walked, format)
-        return
-    if file is None:
-        raise click.UsageError("no file was named: name a file of native functions, or an operator with --walk")
     if registrations:
         _show_registrations(file, only, format)
         return
@@ -76,13 +62,6 @@ def codegen(
 def _print(files: Mapping[str, str]) -> None:
     for name, text in files.items():
         out(f"{'//' if name.endswith(('.h', '.cpp')) else '#'} ---- {name}\n{text}")
-
-
-def _show_walk(operator: str, format: Format | None) -> None:
-    from dispatchlab.questions.native_functions.blocks import walk_view
-    from dispatchlab.questions.native_functions.lab_frames import walk_call
-
-    show_view(format, walk_view(walk_call(operator)))
 
 
 def _show_registrations(file: str, only: tuple[str, ...], format: Format | None) -> None:

@@ -2,7 +2,6 @@
 
 - generated_group: what is generated for one group, as values;
 - python_source: the same as a Python module; python_text: the pieces of text that it is made of;
-- ufunc_loops: the kernels that `ufunc_inner_loop` makes, as values; ufunc_source: the same as Python;
 - generate: modules, scenarios and an index for all groups of a file; written to a folder, compared with it, or loaded;
 - registrations: every registration that is generated for each function, structured or not;
 - cpp_declarations: the C++ headers that declare the functions, as PyTorch's build generates them.

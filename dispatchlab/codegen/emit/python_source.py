@@ -31,11 +31,8 @@ from dispatchlab.codegen.emit.python_text import (
     register_source,
     text_literal,
 )
-from dispatchlab.codegen.emit.ufunc_loops import UfuncLoops, ufunc_loops
-from dispatchlab.codegen.emit.ufunc_source import stub_call, stub_name, ufunc_by_hand, ufunc_lines
-from dispatchlab.codegen.read.native_function import UFUNC_KEYS, NativeFunction, Precomputed
+from dispatchlab.codegen.read.native_function import NativeFunction, Precomputed
 from dispatchlab.codegen.read.schema_parts import SchemaKind
-from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.schema import ListType, OptionalType, Type
 
 
@@ -46,19 +43,16 @@ def module_text(generated: GeneratedGroup, file: str) -> str:
         generated: what is generated.
         file: what the source file is called in the text.
     """
-    loops = ufunc_loops(generated.group)
-    body = [*_kernels_source(generated, file, loops), *_registrations(generated, file)]
-    lines = [*_head(generated, file), *_imports(generated, body), *_by_hand(generated, loops), "", "", *body]
+    body = [*_kernels_source(generated, file), *_registrations(generated, file)]
+    lines = [*_head(generated, file), *_imports(generated, body), *_by_hand(generated), "", "", *body]
     return "\n".join(_without_trailing(lines)) + "\n"
 
 
 _RUNTIME = "dispatchlab.codegen.runtime"
 _RUNTIME_NAMES = (
-    *("Device", "DispatchStub", "Dispatcher", "Elements", "Generator", "Kernels", "Layout", "Library", "MemoryFormat"),
-    *("MetaBase", "Options", "Scalar", "ScalarType", "Sizes", "SymInt", "Tensor", "TensorIteratorBase", "Vectorized"),
-    *("check_inplace", "check_same_device", "copy_proxies", "cpu_kernel", "cpu_kernel_vec", "create_out"),
-    *("gpu_kernel", "link", "maybe_create_proxy", "not_implemented", "one_device", "opmath", "opmath_scalar"),
-    *("resize_out", "scalar_to", "unboxed"),
+    *("Device", "Dispatcher", "Generator", "Kernels", "Layout", "Library", "MemoryFormat", "MetaBase", "Options"),
+    *("Scalar", "ScalarType", "Sizes", "SymInt", "Tensor", "TensorIteratorBase", "check_inplace", "check_same_device"),
+    *("copy_proxies", "create_out", "link", "maybe_create_proxy", "one_device", "resize_out", "unboxed"),
 )
 
 
@@ -143,17 +137,14 @@ def _is_used(name: str, code: str) -> bool:
     return False
 
 
-def _hand_written(generated: GeneratedGroup, loops: UfuncLoops | None) -> dict[str, str]:
+def _hand_written(generated: GeneratedGroup) -> dict[str, str]:
     """What has to be written by hand for the group: the name of each function, and how it is called."""
     meta = ", ".join(("op", *(python_name(one.name) for one in generated.meta_arguments)))
     impl = ", ".join(("op", *(python_name(one.name) for one in generated.impl_arguments)))
     found = {generated.meta_function: f"{generated.meta_function}({meta})"}
     for kernel in generated.impl_kernels:
-        if loops is None or kernel.key not in UFUNC_KEYS:
-            name = python_name(kernel.name)
-            found[name] = f"{name}({impl})"
-    if loops is not None:
-        found |= ufunc_by_hand(loops)
+        name = python_name(kernel.name)
+        found[name] = f"{name}({impl})"
     for key in generated.keys:
         for wrapper in key.wrappers:
             if wrapper.calls:
@@ -162,9 +153,9 @@ def _hand_written(generated: GeneratedGroup, loops: UfuncLoops | None) -> dict[s
     return found
 
 
-def _by_hand(generated: GeneratedGroup, loops: UfuncLoops | None) -> Iterator[str]:
+def _by_hand(generated: GeneratedGroup) -> Iterator[str]:
     comment = "What is written by hand and handed to `register`: a module or an object with these functions."
-    return calls_by_hand(comment, _hand_written(generated, loops))
+    return calls_by_hand(comment, _hand_written(generated))
 
 
 def _registrations(generated: GeneratedGroup, file: str) -> Iterator[str]:
@@ -194,20 +185,10 @@ def _debug_lines(debug: str) -> Iterator[str]:
 _OPTIONS = "index: int, sizes: Sizes, strides: Sizes, options: Options"
 
 
-def _kernels_source(generated: GeneratedGroup, file: str, loops: UfuncLoops | None) -> Iterator[str]:
-    """The classes and wrappers of a group, key by key.
-
-    Args:
-        generated: what is generated.
-        file: what the source file is called in the text.
-        loops: the loops of `ufunc_inner_loop`; None where there are none.
-    """
+def _kernels_source(generated: GeneratedGroup, file: str) -> Iterator[str]:
+    """The classes and wrappers of a group, key by key."""
     yield from _meta_class(generated, file)
-    yield from _impl_classes(generated, file, loops)
-    if loops is not None:
-        names = {kernel.key: kernel.name for kernel in generated.impl_kernels}
-        switches = {DispatchKey.CPU: stub_name(loops), DispatchKey.CUDA: names[DispatchKey.CUDA]}
-        yield from ufunc_lines(loops, switches)
+    yield from _impl_classes(generated)
     for key in generated.keys:
         yield from _key_section(generated, key, file)
 
@@ -235,7 +216,7 @@ def _meta_class(generated: GeneratedGroup, file: str) -> Iterator[str]:
     yield ""
 
 
-def _impl_classes(generated: GeneratedGroup, file: str, loops: UfuncLoops | None) -> Iterator[str]:
+def _impl_classes(generated: GeneratedGroup) -> Iterator[str]:
     kernels = generated.impl_kernels
     if not kernels:
         return
@@ -246,11 +227,8 @@ def _impl_classes(generated: GeneratedGroup, file: str, loops: UfuncLoops | None
         yield from bracketed(f"class structured_{kernel.name}(", [generated.meta_class], "):", single=True)
         yield f"    # {comes_from(kernel)}, for {', '.join(keys)}"
         yield from bracketed("def impl(", ["op", *python_parameters(generated.impl_arguments)], ") -> None:", indent=1)
-        if loops is not None and kernel.key in UFUNC_KEYS:
-            yield from indented(stub_call(loops, kernel.key), 2)
-        else:
-            call = ["op", *python_names(generated.impl_arguments)]
-            yield from bracketed(f"op.kernels.{python_name(kernel.name)}(", call, ")", indent=2)
+        call = ["op", *python_names(generated.impl_arguments)]
+        yield from bracketed(f"op.kernels.{python_name(kernel.name)}(", call, ")", indent=2)
         yield ""
         yield ""
 

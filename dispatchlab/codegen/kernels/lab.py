@@ -43,21 +43,19 @@ class StructuredLayers(Lab):
 
     Args:
         dispatcher: where to register everything; a new one when left out.
-        kernels: the functions by hand; those of this package when left out.
 
     Raises:
         RegistrationError: a registration is refused; all of them are gone then.
     """
 
-    def __init__(self, dispatcher: Dispatcher | None = None, kernels: object = None) -> None:
-        self._kernels = by_name() if kernels is None else kernels
+    def __init__(self, dispatcher: Dispatcher | None = None) -> None:
         self._generated: ExitStack | None = None
         super().__init__(dispatcher)
 
     def _define(self) -> None:
         with ExitStack() as undo:
             for module in _modules():
-                undo.enter_context(module.register(self.dispatcher, self._kernels))
+                undo.enter_context(module.register(self.dispatcher, by_name()))
             self._generated = undo.pop_all()
         super()._define()
 

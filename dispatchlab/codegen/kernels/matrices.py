@@ -9,8 +9,7 @@ import numpy as np
 
 from dispatchlab.call.tensor import Tensor
 from dispatchlab.call.tensor_options import DType
-from dispatchlab.codegen.runtime.element_types import Array, Number
-from dispatchlab.codegen.runtime.memory import Options, write
+from dispatchlab.codegen.runtime.memory import Array, Number, Options, write
 from dispatchlab.codegen.runtime.tensor_iterator import MetaBase, check_overlap
 from dispatchlab.lab.kernels import refused
 

@@ -1,6 +1,6 @@
 """Meta and impl of pointwise operators.
 
-Source: aten/src/ATen/native/BinaryOps.cpp, aten/src/ATen/native/ufunc/add.h, UnaryOps.cpp, TensorCompare.cpp.
+Source: aten/src/ATen/native/BinaryOps.cpp, UnaryOps.cpp, TensorCompare.cpp.
 """
 
 from __future__ import annotations
@@ -12,19 +12,16 @@ import numpy as np
 
 from dispatchlab.call.tensor import Tensor
 from dispatchlab.call.tensor_options import DType, result_dtype
-from dispatchlab.codegen.runtime.element_types import (
-    Array,
-    Elements,
-    Number,
-    Vectorized,
-    contracted,
-    fmadd,
-    opmath,
-)
+from dispatchlab.codegen.runtime.memory import Array, Number
 from dispatchlab.codegen.runtime.tensor_iterator import TensorIteratorBase
 from dispatchlab.lab.kernels import check_alpha, refused
 
 Op: TypeAlias = TensorIteratorBase
+
+
+def _wide(elements: Array) -> Array:
+    """The elements in the dtype that kernels compute in: half precision in single."""
+    return elements.astype(np.float32) if elements.dtype == np.float16 else elements
 
 
 def _scaled(op: Op, other: Array, alpha: Number) -> Array:
@@ -42,10 +39,13 @@ def meta_add_Tensor(op: Op, self: Tensor, other: Tensor, alpha: Number) -> None:
     check_alpha(op.common_dtype, alpha)
 
 
-def ufunc_add(self: Elements, other: Elements, alpha: Elements) -> Elements:
-    if isinstance(self, Vectorized):
-        return fmadd(other, alpha, self)
-    return contracted(self, alpha, other)
+def ufunc_add_CPU(op: Op, self: Tensor, other: Tensor, alpha: Number, out: Tensor) -> None:
+    first, second = map(_wide, op.inputs)
+    with np.errstate(all="ignore"):
+        op.store(first + _scaled(op, second, alpha))
+
+
+ufunc_add_CUDA = ufunc_add_CPU
 
 
 def meta_sub_Tensor(op: Op, self: Tensor, other: Tensor, alpha: Number) -> None:
@@ -64,7 +64,7 @@ def meta_sub_Tensor(op: Op, self: Tensor, other: Tensor, alpha: Number) -> None:
 
 
 def sub_out(op: Op, self: Tensor, other: Tensor, alpha: Number, out: Tensor) -> None:
-    first, second = map(opmath, op.inputs)
+    first, second = map(_wide, op.inputs)
     with np.errstate(all="ignore"):
         op.store(first - _scaled(op, second, alpha))
 

@@ -13,8 +13,7 @@ import numpy as np
 
 from dispatchlab.call.tensor import Tensor
 from dispatchlab.call.tensor_options import DType
-from dispatchlab.codegen.runtime.element_types import Array
-from dispatchlab.codegen.runtime.memory import Options, dense_strides, write
+from dispatchlab.codegen.runtime.memory import Array, Options, dense_strides, write
 from dispatchlab.codegen.runtime.tensor_iterator import MetaBase, check_overlap
 from dispatchlab.lab.kernels import reduced, refused, sum_dtype
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from dispatchlab.call.tensor_options import Device, DeviceType, DType
 from dispatchlab.lab.kernels import stand_in
 
 _META = Device(DeviceType.META)
+Array: TypeAlias = np.ndarray[Any, Any]
+Number: TypeAlias = bool | int | float | complex
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +44,16 @@ def dense_strides(tensor: Tensor) -> tuple[int, ...]:
 
 
 def strides_in_order(shape: Sequence[int], given: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """Strides without gaps, the dimensions in the order in which tensors of that shape have them in memory.
-
-    See `dimension_order`.
-    """
+    """Strides without gaps, the dimensions in the order in which tensors of that shape have them in memory."""
     strides = [0] * len(shape)
     step = 1
-    for dimension in dimension_order(shape, given):
+    for dimension in _dimension_order(shape, given):
         strides[dimension] = step
         step *= max(shape[dimension], 1)
     return tuple(strides)
 
 
-def dimension_order(shape: Sequence[int], given: Sequence[Sequence[int]]) -> list[int]:
+def _dimension_order(shape: Sequence[int], given: Sequence[Sequence[int]]) -> list[int]:
     """The dimensions in the order in which tensors of that shape have them in memory, the fastest first.
 
     The first tensor with different strides for two dimensions decides; a stride of 0 decides nothing.

@@ -14,7 +14,6 @@ import numpy as np
 
 from dispatchlab.call.tensor import Tensor, contiguous_strides
 from dispatchlab.call.tensor_options import CPU, DEFAULT_DTYPE, Device, DType, result_dtype
-from dispatchlab.codegen.runtime.element_types import opmath, scalar_kind
 from dispatchlab.codegen.runtime.memory import (
     Options,
     cast_into,
@@ -62,8 +61,6 @@ class TensorIteratorBase(MetaBase):
 
     shape: tuple[int, ...]
     common_dtype: DType
-    common_device: Device
-    operands: list[Tensor]
     inputs: tuple[np.ndarray[Any, Any], ...]
 
     def set_output_raw_strided(
@@ -102,7 +99,7 @@ class TensorIteratorBase(MetaBase):
             common = result_dtype([(tensor.dtype, tensor.dim) for tensor in tensors])
         if to_float and common.category < 2:
             common = DEFAULT_DTYPE
-        self.common_dtype, self.common_device, self.operands = common, device, list(tensors)
+        self.common_dtype = common
         target = common if dtype is None else dtype
         if out is not None:
             self._check_output(out, tensors, target, device, checks_cast=checks_cast, same_dtype=same_dtype)
@@ -111,33 +108,6 @@ class TensorIteratorBase(MetaBase):
         self.set_output_raw_strided(0, self.shape, strides, Options(target, device))
         if not any(is_on_meta(tensor) for tensor in tensors):
             self.inputs = tuple(np.broadcast_to(_elements(tensor, common), self.shape) for tensor in tensors)
-
-    @property
-    def scalar_kind(self) -> str:
-        """The common dtype, as C++ calls it."""
-        return scalar_kind(self.common_dtype)
-
-    @property
-    def output_elements(self) -> np.ndarray[Any, Any]:
-        """What a kernel writes: the output, or an array like it of the common dtype."""
-        target: np.ndarray[Any, Any] = self.maybe_get_output(0).data
-        kind = self.common_dtype.numpy
-        return target if target.dtype == kind else np.empty_like(target, kind)
-
-    def is_cpu_scalar(self, at: int) -> bool:
-        """Whether an operand has no dimensions and is on the CPU; inputs count from 1."""
-        operand = self.operands[at - 1]
-        return operand.dim == 0 and operand.device == CPU
-
-    def scalar_value(self, at: int) -> Any:
-        """The only element of an operand, in the type that functors compute in; inputs count from 1."""
-        wide = opmath(np.empty((), self.common_dtype.numpy)).dtype
-        return self.operands[at - 1].data.astype(wide)[()]
-
-    def remove_operand(self, at: int) -> None:
-        """Leave an input out, as a functor holds its value; inputs count from 1."""
-        del self.operands[at - 1]
-        self.inputs = (*self.inputs[: at - 1], *self.inputs[at:])
 
     def store(self, result: np.ndarray[Any, Any]) -> None:
         """Write the result of impl to the output, cast to its dtype."""

@@ -1,7 +1,5 @@
-"""What is generated of native_functions.yaml: registrations, C++ declarations, and the frames of a call.
+"""What is generated of native_functions.yaml: registrations and C++ declarations.
 
 - `registrations`: what is generated for each native function.
-- `lab_frames`: the frames of a call of a structured operator in the lab, from the Python binding down to the kernel by
-  hand.
-- `blocks`: both as blocks and as JSON.
+- `blocks`: registrations as blocks and as JSON.
 """

@@ -1,54 +1,15 @@
-"""What is generated of native_functions.yaml as blocks and as JSON: the frames of a call, and registrations."""
+"""The registrations that are generated of native_functions.yaml, as blocks and as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from dispatchlab.codegen.emit.registrations import FunctionRegistrations, GeneratedKernel
-from dispatchlab.questions.native_functions.lab_frames import Layer, Walk
 from dispatchlab.questions.native_functions.registrations import RegistrationReport
 from dispatchlab.views.as_json import as_json, fields_of
-from dispatchlab.views.blocks import Block, Line, Mood, Span, quiet
+from dispatchlab.views.blocks import Block, Line
 from dispatchlab.views.formatting import counted, first_of
 from dispatchlab.views.view import View
-
-# -- the frames of a call, one a line, the innermost first
-
-
-def walk_view(walk: Walk) -> View[Walk]:
-    """How the frames of a call are shown."""
-    return View(walk, lines=_walk_lines)
-
-
-_MOODS: Mapping[Layer, Mood] = {
-    Layer.BINDING: "strong",
-    Layer.API: "strong",
-    Layer.AUTOGRAD: "autograd",
-    Layer.VIEWS_AND_WRITES: "autograd",
-}
-
-
-def _walk_lines(walk: Walk) -> Iterator[Block]:
-    yield Line(str(walk.function.schema), "strong")
-    yield Line("called from Python on CPU tensors, in the lab", "quiet")
-    yield Line()
-    numbers = len(str(len(walk.frames)))
-    layers = max(len(str(frame.layer)) for frame in walk.frames)
-    for number, frame in walk.numbered:
-        mood = _MOODS.get(frame.layer, "kernel")
-        label = (quiet(f"#{number:<{numbers}}  "), Span(f"{frame.layer!s:<{layers}}  ", mood))
-        place = quiet(f"  at {frame.file}:{frame.line}")
-        yield Line((Span(frame.function, mood), place), label=label, width=numbers + layers + 5)
-
-
-@as_json.register
-def _(value: Walk) -> dict[str, object]:
-    return {
-        "operator": str(value.function.name),
-        "schema": str(value.function.schema),
-        "frames": [fields_of(frame, number=number, layer=str(frame.layer)) for number, frame in value.numbered],
-    }
-
 
 # -- registrations: the functions that were asked for, or how many kernels each part of the generated code has
 

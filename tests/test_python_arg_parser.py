@@ -1,4 +1,4 @@
-"""Python bindings: which signature fits, the message when none does, and the call stack of one operator."""
+"""The argument parser of Python functions: which signature fits, and the message when none does."""
 
 from __future__ import annotations
 
@@ -6,30 +6,16 @@ import re
 import warnings
 from typing import Any
 
-import numpy as np
 import pytest
 
 from dispatchlab.call import tensor
-from dispatchlab.call.python_arg_parser import PythonArgParser, PythonSignature
-from dispatchlab.codegen.kernels.lab import lab_functions
-from dispatchlab.codegen.runtime.python_bindings import PythonFunctions
+from dispatchlab.call.python_arg_parser import NUMBERS_AS_TENSORS, PythonArgParser, PythonSignature
 from dispatchlab.errors import ParseError
-from tests.structured_lab import StructuredLab
 
 ADD = (
     "add(Tensor input, Scalar alpha, Tensor other, *, Tensor out=None)|deprecated",
     "add(Tensor input, Tensor other, *, Scalar alpha=1, Tensor out=None)",
 )
-
-
-@pytest.fixture(scope="module")
-def lab() -> StructuredLab:
-    return StructuredLab()
-
-
-@pytest.fixture(scope="module")
-def python(lab: StructuredLab) -> PythonFunctions:
-    return PythonFunctions(lab.dispatcher, lab_functions())
 
 
 def test_a_signature_prints_as_messages_show_it() -> None:
@@ -68,25 +54,13 @@ def test_a_deprecated_signature_warns_with_the_one_to_use() -> None:
     assert (past.signature.deprecated, past.values["alpha"]) == (True, 2)
 
 
-def test_positional_keyword_default_and_out_arguments_reach_the_operator(python: PythonFunctions) -> None:
-    x, y, out = tensor([1.0, 2.0]), tensor([3.0, 4.0]), tensor([0.0, 0.0])
-    assert python.add(x, y).data.tolist() == [4.0, 6.0]
-    assert python.add(x, other=y, alpha=2).data.tolist() == [7.0, 10.0]
-    assert python.add(x, 5).data.tolist() == [6.0, 7.0]
-    assert python.add(x, y, out=out) is out
-    assert out.data.tolist() == [4.0, 6.0]
-    with pytest.warns(UserWarning, match="deprecated"):
-        assert python.add(x, 10, y, out=out) is out
-    assert out.data.tolist() == [31.0, 42.0]
-    values, indices = tensor(np.zeros(0, np.float32)), tensor(np.zeros(0, np.int64))
-    assert python.max(tensor([[1.0, 5.0], [7.0, 2.0]]), 1, out=(values, indices)) == (values, indices)
-    assert (values.data.tolist(), indices.data.tolist()) == ([5.0, 7.0], [1, 0])
-    assert python.sum(tensor([[1.0, 5.0]]), 1, keepdim=True).data.tolist() == [[6.0]]
-    assert python.clamp(x, max=1.5).data.tolist() == [1.0, 1.5]
-    assert python.method("add_")(x, 1) is x
-    assert x.data.tolist() == [2.0, 3.0]
-
-
+SIGNATURES = {
+    "add": ADD,
+    "mul": ("mul(Tensor input, Tensor other, *, Tensor out=None)",),
+    "cumsum": ("cumsum(Tensor input, int dim, *, ScalarType? dtype=None, Tensor out=None)",),
+    "sin": ("sin(Tensor input, *, Tensor out=None)",),
+    "sum": ("sum(Tensor input, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor out=None)",),
+}
 X = tensor([1.0])
 REFUSED: tuple[tuple[tuple[str, tuple[Any, ...], dict[str, Any]], str], ...] = (
     (("mul", (X, "y"), {}), "mul(): argument 'other' (position 2) must be Tensor, not str"),
@@ -108,11 +82,11 @@ REFUSED: tuple[tuple[tuple[str, tuple[Any, ...], dict[str, Any]], str], ...] = (
 
 @pytest.mark.parametrize(("call", "expected"), REFUSED)
 def test_what_fits_no_signature_is_refused_in_pytorchs_words(
-    python: PythonFunctions, call: tuple[str, tuple[object, ...], dict[str, object]], expected: str
+    call: tuple[str, tuple[object, ...], dict[str, object]], expected: str
 ) -> None:
     name, args, kwargs = call
     with pytest.raises(TypeError) as caught:
-        getattr(python, name)(*args, **kwargs)
+        PythonArgParser(name, SIGNATURES[name], numbers=name in NUMBERS_AS_TENSORS).bind(args, kwargs)
     assert str(caught.value) == expected
 
 
