@@ -8,17 +8,18 @@ that leads to the base. Source: tools/autograd/templates/VariableType.cpp; torch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dispatchlab.call.local_key_set import AutoDispatchBelowADInplaceOrView, AutoDispatchBelowAutograd
 from dispatchlab.call.operators import Operator, operator
 from dispatchlab.call.tensor import Tensor
 from dispatchlab.lab.autograd_graph import Backward, Gradients, Node, node_of
-from dispatchlab.lab.derivatives import Calls, Derivative, sum_to_size
+from dispatchlab.lab.derivatives import Derivative, Recorded, sum_to_size
 from dispatchlab.lab.errors import AutogradError, AutogradErrorKind
 from dispatchlab.lab.grad_mode import is_grad_enabled, set_grad_enabled
-from dispatchlab.lab.tensor_geometry import Geometry, copied_like, empty_like
+from dispatchlab.lab.kernels import tensors_in
+from dispatchlab.lab.tensor_geometry import Calls, Geometry, copied_like, empty_like
 from dispatchlab.lab.views import ViewHistory, history_of, replayed
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
@@ -156,13 +157,14 @@ def autograd_kernel(
     def kernel(operator: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
         names = [argument.name for argument in operator.schema.arguments]
         values = stack[len(stack) - len(names) :]
-        tensors = _tensors(values)
-        records = not detaches and is_grad_enabled() and any(one.requires_grad for one in tensors if one is not None)
+        tensors = tensors_in(values)
+        records = not detaches and is_grad_enabled() and any(one.requires_grad for one in tensors)
         node: Node | None = None
         if records:
             if writes:
                 check_written(values[0])
-            node = _recorded(calls, derivative, operator, tensors, dict(zip(names, values, strict=True)))
+            named = dict(zip(names, values, strict=True))
+            node = _recorded(calls, derivative, operator, tensors, named, writes=writes)
         # A view and a write still have to pass ADInplaceOrView; everything else has nothing to do there.
         below = AutoDispatchBelowAutograd() if writes or views or detaches else AutoDispatchBelowADInplaceOrView()
         with below:
@@ -172,7 +174,7 @@ def autograd_kernel(
             if writes:
                 set_history_in_place(calls, node, values[0])
             else:
-                _set_history(node, _tensors(results))
+                _set_history(node, tensors_in(results))
             if derivative is not None and derivative.saves_result:
                 (result,) = results
                 assert isinstance(result, Tensor)
@@ -181,87 +183,53 @@ def autograd_kernel(
     return kernel
 
 
-def with_debug_asserts(kernel: BoxedKernel) -> BoxedKernel:
-    """The same, which raises when an input does not work on the memory that it had, as a debug build does.
-
-    Source: tools/autograd/gen_variable_type.py (`ENFORCE_SAME_TENSOR_STORAGE`), inside of `#ifndef NDEBUG`.
-    """
-
-    def checked(operator: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
-        arguments = operator.schema.arguments
-        values = stack[len(stack) - len(arguments) :]
-        before = [[_memory(one) for one in _tensors([value])] for value in values]
-        kernel(operator, keys, stack)
-        for argument, value, memories in zip(arguments, values, before, strict=True):
-            for one, memory in zip(_tensors([value]), memories, strict=True):
-                if _memory(one) is not memory:
-                    message = (
-                        f"a kernel below autograd gave {argument.name} of {operator.name} other memory: write into the "
-                        "elements that it has"
-                    )
-                    raise AutogradError(AutogradErrorKind.INPUT_REPLACED, message)
-
-    return checked
-
-
-def _memory(tensor: Tensor | None) -> object:
-    found: Any = None if tensor is None else tensor.elements
-    while getattr(found, "base", None) is not None:
-        found = found.base
-    return found
-
-
-def _tensors(values: Sequence[object]) -> list[Tensor | None]:
-    """The tensor arguments; a list counts as its elements, and None for a tensor is kept."""
-    found: list[Tensor | None] = []
-    for value in values:
-        if isinstance(value, Tensor):
-            found.append(value)
-        elif isinstance(value, list):
-            found += [one for one in value if isinstance(one, Tensor)]
-    return found
-
-
 def _recorded(
     calls: Calls,
     derivative: Derivative | None,
     operator: Operator,
-    tensors: Sequence[Tensor | None],
-    values: dict[str, object],
+    tensors: Sequence[Tensor],
+    values: Mapping[str, Any],
+    *,
+    writes: bool,
 ) -> Node:
     if derivative is None:
         return Node(f"{operator.name}: no formula", _no_formula(operator), tensors)
-    formula = derivative.backward
+    inputs = [Geometry.of(tensor) for tensor in tensors]
+    given = {name: _geometry(value) for name, value in values.items()}
 
     def run(node: Node, gradients: Gradients) -> Gradients:
         (gradient,) = gradients
         assert gradient is not None
         node.check_saved()
-        return _as_inputs(calls, formula(calls, node, gradient), node)
+        return _as_inputs(calls, derivative.backward(Recorded(calls, node, given), gradient), inputs)
 
     node = Node(derivative.name, run, tensors)
-    node.stash["detach"] = calls("detach")
-    node.stash["inputs"] = tuple(None if tensor is None else (tensor.shape, tensor.dtype) for tensor in tensors)
-    if derivative.save is not None:
-        derivative.save(calls, node, values)
+    node.detach = calls("detach")
+    order = [name for name in values if name in derivative.gradients]
+    for name, needed_by in derivative.saves.items():
+        if not needed_by or node.needs(order.index(needed_by)):
+            node.save(name, calls("clone")(values[name]) if writes and name == order[0] else values[name])
     return node
 
 
-def _as_inputs(calls: Calls, gradients: Gradients, node: Node) -> Gradients:
+def _geometry(value: object) -> object:
+    """What is kept of an argument: of a tensor its geometry."""
+    if isinstance(value, list):
+        return [_geometry(one) for one in value]
+    return Geometry.of(value) if isinstance(value, Tensor) else value
+
+
+def _as_inputs(calls: Calls, gradients: Gradients, inputs: Sequence[Geometry]) -> Gradients:
     """The gradients in the shapes and dtypes of the inputs that they belong to.
 
     Source: torch/csrc/autograd/engine.cpp (`validate_outputs`).
     """
-    inputs = node.stash["inputs"]
-    assert isinstance(inputs, tuple)
     found: list[Tensor | None] = []
     for one, like in zip(gradients, inputs, strict=True):
-        if one is None or like is None:
-            found.append(None)
-            continue
-        shape, dtype = like
-        summed = sum_to_size(calls, one, shape)
-        found.append(summed if summed.dtype == dtype else calls("_to_copy")(summed, dtype=dtype))
+        summed = None if one is None else sum_to_size(calls, one, like.shape)
+        if summed is not None and summed.dtype != like.dtype:
+            summed = calls("_to_copy")(summed, dtype=like.dtype)
+        found.append(summed)
     return found
 
 
@@ -273,8 +241,8 @@ def _no_formula(operator: Operator) -> Callable[[Node, Gradients], Gradients]:
     return run
 
 
-def _set_history(node: Node, results: Sequence[Tensor | None]) -> None:
+def _set_history(node: Node, results: Sequence[Tensor]) -> None:
     node.results = len(results)
     for number, result in enumerate(results):
-        if result is not None and result.dtype.is_differentiable:
+        if result.dtype.is_differentiable:
             result.requires_grad, result.grad_fn, result.output_nr = True, node, number

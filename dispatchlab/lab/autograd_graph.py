@@ -13,6 +13,7 @@ from typing import TypeAlias
 from weakref import ref
 
 from dispatchlab.call.local_key_set import excluded, included
+from dispatchlab.call.operators import Operator
 from dispatchlab.call.tensor import Tensor, shallow_copy
 from dispatchlab.engine.semantics import NamedFunction
 from dispatchlab.lab.errors import AutogradError, AutogradErrorKind
@@ -100,7 +101,7 @@ def _shallow_copy(node: Node, tensor: Tensor) -> Tensor:
 
     Source: c10/core/TensorImpl.cpp (`shallow_copy_and_detach_core`).
     """
-    detach = node.stash.get("detach")
+    detach = node.detach
     handled = (tensor.key_bits | included().bits) & _PYTHON and not excluded().bits & _PYTHON
     copied = _DETACH_BY_HANDLERS(detach, tensor) if handled and detach is not None else None
     if copied is None:
@@ -132,14 +133,12 @@ class Node:
         inputs: the tensors that a gradient goes on to; None for one that needs none.
 
     Attributes:
+        detach: the operator by which handlers copy what is kept; None where none is asked.
         hooks: what runs, by result, before the gradient of that result is taken on.
         sequence: how many calls were recorded before; `backward` takes the latest first.
     """
 
-    __slots__ = (
-        *("__weakref__", "backward", "hooks", "name", "next_edges", "results", "saved", "sequence"),
-        "stash",
-    )
+    __slots__ = (*("__weakref__", "backward", "detach", "hooks", "name", "next_edges", "results", "saved", "sequence"),)
 
     def __init__(
         self,
@@ -153,15 +152,14 @@ class Node:
             None if one is None or not one.requires_grad else edge_of(one) for one in inputs
         )
         self.saved: dict[str, SavedTensor] = {}
-        self.stash: dict[str, object] = {}
+        self.detach: Operator | None = None
         self.results = 1
         self.hooks: list[tuple[int, Hook]] = []
         self.sequence = next(_sequence)
 
-    def save(self, name: str, tensor: Tensor | None, *, is_result: bool = False) -> None:
-        """Keep a tensor for the formula; None is kept as nothing."""
-        if tensor is not None:
-            self.saved[name] = SavedTensor(tensor, is_result=is_result, node=self, name=name)
+    def save(self, name: str, tensor: Tensor, *, is_result: bool = False) -> None:
+        """Keep a tensor for the formula."""
+        self.saved[name] = SavedTensor(tensor, is_result=is_result, node=self, name=name)
 
     def unpack(self, name: str) -> Tensor:
         """A tensor that was kept.

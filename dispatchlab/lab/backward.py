@@ -14,10 +14,9 @@ from math import prod
 from dispatchlab.call.tensor import Tensor
 from dispatchlab.call.tensor_options import MemoryFormat
 from dispatchlab.lab.autograd_graph import AccumulateGrad, Edge, Gradients, Node, edge_of, run_hooks
-from dispatchlab.lab.derivatives import Calls
 from dispatchlab.lab.errors import AutogradError, AutogradErrorKind
 from dispatchlab.lab.grad_mode import is_grad_enabled, set_grad_enabled
-from dispatchlab.lab.tensor_geometry import Geometry, copied_like
+from dispatchlab.lab.tensor_geometry import Calls, Geometry, copied_like
 
 
 def backward(

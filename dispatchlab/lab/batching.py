@@ -16,7 +16,7 @@ from dispatchlab.call.operators import Operator
 from dispatchlab.call.tensor import Array, Tensor
 from dispatchlab.call.tensor_keys import tensor_key_set
 from dispatchlab.errors import CallError, ErrorKind
-from dispatchlab.lab.derivatives import Calls
+from dispatchlab.lab.tensor_geometry import Calls
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
 

@@ -18,10 +18,10 @@ from dispatchlab.call.tensor import Tensor, VersionCounter, shallow_copy
 from dispatchlab.errors import CallError, ErrorKind
 from dispatchlab.lab import batching
 from dispatchlab.lab.autograd_graph import Gradients, Node
-from dispatchlab.lab.derivatives import Calls
 from dispatchlab.lab.grad_mode import is_grad_enabled
 from dispatchlab.lab.kernels import tensors_in
 from dispatchlab.lab.lazy_elements import LAZY_BITS, held, meant
+from dispatchlab.lab.tensor_geometry import Calls
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.schema import OPTIONAL_TENSORS, TENSOR, ListType, OptionalType

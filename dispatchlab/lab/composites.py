@@ -13,19 +13,10 @@ from dispatchlab.call.tensor import Tensor, is_viewable
 from dispatchlab.call.tensor_keys import compute_dispatch_key
 from dispatchlab.call.tensor_options import CPU, Device, DType, Layout, MemoryFormat
 from dispatchlab.errors import CallError, ErrorKind
-from dispatchlab.lab.derivatives import Calls
+from dispatchlab.lab.derivatives import reshape
+from dispatchlab.lab.kernels import shape_of
+from dispatchlab.lab.tensor_geometry import Calls
 from dispatchlab.model.key_set import DispatchKeySet
-
-
-def reshape(calls: Calls, tensor: Tensor, shape: Sequence[int]) -> Tensor:
-    """A view where there can be one, and a view of a copy elsewhere."""
-    reshaped: Tensor
-    if is_viewable(tensor.shape, tensor.strides, shape):
-        reshaped = calls("view")(tensor, list(shape))
-    else:
-        copy = calls("clone")(tensor, memory_format=MemoryFormat.contiguous_format)
-        reshaped = calls("_unsafe_view")(copy, list(shape))
-    return reshaped
 
 
 def matmul(calls: Calls) -> Callable[[Tensor, Tensor], Tensor]:
@@ -96,7 +87,7 @@ def _transposed(calls: Calls, tensor: Tensor) -> Tensor:
 def _batched(calls: Calls, self: Tensor, other: Tensor) -> Tensor:
     rows = [*self.shape[-2:-1]]
     columns = [*other.shape[-1:]] if other.dim > 1 else []
-    batch = _broadcast(self.shape[:-2], other.shape[: -2 if other.dim > 1 else -1])
+    batch = shape_of("matmul", self.shape[:-2], other.shape[: -2 if other.dim > 1 else -1])
     first = _as_batch(calls, self, batch, [*(rows or [1]), self.shape[-1]])
     second = _as_batch(calls, other, batch, [*other.shape[-2:]])
     if columns:
@@ -110,15 +101,6 @@ def _batched(calls: Calls, self: Tensor, other: Tensor) -> Tensor:
 def _as_batch(calls: Calls, tensor: Tensor, batch: Sequence[int], sizes: Sequence[int]) -> Tensor:
     expanded = calls("expand")(tensor, [*batch, *sizes])
     return reshape(calls, expanded, [prod(batch), *sizes])
-
-
-def _broadcast(first: Sequence[int], second: Sequence[int]) -> list[int]:
-    rank = max(len(first), len(second))
-    padded = [[*[1] * (rank - len(one)), *one] for one in (first, second)]
-    if any(one != two and 1 not in (one, two) for one, two in zip(*padded, strict=True)):
-        message = f"matmul got batches of the shapes {list(first)} and {list(second)}, which cannot be broadcast"
-        raise CallError(ErrorKind.OTHER, message)
-    return [two if one == 1 else one for one, two in zip(*padded, strict=True)]
 
 
 def backend_select(operator: Operator) -> Callable[..., object]:

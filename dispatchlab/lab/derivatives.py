@@ -7,7 +7,7 @@ Source: torch/csrc/autograd/FunctionsManual.cpp.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from dispatchlab.call.operators import Operator
@@ -15,34 +15,70 @@ from dispatchlab.call.tensor import Tensor, is_viewable
 from dispatchlab.call.tensor_options import DType, Layout, MemoryFormat
 from dispatchlab.lab.autograd_graph import Gradients, Node
 from dispatchlab.lab.errors import AutogradError, AutogradErrorKind
+from dispatchlab.lab.tensor_geometry import Calls, Geometry
 from dispatchlab.model.key_set import DispatchKeySet
 from dispatchlab.model.keys import DispatchKey
 
-Calls: TypeAlias = Callable[[str], Operator]
-Values: TypeAlias = Mapping[str, Any]
 Number: TypeAlias = int | float | complex
+
+
+class Recorded:
+    """A call whose gradients are computed: formulas call it with the name of an operator.
+
+    Args:
+        calls: the operators.
+        node: the node of the call.
+        given: the arguments by name; of a tensor its geometry, of a list of tensors theirs.
+    """
+
+    __slots__ = ("calls", "given", "node")
+
+    def __init__(self, calls: Calls, node: Node, given: Mapping[str, Any]) -> None:
+        self.calls, self.node, self.given = calls, node, given
+
+    def __call__(self, name: str) -> Operator:
+        return self.calls(name)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.given[name]
+
+    def tensor(self, name: str) -> Tensor:
+        """A tensor that was saved."""
+        return self.node.unpack(name)
+
+
+Formula: TypeAlias = Callable[[Recorded, Tensor], "Tensor | list[Tensor | None]"]
 
 
 @dataclass(frozen=True, slots=True)
 class Derivative:
-    """One formula.
+    """The formulas of one operator.
 
     Args:
         name: of the node, as torch calls it.
-        backward: (the operators, the node, the gradient of the result) -> the gradients of the tensor arguments; a list
-            counts as its elements. `node.needs(i)` says which are wanted. A gradient may have the shape that its
-            argument was broadcast to; it is summed up afterwards.
-        save: keeps what the formula needs of the arguments; None when that is only their shapes.
+        gradients: the formula of each tensor argument, in the order in which PyTorch computes them; of a list of
+            tensors, a list. A gradient may have the shape that its argument was broadcast to; it is summed up
+            afterwards.
+        saves: the tensors that are kept, each with the argument whose gradient needs it; kept always where that is
+            empty.
         saves_result: the result is kept under the name `result`.
     """
 
     name: str
-    backward: Callable[[Calls, Node, Tensor], Gradients]
-    save: Callable[[Calls, Node, Values], None] | None = None
+    gradients: Mapping[str, Formula]
+    saves: Mapping[str, str] = field(default_factory=dict)
     saves_result: bool = False
 
+    def backward(self, recorded: Recorded, gradient: Tensor) -> Gradients:
+        """The gradients of the tensor arguments, in the order of the schema; a list counts as its elements."""
+        order = [name for name in recorded.given if name in self.gradients]
+        found: dict[str, Any] = {}
+        for name, formula in self.gradients.items():
+            if len(order) == 1 or recorded.node.needs(order.index(name)):
+                found[name] = formula(recorded, gradient)
+        results = [found.get(name) for name in order]
+        return results[0] if isinstance(results[0], list) else results
 
-Options: TypeAlias = tuple[DType, Layout, object]
 
 _CONTIGUOUS = MemoryFormat.contiguous_format
 _BATCHED = DispatchKeySet.of(DispatchKey.Batched).bits
@@ -118,37 +154,31 @@ def mm_mat1_backward(
     calls: Calls,
     grad: Tensor,
     mat2: Tensor,
-    mat1_sizes: Sequence[int],
-    mat1_strides: Sequence[int],
-    mat1_layout: Layout,
-    alpha: Number,
+    mat1: Geometry,
 ) -> Tensor:
     """The gradient of the first matrix, column by column in memory when the matrix is so."""
     mm, t = calls("mm"), calls("t")
-    if _column_major((grad, mat2), mat1_sizes, mat1_strides, mat1_layout):
-        return maybe_multiply(calls, t(mm(conj(calls, mat2), t(grad))), alpha)
-    return maybe_multiply(calls, mm(grad, conj(calls, t(mat2))), alpha)
+    is_column_major = _column_major((grad, mat2), mat1)
+    product: Tensor = t(mm(conj(calls, mat2), t(grad))) if is_column_major else mm(grad, conj(calls, t(mat2)))
+    return product
 
 
 def mm_mat2_backward(
     calls: Calls,
     grad: Tensor,
     mat1: Tensor,
-    mat2_sizes: Sequence[int],
-    mat2_strides: Sequence[int],
-    mat2_layout: Layout,
-    alpha: Number,
+    mat2: Geometry,
 ) -> Tensor:
     """The gradient of the second matrix, column by column in memory when the matrix is so."""
     mm, t = calls("mm"), calls("t")
-    if _column_major((grad, mat1), mat2_sizes, mat2_strides, mat2_layout):
-        return maybe_multiply(calls, t(mm(t(grad), conj(calls, mat1))), alpha)
-    return maybe_multiply(calls, mm(conj(calls, t(mat1)), grad), alpha)
+    is_column_major = _column_major((grad, mat1), mat2)
+    product: Tensor = t(mm(t(grad), conj(calls, mat1))) if is_column_major else mm(conj(calls, t(mat1)), grad)
+    return product
 
 
-def _column_major(tensors: Sequence[Tensor], sizes: Sequence[int], strides: Sequence[int], layout: Layout) -> bool:
-    strided = all(each is Layout.strided for each in (layout, *(tensor.layout for tensor in tensors)))
-    return strided and strides[0] == 1 and strides[1] == sizes[0]
+def _column_major(tensors: Sequence[Tensor], matrix: Geometry) -> bool:
+    strided = all(layout is Layout.strided for layout in (matrix.layout, *(tensor.layout for tensor in tensors)))
+    return strided and matrix.strides[0] == 1 and matrix.strides[1] == matrix.shape[0]
 
 
 def permute_backwards(calls: Calls, grad: Tensor, fwd_dims: Sequence[int]) -> Tensor:
@@ -204,18 +234,12 @@ def sum_to_size(calls: Calls, tensor: Tensor, shape: Sequence[int]) -> Tensor:
     return viewed
 
 
-def options_of(tensor: Tensor) -> Options:
-    """The dtype, the layout and the device of a tensor."""
-    return tensor.dtype, tensor.layout, tensor.device
-
-
-def to_copy_backward(calls: Calls, grad: Tensor, self_options: Options) -> Tensor:
-    """The gradient as what was copied had it."""
-    if options_of(grad) == self_options:
+def to_copy_backward(calls: Calls, grad: Tensor, copied: Geometry) -> Tensor:
+    """The gradient with the dtype, the layout and the device of what was copied."""
+    if (grad.dtype, grad.layout, grad.device) == (copied.dtype, copied.layout, copied.device):
         return grad
-    dtype, layout, device = self_options
-    copied: Tensor = calls("_to_copy")(grad, dtype=dtype, layout=layout, device=device)
-    return copied
+    gradient: Tensor = calls("_to_copy")(grad, dtype=copied.dtype, layout=copied.layout, device=copied.device)
+    return gradient
 
 
 def unsqueeze_to(calls: Calls, self: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:

@@ -16,7 +16,6 @@ class AutogradErrorKind(WordEnum):
     WRONG_GRADIENT = "wrong_gradient"
     NOT_DIFFERENTIABLE = "not_differentiable"
     INFERENCE_TENSOR = "inference_tensor"
-    INPUT_REPLACED = "input_replaced"
 
 
 class AutogradError(DispatchLabError):

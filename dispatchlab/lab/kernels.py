@@ -46,8 +46,13 @@ def like(array: Array, like: Tensor, dtype: DType | None = None) -> Tensor:
 
 def tensors_in(values: Sequence[object]) -> list[Tensor]:
     """The tensors among values, those in lists included."""
-    each = (one for value in values for one in (value if isinstance(value, list | tuple) else (value,)))
-    return [one for one in each if isinstance(one, Tensor)]
+    found: list[Tensor] = []
+    for value in values:
+        if isinstance(value, Tensor):
+            found.append(value)
+        elif isinstance(value, list | tuple):
+            found += [one for one in value if isinstance(one, Tensor)]
+    return found
 
 
 def as_dtype(tensor: Tensor, dtype: DType) -> Array:

@@ -40,14 +40,12 @@ class Lab:
     Args:
         dispatcher: where to register them; a new, bare one when left out. It must not have these operators. It has
             the builtin fallbacks, or none at the keys that the layers use.
-        debug: have the kernels of autograd check their inputs after the call, as those of a debug build of PyTorch do.
 
     Raises:
         RegistrationError: a registration is refused; all of them are gone then.
     """
 
-    def __init__(self, dispatcher: Dispatcher | None = None, *, debug: bool = False) -> None:
-        self._debug = debug
+    def __init__(self, dispatcher: Dispatcher | None = None) -> None:
         self.dispatcher = Dispatcher(builtin_fallbacks=False) if dispatcher is None else dispatcher
         self._operators: dict[str, Operator] = {}
         self._libraries: list[Library] = []
@@ -157,8 +155,7 @@ class Lab:
             library.impl(name, without)
 
     def _autograd_kernel(self, derivative: Derivative | None, **known: bool) -> KernelFunction:
-        kernel = autograd.autograd_kernel(self, derivative, **known)
-        return boxed(autograd.with_debug_asserts(kernel) if self._debug else kernel, with_keyset=True)
+        return boxed(autograd.autograd_kernel(self, derivative, **known), with_keyset=True)
 
     def _batching(self) -> None:
         self._library("IMPL", "Batched").impl("select.int", batching.select_rule(self))

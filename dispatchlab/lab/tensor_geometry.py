@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, TypeAlias
 
+from dispatchlab.call.operators import Operator
 from dispatchlab.call.tensor import Tensor, is_dense
 from dispatchlab.call.tensor_options import Device, DType, Layout, MemoryFormat
-from dispatchlab.lab.derivatives import Calls
+
+Calls: TypeAlias = Callable[[str], Operator]
 
 
 @dataclass(frozen=True, slots=True)

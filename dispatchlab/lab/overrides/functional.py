@@ -11,7 +11,7 @@ from typing import Any
 
 from dispatchlab.call.call_signature import CallSignature
 from dispatchlab.call.tensor import Tensor
-from dispatchlab.lab.composites import reshape
+from dispatchlab.lab.derivatives import reshape
 from dispatchlab.lab.kernels import refused, shape_of
 from dispatchlab.lab.lab import Lab
 from dispatchlab.model.schema_parser import parse_schema
