@@ -41,11 +41,12 @@ class Operator:
         name: which one.
     """
 
-    __slots__ = ("__weakref__", "_table", "dispatcher", "name")
+    __slots__ = ("__weakref__", "_table", "_variable", "dispatcher", "name")
 
     def __init__(self, dispatcher: Dispatcher, name: OperatorName) -> None:
         self.dispatcher = dispatcher
         self.name = name
+        self._variable = str(name)  # under which a state has its entry
         self._table: CallTable | None = None
 
     @property
@@ -65,7 +66,7 @@ class Operator:
             RegistrationError: of kind `no_such_schema`.
         """
         table = self._table
-        entry = operator_in(self.dispatcher.state, self.name)
+        entry = operator_in(self.dispatcher.state, self._variable)
         if table is not None and table.entry is entry:
             return table
         schema = self.schema if entry is None or entry.stored is None else entry.stored.schema

@@ -155,15 +155,15 @@ def autograd_kernel(
     """
 
     def kernel(operator: Operator, keys: DispatchKeySet, stack: list[object]) -> None:
-        names = [argument.name for argument in operator.schema.arguments]
-        values = stack[len(stack) - len(names) :]
+        arguments = operator.table.signature.arguments
+        values = stack[len(stack) - len(arguments) :]
         tensors = tensors_in(values)
         records = not detaches and is_grad_enabled() and any(one.requires_grad for one in tensors)
         node: Node | None = None
         if records:
             if writes:
                 check_written(values[0])
-            named = dict(zip(names, values, strict=True))
+            named = {argument.name: value for argument, value in zip(arguments, values, strict=True)}
             node = _recorded(calls, derivative, operator, tensors, named, writes=writes)
         # A view and a write still have to pass ADInplaceOrView; everything else has nothing to do there.
         below = AutoDispatchBelowAutograd() if writes or views or detaches else AutoDispatchBelowADInplaceOrView()
