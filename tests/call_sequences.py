@@ -631,7 +631,7 @@ class LabSide(Side):
 
     def history_of(self, value: Any) -> str:
         made_by = "" if value.grad_fn is None else f" {value.grad_fn.name}"
-        version = "" if value.is_inference else f" v{value.version}"
+        version = "" if value.is_inference() else f" v{value.version}"
         return f"{value.requires_grad}{made_by}{version}"
 
     def failure(self, error: Exception) -> Line:

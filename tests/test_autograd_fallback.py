@@ -117,7 +117,7 @@ def test_what_detach_makes_of_an_inference_tensor_can_be_written(lab: Lab) -> No
     with InferenceMode():
         x = tensor([1.0])
     detached = lab.detach(x)
-    assert detached.is_inference
+    assert detached.is_inference()
     lab.mul_(detached, tensor([3.0]))
     assert x.item() == 3
     with pytest.raises(AutogradError, match="inference_tensor"):

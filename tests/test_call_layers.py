@@ -280,7 +280,7 @@ def test_in_inference_mode_nothing_is_recorded_and_no_version_counted(lab: Lab) 
     with InferenceMode():
         made = lab.mul(x, x)
         lab.add_(made, made)
-    assert made.is_inference
+    assert made.is_inference()
     assert not made.requires_grad
     assert made.version == 0
     with InferenceMode(), InferenceMode(enabled=False):

@@ -180,7 +180,7 @@ def test_a_precomputed_value_is_what_impl_gets() -> None:
 
     def meta_pick(op: Any, self: Tensor, dim: int) -> tuple[int, bool, int]:
         op.set_output_raw_strided(0, (), None, Options(self.dtype, self.device))
-        return dim % self.dim, dim == -1, self.shape[dim]
+        return dim % self.ndim, dim == -1, self.shape[dim]
 
     def pick_out(op: Any, self: Tensor, axis: int, last: bool, size: int, out: Tensor) -> None:  # noqa: FBT001
         got.extend((axis, last, size))

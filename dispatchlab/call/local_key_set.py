@@ -225,7 +225,7 @@ class InferenceMode(KeyGuard):
     >>> from dispatchlab import tensor
     >>> from dispatchlab.call import InferenceMode
     >>> with InferenceMode():
-    ...     tensor([1.0]).is_inference
+    ...     tensor([1.0]).is_inference()
     True
     """
 

@@ -356,7 +356,7 @@ def _accepts(name: str, value: object, *, numbers: bool) -> bool:
         case "Tensor" if numbers and isinstance(value, _NUMBERS):
             return True
         case "Scalar":
-            return isinstance(value, _NUMBERS) or (isinstance(value, Tensor) and not value.dim)
+            return isinstance(value, _NUMBERS) or (isinstance(value, Tensor) and not value.ndim)
         case "int" | "SymInt":
             return _is_int(value)
         case "float":

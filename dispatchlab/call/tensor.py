@@ -199,6 +199,10 @@ class Tensor:
         return self.elements
 
     @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
     def dim(self) -> int:
         """The number of dimensions."""
         return len(self.shape)
@@ -240,10 +244,9 @@ class Tensor:
         """Whether it was not computed from tensors that require gradients."""
         return self.grad_fn is None
 
-    @property
     def is_inference(self) -> bool:
         """Whether it was made in inference mode, so that calls with it never see autograd."""
-        return not self.key_set.has(DispatchKey.ADInplaceOrView)
+        return is_inference_tensor(self)
 
     def numpy(self) -> Array:
         """The elements, as the array that the tensor works on."""
@@ -280,6 +283,12 @@ class Tensor:
 
 
 T = TypeVar("T", bound=Tensor)
+_COUNTS_WRITES = DispatchKeySet.of(DispatchKey.ADInplaceOrView).bits
+
+
+def is_inference_tensor(tensor: Tensor) -> bool:
+    """Whether a tensor was made in inference mode; asks no handler, as its method may."""
+    return not tensor.key_bits & _COUNTS_WRITES
 
 
 def shallow_copy(tensor: Tensor, kind: type[T]) -> T:

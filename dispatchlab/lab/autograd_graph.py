@@ -14,7 +14,7 @@ from weakref import ref
 
 from dispatchlab.call.local_key_set import excluded, included
 from dispatchlab.call.operators import Operator
-from dispatchlab.call.tensor import Tensor, shallow_copy
+from dispatchlab.call.tensor import Tensor, is_inference_tensor, shallow_copy
 from dispatchlab.engine.semantics import NamedFunction
 from dispatchlab.lab.errors import AutogradError, AutogradErrorKind
 from dispatchlab.lab.views import history_of, share_version
@@ -43,7 +43,7 @@ class SavedTensor:
     __slots__ = ("_name", "_node", "_tensor", "_version")
 
     def __init__(self, tensor: Tensor, *, is_result: bool, node: Node, name: str) -> None:
-        if tensor.is_inference:
+        if is_inference_tensor(tensor):
             message = (
                 f"{node} would save {name}, which was made in inference mode, for backward: clone it outside of "
                 "inference mode, or compute under no_grad()"

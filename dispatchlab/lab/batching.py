@@ -107,7 +107,7 @@ def select_rule(calls: Calls) -> Callable[[Tensor, int, int], Tensor]:
     def select(self: Tensor, dim: int, index: int) -> Tensor:
         # See Note [Views inside of vmap]
         assert isinstance(self, BatchedTensor)
-        logical = dim % self.dim if self.dim else dim
+        logical = dim % self.ndim if self.ndim else dim
         real = logical if logical < self.bdim else logical + 1
         selected = calls("select.int")(self.value, real, index)
         return BatchedTensor(selected, self.bdim - (real < self.bdim), self.level, copies=self.copies)
@@ -141,7 +141,7 @@ def vmap(
         level = _thread.level
         try:
             inner = [
-                BatchedTensor(argument, dim % argument.dim, level)
+                BatchedTensor(argument, dim % argument.ndim, level)
                 if isinstance(argument, Tensor) and dim is not None
                 else argument
                 for argument, dim in zip(arguments, dims, strict=True)
@@ -193,7 +193,7 @@ def _unwrapped(calls: Calls, result: object, level: int, size: int, out_dim: int
         return result
     if not isinstance(result, BatchedTensor) or result.level != level:
         return calls("stack")([result] * size, out_dim)
-    if result.bdim == out_dim % (result.dim + 1):
+    if result.bdim == out_dim % (result.ndim + 1):
         return result.value
     select = calls("select.int")
     return calls("stack")([select(result.value, result.bdim, at) for at in range(size)], out_dim)

@@ -23,17 +23,17 @@ def matmul(calls: Calls) -> Callable[[Tensor, Tensor], Tensor]:
     """`matmul` of vectors, matrices and batches of them, made of `mm` and `bmm`."""
 
     def kernel(self: Tensor, other: Tensor) -> Tensor:
-        if not self.dim or not other.dim:
-            message = f"matmul expects vectors and matrices, but got {self.dim} and {other.dim} dimensions"
+        if not self.ndim or not other.ndim:
+            message = f"matmul expects vectors and matrices, but got {self.ndim} and {other.ndim} dimensions"
             raise CallError(ErrorKind.OTHER, message)
         result: Tensor
-        if self.dim == other.dim == 1:
+        if self.ndim == other.ndim == 1:
             result = calls("dot")(self, other)
-        elif self.dim == 2 and other.dim == 1:
+        elif self.ndim == 2 and other.ndim == 1:
             result = calls("mv")(self, other)
-        elif self.dim == 1 and other.dim == 2:
+        elif self.ndim == 1 and other.ndim == 2:
             result = calls("squeeze.dim")(calls("mm")(calls("unsqueeze")(self, 0), other), 0)
-        elif self.dim == other.dim == 2:
+        elif self.ndim == other.ndim == 2:
             result = calls("mm")(self, other)
         elif _folds(calls, self, other):
             result = _folded(calls, self, other)
@@ -46,25 +46,25 @@ def matmul(calls: Calls) -> Callable[[Tensor, Tensor], Tensor]:
 
 def _folds(calls: Calls, self: Tensor, other: Tensor) -> bool:
     """Whether one is a matrix or a vector, and the batch of the other one can be part of its rows."""
-    larger, smaller = (self, other) if self.dim >= other.dim else (_transposed(calls, other), self)
-    if smaller.dim > 2:
+    larger, smaller = (self, other) if self.ndim >= other.ndim else (_transposed(calls, other), self)
+    if smaller.ndim > 2:
         return False
     if smaller.requires_grad:
         return True
-    if self.dim == 2:
+    if self.ndim == 2:
         return False
     if 0 in larger.shape:
         return True
     sizes, steps = larger.shape, larger.strides
-    return all(steps[at] == steps[at + 1] * sizes[at + 1] for at in range(larger.dim - 2))
+    return all(steps[at] == steps[at + 1] * sizes[at + 1] for at in range(larger.ndim - 2))
 
 
 def _folded(calls: Calls, self: Tensor, other: Tensor) -> Tensor:
-    is_first = self.dim > other.dim
+    is_first = self.ndim > other.ndim
     larger = self if is_first else _transposed(calls, other)
-    smaller = other if is_first else calls("t")(self) if self.dim == 2 else self
+    smaller = other if is_first else calls("t")(self) if self.ndim == 2 else self
     rows = reshape(calls, larger, [prod(larger.shape[:-1]), larger.shape[-1]])
-    if smaller.dim == 1:
+    if smaller.ndim == 1:
         whole: Tensor = calls("_unsafe_view")(calls("mv")(rows, smaller), [*larger.shape[:-1]])
         return whole
     product = calls("mm")(rows, smaller)
@@ -86,8 +86,8 @@ def _transposed(calls: Calls, tensor: Tensor) -> Tensor:
 
 def _batched(calls: Calls, self: Tensor, other: Tensor) -> Tensor:
     rows = [*self.shape[-2:-1]]
-    columns = [*other.shape[-1:]] if other.dim > 1 else []
-    batch = shape_of("matmul", self.shape[:-2], other.shape[: -2 if other.dim > 1 else -1])
+    columns = [*other.shape[-1:]] if other.ndim > 1 else []
+    batch = shape_of("matmul", self.shape[:-2], other.shape[: -2 if other.ndim > 1 else -1])
     first = _as_batch(calls, self, batch, [*(rows or [1]), self.shape[-1]])
     second = _as_batch(calls, other, batch, [*other.shape[-2:]])
     if columns:

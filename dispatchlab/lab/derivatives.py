@@ -224,7 +224,7 @@ def sum_to_size(calls: Calls, tensor: Tensor, shape: Sequence[int]) -> Tensor:
     if not shape:
         whole: Tensor = calls("sum")(tensor)
         return whole
-    missing = tensor.dim - len(shape)
+    missing = tensor.ndim - len(shape)
     dims = [
         *range(missing),
         *(at + missing for at, size in enumerate(shape) if size == 1 != tensor.shape[at + missing]),

@@ -15,7 +15,7 @@ import numpy as np
 
 from dispatchlab.call.local_key_set import excluded
 from dispatchlab.call.operators import Operator
-from dispatchlab.call.tensor import Array, Generator, Tensor, contiguous_strides, is_dense
+from dispatchlab.call.tensor import Array, Generator, Tensor, contiguous_strides, is_dense, is_inference_tensor
 from dispatchlab.call.tensor_keys import AUTOGRAD_KEYS
 from dispatchlab.call.tensor_options import (
     CPU,
@@ -235,7 +235,7 @@ def zeros_kernel(empty: Operator) -> Callable[..., Tensor]:
         if made.elements is not None:
             made.elements[...] = 0
         # Filling is a call of an operator that writes, below which a handler of `zeros` may have excluded all of that.
-        if not made.is_inference and not excluded().has(DispatchKey.ADInplaceOrView):
+        if not is_inference_tensor(made) and not excluded().has(DispatchKey.ADInplaceOrView):
             made.version_counter.value += 1
         return made
 
@@ -264,7 +264,7 @@ def _together(name: str, first: Tensor, second: Tensor) -> Device:
     """The device of a result; a tensor without dimensions may come from the CPU."""
     if first.device != second.device:
         for one, other in ((first, second), (second, first)):
-            if one.dim == 0 and one.device == CPU:
+            if one.ndim == 0 and one.device == CPU:
                 return other.device
         raise refused(f"{name} got tensors on {first.device} and {second.device}: move them to one device")
     return first.device
@@ -324,7 +324,7 @@ _BINARY: dict[str, Callable[[Array, Array], Array]] = {"add": np.add, "sub": np.
 
 
 def _binary_dtype(self: Tensor, other: Tensor) -> DType:
-    return result_dtype([one.item() if one.is_wrapped_number else (one.dtype, one.dim) for one in (self, other)])
+    return result_dtype([one.item() if one.is_wrapped_number else (one.dtype, one.ndim) for one in (self, other)])
 
 
 def check_alpha(dtype: DType, alpha: Number) -> None:
@@ -390,7 +390,7 @@ def _check_in_place(name: str, self: Tensor, other: Tensor) -> None:
 
 def mul_scalar(results: Results, self: Tensor, other: Number) -> Tensor:
     """`mul.Scalar`."""
-    dtype = result_dtype([(self.dtype, self.dim), other])
+    dtype = result_dtype([(self.dtype, self.ndim), other])
     return results.result(lambda: as_dtype(self, dtype) * np.asarray(other, dtype.numpy), self.shape, self, dtype)
 
 
@@ -447,7 +447,7 @@ def _compared(name: str) -> dict[str, Callable[..., Tensor]]:
         return results.result(elements, shape, self, DType.bool, device)
 
     def with_number(results: Results, self: Tensor, other: Number) -> Tensor:
-        dtype = result_dtype([(self.dtype, self.dim), other])
+        dtype = result_dtype([(self.dtype, self.ndim), other])
         elements = lambda: compute(as_dtype(self, dtype), np.asarray(other, dtype.numpy))  # noqa: E731
         return results.result(elements, self.shape, self, DType.bool)
 
@@ -470,7 +470,7 @@ def _product(name: str) -> Callable[..., Tensor]:
 
     def kernel(results: Results, self: Tensor, other: Tensor) -> Tensor:
         results.together(name, self, other)
-        fits = (self.dim, other.dim, self.dtype) == (first, second, other.dtype)
+        fits = (self.ndim, other.ndim, self.dtype) == (first, second, other.dtype)
         if not fits or self.shape[-1] != other.shape[-2:][0] or self.shape[:-2] != other.shape[:-2]:
             shapes = f"{self.dtype}{list(self.shape)} and {other.dtype}{list(other.shape)}"
             raise refused(f"{name} expects {expected}, but got {shapes}")
@@ -500,7 +500,7 @@ def sum_dim(
 ) -> Tensor:
     """`sum` and `sum.dim_IntList`."""
     kind = sum_dtype(self, dtype)
-    axes = tuple(one % self.dim for one in dim) if dim and self.dim else tuple(range(self.dim))
+    axes = tuple(one % self.ndim for one in dim) if dim and self.ndim else tuple(range(self.ndim))
     return results.result(
         lambda: self.data.astype(kind.numpy).sum(axis=axes, dtype=kind.numpy, keepdims=keepdim),
         reduced(self.shape, axes, keepdim=keepdim),
@@ -605,7 +605,7 @@ def unique_dim(
     return_counts: bool = False,  # noqa: FBT001, FBT002
 ) -> tuple[Tensor, Tensor, Tensor]:
     """`unique_dim`: the same of the slices of a dimension."""
-    return _found_unique(self, dim % max(self.dim, 1), inverse=return_inverse, counts=return_counts)
+    return _found_unique(self, dim % max(self.ndim, 1), inverse=return_inverse, counts=return_counts)
 
 
 def lu_factor_ex(
@@ -619,7 +619,7 @@ def lu_factor_ex(
     Raises:
         CallError: it got no matrices of floating point numbers, or, with `check_errors`, a pivot is zero.
     """
-    if A.dim < 2 or A.dtype.category < 2:
+    if A.ndim < 2 or A.dtype.category < 2:
         raise refused(f"linalg_lu_factor_ex expects matrices of floating point numbers, not {A.dtype}{list(A.shape)}")
     *batch, rows, columns = A.shape
     count = min(rows, columns)

@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 from dispatchlab.call.local_key_set import AutoDispatchBelowADInplaceOrView, is_inference_mode
 from dispatchlab.call.operators import Operator
-from dispatchlab.call.tensor import Tensor, VersionCounter
+from dispatchlab.call.tensor import Tensor, VersionCounter, is_inference_tensor
 from dispatchlab.engine.semantics import NamedFunction
 from dispatchlab.lab.errors import AutogradError, AutogradErrorKind
 from dispatchlab.lab.grad_mode import is_grad_enabled
@@ -43,7 +43,7 @@ def view_kernel(operator: Operator, keys: DispatchKeySet, stack: list[object]) -
 def _become_view(
     base: Tensor, result: Tensor, operator: Operator, others: tuple[object, ...], *, one_of_many: bool
 ) -> None:
-    if base.is_inference:
+    if is_inference_tensor(base):
         if operator.name.name == "detach" and not is_inference_mode():
             result.version_counter = CountedAllTheSame()
         return
@@ -69,7 +69,7 @@ def share_version(tensor: Tensor, other: Tensor) -> None:
     Raises:
         AutogradError: the second was made in inference mode, and counts no writes.
     """
-    if other.is_inference:
+    if is_inference_tensor(other):
         message = f"{_INFERENCE}: nothing can share its version; clone it outside of inference mode, and take the clone"
         raise AutogradError(AutogradErrorKind.INFERENCE_TENSOR, message)
     other.version_counter = tensor.version_counter
@@ -93,7 +93,7 @@ def count_write(written: Tensor) -> None:
     Raises:
         AutogradError: it was made in inference mode, and this is none; its elements are written by now.
     """
-    if written.is_inference and not isinstance(written.version_counter, CountedAllTheSame):
+    if is_inference_tensor(written) and not isinstance(written.version_counter, CountedAllTheSame):
         if is_inference_mode():
             return
         message = f"{_INFERENCE}, and cannot be written outside of it: write a clone of it"

@@ -256,7 +256,7 @@ def frameworks() -> tuple[Framework, Framework]:
             new=lambda array, grad=False: tensor(np.array(array), requires_grad=grad),
             is_tensor=lambda value: isinstance(value, Tensor),
             came_from=lambda value: None if value.grad_fn is None else value.grad_fn.name,
-            about=lambda value: (None if value.is_inference else value.version, value.numpy().tolist()),
+            about=lambda value: (None if value.is_inference() else value.version, value.numpy().tolist()),
             guards={
                 "no_grad": no_grad,
                 "grad": lambda: set_grad_enabled(enabled=True),

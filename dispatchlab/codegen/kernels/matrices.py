@@ -31,9 +31,9 @@ def _product(first: Tensor, second: Tensor) -> Array:
 
 
 def meta_mm(op: MetaBase, self: Tensor, mat2: Tensor) -> None:
-    if self.dim != 2:
+    if self.ndim != 2:
         raise refused("self must be a matrix")
-    if mat2.dim != 2:
+    if mat2.ndim != 2:
         raise refused("mat2 must be a matrix")
     op.set_output_raw_strided(0, _checked_shape(self, mat2), None, Options(self.dtype, self.device))
 
@@ -48,8 +48,8 @@ def meta_addmm(op: MetaBase, self: Tensor, mat1: Tensor, mat2: Tensor, beta: Num
     if mat1.dtype is not mat2.dtype:
         raise refused(f"mat1 and mat2 must have the same dtype, but got {mat1.dtype} and {mat2.dtype}")
     for name, matrix in (("mat1", mat1), ("mat2", mat2)):
-        if matrix.dim != 2:
-            raise refused(f"{name} must be a matrix, got {matrix.dim}-D tensor")
+        if matrix.ndim != 2:
+            raise refused(f"{name} must be a matrix, got {matrix.ndim}-D tensor")
     op.set_output_raw_strided(0, _checked_shape(mat1, mat2), None, Options(mat1.dtype, mat1.device))
 
 
@@ -57,7 +57,7 @@ def addmm_out_cpu(
     op: MetaBase, self: Tensor, mat1: Tensor, mat2: Tensor, beta: Number, alpha: Number, out: Tensor
 ) -> None:
     shape = out.shape
-    ahead = len(shape) - self.dim
+    ahead = len(shape) - self.ndim
     if ahead < 0 or any(size not in (1, shape[ahead + at]) for at, size in enumerate(self.shape)):
         message = f"expand: the requested shape {list(shape)} does not fit the tensor of shape {list(self.shape)}"
         raise refused(message)

@@ -137,7 +137,7 @@ def meta_clamp(op: Op, self: Tensor, min: Number | None, max: Number | None) -> 
     bounds = [one for one in (min, max) if one is not None]
     if self.dtype.category == 3:
         raise refused("clamp is not supported for complex types")
-    dtype = result_dtype([(self.dtype, self.dim), *bounds])
+    dtype = result_dtype([(self.dtype, self.ndim), *bounds])
     if dtype.category == 3:
         raise refused("clamp is not supported for complex types")
     if op.maybe_get_output(0) is self and dtype is not self.dtype:

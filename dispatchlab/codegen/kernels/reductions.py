@@ -62,7 +62,7 @@ def meta_sum_dim_IntList(
 ) -> None:
     given = op.maybe_get_output(0)
     kind = sum_dtype(self, dtype if dtype is not None or given is None else given.dtype)
-    shape = reduced(self.shape, _dims(dim, self.dim), keepdim=keepdim)
+    shape = reduced(self.shape, _dims(dim, self.ndim), keepdim=keepdim)
     op.set_output_raw_strided(0, shape, None, Options(DType(kind), self.device))
 
 
@@ -75,14 +75,14 @@ def sum_out(
     out: Tensor,
 ) -> None:
     array = _wide(self.data, out.dtype)
-    _write(out, array.sum(axis=_dims(dim, self.dim), dtype=array.dtype))
+    _write(out, array.sum(axis=_dims(dim, self.ndim), dtype=array.dtype))
 
 
 # -- cumsum
 
 
 def meta_cumsum(op: MetaBase, self: Tensor, dim: int, dtype: DType | None) -> None:
-    _wrapped(dim, self.dim)
+    _wrapped(dim, self.ndim)
     given = op.maybe_get_output(0)
     kind = sum_dtype(self, dtype if dtype is not None or given is None else given.dtype)
     op.set_output_raw_strided(0, self.shape, None, Options(DType(kind), self.device))
@@ -91,21 +91,21 @@ def meta_cumsum(op: MetaBase, self: Tensor, dim: int, dtype: DType | None) -> No
 def cumsum_out(op: MetaBase, self: Tensor, dim: int, dtype: DType | None, out: Tensor) -> None:
     check_overlap(out, ())
     array = _wide(self.data, out.dtype)
-    if out.dtype is DType.bool and self.dim and array.size:
+    if out.dtype is DType.bool and self.ndim and array.size:
         raise refused(f"\"cumsum_out_cpu\" not implemented for '{out.dtype}'")
-    _write(out, np.cumsum(array, axis=_wrapped(dim, self.dim), dtype=array.dtype) if self.dim else array)
+    _write(out, np.cumsum(array, axis=_wrapped(dim, self.ndim), dtype=array.dtype) if self.ndim else array)
 
 
 # -- max with its index
 
 
 def meta_max_dim(op: MetaBase, self: Tensor, dim: int, keepdim: bool) -> tuple[int]:
-    at = _wrapped(dim, self.dim)
-    if self.dim and self.shape[at] == 0:
+    at = _wrapped(dim, self.ndim)
+    if self.ndim and self.shape[at] == 0:
         raise refused(f"max(): Expected reduction dim {at} to have non-zero size.")
     if self.dtype.category == 3:
         raise refused("max(): does not support complex input")
-    shape = reduced(self.shape, _dims([at], self.dim), keepdim=keepdim)
+    shape = reduced(self.shape, _dims([at], self.ndim), keepdim=keepdim)
     op.set_output_raw_strided(0, shape, None, Options(self.dtype, self.device))
     op.set_output_raw_strided(1, shape, None, Options(DType.int64, self.device))
     return (at,)
@@ -113,7 +113,7 @@ def meta_max_dim(op: MetaBase, self: Tensor, dim: int, keepdim: bool) -> tuple[i
 
 def max_out(op: MetaBase, self: Tensor, dim: int, keepdim: bool, max: Tensor, max_values: Tensor) -> None:
     array = self.data
-    if not self.dim:
+    if not self.ndim:
         _write(max, array)
         _write(max_values, np.zeros((), np.int64))
     elif max.data.size:
@@ -126,7 +126,7 @@ def max_out(op: MetaBase, self: Tensor, dim: int, keepdim: bool, max: Tensor, ma
 
 
 def meta_sort_stable(op: MetaBase, self: Tensor, stable: bool | None, dim: int, descending: bool) -> None:
-    _wrapped(dim, self.dim)
+    _wrapped(dim, self.ndim)
     if self.dtype.category == 3:
         raise refused("Sort does not support complex dtypes on CPU")
     strides = dense_strides(self)
@@ -143,11 +143,11 @@ def sort_stable_out(
     values: Tensor,
     indices: Tensor,
 ) -> None:
-    if not self.dim:
+    if not self.ndim:
         np.copyto(values.data, self.data)
         np.copyto(indices.data, 0)
         return
-    axis = _wrapped(dim, self.dim)
+    axis = _wrapped(dim, self.ndim)
     array = self.data
     if descending:
         # NB: stable both ways, so what is turned round before and after is the order of equal elements

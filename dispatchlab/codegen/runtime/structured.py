@@ -148,7 +148,7 @@ def check_same_device(wrapper: str, /, **tensors: Tensor | Sequence[Tensor | Non
     device: Device | None = None
     for name, value in tensors.items():
         for one in value if isinstance(value, list | tuple) else (value,):
-            if not isinstance(one, Tensor) or (one.dim == 0 and one.device == CPU):
+            if not isinstance(one, Tensor) or (one.ndim == 0 and one.device == CPU):
                 continue
             if device is None:
                 device = one.device

@@ -96,7 +96,7 @@ class TensorIteratorBase(MetaBase):
         self.shape = broadcast_shape([tensor.shape for tensor in tensors])
         device = _common_device(tensors)
         if common is None:
-            common = result_dtype([(tensor.dtype, tensor.dim) for tensor in tensors])
+            common = result_dtype([(tensor.dtype, tensor.ndim) for tensor in tensors])
         if to_float and common.category < 2:
             common = DEFAULT_DTYPE
         self.common_dtype = common
@@ -204,7 +204,7 @@ def broadcast_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
 def _common_device(tensors: Sequence[Tensor]) -> Device:
     device: Device | None = None
     for tensor in tensors:
-        if tensor.dim == 0 and tensor.device == CPU:
+        if tensor.ndim == 0 and tensor.device == CPU:
             continue
         if device is not None and device != tensor.device:
             message = (

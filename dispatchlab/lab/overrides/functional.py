@@ -126,13 +126,13 @@ def _dims(dims: Any) -> tuple[list[int], list[int]]:
 
 
 def _contracted(lab: Lab, a: Tensor, b: Tensor, dims_a: Sequence[int], dims_b: Sequence[int]) -> Tensor:
-    ours, theirs = [dim % a.dim for dim in dims_a], [dim % b.dim for dim in dims_b]
+    ours, theirs = [dim % a.ndim for dim in dims_a], [dim % b.ndim for dim in dims_b]
     if [a.shape[dim] for dim in ours] != [b.shape[dim] for dim in theirs]:
         raise refused(
             f"tensordot got {list(a.shape)} and {list(b.shape)}, which differ in dimensions {dims_a}, {dims_b}"
         )
-    rows = [dim for dim in range(a.dim) if dim not in ours]
-    columns = [dim for dim in range(b.dim) if dim not in theirs]
+    rows = [dim for dim in range(a.ndim) if dim not in ours]
+    columns = [dim for dim in range(b.ndim) if dim not in theirs]
     inner = prod(a.shape[dim] for dim in ours)
     left = reshape(lab, lab("permute")(a, [*rows, *ours]), [prod(a.shape[dim] for dim in rows), inner])
     right = reshape(lab, lab("permute")(b, [*theirs, *columns]), [inner, prod(b.shape[dim] for dim in columns)])

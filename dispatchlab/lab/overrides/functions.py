@@ -85,7 +85,7 @@ class Functions(Mapping[str, Function]):
         self.tensor = made["tensor"]
         for full, function in self._functions.items():
             base = full.removeprefix("Tensor.")
-            if base != full and (base in {*methods, *asking, *_COMPARISONS} or not hasattr(Tensor, base)):
+            if base != full and (base in {*methods, *asking, *_COMPARISONS} or base not in vars(Tensor)):
                 setattr(self.Tensor, base, function)
         self.Tensor.__neg__ = self.Tensor.neg
         computed = _computed(lab, self.Tensor)
@@ -390,12 +390,11 @@ def _computed(lab: Lab, own: type[Tensor]) -> dict[str, Function]:
         "is_cpu": lambda self: self.device.type.name == "CPU",
         "is_cuda": lambda self: self.device.type.name == "CUDA",
         "is_meta": lambda self: self.device.type.name == "Meta",
-        "ndim": lambda self: self.dim,
     }
 
 
 def _transposed(lab: Lab, self: Tensor, *, last: bool) -> Any:
-    dims = [*range(self.dim)]
+    dims = [*range(self.ndim)]
     return lab("permute")(self, [*dims[:-2], *dims[:-3:-1]] if last else dims[::-1])
 
 

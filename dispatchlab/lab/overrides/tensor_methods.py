@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from dispatchlab.call.tensor import NUMBERS, Tensor
+from dispatchlab.call.tensor_options import device_of
 from dispatchlab.errors import CallError, ErrorKind
 from dispatchlab.lab.kernels import refused
 from dispatchlab.lab.lab import Lab
 from dispatchlab.lab.overrides.functional import adopted
 from dispatchlab.lab.overrides.handlers import call_c_handlers
 from dispatchlab.lab.overrides.subclass import as_subclass, unseen_by_modes
+from dispatchlab.lab.overrides.torch_functions import torch_functions
 
 Function = Callable[..., Any]
 
@@ -67,7 +69,7 @@ def _conversions(lab: Lab) -> dict[str, Function]:
         return self.data.tolist()
 
     def unbind(self: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
-        if not self.dim:
+        if not self.ndim:
             raise refused("unbind expects at least one dimension")
         return tuple([lab("select.int")(self, dim, at) for at in range(self.shape[dim])])
 
@@ -77,6 +79,8 @@ def _conversions(lab: Lab) -> dict[str, Function]:
         "__float__": lambda self: float(self.item()),
         "__index__": index,
         "__int__": lambda self: int(self.item()),
+        "dim": Tensor.dim,
+        "is_inference": Tensor.is_inference,
         "item": Tensor.item,
         "numpy": Tensor.numpy,
         "tolist": tolist,
@@ -124,13 +128,29 @@ def _python_methods(
             raise refused("backward adds to the gradient of every leaf here: leave inputs=None")
         lab.backward(self, gradient, retain_graph=bool(retain_graph), create_graph=create_graph)
 
+    def format_of(self: Any, format_spec: Any) -> Any:
+        return object.__format__(self, format_spec) if self.shape else self.item().__format__(format_spec)
+
+    def to(self: Any, *args: Any, **kwargs: Any) -> Any:
+        given = torch_functions()["Tensor.to"].parser.bind(args, kwargs).values
+        like: Any = given.get("tensor", self)
+        place: Any = given.get("device")
+        dtype = given.get("dtype") or like.dtype
+        device = like.device if place is None else device_of(place)
+        if (dtype, device) == (self.dtype, self.device) and not given.get("copy"):
+            return self
+        named = {name: given[name] for name in ("non_blocking", "memory_format") if name in given}
+        return lab("_to_copy")(self, dtype=dtype, device=device, **named)
+
     return {
         "__contains__": contains,
+        "__format__": format_of,
         "__len__": length,
+        "__reduce_ex__": object.__reduce_ex__,
         "__rmatmul__": adopting(lambda self, other: inner["matmul"](other, self)),
         "__rsub__": adopting(inner["rsub"]),
         "__rtruediv__": adopting(lambda self, other: lab("div.Tensor")(other, self)),
-        **{one.__name__: one for one in (backward, lu, unique)},
+        **{one.__name__: one for one in (backward, lu, to, unique)},
     }
 
 
@@ -140,7 +160,7 @@ def _asking(lab: Lab, own: type[Any]) -> dict[str, Function]:
         return as_subclass(self, kind, lab.alias)
 
     def iterate(self: Any) -> Iterator[Any]:
-        if not self.shape:
+        if not own.dim(self):
             raise TypeError("iteration over a 0-d tensor")
         return iter(own.unbind(self, 0))
 
@@ -164,7 +184,7 @@ def _indexing(lab: Lab, own: type[Tensor]) -> dict[str, Function]:
             if one is None:
                 result, dim = lab("unsqueeze")(result, dim), dim + 1
             elif one is Ellipsis:
-                dim += self.dim - consumed
+                dim += self.ndim - consumed
             elif isinstance(one, slice) and one == slice(None):
                 dim += 1
             elif isinstance(one, int):
