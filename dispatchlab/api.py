@@ -62,7 +62,10 @@ class NothingRegisteredError(DispatchLabError):
 
     package: str
 
-    template = "{package} registers nothing when it is imported: name the module that registers, such as {package}.ops"
+    def __str__(self) -> str:
+        from dispatchlab.questions.check.registering_modules import what_to_name
+
+        return f"{self.package} registers nothing when it is imported: {what_to_name(self.package)}"
 
 
 class CheckOptionError(DispatchLabError):

@@ -39,6 +39,9 @@ _QUESTIONS = ("order", "lint", "trials", "upgrade", "drift")
     "Default: inputs generated from the schemas.",
 )
 @click.option("--run", "whole", is_flag=True, help="Run the trials that need a compiler, too.")
+@click.option(
+    "--no-submodules", is_flag=True, help="Import the packages alone, not the modules of them that register operators."
+)
 @baseline_options
 @report_option(" of all findings")
 @click.option(
@@ -52,6 +55,7 @@ def check(
     records: tuple[str, ...],
     inputs: str | None,
     whole: bool,
+    no_submodules: bool,
     baseline: str | None,
     write_baseline: str | None,
     page: str | None,
@@ -103,6 +107,7 @@ def check(
             accepted=accepted,
             inputs="" if inputs is None else str(Path(inputs).resolve()),
             whole=whole,
+            submodules=not no_submodules,
             stage=lambda text: display.stage("check", text),
         )
     found = (finding for group in report.groups for finding in group.findings)

@@ -88,5 +88,5 @@ def test_a_package_that_is_missing_is_refused_in_one_sentence(folder: Path) -> N
 
 def test_a_package_that_registers_nothing_is_refused_in_one_sentence(folder: Path) -> None:
     package(folder, "empty_shop")
-    with pytest.raises(DispatchLabError, match=r"^empty_shop registers nothing when it is imported: name the module"):
+    with pytest.raises(DispatchLabError, match=r"^empty_shop registers nothing when it is imported: none of its"):
         check_order(package="empty_shop")

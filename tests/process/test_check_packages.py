@@ -267,7 +267,9 @@ def test_a_package_that_registers_nothing_is_named_and_never_fine(tmp_path: Path
     code, found = checked(tmp_path, "quiet")
     assert (code, found["nothing"]) == (2, ["quiet"])
     assert not any(each["asked"] for each in found["answers"])
-    assert found["summary"] == "quiet: nothing is registered: name the module that registers, such as quiet.ops"
+    assert found["summary"] == (
+        "quiet: nothing is registered: none of its modules calls torch.library, or has a TORCH_LIBRARY block"
+    )
     code, found = checked(tmp_path, "clean", "quiet")
     assert (code, found["nothing"]) == (2, ["quiet"])
     assert answer(found, "lint")["asked"]
@@ -340,3 +342,70 @@ def test_ctrl_c_ends_it_without_a_traceback(tmp_path: Path) -> None:
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
     assert "Traceback" not in err
+
+
+LAZY_HELPER = """
+from torch.library import custom_op
+
+def op(name):
+    return custom_op(name, mutates_args=())
+"""
+
+LAZY_OPS = """
+import torch
+from lazy.helper import op
+
+@op("lazy::twice")
+def twice(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+@twice.register_fake
+def _(x):
+    return torch.empty_like(x)
+"""
+
+
+def test_modules_that_register_and_are_not_imported_are_imported_each_by_itself(tmp_path: Path) -> None:
+    module(
+        tmp_path,
+        "lazy",
+        __init__="",
+        helper=LAZY_HELPER,
+        ops=LAZY_OPS,
+        needs="import not_there_at_all\nfrom . import helper\nhelper.op('lazy::never')(None)\n",
+        dies="import os\nfrom . import helper\nos.abort()\nhelper.op('lazy::never')(None)\n",
+    )
+    code, found = checked(tmp_path, "lazy")
+    assert (code, found["nothing"]) == (0, [])
+    assert found["registered"].startswith("1 operator and ")
+    imported, missing, died = found["notes"]
+    assert imported == "imported after lazy: lazy.ops"
+    assert missing.startswith("not imported: lazy.needs: ModuleNotFoundError: No module named 'not_there_at_all'")
+    assert died.startswith("lazy.dies cannot be imported: it ended its process with signal SIGABRT")
+    code, found = checked(tmp_path, "lazy", "--no-submodules")
+    assert (code, found["nothing"]) == (2, ["lazy"])
+    assert found["summary"].startswith("lazy: nothing is registered: name a module that registers: lazy.dies, ")
+
+
+TWO_BLOCKS = """
+import os, sys
+
+sys.stderr.write(
+    "terminate called after throwing an instance of 'c10::Error'\\n  what():  Only a single TORCH_LIBRARY can be used "
+    "to register the namespace twice_opened; please put all of your definitions in a single TORCH_LIBRARY block. "
+    "Previous registration of TORCH_LIBRARY was registered at /src/a.cpp:5; latest registration was registered at "
+    "/src/b.cpp:7\\nException raised from registerLibrary at Dispatcher.cpp:1 (most recent call first):\\n"
+    "frame #0: first\\nframe #1: second\\nframe #2: third\\n"
+)
+sys.stderr.flush()
+os.abort()
+"""
+
+
+def test_what_pytorch_says_when_it_ends_the_process_is_the_finding(tmp_path: Path) -> None:
+    module(tmp_path, "twice_opened", __init__=TWO_BLOCKS)
+    code, found = checked(tmp_path, "twice_opened")
+    (one,) = answer(found, "trials")["findings"]
+    assert (code, one["code"], one["operator"]) == (1, "WHY202", "twice_opened")
+    assert "a.cpp:5" in one["message"]
+    assert "b.cpp:7" in one["message"]

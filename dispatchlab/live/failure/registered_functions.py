@@ -39,8 +39,9 @@ def note_function(watch: Watch, operator: str, role: str, fn: Any, *, keyset: bo
     at = position_of(code.co_filename, code.co_firstlineno, code.co_name)
     watch.note("function", operator, role, at)
     with suppress(Exception):
-        if _cannot_be_called(inspect.signature(fn), schema_of(operator), role, keyset=keyset):
-            watch.note("unfit function", operator, f"{role}: {', '.join(_shown(inspect.signature(fn)))}", at)
+        signature = inspect.signature(fn, follow_wrapped=False)  # a wrapper may take other arguments
+        if _cannot_be_called(signature, schema_of(operator), role, keyset=keyset):
+            watch.note("unfit function", operator, f"{role}: {', '.join(_shown(signature))}", at)
 
 
 def schema_of(operator: str) -> Any:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from dispatchlab._gc_pause import collector_paused
+from dispatchlab.live.bridge.torch import ImportFailedError
 from dispatchlab.live.introspection.registry_reader import RegistryMoments, RegistryReader, called_functions
 from dispatchlab.live.introspection.site_log import import_logged
 from dispatchlab.live.recording.record_package import PackageRecord, record_packages
@@ -18,29 +20,39 @@ class PackageFacts:
     Args:
         record: what they register.
         moments: the registry before it, after it, and after garbage was collected.
+        later: the modules that were imported after the packages, which do not import them.
+        failed: the modules that could not be imported, with the reason.
     """
 
     record: PackageRecord
     moments: RegistryMoments
+    later: tuple[str, ...] = ()
+    failed: Mapping[str, str] = field(default_factory=dict)
 
 
-def package_facts(packages: Sequence[str]) -> PackageFacts:
-    """Import packages, and read what all questions about them are asked of.
+def package_facts(packages: Sequence[str], submodules: Sequence[str] = ()) -> PackageFacts:
+    """Import packages and then modules of them, and return what all questions about them are asked of.
+
+    Args:
+        packages: the modules, imported in this order.
+        submodules: modules that are imported afterwards; one that fails costs itself alone.
 
     Raises:
         ImportFailedError: one cannot be imported.
         DispatchLabError: as for `record_registry`.
     """
     with collector_paused():  # else what has no reference may go before it is read
-        witness = _Witness()
+        witness = _Witness(submodules)
         record = record_packages(packages, witness)
-        return PackageFacts(record, witness.moments)
+        return PackageFacts(record, witness.moments, tuple(witness.later), witness.failed)
 
 
 class _Witness:
     """Reads the registry while a recording goes on."""
 
-    def __init__(self) -> None:
+    def __init__(self, submodules: Sequence[str]) -> None:
+        self._submodules = submodules
+        self.later, self.failed = list[str](), dict[str, str]()
         self._reader = RegistryReader()
         self._before = self._after = before = self._reader.read()
         self._packages: tuple[str, ...] = ()
@@ -49,6 +61,15 @@ class _Witness:
     def import_packages(self, packages: Sequence[str], /) -> None:
         self._packages = tuple(packages)
         import_logged(packages)
+        for name in self._submodules:
+            if name in sys.modules:
+                continue
+            try:
+                import_logged([name])
+            except ImportFailedError as error:
+                self.failed[name] = error.reason.partition("\n")[0]
+            else:
+                self.later.append(name)
 
     def imported(self) -> None:
         self._after = self._reader.read(self._packages)

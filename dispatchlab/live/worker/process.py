@@ -241,7 +241,9 @@ def _is_of(package: str, file: str) -> bool:
 
 def _last_output(lines: Sequence[str]) -> str:
     """The last lines that a process wrote before it died, without those about its death."""
-    written = lines[: len(lines) - len(_last_words(lines))][-_LAST_LINES:]
+    written = lines[: len(lines) - len(_last_words(lines))]
+    what = [line.partition("what():")[2].strip() for line in written if "what():" in line]  # as an error of C++ ends
+    written = what[-1:] or written[-_LAST_LINES:]
     return f"; its last output: {' / '.join(written)}" if written else ""
 
 

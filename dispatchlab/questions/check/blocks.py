@@ -6,6 +6,7 @@ from functools import partial
 
 from dispatchlab.prover.result import Verdict
 from dispatchlab.questions.check.findings import name_of
+from dispatchlab.questions.check.registering_modules import what_to_name
 from dispatchlab.questions.check.report import Answer, CheckReport, Question
 from dispatchlab.questions.lint.blocks import OTHERS, SHOWN, finding_part
 from dispatchlab.questions.lint.rule import level_counts
@@ -39,7 +40,7 @@ def summary(found: CheckReport) -> str:
 def _result(found: CheckReport) -> str:
     if found.nothing:
         which = "" if found.nothing == found.packages else f"of {' and '.join(found.nothing)} "
-        return f"nothing {which}is registered: name the module that registers, such as {found.nothing[0]}.ops"
+        return f"nothing {which}is registered: {what_to_name(found.nothing[0])}"
     counts = level_counts([group.level for group in found.groups])
     accepted = f"{counted(found.accepted, 'finding')} that the baseline accepts"
     return counts or (f"nothing but {accepted}" if found.accepted else "nothing found")

@@ -9,10 +9,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.live.bridge.torch import ImportFailedError
+from dispatchlab.live.bridge.torch import ImportEndedError, ImportFailedError, ImportTimeoutError
+from dispatchlab.model.failure import Raised
+from dispatchlab.model.trial_run import TrialRun
 from dispatchlab.questions.check.findings import drift_findings, import_findings, order_findings, upgrade_findings
+from dispatchlab.questions.check.registering_modules import registering_modules
 from dispatchlab.questions.check.report import Answer, CheckReport, Question
-from dispatchlab.questions.check.trial_process import TrialRequest
+from dispatchlab.questions.check.trial_process import Run, TrialRequest
 from dispatchlab.questions.check.trials import TrialProcess, TrialsFailedError, trial_process, trials_answer
 from dispatchlab.questions.imports.import_orders import COMPARED, compare_import_orders
 from dispatchlab.questions.lint.rule import Finding, Identity, level_counts
@@ -23,6 +26,8 @@ from dispatchlab.questions.record.check_record import compare_with_record
 from dispatchlab.questions.sources.find_sources import LIVE
 from dispatchlab.questions.upgrade.package_changes import package_upgrade
 from dispatchlab.questions.upgrade.slot_models import models_of
+from dispatchlab.questions.why.diagnose import diagnose
+from dispatchlab.questions.why.pasted_traceback import RecordedFacts, failure_of_text
 from dispatchlab.registries.file import bundled_names, newest_bundled, open_bundled
 from dispatchlab.scenario.load import load_scenario, parse_scenario
 from dispatchlab.views.formatting import counted
@@ -45,6 +50,7 @@ def check_packages(
     accepted: Collection[Identity] = (),
     inputs: str = "",
     whole: bool = False,
+    submodules: bool = True,
     stage: Callable[[str], None] = lambda _: None,
 ) -> CheckReport:
     """Ask every question about packages.
@@ -56,6 +62,7 @@ def check_packages(
         accepted: the identities of findings that a baseline accepts.
         inputs: a file of inputs for the trials; empty for generated ones.
         whole: run the trials that need a compiler, too.
+        submodules: import the modules of the packages, too, that register operators when they are imported.
         stage: is called with what is done now.
 
     Raises:
@@ -63,27 +70,50 @@ def check_packages(
         DispatchLabError: PyTorch or a record cannot be used.
     """
     named = tuple(packages)
+    more = (each for one in named for each in registering_modules(one)) if submodules else ()
+    later = tuple(each for each in dict.fromkeys(more) if each not in named)
     before = {file: load_scenario(file) for file in records}
-    stage(f"starting PyTorch and importing {' and '.join(named)}")
-    with trial_process(TrialRequest(named, tuple(sys.path), inputs, whole)) as trials:
-        report = _asked(named, before, fails, stage, trials)
-        stage(f"running operators of {' and '.join(named)}")
+    ended = list[str]()
+    while True:
+        stage(f"starting PyTorch and importing {' and '.join(named)}")
         try:
-            limit_s = _WHOLE_LIMIT_S if whole else _TRIALS_LIMIT_S
-            report = _answered(report, trials_answer(trials.runs(limit_s), named, whole=whole))
-        except TrialsFailedError as error:
-            if inputs:
+            request = TrialRequest(named, tuple(sys.path), inputs, whole, submodules=later)
+            report = _checked(request, before, fails, stage)
+            break
+        except (ImportEndedError, ImportTimeoutError) as error:
+            if error.module not in later:
                 raise
-            report = _not_asked(report, Question.TRIALS, error)
+            later = tuple(each for each in later if each != error.module)
+            ended.append(str(error))
     if any(finding.code in _GONE for answer in report.answers for finding in answer.findings):
         report = replace(report, nothing=())  # it registered what is gone or replaced
     elif len(report.nothing) == len(named) and report.findings:
         report = replace(report, nothing=())
-    return _without_accepted(report, accepted)
+    return _without_accepted(replace(report, notes=(*report.notes, *ended)), accepted)
+
+
+def _checked(
+    request: TrialRequest, before: dict[str, Scenario], fails: Collection[Question], stage: Callable[[str], None]
+) -> CheckReport:
+    """Return the report of one import of packages and of modules of them."""
+    named = request.packages
+    with trial_process(request) as trials:
+        report = _asked(named, request.submodules, before, fails, stage, trials)
+        if any(answer.question is Question.TRIALS for answer in report.answers):
+            return report
+        stage(f"running operators of {' and '.join(named)}")
+        try:
+            limit_s = _WHOLE_LIMIT_S if request.whole else _TRIALS_LIMIT_S
+            return _answered(report, trials_answer(trials.runs(limit_s), named, whole=request.whole))
+        except TrialsFailedError as error:
+            if request.inputs:
+                raise
+            return _not_asked(report, Question.TRIALS, error)
 
 
 def _asked(
     named: tuple[str, ...],
+    later: tuple[str, ...],
     before: dict[str, Scenario],
     fails: Collection[Question],
     stage: Callable[[str], None],
@@ -91,8 +121,10 @@ def _asked(
 ) -> CheckReport:
     """The report with the answers of all questions but the trials."""
     try:
-        facts = _facts(named)
+        facts = _facts(named, later)
     except ImportFailedError as error:
+        if error.module not in named:
+            raise
         return _failed_import(named, fails, trials, error)
     scenario = parse_scenario(facts.record.text, file=" ".join(named))
     nothing = facts.record.idle(named)
@@ -103,7 +135,11 @@ def _asked(
         nothing,
         (),
         tuple(one for one in Question if one in fails),
-        notes=tuple(f"left out: {each}" for each in dict.fromkeys(facts.record.unreadable)),
+        notes=(
+            *([f"imported after {' and '.join(named)}: {', '.join(facts.later)}"] if facts.later else []),
+            *(f"not imported: {module}: {reason}" for module, reason in facts.failed.items()),
+            *(f"left out: {each}" for each in dict.fromkeys(facts.record.unreadable)),
+        ),
     )
     if len(nothing) == len(named):  # a def that nobody keeps is gone by now, and lint knows
         lint, *_ = _lint(report, facts, scenario).answers
@@ -125,15 +161,22 @@ def _failed_import(
     Raises:
         ImportFailedError: it is not.
     """
-    with suppress(TrialsFailedError):
-        found = trials.runs(_TRIALS_LIMIT_S)
-        if any(run.trial == "import" and answer is not None and answer.dispatcher for run, answer in found):
-            others = tuple(
-                Answer(one, "an import fails", asked=False) for one in Question if one is not Question.TRIALS
-            )
-            registered = str(error).partition(chr(10))[0]
-            return CheckReport(named, "", registered, (), others, tuple(one for one in Question if one in fails))
-    raise error
+    run = TrialRun(
+        operator=error.module, trial="import", status="failed", raised=(Raised("RuntimeError", error.reason),)
+    )
+    found: list[Run] = []
+    if isinstance(error, ImportEndedError):
+        found = [(run, diagnose(failure_of_text(error.reason, RecordedFacts(open_bundled(newest_bundled())))))]
+    else:
+        with suppress(TrialsFailedError):
+            found = trials.runs(_TRIALS_LIMIT_S)
+    known = [one for one in found if one[0].trial == "import" and one[1] is not None and one[1].dispatcher]
+    if not known:
+        raise error
+    others = [Answer(one, "an import fails", asked=False) for one in Question if one is not Question.TRIALS]
+    registered = str(error).partition(chr(10))[0]
+    answers = (*others, trials_answer(known, named, whole=False))
+    return CheckReport(named, "", registered, (), answers, tuple(one for one in Question if one in fails))
 
 
 _NOTHING = "nothing is registered"
@@ -151,11 +194,11 @@ def _without_accepted(report: CheckReport, accepted: Collection[Identity]) -> Ch
     return replace(report, answers=tuple(kept), accepted=count, outdated=tuple(sorted({*accepted} - found)))
 
 
-def _facts(packages: tuple[str, ...]) -> PackageFacts:
+def _facts(packages: tuple[str, ...], later: tuple[str, ...]) -> PackageFacts:
     from dispatchlab.live.worker.engine import LiveEngine
 
     with LiveEngine() as engine:
-        found: PackageFacts = engine.ask("dispatchlab.live.recording.package_facts:package_facts", packages)
+        found: PackageFacts = engine.ask("dispatchlab.live.recording.package_facts:package_facts", packages, later)
     return found
 
 
@@ -186,7 +229,10 @@ def _not_asked(report: CheckReport, question: Question, why: object) -> CheckRep
 
 
 def _order(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> CheckReport:
-    imports = compare_import_orders(report.packages, registering=facts.record.registering)
+    registering = facts.record.registering
+    later = tuple(one for one in facts.later if one in registering)
+    named = tuple(one for one in report.packages if not any(each.startswith(f"{one}.") for each in later))
+    imports = compare_import_orders((*named, *later), registering=registering)
     text, notes = imports.text, (f"compared after each order of imports: {COMPARED}",) if imports.orders else ()
     found, findings = None, list[Finding]()
     if scenario.registrations:

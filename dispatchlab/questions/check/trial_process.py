@@ -44,6 +44,7 @@ class TrialRequest:
         inputs: a file of inputs; empty for none.
         whole: run the trials that need a compiler, too.
         seed: chooses generated inputs.
+        submodules: modules of the packages that are imported afterwards; one that fails costs itself alone.
     """
 
     packages: tuple[str, ...]
@@ -51,6 +52,7 @@ class TrialRequest:
     inputs: str = ""
     whole: bool = False
     seed: int = 0
+    submodules: tuple[str, ...] = ()
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -81,15 +83,19 @@ def _runs(request: TrialRequest) -> Iterator[Run]:
         import_module(module)
     watch.watch_library()
     before = all_dumps()
-    for package in request.packages:
+    for package in (*request.packages, *request.submodules):
         try:
             import_module(package)
         except Exception as error:
             frames, stack = frames_of(error, watch)
             outcome = partial(TrialRun, operator=package, trial="import", status="failed")
             run = outcome(raised=raised_of(error), frames=frames, stack=stack)
-            yield run, _answer(run, watch)
-            return
+            answer = _answer(run, watch)
+            if package in request.packages:
+                yield run, answer
+                return
+            if answer is not None and answer.dispatcher:
+                yield run, answer
     given = read_inputs(request.inputs) if request.inputs else {}
     yield from ((run, _answer(run, watch)) for run in _registration_runs(watch))
     end = time.monotonic() + (_LONGEST_COMPILED_S if request.whole else _LONGEST_S)

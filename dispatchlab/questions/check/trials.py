@@ -99,7 +99,11 @@ def trials_answer(found: Sequence[Run], packages: Sequence[str], *, whole: bool)
     without = sorted({run.operator for run in runs if run.status == "no input" and run.trial == "call"})
     notes = [f"no input for {first_of(without, 3)}: {command} --inputs FILE.py"] if without else []
     notes += [] if whole else [f"not run: what needs a compiler: {command} --run"]
-    notes += [f"{run.operator}: {run.trial} is open: {run.why}" for run in runs if run.status == "open"]
+    left = dict[tuple[str, str], list[str]]()
+    for run in runs:
+        if run.status == "open":
+            left.setdefault((run.trial, run.why), []).append(run.operator)
+    notes += [f"{trial} is open: {why}: {first_of(names, 3)}" for (trial, why), names in left.items()]
     findings = {
         (run.operator, answer.code or answer.error): finding_of(run, answer)
         for run, answer in reversed(found)

@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.files import FileKind, marked, read_file, write_file
 from dispatchlab.prover.result import Verdict
+from dispatchlab.questions.check.registering_modules import what_to_name
 from dispatchlab.questions.order.report import Report
 from dispatchlab.questions.setup.checkout import Checkout
 from dispatchlab.questions.setup.demo import demo_scenario
@@ -47,7 +48,8 @@ class NothingToRecordError(DispatchLabError):
 
     module: str
 
-    template = "importing {module} registers nothing; name the module that registers, such as {module}.ops"
+    def __str__(self) -> str:
+        return f"importing {self.module} registers nothing: {what_to_name(self.module)}"
 
 
 @dataclass(frozen=True, slots=True)

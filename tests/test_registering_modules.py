@@ -1,0 +1,40 @@
+"""The modules of a package that register when they are imported, found in its files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dispatchlab.questions.check.registering_modules import registering_modules
+
+BODIES = {
+    "decorated": "import torch\n@torch.library.custom_op('p::a', mutates_args=())\ndef a(x): ...\n",
+    "renamed": "from torch.library import custom_op as op\n@op('p::b', mutates_args=())\ndef b(x): ...\n",
+    "library": "from torch import library as t\ntry:\n    lib = t.Library('p', 'FRAGMENT')\nfinally:\n    pass\n",
+    "loads": "import torch\ntorch.ops.load_library('p.so')\n",
+    "maker": "import torch\ndef make(name):\n    return torch.library.custom_op(name, mutates_args=())\n",
+    "alias": "import torch\nif hasattr(torch, 'library'):\n    kernel = torch.library.register_kernel\n",
+    "below.by_maker": "from ..maker import make\n@make('p::c')\ndef c(x): ...\n",
+    "below.by_alias": "from ..alias import kernel\n@kernel('p::c', 'cpu')\ndef c(x): ...\n",
+    "in_class": "import torch\nclass Ops:\n    lib = torch.library.Library('p', 'FRAGMENT')\n",
+    "lazy": "import torch\ndef register():\n    torch.library.define('p::d', '(Tensor x) -> Tensor')\n",
+    "typed": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from torch.library import Library\n",
+    "script": "import torch\nif __name__ == '__main__':\n    torch.library.Library('p', 'DEF')\n",
+    "words": "'''torch.library.custom_op is not called here'''\nprint('load_library')\n",
+    "tests.test_p": "import torch\nlib = torch.library.Library('p', 'FRAGMENT')\n",
+    "broken": "import torch\ntorch.library.Library('p', 'DEF'\n",
+}
+
+
+def test_what_a_body_calls_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, body in {"__init__": "", "below.__init__": "", **BODIES}.items():
+        file = tmp_path / "planted_package" / f"{name.replace('.', '/')}.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(body, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    found = registering_modules("planted_package")
+    names = ("below.by_alias", "below.by_maker", "decorated", "in_class", "library", "loads", "renamed")
+    assert found == tuple(f"planted_package.{name}" for name in names)
+    assert registering_modules("planted_package.below") == found[:2]
+    assert registering_modules("there_is_no_such_package") == ()
