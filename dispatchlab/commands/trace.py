@@ -43,8 +43,8 @@ def trace(
     program goes to standard error, and the trace is printed when the program is over. The exit code is the program's,
     and 1 when it raises.
 
-    Of a program of PyTorch each hop of each call in every thread of this process is shown, as it was taken, on Linux
-    on x86-64; elsewhere the calls that a TorchDispatchMode sees.
+    Of a program of PyTorch the calls of its main thread are shown: those of torch.ops, and those that a
+    TorchDispatchMode sees. Kernels are those that the slots hold in memory.
 
     \b
     Examples:

@@ -7,7 +7,7 @@ From the bottom up; a floor imports only from floors below it:
 - `sandbox`: fresh namespaces where registrations are made, released and observed; the engine of this process.
 - `worker`: the process that has torch, and the engine that drives it from outside.
 - `recording`: what importing packages registers: watched, recorded as scenarios, and tried in an order.
-- `tracing`: the calls of this process, hop by hop, as they are made.
+- `tracing`: the calls of its operators inside of a block.
 - `registry`: the registry of the running PyTorch, read in a process of its own.
 - `program`: a counterexample as a short program that needs PyTorch alone.
 

@@ -116,9 +116,8 @@ _THROUGH = (
 
 
 def _summary(summary: TraceSummary) -> Iterator[Block]:
-    unclear = f" and {summary.unclear:,} of either" if summary.unclear else ""
     yield Line(
-        f"{counted(summary.calls, 'call')} and {counted(summary.redispatches, 'redispatch', 'redispatches')}{unclear}, "
+        f"{counted(summary.calls, 'call')} and {counted(summary.redispatches, 'redispatch', 'redispatches')}, "
         f"of {counted(summary.operators, 'operator')} in {counted(summary.threads, 'thread')}"
     )
     for reason, what in _THROUGH:

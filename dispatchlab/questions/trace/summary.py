@@ -86,7 +86,6 @@ class TraceSummary:
     Args:
         calls: how many calls there were.
         redispatches: how many redispatches.
-        unclear: how many hops could be either.
         operators: how many operators they were of.
         threads: how many threads made them.
         kernels: which kernels ran, the most frequent first.
@@ -95,7 +94,6 @@ class TraceSummary:
 
     calls: int
     redispatches: int
-    unclear: int
     operators: int
     threads: int
     kernels: tuple[KernelUse, ...]
@@ -105,7 +103,7 @@ class TraceSummary:
 def summary(trace: Trace) -> TraceSummary:
     """Which kernels ran in a trace, and how often."""
     used: dict[tuple[str, str, str, Provenance | None, str], list[int]] = {}
-    calls = redispatches = unclear = 0
+    calls = redispatches = 0
     operators: set[str] = set()
     for thread in trace.threads:
         for call in calls_in(thread.steps):
@@ -116,12 +114,10 @@ def summary(trace: Trace) -> TraceSummary:
             use[1] += call.error is not None
             use[2] += 0 if call.ended_ns is None else call.ended_ns - call.began_ns
             operators.add(call.operator)
-            if " or " in call.kind:
-                unclear += 1
-            elif "redispatch" in call.kind:
+            if "redispatch" in call.kind:
                 redispatches += 1
             else:
                 calls += 1
     kernels = (KernelUse(*key, *numbers) for key, numbers in used.items())
     order = sorted(kernels, key=lambda use: (-use.count, use.operator, use.key))
-    return TraceSummary(calls, redispatches, unclear, len(operators), len(trace.threads), tuple(order), trace.notes)
+    return TraceSummary(calls, redispatches, len(operators), len(trace.threads), tuple(order), trace.notes)
