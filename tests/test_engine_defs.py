@@ -155,6 +155,17 @@ def test_a_def_is_checked_against_every_kernel_inactive_ones_included(semantics:
 
 
 @each_semantics
+def test_a_def_that_several_kernels_contradict_is_refused_for_one_of_them(semantics: str) -> None:
+    dispatcher = Dispatcher(semantics)
+    two = typed("(Tensor _0, Tensor _1) -> Tensor _0")
+    handles = [dispatcher.register(impl(K.CPU, "one.py:1", two)), dispatcher.register(impl(K.CUDA, "two.py:1", two))]
+    text = "at CPU, one of 2 such kernels, does not fit the schema of test::foo"
+    assert text in refused(dispatcher, define()).message
+    handles[0].release()
+    assert "such kernels" not in refused(dispatcher, define()).message
+
+
+@each_semantics
 def test_two_kernels_are_not_compared_until_there_is_a_def(semantics: str) -> None:
     dispatcher = Dispatcher(semantics)
     signature = "one for both"

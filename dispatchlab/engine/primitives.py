@@ -180,13 +180,11 @@ class RegisterDef:
     def _mismatched(self, entry: OperatorEntry, semantics: Semantics) -> RegistrationError:
         """The refusal for the first kernel, in the order of a dump, that does not fit."""
         new = self.definition
-        for kernel in _in_dump_order(entry, semantics):
-            reason = mismatch(new, kernel)
-            if reason is not None:
-                assert kernel.kernel.inferred is not None
-                inferred = kernel.kernel.inferred
-                return refusals.schema_mismatch(self.name, new.schema, new.debug, inferred, kernel, reason)
-        raise AssertionError("a def disagreed with no kernel")
+        unfit = [(kernel, mismatch(new, kernel)) for kernel in _in_dump_order(entry, semantics)]
+        (kernel, reason), *others = [(kernel, reason) for kernel, reason in unfit if reason is not None]
+        inferred = kernel.kernel.inferred
+        assert inferred is not None
+        return refusals.schema_mismatch(self.name, new.schema, new.debug, inferred, kernel, reason, others=len(others))
 
     def release(self, semantics: Semantics, state: Transaction) -> None:
         """The schema goes with the last def."""

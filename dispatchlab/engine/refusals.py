@@ -83,12 +83,15 @@ def schema_mismatch(
     inferred: FunctionSchema,
     kernel: RegisteredKernel,
     reason: str,
+    *,
+    others: int = 0,
 ) -> RegistrationError:
-    """A kernel whose type does not fit the schema, whichever of the two came last."""
+    """A kernel whose type does not fit the schema, whichever of the two came last; so many others do not either."""
     compared = str(as_compared(schema, symint_kernel=kernel.kernel.symint))
+    which = f", one of {others + 1} such kernels," if others else ""
     return RegistrationError(
         ErrorKind.SCHEMA_MISMATCH,
-        f"the kernel{_by(kernel.debug)} at {key_text(kernel.key)} does not fit the schema of {operator}"
+        f"the kernel{_by(kernel.debug)} at {key_text(kernel.key)}{which} does not fit the schema of {operator}"
         f"{_by(schema_debug)}: {reason} The def says {compared}, the kernel's type gives {inferred}: change one",
         {
             "operator": str(operator),
