@@ -127,10 +127,9 @@ class OrderCheck:
     >>> two.verdict, two.as_expected
     (Verdict.ORDER_DEPENDENT, False)
     >>> print(two)  # doctest: +ELLIPSIS
-    claim: The order of these registrations does not matter.
+    registrations: order-dependent (model: strict, an idealised dispatcher), NOT as expected: order-independent
+    cause: fn_1 and fn_2 both set the CPU kernel of test::foo; the later one wins
     ...
-    as expected: no
-    <BLANKLINE>
 
     Args:
         report: everything that was found.
@@ -169,13 +168,13 @@ class OrderCheck:
         return f"<OrderCheck: {self.verdict}, {found.flaw}: {' against '.join(sequences)}>"
 
     def __str__(self) -> str:
-        from dispatchlab.questions.order.report_view import report_view
+        from dispatchlab.questions.order.blocks import report_view
 
         return report_view(self.report).text()
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the verdict, the counterexample, and what was explored."""
-        from dispatchlab.questions.order.report_view import report_view
+        from dispatchlab.questions.order.blocks import report_view
 
         return report_view(self.report).notebook()
 

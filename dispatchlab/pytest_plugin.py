@@ -38,6 +38,7 @@ _EXPECT = "dispatchlab_expect"
 _ALLOW_IMPORT = "dispatchlab_allow_import"
 _LEAKS = "dispatchlab_leaks"
 _SUFFIXES = (".yaml", ".yml")
+_MOST_LINES = 11
 _OWNERS = pytest.StashKey[dict[Path, list[Path]]]()
 
 
@@ -272,9 +273,8 @@ class ScenarioItem(_Item):
         """Fail when the verdict is not what is expected, or the golden file does not hold what is shown."""
         from dataclasses import replace
 
-        from dispatchlab.prover.result import Verdict
+        from dispatchlab.questions.order.blocks import failure_text
         from dispatchlab.questions.order.golden import golden
-        from dispatchlab.questions.order.report_view import report_view
         from dispatchlab.scenario.load import load_scenario
 
         for other in _owners(self.config).get(self.golden, ()):
@@ -283,10 +283,7 @@ class ScenarioItem(_Item):
         scenario = load_scenario(self.path, allow_import=bool(self.config.getini(_ALLOW_IMPORT)))
         report, actual = golden(replace(scenario, file=self._shown(self.path)))
         if not report.as_expected:
-            verdict = report.exploration.verdict
-            accept = f"or accept it: write `expect: {verdict}` into {self._shown(self.path)}\n"
-            shown = report_view(report).text() + (accept if verdict is Verdict.ORDER_DEPENDENT else "")
-            raise GoldenError(f"expected: {report.expected}\n\n{shown}")
+            raise GoldenError(failure_text(report))
         self._compare(actual)
 
     def _compare(self, actual: str) -> None:
@@ -298,17 +295,21 @@ class ScenarioItem(_Item):
                 write_file(self.golden, actual)
             return
         shown = self._shown(self.golden)
+        accept = "if this is right, accept it with: EXPECTTEST_ACCEPT=1 pytest"
         if not self.golden.exists():
-            head, expected = f"there is no golden file {shown}", ""
-        else:
-            head, expected = f"{shown} holds something else", _read(self.golden)
+            raise GoldenError(f"there is no golden file {shown}; {accept}")
+        expected = _read(self.golden)
         if actual == expected:
             return
-        diff = unified_diff(
-            expected.splitlines(), actual.splitlines(), shown if expected else "(nothing)", "actual", lineterm=""
-        )
-        accept = "if this is right, accept it with: EXPECTTEST_ACCEPT=1 pytest"
-        raise GoldenError("\n".join([f"{head}; {accept}", *diff]))
+        before, after = expected.splitlines(), actual.splitlines()
+        at = next((at for at, (old, new) in enumerate(zip(before, after, strict=False)) if old != new), None)
+        at = min(len(before), len(after)) if at is None else at
+        old, new = (lines[at] if at < len(lines) else "(end)" for lines in (before, after))
+        diff = list(unified_diff(before, after, shown, "now", lineterm="", n=1))
+        more = len(diff) - _MOST_LINES
+        shortened = [*diff[:_MOST_LINES], f"... and {more} more lines"] if more > 0 else diff
+        head = f"{shown}:{at + 1} holds {old.strip()!r}, and now it is {new.strip()!r}"
+        raise GoldenError("\n".join([head, *shortened, accept]))
 
 
 def is_accepting() -> bool:

@@ -131,8 +131,8 @@ def test_options_without_effect_are_refused_with_a_sentence(line: str, message: 
 def test_a_bound_on_states_is_what_the_report_counts() -> None:
     for bound in (1, 2, 5):
         for walk in ("graph", "orders", "sample"):
-            text = run("permute", "five.yaml", "--max-states", str(bound), "--walk", walk).stdout
-            found = re.search(r"^states: (\d+)$", text, re.MULTILINE)
+            text = run("permute", "five.yaml", "--max-states", str(bound), "--walk", walk, "-v").stdout
+            found = re.search(r"^  states: (\d+)$", text, re.MULTILINE)
             assert found is not None
             assert int(found[1]) <= bound
 
@@ -169,10 +169,12 @@ def test_colours_are_forced_and_forbidden_by_variables_and_by_the_option(
 
 
 @pytest.mark.usefixtures("folder")
-def test_the_defect_is_red_in_the_diff_of_a_counterexample() -> None:
+def test_minus_is_red_and_plus_is_green_in_a_counterexample() -> None:
     result = CliRunner().invoke(main, ["permute", "twice.yaml"], env={"FORCE_COLOR": "1", "NO_COLOR": None})
-    assert "\x1b[1;31mactual" in result.stdout
-    assert "\x1b[32mexpected" in result.stdout
+    assert "\x1b[1;31mone order (-)" in result.stdout
+    assert "\x1b[32mthe other order (+)" in result.stdout
+    assert "\x1b[31mCPU: fn_b" in result.stdout
+    assert "\x1b[32mCPU: fn_a" in result.stdout
 
 
 REPORTS = {

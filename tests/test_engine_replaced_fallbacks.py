@@ -155,7 +155,7 @@ def verdict(registrations: Sequence[Registration], semantics: str) -> tuple[Verd
 LOST = (
     f"the release of a fallback of {KEY} empties it, whichever fallback is there, and the builtin one does not return"
 )
-NEWEST = f"several registrations write the fallback of {KEY}: the newest wins"
+NEWEST = f"a and b both set the fallback of {KEY}; the later one wins"
 
 
 def test_one_fallback_there_is_enough_to_be_order_dependent() -> None:

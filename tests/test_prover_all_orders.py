@@ -124,7 +124,7 @@ def test_what_all_orders_find_is_explained_as_the_graph_explains_it() -> None:
         orders, graph = (explore(LabEngine(), two, [FOO], WalkOptions(walk=walk)) for walk in ("orders", "graph"))
     assert orders.counterexample == graph.counterexample
     assert orders.counterexample is not None
-    assert orders.counterexample.why == ("both write the CPU kernel of test::foo: the newest wins",)
+    assert orders.counterexample.why == ("one and two both set the CPU kernel of test::foo; the later one wins",)
 
 
 def test_a_bound_that_ends_all_orders_is_no_proof() -> None:

@@ -63,5 +63,5 @@ def test_the_readme_convinces_in_half_a_minute() -> None:
     assert text.count("](docs/pictures/") == 2
     first, second = text.split("\n## ")[:2]
     assert all(f"\ndispatchlab {command}" in first for command in ("explain", "check", "demo", "diff"))
-    assert "verdict: order-dependent" in second
+    assert "order-dependent (model: torch-2.13)" in second
     assert "<!-- the test command -->\n```\n" in text

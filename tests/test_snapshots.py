@@ -150,7 +150,7 @@ def test_all_sequences_of_five_registrations_are_in_one_page(tmp_path: Path) -> 
     done = run("permute", path, "--snapshots", "--report", str(page), "--format", "text")
     took = time.perf_counter() - started
     assert done.exit_code == 0, done.stderr
-    assert "snapshots: 32 snapshots, after every step of 14,400 orders of registration and release" in done.stdout
+    assert "32 snapshots, after every step of 14,400 orders of registration and release" in done.stdout
     assert len(re.findall(r"<summary><b>\d+: ", page.read_text(encoding="utf-8"))) == 32
     assert took < 60  # a second here
 

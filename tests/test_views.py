@@ -20,7 +20,7 @@ from dispatchlab.model.operator_view import OperatorView, view_of
 from dispatchlab.prover.limits import Progress
 from dispatchlab.prover.result import Verdict
 from dispatchlab.questions.dump.operator_blocks import operator_blocks, operator_json
-from dispatchlab.questions.order.report_view import report_view
+from dispatchlab.questions.order.blocks import report_view
 from dispatchlab.scenario import parse_scenario
 from dispatchlab.views.as_json import json_text
 from dispatchlab.views.console import console
@@ -66,12 +66,12 @@ def test_a_report_fits_the_terminal_and_begins_with_its_verdict(width: int, monk
     text = shown(stream=Terminal(), width=width, color=True, draw=lambda target: report_view(DEPENDENT).draw(target))
     lines = re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
     assert max(map(cell_len, lines)) <= width
-    assert ": order-dependent (strict, an idealised dispatcher), NOT as expected" in " ".join(
+    assert ": order-dependent (model: strict, an idealised dispatcher), NOT as expected: order-independent" in " ".join(
         " ".join(lines[:3]).split()
     )
     assert ESCAPE in text
     printed = " ".join(lines)
-    assert "why: the newest wins" in printed
+    assert "cause: a and b both set the CPU kernel of test::foo; the later one wins" in " ".join(printed.split())
     (parted,) = [line for line in lines if line.startswith("> ")]
     assert "+1 impl" in parted
     assert "> +2 impl" in parted, "the two sequences are beside each other, marked where they part"
@@ -184,7 +184,7 @@ def test_a_report_as_json_has_all_documented_fields() -> None:
         "flaw": "non-commuting",
         "expected_sequence": "+1 +2",
         "actual_sequence": "+2 +1",
-        "diff": "--- one\n+++ other\n \n-a\n+b\n",
+        "diff": "--- one\n+++ other\n-a\n+b\n",
         "why": ["the newest wins"],
     }
 

@@ -118,13 +118,14 @@ def permute(
         reach_checkout()
     asked, files, interrupted = RunOptions(**options), scenario_files(scenarios, report=note), False
     check_files(files, asked, snapshots=snapshots)
-    is_one = len(files) == 1
+    is_one, shows_operators = len(files) == 1, chosen_format(format) not in ("text", "json")
     shown = Outcomes(
         files,
         asked,
-        whole=details or is_one,
+        details=details,
         with_snapshots=snapshots,
-        with_operators=page is not None or chosen_format(format) not in ("text", "json"),
+        with_operators=page is not None or shows_operators,
+        shows_operators=shows_operators,
         report=warn,
     )
     try:

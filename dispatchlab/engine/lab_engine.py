@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
@@ -234,7 +234,8 @@ def _fallbacks(left: Fallbacks, right: Fallbacks, semantics: Semantics) -> Itera
         )
     for bit in sorted(left.by_slot.keys() & right.by_slot.keys()):
         if left.by_slot[bit] is not right.by_slot[bit]:
-            yield f"several registrations write the fallback of {KEY_OF_BIT[bit]}: the newest wins"
+            debugs = left.by_slot[bit].debug, right.by_slot[bit].debug
+            yield _set_by(debugs, f"the fallback of {KEY_OF_BIT[bit]}")
 
 
 def _in_python(expected: State, actual: State) -> Iterator[str]:
@@ -247,9 +248,11 @@ def _in_python(expected: State, actual: State) -> Iterator[str]:
             if ours == theirs or not key.is_shown:
                 continue
             if ours and theirs:
-                yield f"several registrations write {key} of {variable.operator} in Python: the newest wins"
+                debugs = (entry.debug for entry in (*ours, *theirs))
+                yield _set_by(debugs, f"{key} of {variable.operator} in Python")
             else:
-                yield f"{key} of {variable.operator} is in Python after one of the two and not after the other"
+                writers = _names(entry.debug for entry in ours or theirs)
+                yield f"{key} of {variable.operator} by {writers} is in Python after one order and not after the other"
 
 
 def _left_behind(name: str, entry: OperatorEntry) -> str:
@@ -257,6 +260,18 @@ def _left_behind(name: str, entry: OperatorEntry) -> str:
     if entry.is_unused:
         return f"a refused def of {name} left the operator behind, with nothing registered for it"
     return f"a refused registration left {name} behind, with what it had registered before it was refused"
+
+
+def _names(debugs: Iterable[str]) -> str:
+    """Registrations by their debug texts, each once: `fast.py:12 and norm.py:16`."""
+    names = sorted({debug.removeprefix("registered at ") or "a registration without a debug text" for debug in debugs})
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def _set_by(debugs: Iterable[str], what: str) -> str:
+    """That several registrations set one thing: `fast.py:12 and norm.py:16 both set the CPU kernel of ...`."""
+    writers = {*debugs}
+    return f"{_names(writers)} {'both' if len(writers) == 2 else 'all'} set {what}; the later one wins"
 
 
 def _stale(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics) -> int:
@@ -276,17 +291,17 @@ def _entries(name: str, left: OperatorEntry, right: OperatorEntry) -> Iterator[s
         ours, theirs = left.kernels[bit], right.kernels[bit]
         if ours != theirs and len(ours) == len(theirs):
             kernel = f"{key_text(KEY_OF_BIT[bit])} kernel of {name}"
-            if len(ours) == 1:
-                yield f"one {kernel} is left: the newest wins"
-            else:
-                writers = "both write" if len(ours) == 2 else f"{len(ours)} registrations write"
-                yield f"{writers} the {kernel}: the newest wins"
+            yield _set_by((entry.debug for entry in (*ours, *theirs)), f"the {kernel}")
     for mine, other in zip(left.signatures, right.signatures, strict=True):
         held = other or mine
         if held is not None and (mine is None or other is None or mine.signature != other.signature):
             yield f"the signature {held.signature} of kernel {held.debug} at {held.key} is still held against {name}"
     if left.stored != right.stored:
-        yield f"the first def of {name} decides its schema and alias kind"
+        defs = _names(stored.debug for stored in (left.stored, right.stored) if stored is not None)
+        if left.stored is None or right.stored is None:
+            yield f"the def of {name} by {defs} is there after one order and not after the other"
+        else:
+            yield f"the first def of {name} decides its schema and alias kind: {defs}"
     if left.tags != right.tags:
         tags = ", ".join(sorted(left.tags ^ right.tags))
         yield f"tags of {name} outlive the def that brought them: {tags}"

@@ -62,7 +62,7 @@ class Counterexample:
     >>> two.counterexample.expected_sequence, two.counterexample.actual_sequence
     ((0, 1), (1, 0))
     >>> two.counterexample.why
-    ('both write the CPU kernel of test::foo: the newest wins',)
+    ('fn_1 and fn_2 both set the CPU kernel of test::foo; the later one wins',)
 
     Args:
         flaw: how they disagree.

@@ -265,17 +265,15 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A unified diff, which leads from what is expected to what is there.
+    """A unified diff.
 
     Args:
         diff: its lines.
         indent: where they begin.
-        is_step: it leads from before a step to after it, and what is new is no worse than what is gone.
     """
 
     diff: str
     indent: int = 0
-    is_step: bool = False
 
 
 @dataclass(frozen=True, slots=True)

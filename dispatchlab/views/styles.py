@@ -54,5 +54,5 @@ REASON_STYLES: Final[Mapping[Provenance, str]] = {reason: MOOD_STYLES[mood] for 
 """The colour of a reason."""
 
 DIFF_STYLES: Final[Mapping[str, str]] = {"---": TITLE, "+++": TITLE, "@@ ": QUIET}
-FIRST_STYLES: Final[Mapping[str, str]] = {"-": "green", "+": "red"}
+FIRST_STYLES: Final[Mapping[str, str]] = {"-": "red", "+": "green"}
 """A diff leads from what is expected to what is there: what is there is the defect, and red."""

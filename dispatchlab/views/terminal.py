@@ -25,7 +25,6 @@ from dispatchlab.views.text import table_lines
 
 _BAR = 30
 _NARROWEST = 24
-_OF_A_STEP = str.maketrans("+-", "-+")  # what a step adds is no defect
 _WIDEST = 160
 
 
@@ -100,8 +99,7 @@ class _Page:
                     self._put_line(b.Line(row, indent=block.indent), indent)
             case b.Difference():
                 for row in block.diff.splitlines():
-                    first = row[:1].translate(_OF_A_STEP) if block.is_step else row[:1]
-                    style = DIFF_STYLES.get(row[:3], FIRST_STYLES.get(first, QUIET))
+                    style = DIFF_STYLES.get(row[:3], FIRST_STYLES.get(row[:1], QUIET))
                     text = Text(short_paths(printable(row[1:])), style)
                     self._flow(text, indent + 6, first=Text(f"  {row[:1]} ", style))
             case b.Sides():

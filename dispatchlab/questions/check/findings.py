@@ -5,18 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from dispatchlab.model.registration import Block, Claim, Def, NameOnly, Registration, describe, shown_text
-from dispatchlab.prover.result import Conflict, Flaw
+from dispatchlab.model.registration import Registration, describe, shown_text
 from dispatchlab.questions.check.report import Question
 from dispatchlab.questions.imports.import_orders import ImportComparison
 from dispatchlab.questions.lint.rule import Finding, Kind, Level
 from dispatchlab.questions.lint.rules import rule_named
 from dispatchlab.questions.order.report import Report
-from dispatchlab.questions.order.report_text import FLAWS, conflict_text, reasons
 from dispatchlab.questions.record.check_record import RecordCheck
 from dispatchlab.questions.upgrade.package_changes import OtherKernel, PackageUpgrade
 from dispatchlab.questions.why.cause import causes
-from dispatchlab.registries.debug_text import file_in, owner
+from dispatchlab.registries.debug_text import owner
 from dispatchlab.scenario.scenario import Scenario, operators_named_by
 from dispatchlab.views.formatting import first_of
 
@@ -84,38 +82,17 @@ def name_of(code: str) -> str:
 # -- order
 
 _READ_LATE = "look it up when it is needed and not while the module is imported, or import what it depends on first"
-_OTHER_ORDER = (
-    "drop one of the registrations, or make them in the other order (CompositeImplicitAutograd last), and release none"
-)
 _ONE_ORDER = "register it in one place, or import one of these modules from the other, so that one order is left"
 
 
 def order_findings(report: Report, scenario: Scenario) -> Iterator[Finding]:
-    """What depends on the order of registrations; at least one finding where the verdict is not as expected."""
-    found, registrations = report.exploration, scenario.registrations
-    count = 0
-    if found.counterexample is not None:
-        sequences = [
-            [~step if step < 0 else step for step in sequence]
-            for sequence in (found.counterexample.expected_sequence, found.counterexample.actual_sequence)
-        ]
-        parts = _parts(sequences, registrations)
-        count += 1
-        debugs = tuple(shown_text(registrations[at]) for at in reversed(parts))
-        yield Finding(
-            _ORDER.code,
-            _operator(registrations, parts),
-            None,
-            "; ".join((*reasons(found.counterexample), *_orders(found.counterexample.flaw, parts, registrations))),
-            debugs,
-            Level.ERROR,
-            mend=_OTHER_ORDER if len({*map(file_in, debugs)}) == 1 else _ONE_ORDER,
-        )
-    for conflict in found.conflicts if not report.as_expected else ():
-        count += 1
-        yield _conflict(conflict, report, registrations)
-    if not count and not report.as_expected:
-        yield Finding(_ORDER.code, "", None, f"the verdict is {report.verdict_text}", (), Level.ERROR, mend=_ONE_ORDER)
+    """What depends on the order of registrations: one finding, where the verdict is not as expected."""
+    reason = report.reason
+    if report.as_expected or reason is None:
+        return
+    debugs = tuple(shown_text(scenario.registrations[at]) for at in reversed(reason.registrations))
+    operator = _operator(scenario.registrations, reason.registrations)
+    yield Finding(_ORDER.code, operator, None, reason.cause, debugs, Level.ERROR, mend=reason.fix)
 
 
 def import_findings(imports: ImportComparison, known: Collection[str]) -> Iterator[Finding]:
@@ -131,53 +108,8 @@ def import_findings(imports: ImportComparison, known: Collection[str]) -> Iterat
         yield Finding(_ORDER.code, operator, None, message, owners, Level.ERROR, mend=mend)
 
 
-def _parts(sequences: Sequence[Sequence[int]], registrations: Sequence[Registration]) -> tuple[int, ...]:
-    """The registrations that stand in another order in the second sequence, as the first has them; defs if need be."""
-    first, second = (list(dict.fromkeys(sequence)) for sequence in sequences)
-    place = {number: at for at, number in enumerate(second)}
-    moved = [
-        number
-        for at, number in enumerate(first)
-        if number not in place
-        or any(
-            (place[other] < place[number]) is not (before < at) for before, other in enumerate(first) if other in place
-        )
-    ] or first
-    kernels = [
-        number
-        for number in moved
-        if not isinstance(registrations[number], Def | NameOnly | Claim) and not _defines(registrations[number])
-    ]
-    return tuple(kernels if len(kernels) > 1 else moved)
-
-
-def _defines(registration: Registration) -> bool:
-    return isinstance(registration, Block) and any(isinstance(one, Def) for one in registration.registrations)
-
-
 def _operator(registrations: Sequence[Registration], parts: Sequence[int]) -> str:
     return next((str(name) for at in parts for name in operators_named_by((registrations[at],))), "")
-
-
-def _orders(flaw: Flaw, parts: Sequence[int], registrations: Sequence[Registration]) -> Iterator[str]:
-    sites = [owner(shown_text(registrations[at])) for at in parts]
-    forwards, backwards = " and then ".join(sites), " and then ".join(reversed(sites))
-    if flaw is Flaw.INVARIANT:
-        yield f"so after {forwards}"
-    elif flaw is not Flaw.NON_COMMUTING or len(set(sites)) < 2:
-        yield FLAWS[flaw]
-    else:
-        yield f"{forwards} leads to another state than {backwards}"
-
-
-def _conflict(conflict: Conflict, report: Report, registrations: Sequence[Registration]) -> Finding:
-    sites = tuple(shown_text(registrations[at]) for at in reversed(conflict.members))
-    message = conflict_text(conflict, report.exploration)
-    for member in sorted(conflict.members, reverse=True):
-        message = message.replace(str(member), describe(registrations[member]), 1)
-    return Finding(
-        _ORDER.code, _operator(registrations, conflict.members), None, message, sites, Level.ERROR, mend=_ONE_ORDER
-    )
 
 
 _LONG = 160

@@ -25,8 +25,8 @@ from dispatchlab.questions.explain.explain_operator import unanswered
 from dispatchlab.questions.explain.result import CallExplanation
 from dispatchlab.questions.explore.session import Around, Moment, Neighbour, RowChange
 from dispatchlab.questions.explore.session_subject import Subject
+from dispatchlab.questions.order.reasons import FLAWS
 from dispatchlab.questions.order.report import Report
-from dispatchlab.questions.order.report_text import FLAWS, reasons
 from dispatchlab.views.console import plain
 from dispatchlab.views.formatting import key_names
 from dispatchlab.views.source_locations import fallback_of_file
@@ -308,11 +308,11 @@ def verdict_text(report: Report, subject: Subject) -> Text:
     if good:
         text.append(f"\nevery order leads to the same tables: {_orders(found.orders)}")
     if found.counterexample is not None:
-        text.append("\n\n").append_text(_counterexample(found.counterexample, subject))
+        text.append("\n\n").append_text(_counterexample(found.counterexample, report, subject))
     return text
 
 
-def _counterexample(counterexample: Counterexample, subject: Subject) -> Text:
+def _counterexample(counterexample: Counterexample, report: Report, subject: Subject) -> Text:
     flaw = counterexample.flaw
     text = Text().append(f"{flaw}: ", BAD).append(FLAWS[flaw])
     sequences = counterexample.expected_sequence, counterexample.actual_sequence
@@ -320,8 +320,9 @@ def _counterexample(counterexample: Counterexample, subject: Subject) -> Text:
         text.append(f"\n\n{head}", TITLE)
         for step in sequence:
             text.append("\n  ").append_text(plain(step_text(subject, step), style))
-    for reason in reasons(counterexample):
-        text.append("\n\nwhy: ", TITLE).append_text(plain(reason))
+    if report.reason is not None:
+        text.append("\n\ncause: ", TITLE).append_text(plain(report.reason.cause))
+        text.append("\n\nfix: ", TITLE).append_text(plain(report.reason.fix))
     return text
 
 

@@ -1,29 +1,24 @@
-"""The report on scenarios as one document: the verdict, what it stands for, what differs and why, and what was seen."""
+"""The report on scenarios as one document: the verdict, its cause and fix, both orders, and what differs after them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
-from dispatchlab.model.operator_view import NO_KERNEL
 from dispatchlab.model.sequence import StepSequence, format_sequence
 from dispatchlab.model.snapshot import TABLES
 from dispatchlab.prover.result import Counterexample, Exploration, Verdict
 from dispatchlab.questions.dump.operator_blocks import operator_blocks
+from dispatchlab.questions.order.reasons import FLAWS
 from dispatchlab.questions.order.report import Explored, Report
-from dispatchlab.questions.order.report_text import (
-    FLAWS,
-    conflict_text,
-    counts,
-    never_accepted_text,
-    reasons,
-    reductions_text,
-    step_text,
-)
-from dispatchlab.questions.order.snapshots_blocks import snapshot_blocks
+from dispatchlab.questions.order.report_text import counts, reductions_text, step_text
+from dispatchlab.questions.order.snapshots import Row
+from dispatchlab.questions.order.snapshots_blocks import grouped_rows, snapshot_blocks
 from dispatchlab.views import blocks as b
-from dispatchlab.views.formatting import counted, key_names, readable, seconds
+from dispatchlab.views.as_json import as_json, fields_of
+from dispatchlab.views.formatting import counted, digits, readable, seconds
 from dispatchlab.views.source_locations import fallback_of_file
+from dispatchlab.views.view import View
 
 VERDICT_MOODS: dict[Verdict, b.Mood] = {
     Verdict.ORDER_INDEPENDENT: "good",
@@ -35,6 +30,69 @@ VERDICT_MOODS: dict[Verdict, b.Mood] = {
 }
 """What a verdict is for its reader."""
 
+_DECIDED = (Verdict.ORDER_INDEPENDENT, Verdict.ORDER_DEPENDENT, Verdict.NO_VIOLATION_FOUND)
+
+_MOST_LINES = 13
+_PROGRAM = "A program that shows it wherever PyTorch is installed; --save FILE.py keeps it."
+
+
+def report_view(report: Report, *, details: bool = False) -> View[object]:
+    """How the report on one scenario is shown; with details of what was explored."""
+    return explored_view(Explored(report), details=details)
+
+
+def explored_view(
+    one: Explored, *, program: str = "", torch: str = "", details: bool = False, is_last: bool = True
+) -> View[object]:
+    """How a scenario is shown.
+
+    Args:
+        one: what was found, with what is shown beside it.
+        program: a program that shows a violation; empty where there is none.
+        torch: the version of the PyTorch that source locations are of; empty when that is not known.
+        details: show what was explored, too.
+        is_last: no other one follows.
+    """
+    value: object = one.report
+    if one.snapshots is not None:
+        found = as_json(one.report)
+        assert isinstance(found, dict)
+        value = {**found, "snapshots": one.snapshots}
+    after = (b.Line(), b.Line(f"# {_PROGRAM}"), b.Code(program)) if program else () if is_last else (b.Line(),)
+    return View(
+        value,
+        document=lambda _: permute_document([one], after=after, details=details),
+        torch=torch,
+        whole=details,
+    )
+
+
+def failure_text(report: Report) -> str:
+    """Return what a failing test shows: the verdict with its cause in the first line, and at most 15 lines."""
+    head, *lines = report_view(report).text().splitlines()
+    cause = report.reason.cause if report.reason is not None else report.verdict_text
+    others = (line for line in lines if line and not line.startswith("cause: "))
+    lines = [f"{report.exploration.verdict}: {cause}", head, *others]
+    if len(lines) > _MOST_LINES:
+        lines = [*lines[:_MOST_LINES], "..."]
+    accepts = report.exploration.verdict is Verdict.ORDER_DEPENDENT
+    accept = f"; if it is right, write `expect: order-dependent` into {report.scenario}" if accepts else ""
+    return "\n".join([*lines, f"all of it: dispatchlab permute {report.scenario}{accept}"])
+
+
+@as_json.register
+def _(report: Report) -> dict[str, object]:
+    found = report.exploration
+    own = fields_of(report, without=("exploration", "registrations"), registration_texts=report.registrations)
+    notes = *found.notes, *report.notes
+    return own | fields_of(found, orders=digits(found.orders), standing=report.standing, notes=notes)
+
+
+@as_json.register
+def _(value: Counterexample) -> dict[str, object]:
+    expected, actual = map(format_sequence, (value.expected_sequence, value.actual_sequence))
+    return fields_of(value, expected_sequence=expected, actual_sequence=actual)
+
 
 def permute_document(
     explored: Sequence[Explored],
@@ -43,6 +101,7 @@ def permute_document(
     summary: str = "",
     interrupted: bool = False,
     after: Sequence[b.Block] = (),
+    details: bool = True,
 ) -> b.Document:
     """The report on one scenario or several.
 
@@ -52,11 +111,13 @@ def permute_document(
         summary: the line that ends the reports of several scenarios.
         interrupted: it was interrupted, and there is no more than this.
         after: what stands behind one scenario.
+        details: show what was explored, too.
     """
     blocks: list[b.Block] = [b.Line("Interrupted: this is what was covered until then.", "bad")] * interrupted
     if len(explored) == 1 and not failed:
         (only,) = explored
-        return b.Document("permute", only.report.scenario or only.report.claim, (*blocks, *_blocks(only), *after))
+        title = only.report.scenario or "registrations"
+        return b.Document("permute", title, (*blocks, *_blocks(only, details=details), *after))
     blocks += [b.Line(summary), *([b.Section("Not explored", tuple(map(b.Line, failed)))] if failed else [])]
     rows = (_row(f"#s{at}", one.report) for at, one in enumerate(explored))
     heads = ("scenario", "claim", "verdict", "as expected", "registrations", "sets", "orders", "elapsed")
@@ -84,52 +145,65 @@ def _row(href: str, report: Report) -> b.Row:
     )
 
 
-def _blocks(one: Explored) -> Iterator[b.Block]:
-    """One scenario: the verdict, the counterexample and its reason; then what was explored, and the operators."""
+def _blocks(one: Explored, *, details: bool = True) -> Iterator[b.Block]:
+    """One scenario: the verdict, why, both orders and what differs; then the operators, and what was explored."""
     report, found = one.report, one.report.exploration
-    as_expected = b.good("as expected") if report.as_expected else b.bad("NOT as expected")
-    expected = f" ({report.not_expected})" if report.not_expected else ""
-    yield b.Verdict(report.verdict_text, VERDICT_MOODS[found.verdict], (", ", as_expected, expected))
-    yield b.Line(report.claim, "emphasis", hang=0)
+    expected = b.good("as expected") if report.as_expected else b.bad(f"NOT as expected: {report.expected}")
+    yield b.Verdict(report.verdict_text, VERDICT_MOODS[found.verdict], (", ", expected))
+    if report.reason is not None:
+        yield b.Line(report.reason.cause, label=b.strong("cause: "), hang=7)
+        yield b.Line(report.reason.fix, label=b.strong("fix: "), hang=5)
+    yield b.Line(report.claim, "emphasis", label=b.quiet("claim: "), hang=7)
     example = found.counterexample
     if example is not None:
-        why = tuple(b.Line(reason, indent=2, label=b.strong("why: "), hang=5) for reason in reasons(example))
-        sides = sides_of(example, report.registrations)
-        yield b.Section(f"{example.flaw}: {FLAWS[example.flaw]}", (sides, *why), mood="bad")
+        yield sides_of(example, report.registrations)
         yield from _differences(example.diff)
-    texts = [conflict_text(conflict, found) for conflict in found.conflicts]
-    texts += [f"never accepted: {text}" for text in never_accepted_text(found, report.registrations)]
-    if texts:
+    elif texts := (*report.refusals, *(f"refused in every order: {text}" for text in _never_accepted(report))):
         yield b.Section("Refused", tuple(b.Line(text, "warn", indent=2) for text in texts))
     if one.snapshots is not None:
         yield b.Section("Snapshots at every step", tuple(snapshot_blocks(one.snapshots)))
     for title, views in one.seen:
         blocks = tuple(block for view in views for block in operator_blocks(view))
         yield b.Section(f"{title[:1].upper()}{title[1:]}", blocks)
-    registrations = b.Items(tuple(b.code(f"{at} {text}") for at, text in enumerate(report.registrations)))
-    listed = b.Folded(f"Registrations ({len(report.registrations):,})", (registrations,))
-    notes = (b.Line(note, label=b.quiet("note: ")) for note in (*found.notes, *one.notes))
-    yield b.Section("What was explored", (b.Facts(tuple(_facts(report, found))), *notes, listed))
+    walked = found.notes if details or found.verdict not in _DECIDED or found.modules is not None else ()
+    for note in (*walked, *report.notes, *one.notes):
+        first, *more = note.splitlines()
+        yield b.Line(first, label=b.quiet("note: "), hang=6)
+        yield from [b.Code("\n".join(more), indent=2)] * bool(more)
+    if details:
+        listed = b.Items(tuple(b.code(f"{at} {text}") for at, text in enumerate(report.registrations)))
+        yield b.Folded("What was explored", (b.Facts(tuple(_facts(report, found))), listed))
+
+
+def _never_accepted(report: Report) -> Iterator[str]:
+    """The registrations that were accepted nowhere."""
+    return (f"{index} {report.registrations[index]}" for index in report.exploration.never_accepted)
 
 
 def _facts(report: Report, found: Exploration) -> Iterator[tuple[str, str]]:
-    numbers = dict(counts(found))
-    title = "stands for" if found.verdict is Verdict.ORDER_INDEPENDENT else "orders"
-    yield title, f"{numbers.pop('orders')} orders of {counted(found.registrations, 'registration')}"
-    yield "explored", ", ".join(f"{number} {title}" for title, number in numbers.items())
+    if found.counterexample is not None:
+        yield "counterexample", f"{found.counterexample.flaw}, {FLAWS[found.counterexample.flaw]}"
+    yield from (("also", text) for text in (report.reason.more if report.reason is not None else ()))
+    yield "registrations", f"{found.registrations:,}"
+    yield from counts(found)
     yield "engine", f"{report.engine}, {report.semantics}"
-    reductions = f", reductions: {reductions_text(found)}" if found.walk == "graph" else ""
-    yield "walk", f"{found.walk}{reductions}, {seconds(found.elapsed_s)}"
+    yield "walk", found.walk
+    if found.walk == "graph":
+        yield "reductions", reductions_text(found)
+    yield "elapsed", seconds(found.elapsed_s)
 
 
 def sides_of(found: Counterexample, registrations: Sequence[str]) -> b.Sides:
     """The two sequences of a counterexample beside one another; one alone where the same gave two results."""
-    expected, actual = found.expected_sequence, found.actual_sequence
-    if expected == actual:
-        return b.Sides((_side("sequence:", actual, registrations),))
-    parted = next((at for at, (one, other) in enumerate(zip_longest(expected, actual)) if one != other), 0)
-    sides = _side("expected:", expected, registrations, "good"), _side("actual:", actual, registrations, "bad")
-    return b.Sides(sides, parted)
+    one, other = found.expected_sequence, found.actual_sequence
+    if one == other:
+        return b.Sides((_side("order:", other, registrations),))
+    parted = next((at for at, (left, right) in enumerate(zip_longest(one, other)) if left != right), 0)
+    left, right = _side("one order (-):", one, registrations, "bad"), _side(_OTHER, other, registrations, "good")
+    return b.Sides((left, right), parted)
+
+
+_OTHER = "the other order (+):"
 
 
 def _side(title: str, sequence: StepSequence, registrations: Sequence[str], mood: b.Mood = "") -> b.Side:
@@ -141,19 +215,21 @@ def _side(title: str, sequence: StepSequence, registrations: Sequence[str], mood
 
 
 def _differences(diff: str) -> Iterator[b.Section]:
-    """The rows of tables that differ by what differs, the rest of the diff line by line."""
-    sections: list[tuple[str, list[str], bool]] = []
+    """The sections of a diff; rows of tables with the same entry are one line."""
+    sections: list[tuple[str, list[str]]] = []
     for title, rows in _sections(diff):
-        of_table = title.endswith(tuple(f", {table}" for table in TABLES))
         if sections and sections[-1][1] == rows:  # the table, and the slots that follow it
-            sections[-1] = (f"{sections[-1][0]} and {title.rpartition(', ')[2]}", rows, of_table)
+            sections[-1] = (f"{sections[-1][0]} and {title.rpartition(', ')[2]}", rows)
         else:
-            sections.append((title, rows, of_table))
-    for title, rows, of_table in sections:
-        if of_table:
-            yield b.Section(title, (b.Table("", ("keys", "expected and actual"), tuple(_rows(rows))),))
-        else:
-            yield b.Section(title, (b.Difference("\n".join(rows)),))
+            sections.append((title, rows))
+    for title, rows in sections:
+        if title == "invariants" and len(sections) > 1:  # which the cause says
+            continue
+        if title.endswith(TABLES):
+            split = ((row[:1], *row[1:].partition(": ")[::2]) for row in rows if row[:1] in ("-", "+"))
+            grouped = grouped_rows([Row(mark, fallback_of_file(entry), key) for mark, key, entry in split])
+            rows = [f"{row.mark}{row.key}: {row.text}" for row in grouped]
+        yield b.Section(f"differs: {title}", (b.Difference("\n".join(rows)),))
 
 
 def _sections(diff: str) -> Iterator[tuple[str, list[str]]]:
@@ -168,18 +244,3 @@ def _sections(diff: str) -> Iterator[tuple[str, list[str]]]:
             rows.append(row)
     if rows:
         yield title, rows
-
-
-def _rows(rows: Sequence[str]) -> Iterator[b.Row]:
-    sides: dict[str, dict[str, str]] = {"-": {}, "+": {}}
-    for row in rows:
-        if row[:1] in sides:
-            key, _, entry = row[1:].partition(": ")
-            sides[row[0]][key] = fallback_of_file(entry)
-    groups: dict[tuple[str, str], list[str]] = {}
-    for key in dict.fromkeys([*sides["-"], *sides["+"]]):
-        change = (sides["-"].get(key, NO_KERNEL), sides["+"].get(key, NO_KERNEL))
-        groups.setdefault(change, []).append(key)
-    for (expected, actual), keys in groups.items():
-        lines = ((b.good("expected "), b.source(expected)), (b.bad("actual   "), b.source(actual)))
-        yield (", ".join(key_names(keys)), b.Cell(b.Stack(lines), "code"))

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import re
 import warnings
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.model.dump_format import parse_table, row_text
 from dispatchlab.model.operator_view import NO_KERNEL
+from dispatchlab.model.sequence import format_sequence
 from dispatchlab.model.snapshot import NOTHING_REGISTERED, TABLES, Snapshot
 from dispatchlab.prover.explore import explore
 from dispatchlab.prover.modules import explore_modules
 from dispatchlab.prover.protocol import Engine
-from dispatchlab.prover.result import Exploration
+from dispatchlab.prover.result import Exploration, Verdict
 from dispatchlab.prover.run_sequence import on_sandboxes
 from dispatchlab.questions.dump.operator_text import operator_text
+from dispatchlab.questions.order.reasons import FLAWS
 from dispatchlab.questions.order.report import Report, report_of
-from dispatchlab.questions.order.report_text import findings
+from dispatchlab.questions.order.report_text import counts, step_text
 from dispatchlab.questions.order.snapshots import snapshots_of
 from dispatchlab.questions.order.snapshots_blocks import snapshot_lines
 from dispatchlab.scenario.scenario import Scenario
-from dispatchlab.views.blocks import Line
+from dispatchlab.views.blocks import Block, Code, Difference, Line
 from dispatchlab.views.text import text_of
 
 
@@ -62,12 +65,42 @@ def golden_text(report: Report, operators: Iterable[Snapshot], *, keys: Collecti
     text = text_of(
         (
             Line(f"claim: {report.claim}"),
-            Line(f"semantics: {report.semantics}"),
             Line(f"expected: {report.expected}"),
-            *findings(_with_keys(found, keys), report),
+            *_findings(_with_keys(found, keys), report),
         )
     )
     return text + "".join(f"\n{seen_text(snapshot, keys)}" for snapshot in operators)
+
+
+def _findings(found: Exploration, report: Report) -> Iterator[Block]:
+    """What was found: the verdict, the counts, and what is refused, or else both orders with the reason."""
+    yield Line(f"verdict: {report.verdict_text}")
+    yield from (Line(f"{title}: {number}") for title, number in counts(found))
+    if found.counterexample is None or found.conflicts:
+        yield from _listed("conflicts", report.refusals)
+    if found.verdict in (Verdict.ORDER_INDEPENDENT, Verdict.NO_VIOLATION_FOUND):
+        yield from _listed("never accepted", [f"{at} {report.registrations[at]}" for at in found.never_accepted])
+    example, reason = found.counterexample, report.reason
+    if example is None or reason is None:
+        return
+    yield Line(f"counterexample: {example.flaw}, {FLAWS[example.flaw]}")
+    yield Line(f"cause: {reason.cause}")
+    yield from (Line(f"also: {text}") for text in reason.more)
+    yield Line(f"fix: {reason.fix}")
+    one, other = example.expected_sequence, example.actual_sequence
+    sides = {"order": one} if one == other else {"one order": one, "the other order": other}
+    for title, sequence in sides.items():
+        yield Line(f"{title}: {format_sequence(sequence)}")
+        yield from (Line(step_text(step, report.registrations), indent=2) for step in sequence)
+    if example.diff:
+        yield Line("diff:")
+        diff = re.sub(r"^--- expected: ", "--- one order: ", example.diff, flags=re.MULTILINE)
+        yield Difference(re.sub(r"^\+\+\+ actual: ", "+++ the other order: ", diff, flags=re.MULTILINE), indent=2)
+
+
+def _listed(title: str, texts: Sequence[str]) -> Iterator[Block]:
+    yield Line(f"{title}:{'' if texts else ' none'}")
+    yield from (Code(text, indent=2) for text in texts)
 
 
 def _with_keys(found: Exploration, keys: Collection[str]) -> Exploration:

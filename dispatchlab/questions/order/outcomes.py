@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.files import FileKind, check_output
+from dispatchlab.questions.order.blocks import explored_view
 from dispatchlab.questions.order.report import Explored
 from dispatchlab.questions.order.report_text import line_of, summary
-from dispatchlab.questions.order.report_view import report_view
 from dispatchlab.questions.order.run_scenario import Outcome, RunOptions
-from dispatchlab.views.blocks import Block, Document, Line
+from dispatchlab.views.blocks import Document, Line
 from dispatchlab.views.view import View
 
 if TYPE_CHECKING:
     from dispatchlab.model.operator_view import OperatorView
-    from dispatchlab.questions.order.report import Report
     from dispatchlab.questions.order.snapshots import Snapshots
 
 _BAD_INPUT = 2
@@ -64,23 +63,24 @@ class Outcomes:
     Args:
         files: all scenarios.
         options: how they are run.
-        whole: show the whole report of every scenario, and not a line of those that are as expected.
+        details: show the whole report of every scenario, and not a line of those that are as expected.
         with_snapshots: show what every registration and release leads to.
-        with_operators: look at the operators of one scenario, which plain text and JSON leave out.
+        with_operators: look at the operators of one scenario, for a page.
+        shows_operators: show them, too, which plain text and JSON do not.
         report: is called with a sentence about what cannot be shown or written.
         code: the exit code so far.
     """
 
     files: Sequence[str]
     options: RunOptions
-    whole: bool
+    details: bool
     with_snapshots: bool
     with_operators: bool
+    shows_operators: bool
     report: Callable[[str], None]
     code: int = 0
     _explored: list[Explored] = field(default_factory=list)
     _failed: list[str] = field(default_factory=list)
-    _ends_whole: bool = False
 
     def take(self, outcome: Outcome | DispatchLabError) -> View[object] | None:
         """How an outcome is shown; None for a scenario that cannot be run, which is reported."""
@@ -95,13 +95,13 @@ class Outcomes:
         snapshots = self._snapshots() if self.with_snapshots and not outcome.interrupted else None
         shows = self.with_operators and len(self.files) == 1 and snapshots is None and self.options.engine != "torch"
         build, seen = self._operators() if shows else ("", [])
-        gap = (Line(),) if self._explored and (self._ends_whole or self.whole or report.exit_code) else ()
         self._explored.append(Explored(report, seen, outcome.notes, snapshots))
-        self._ends_whole = self.whole or bool(report.exit_code)
-        if not self._ends_whole:
-            return _short_view(report, gap)
-        program = outcome.program if len(self.files) == 1 else None
-        return report_view(report, seen=seen, snapshots=snapshots, program=program or "", before=gap, torch=build)
+        is_one = len(self.files) == 1
+        if not (is_one or self.details or report.exit_code):
+            return View(report, lines=lambda _: (Line(line_of(report)),))
+        program = (outcome.program or "") if is_one else ""
+        shown = Explored(report, seen if self.shows_operators else (), snapshots=snapshots)
+        return explored_view(shown, program=program, torch=build, details=self.details, is_last=is_one)
 
     def files_of(self, outcome: Outcome) -> Iterator[tuple[str, str, FileKind]]:
         """The file that was asked for: path, text and kind; what cannot be written is reported."""
@@ -160,7 +160,3 @@ class Outcomes:
         refused = f", {len(found.refused)} refused" if found.refused else ""
         title = f"after all registrations, in the order of the file{refused}"
         return found.build, [(title, views)] if views else []
-
-
-def _short_view(report: Report, gap: Sequence[Block]) -> View[object]:
-    return View(report, lines=lambda _: (*gap, Line(line_of(report))))

@@ -10,6 +10,7 @@ from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.model.registration import Block, describe
 from dispatchlab.prover.protocol import Engine
 from dispatchlab.prover.result import Expectation, Exploration, Verdict, judge
+from dispatchlab.questions.order.reasons import Reason, conflict_text, reason_of
 from dispatchlab.scenario.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -32,8 +33,10 @@ class Report:
         as_expected: whether that is what was expected.
         exit_code: what this scenario alone would end with.
         unexplored: how many registrations of Python the scenario has; see Note [The layers of a verdict].
-        is_record: whether it has what packages register when they are imported.
         torch_model: what PyTorch's model says of a scenario that names no semantics, where it says something else.
+        reason: why the verdict is what it is; None for one that is as expected and has no counterexample.
+        refusals: who excludes whom, a sentence each.
+        notes: what else a reader should know, a sentence each; how far a walk went stands in the exploration.
     """
 
     scenario: str
@@ -46,44 +49,37 @@ class Report:
     as_expected: bool
     exit_code: int
     unexplored: int = 0
-    is_record: bool = False
     torch_model: str = ""
+    reason: Reason | None = None
+    refusals: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def noted(self, note: str) -> Report:
         """The same with one more note."""
-        return replace(self, exploration=replace(self.exploration, notes=(*self.exploration.notes, note)))
+        return replace(self, notes=(*self.notes, note))
 
     @property
-    def not_expected(self) -> str:
-        """What is not as expected; empty where all is."""
-        return "" if self.as_expected else f"{self.expected} is expected"
+    def headline(self) -> str:
+        """The verdict, what it holds for, and whether it is as expected: the first line of a report."""
+        not_expected = f"NOT as expected: {self.expected}"
+        return f"{self.verdict_text}, {'as expected' if self.as_expected else not_expected}"
 
     @property
     def verdict_text(self) -> str:
-        """The verdict, the layer that it is about where another one is not explored, and what it stands on."""
-        return f"{self.exploration.verdict}{self.about_text}"
-
-    @property
-    def about_text(self) -> str:
-        """What stands behind the verdict: see `layers_text` and `standing`."""
-        standing = "; ".join(self.standing)
-        return f"{self.layers_text}{f' ({standing})' if standing else ''}"
+        """The verdict, the layer that it is about where another one is not explored, and what it holds for."""
+        return f"{self.exploration.verdict}{self.layers_text} ({'; '.join(self.standing)})"
 
     @property
     def standing(self) -> tuple[str, ...]:
-        """What the verdict stands on: the model where it is not PyTorch's, and of a record the orders that were run.
-
-        Before that, what it is about where that is less than a walk of the graph is about.
-        """
-        parts = []
+        """What the verdict holds for: the model, and what ran where that is less than all orders."""
+        where = "your PyTorch" if self.engine == "torch" else "model"
+        parts = [f"{where}: {self.semantics}{', an idealised dispatcher' * (self.semantics == 'strict')}"]
+        if self.torch_model:
+            parts.append(self.torch_model)
         if self.exploration.walk == "orders" and self.exploration.counterexample is None:
             parts.append("each registration once, then its release: nothing in between, nothing again")
-        if self.semantics == "strict":
-            parts.append("strict, an idealised dispatcher")
-            if self.torch_model:
-                parts.append(self.torch_model)
-        if self.is_record:
-            parts += [] if self.semantics == "strict" else [self.semantics]
+        elif self.exploration.verdict is Verdict.NO_VIOLATION_FOUND and self.exploration.modules is None:
+            parts.append(f"{self.exploration.edges:,} steps tried, not a proof")
         return tuple(parts)
 
     @property
@@ -125,6 +121,7 @@ class Explored:
 
 def report_of(scenario: Scenario, engine: Engine, found: Exploration, *, require_proof: bool = False) -> Report:
     """Compare what was found with what the scenario expects. See Note [The layers of a verdict]."""
+    notes = []
     calls = sum(isinstance(each, Block) and each.made_by is not None for each in scenario.registrations)
     if calls and isinstance(engine, LabEngine) and not engine.knows_torch_library:
         some = "1 call registers" if calls == 1 else f"{calls:,} calls register"
@@ -133,13 +130,15 @@ def report_of(scenario: Scenario, engine: Engine, found: Exploration, *, require
             "order, and PyTorch may refuse some"
         )
         verdict = Verdict.NO_VIOLATION_FOUND if found.verdict is Verdict.ORDER_INDEPENDENT else found.verdict
-        found = replace(found, verdict=verdict, notes=(*found.notes, note))
+        notes.append(note)
+        found = replace(found, verdict=verdict)
     if scenario.python and found.verdict is Verdict.ORDER_INDEPENDENT:
         found = replace(found, verdict=Verdict.NO_VIOLATION_FOUND)
     if scenario.packages and len(scenario.modules) == 1:
         note = f"there is nothing to permute: one module registers when {' '.join(scenario.packages)} is imported"
         verdict = Verdict.NO_VIOLATION_FOUND if found.verdict is Verdict.ORDER_INDEPENDENT else found.verdict
-        found = replace(found, verdict=verdict, notes=(*found.notes, note))
+        notes.append(note)
+        found = replace(found, verdict=verdict)
     refusals = len(found.conflicts) + len(found.never_accepted)
     as_expected, code = judge(found.verdict, scenario.expect, conflicts=refusals, require_proof=require_proof)
     return Report(
@@ -153,5 +152,7 @@ def report_of(scenario: Scenario, engine: Engine, found: Exploration, *, require
         as_expected=as_expected,
         exit_code=code,
         unexplored=len(scenario.python),
-        is_record=bool(scenario.packages),
+        reason=reason_of(scenario, found, as_expected=as_expected),
+        notes=tuple(notes),
+        refusals=tuple(conflict_text(conflict, found, scenario.registrations) for conflict in found.conflicts),
     )

@@ -25,7 +25,7 @@ def snapshot_lines(found: Snapshots) -> Iterator[Block]:
             yield Line(f"{row.mark} {f'{row.key}: ' if row.key else ''}{row.text}".rstrip())
         for way in others:
             yield from _way_lines(way, found)
-            for row in _grouped(_changes(moment, way, found)):
+            for row in grouped_rows(_changes(moment, way, found)):
                 yield Line(f"{row.mark} {f'{row.key}: ' if row.key else ''}{row.text}".rstrip())
 
 
@@ -43,12 +43,12 @@ def snapshot_blocks(found: Snapshots) -> Iterator[Block]:
 def _moment(moment: Moment, found: Snapshots) -> Iterator[Block]:
     for number, way in enumerate(_ways(moment)):
         yield from (Line(text, "warn" if way and way.refused else "") for text in _way_texts(way, found))
-        rows = _grouped(_changes(moment, way, found) if number else _rows(moment, way, found))
+        rows = grouped_rows(_changes(moment, way, found) if number else _rows(moment, way, found))
         if moment.same_as is not None and not number:
             yield Line(f"What is seen is what snapshot {moment.same_as} shows.", "quiet")
         elif rows:
             shown = (f"{row.mark} {f'{row.key}: ' if row.key else ''}{row.text}" for row in rows)
-            yield Difference("\n".join(shown), is_step=True)
+            yield Difference("\n".join(shown))
 
 
 def _ways(moment: Moment) -> list[Way | None]:
@@ -68,8 +68,8 @@ def _changes(moment: Moment, way: Way | None, found: Snapshots) -> list[Row]:
     return [row for row in _rows(moment, way, found) if row.mark != " "]
 
 
-def _grouped(rows: Sequence[Row]) -> list[Row]:
-    """The same with one row for keys that hold the same, where they follow one another in a table."""
+def grouped_rows(rows: Sequence[Row]) -> list[Row]:
+    """Return the same with one row for keys that hold the same, where they follow one another in a table."""
     made: list[Row] = []
     for in_table, some in groupby(rows, key=lambda row: bool(row.key)):
         if not in_table:

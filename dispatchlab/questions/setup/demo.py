@@ -13,7 +13,7 @@ from dispatchlab.engine.library import Library
 from dispatchlab.model.registration import Def, Impl
 from dispatchlab.model.sequence import format_sequence
 from dispatchlab.questions.order.report import Report
-from dispatchlab.questions.order.report_text import FLAWS, reasons, step_text
+from dispatchlab.questions.order.report_text import step_text
 from dispatchlab.questions.order.run_scenario import RunOptions, run_scenario
 from dispatchlab.scenario.load import parse_scenario
 from dispatchlab.scenario.scenario import Scenario
@@ -117,22 +117,19 @@ def _lines(demo: Demo) -> Iterator[str]:
     yield ""
     if first.dump == second.dump:
         yield "The dumps and dispatch tables of the two are equal to the character, so no test of dumps finds it."
-    counterexample = found.counterexample
-    if counterexample is not None:
-        yield (
-            f"dispatchlab walks every order and release ({found.states} states for {found.orders} orders) and finds "
-            "the shortest counterexample:"
-        )
+    counterexample, reason = found.counterexample, demo.report.reason
+    if counterexample is not None and reason is not None:
+        yield f"dispatchlab runs every order of registration and release ({found.orders} orders) and finds the reason:"
         yield ""
-        yield f"  verdict: {found.verdict}"
-        yield f"  finding: {FLAWS[counterexample.flaw]}"
+        yield f"  {demo.report.verdict_text}"
+        yield f"  cause: {reason.cause}"
+        yield f"  fix: {reason.fix}"
         for title, sequence in (
-            ("expected", counterexample.expected_sequence),
-            ("actual", counterexample.actual_sequence),
+            ("one order", counterexample.expected_sequence),
+            ("the other order", counterexample.actual_sequence),
         ):
-            yield f"  {title} sequence: {format_sequence(sequence)}"
+            yield f"  {title}: {format_sequence(sequence)}"
             yield from (f"    {step_text(step, names)}" for step in sequence)
-        yield from (f"  why: {reason}" for reason in reasons(counterexample))
     yield ""
     yield "Next:"
     width = max(len(command) for command, _ in NEXT)

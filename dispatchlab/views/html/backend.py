@@ -146,9 +146,7 @@ def _block(block: b.Block, most: int | None) -> Html:
         case b.Code():
             return element("pre", block.text, tabindex=0)
         case b.Difference():
-            label = "What a step changes" if block.is_step else "Difference, expected to actual"
-            kind = "step" if block.is_step else None
-            return element("pre", _diff_rows(block.diff), tabindex=0, aria_label=label, class_=kind)
+            return element("pre", _diff_rows(block.diff), tabindex=0, aria_label="What differs")
         case b.Sides():
             sides = (_side(side, block.marked) for side in block.sides)
             return element("div", sides, class_="sides") if len(block.sides) > 1 else joined(sides)
