@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from dispatchlab.model.failure import Failure, Fix
+from dispatchlab.model.failure import Failure
+from dispatchlab.questions.why.row import Explanation, Row
 
 FAMILIES: Final = (
     "tried",
@@ -24,25 +27,10 @@ FAMILIES: Final = (
     "silent_results",
     "outside",
 )
-"""The modules of the causes, in the order in which they are asked."""
+"""The families of the causes, in the order in which they are asked; each has a file of rows in `causes/`."""
 
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """What a cause says of a failure.
-
-    Args:
-        sentence: what is wrong, with the operator, the key and the line.
-        fixes: what to write instead, the best first.
-        evidence: what it is concluded from, at most ten lines.
-    """
-
-    sentence: str
-    fixes: tuple[Fix, ...] = ()
-    evidence: tuple[str, ...] = ()
-
-
-Recognise: TypeAlias = Callable[[Failure], Explanation | None]
+Look: TypeAlias = Callable[[Failure], Mapping[str, object] | None]
+_LOOKS: Final[dict[str, Look]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +40,25 @@ class Cause:
     Args:
         code: its number, such as `WHY101`.
         title: a short name.
-        recognise: returns what to say of a failure, or None where it is another one.
         wrong: what would be wrong to advise, and why.
+        rows: how it is recognised and what is said, asked in order.
+        look: returns what the rows cannot see themselves, or None where the failure is another one.
         dispatcher: the dispatcher or what registers on it is concerned; False for what only looks so.
     """
 
     code: str
     title: str
-    recognise: Recognise
     wrong: str
+    rows: tuple[Row, ...]
+    look: Look
     dispatcher: bool = True
+
+    def explain(self, failure: Failure) -> Explanation | None:
+        """Return what to say of a failure, or None where it is another one."""
+        seen = self.look(failure)
+        if seen is None:
+            return None
+        return next(filter(None, (row.explain(failure, seen) for row in self.rows)), None)
 
     @property
     def file(self) -> Traversable:
@@ -76,30 +73,59 @@ class Cause:
         return f"# {self.code}: {self.title}\n\n{body}{wrong}"
 
 
-_CAUSES: Final[dict[str, Cause]] = {}
+def looks_for(code: str) -> Callable[[Look], Look]:
+    """Make a function look for a cause before its rows are asked."""
 
-
-def cause(code: str, title: str, *, wrong: str = "", dispatcher: bool = True) -> Callable[[Recognise], Recognise]:
-    """Make a function a cause."""
-
-    def register(recognise: Recognise) -> Recognise:
-        assert code not in _CAUSES, code
-        _CAUSES[code] = Cause(code, title, recognise, wrong, dispatcher)
-        return recognise
+    def register(look: Look) -> Look:
+        assert code not in _LOOKS, code
+        _LOOKS[code] = look
+        return look
 
     return register
 
 
+def saw(**words: object) -> Mapping[str, object]:
+    """Return what a function saw: `case` chooses the rows of that case, and rows name the others as fields."""
+    return words
+
+
+@cache
 def causes() -> tuple[Cause, ...]:
     """Return all causes, in the order in which they are asked."""
-    for family in FAMILIES:
-        import_module(f"dispatchlab.questions.why.causes.{family}")
-    return tuple(_CAUSES.values())
+    return tuple(cause for family in FAMILIES for cause in _family(family))
+
+
+def _family(family: str) -> Iterator[Cause]:
+    folder = files(f"{__package__}.causes")
+    if (folder / f"{family}.py").is_file():
+        import_module(f"{__package__}.causes.{family}")
+    table = tomllib.loads((folder / f"{family}.toml").read_text(encoding="utf-8"))
+    patterns = table.pop("patterns", {})
+    for code, entry in table.items():
+        yield _cause(code, patterns, **entry)
+
+
+def _cause(
+    code: str,
+    patterns: Mapping[str, str],
+    *,
+    title: str,
+    wrong: str,
+    row: list[dict[str, Any]],
+    dispatcher: bool = True,
+    **shared: Any,
+) -> Cause:
+    """Make a cause of its entry; what stands at the cause itself, such as a pattern, is shared by its rows.
+
+    A pattern may be the name of one that the family has.
+    """
+    rows = tuple(Row.of({**shared, **fields}, patterns) for fields in row)
+    return Cause(code, title, wrong, rows, _LOOKS.get(code, lambda failure: {}), dispatcher)
 
 
 def explanations(failure: Failure) -> Iterator[tuple[Cause, Explanation]]:
     """Return each cause that recognises a failure, with what it says; most need the first alone."""
-    for known in causes():
-        found = known.recognise(failure)
-        if found is not None:
-            yield known, found
+    for cause in causes():
+        explanation = cause.explain(failure)
+        if explanation is not None:
+            yield cause, explanation

@@ -1,15 +1,13 @@
-"""What looks like the dispatcher and is not: the rows of messages, and what the program's own lines raise."""
+"""What looks like the dispatcher and is not: what the program's own lines raise."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
-from dispatchlab.model.failure import Failure, Fix
-from dispatchlab.questions.why.cause import Explanation, cause
-from dispatchlab.questions.why.causes.text_rows import register_rows
-
-register_rows("outside")
+from dispatchlab.model.failure import Failure
+from dispatchlab.questions.why.cause import looks_for, saw
 
 _PYTHON: Final = (
     r"(?:Key|ZeroDivision|Attribute|Name|UnboundLocal|FileNotFound|OS|Permission|Import|UnicodeDecode|JSONDecode|"
@@ -18,8 +16,8 @@ _PYTHON: Final = (
 _CHECKED: Final = ("torch.nn.", "torch.optim.", "torch.utils.data", "torch.distributed.", "torch.serialization")
 
 
-@cause("WHY919", "an exception of the program itself", wrong="registering anything", dispatcher=False)
-def own_exception(failure: Failure) -> Explanation | None:
+@looks_for("WHY919")
+def own_exception(failure: Failure) -> Mapping[str, object] | None:
     """Recognise what the program's own line raises: a key, an attribute, an assertion about a value."""
     at = failure.at
     if at is None or not failure.chain:
@@ -41,8 +39,4 @@ def own_exception(failure: Failure) -> Explanation | None:
     noted = sorted({event.subject for event in failure.of("define", "custom_op", "impl", "entered mode", "compiled")})
     if raised.name == "AssertionError" and noted:
         what += f"; nothing that was noted of {', '.join(noted[:4])} explains the value"
-    fixes = (Fix(text="look at the values there: the operators found their kernels and ran"),)
-    return Explanation(
-        f"the program's own line fails at {at}: `{at.text}` ({what})",
-        fixes if own and "torch" in failure.source else (),
-    )
+    return saw(what=what, own=own and "torch" in failure.source)

@@ -1,15 +1,13 @@
-"""`__torch_function__`, `__torch_dispatch__` and modes: handlers that refuse, lose the class, or call themselves."""
+"""`__torch_function__`, `__torch_dispatch__` and modes: what the rows cannot see in the message."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from dispatchlab.model.failure import Event, Failure, operator_name
-from dispatchlab.questions.why.cause import Explanation, cause
-from dispatchlab.questions.why.causes.text_rows import register_rows, say
-from dispatchlab.questions.why.causes.wording import listed
-
-register_rows("overrides")
+from dispatchlab.questions.why.cause import looks_for, saw
+from dispatchlab.questions.why.wording import listed
 
 
 def _handler(failure: Failure, name: str, protocol: str = "") -> Event | None:
@@ -29,8 +27,8 @@ def _wrapped(failure: Failure, name: str) -> str:
     return found[1] if found else ""
 
 
-@cause("WHY801", "no handler takes a function", wrong="a kernel: the call never reaches the dispatcher")
-def function_not_handled(failure: Failure) -> Explanation | None:
+@looks_for("WHY801")
+def function_not_handled(failure: Failure) -> Mapping[str, object] | None:
     """Recognise a call whose handlers all return NotImplemented."""
     found = failure.search(
         r"Multiple dispatch failed for '([\w.]+)'; all (__torch_(?:function|dispatch)__) handlers returned NotImpl|"
@@ -51,8 +49,8 @@ def function_not_handled(failure: Failure) -> Explanation | None:
         function = f"the operator {operands[1]}" + (f" of {listed(names)}" if len(names) == 2 else "")
     dispatched = protocol == "__torch_dispatch__"
     example = function if "." in function else "aten.add.Tensor" if dispatched else "torch.add"
-    return say(
-        "not_dispatched" if dispatched else "not_handled",
+    return saw(
+        case="not dispatched" if dispatched else "not handled",
         name=names[0],
         protocol=protocol,
         at=_at(event),
@@ -62,8 +60,8 @@ def function_not_handled(failure: Failure) -> Explanation | None:
     )
 
 
-@cause("WHY802", "a subclass that is lost", wrong="registering the parameter by hand")
-def lost_subclass(failure: Failure) -> Explanation | None:
+@looks_for("WHY802")
+def lost_subclass(failure: Failure) -> Mapping[str, object] | None:
     """Recognise results of a tensor subclass that are plain tensors: Parameter, deepcopy, an assertion."""
     found = failure.search(r"Creating a Parameter from an instance of type (\w+) requires that detach\(\) returns an")
     copied = failure.search(r"default implementation of __deepcopy__\(\) for (wrapper subclasses|\w+) only works")
@@ -80,11 +78,11 @@ def lost_subclass(failure: Failure) -> Explanation | None:
         what = f"what the program made with `{lost.detail}`, which lost the class"
     line = event.detail.partition("return ")[2] if event else ""
     returns = f": `return {line}`" if line else ""
-    return say("lost_wrapper" if event else "lost_class", name=name, at=_at(event), what=what, returns=returns)
+    return saw(case="lost wrapper" if event else "lost class", name=name, at=_at(event), what=what, returns=returns)
 
 
-@cause("WHY803", "a handler that calls itself", wrong="sys.setrecursionlimit: it never ends")
-def handler_recursion(failure: Failure) -> Explanation | None:
+@looks_for("WHY803")
+def handler_recursion(failure: Failure) -> Mapping[str, object] | None:
     """Recognise __torch_function__ or __torch_dispatch__ that leads back to itself."""
     functions = [frame.function for frame in failure.frames]
     names = ("__repr__", "__torch_dispatch__", "__torch_function__")
@@ -108,11 +106,11 @@ def handler_recursion(failure: Failure) -> Explanation | None:
     elif handler == "__torch_dispatch__" and inner:
         kind = "wrapper"
     guard = "_DisableTorchDispatch" if handler == "__torch_dispatch__" else "DisableTorchFunctionSubclass"
-    return say(f"recursion_{kind}", handler=handler, frame=frame, text=frame.text, name=name, inner=inner, guard=guard)
+    return saw(case=kind, handler=handler, frame=frame, text=frame.text, name=name, inner=inner, guard=guard)
 
 
-@cause("WHY804", "an operator that a handler does not take", wrong="a kernel for another backend")
-def unhandled_dispatch(failure: Failure) -> Explanation | None:
+@looks_for("WHY804")
+def unhandled_dispatch(failure: Failure) -> Mapping[str, object] | None:
     """Recognise a handler that raises for an operator: NotImplementedError, a table without it, an assertion."""
     call = next(iter(failure.of("handling")), None)
     if call is None or not failure.frames or failure.frames[-1].function != call.detail:
@@ -124,8 +122,8 @@ def unhandled_dispatch(failure: Failure) -> Explanation | None:
     name = operator_name(call.subject) if "::" in call.subject else call.subject
     packet = re.search(r"torch\.ops\.(\w+\.\w+)(?![\w.])", failure.source)
     compared = packet is not None and call.subject.replace("::", ".").startswith(packet[1])
-    return say(
-        "packet" if compared else "no_case",
+    return saw(
+        case="packet" if compared else "no case",
         handler=call.detail,
         frame=at,
         name=name,
@@ -136,35 +134,37 @@ def unhandled_dispatch(failure: Failure) -> Explanation | None:
     )
 
 
-@cause("WHY805", "a class without a handler", wrong="a kernel or a fake: the call never reaches the dispatcher")
-def no_handler(failure: Failure) -> Explanation | None:
+@looks_for("WHY805")
+def no_handler(failure: Failure) -> Mapping[str, object] | None:
     """Recognise a class that PyTorch's functions cannot ask, and a handler that returns nothing or drops keywords."""
     entered = {event.subject for event in failure.of("entered mode")}
     for event in failure.of("handler"):
         protocol, _, line = event.detail.partition(" ")
         handler = f"{event.subject}.{protocol}{_at(event)}"
         if "NoneType" in failure.text and "return " not in line:
-            return say("returns_nothing", handler=handler)
+            return saw(case="returns nothing", handler=handler)
         if event.subject in entered and "func(*args)" in line and failure.kinds & {"AssertionError", "TypeError"}:
-            return say("drops_keywords", handler=handler)
+            return saw(case="drops keywords", handler=handler)
     found = failure.search(
         r"TypeError: (\w+)\(\): argument '(\w+)' [^\n]*?must be (?:Tensor|tuple of Ten)[^\n]*?, not (\w+)"
     )
     if found is None or f"class {found[3]}" not in failure.source:
         return None
-    return say("no_handler", name=found[3], function=found[1], argument=found[2])
+    return saw(case="no handler", name=found[3], function=found[1], argument=found[2])
 
 
-@cause("WHY806", "a subclass that compile cannot take apart", wrong="register_fake: no operator is missing")
-def not_flattened(failure: Failure) -> Explanation | None:
+@looks_for("WHY806")
+def not_flattened(failure: Failure) -> Mapping[str, object] | None:
     """Recognise a wrapper subclass without __tensor_flatten__ and __tensor_unflatten__ under compile or export."""
     signature = failure.search(r"(\w+)\.(__tensor_(?:un)?flatten__)\(\) ([^\n]*argument[^\n]*)")
     if signature is not None:
         name, method, what = signature.groups()
-        return say("flatten_signature", name=name, method=method, what=what, inner=_wrapped(failure, name) or "elem")
+        return saw(
+            case="flatten signature", name=name, method=method, what=what, inner=_wrapped(failure, name) or "elem"
+        )
     bare = failure.search(r"type object '(\w+)' has no attribute '__tensor_(?:un)?flatten__'")
     if bare is not None and _handler(failure, bare[1], "__torch_dispatch__") is None:
-        return say("bare_subclass", name=bare[1])
+        return saw(case="bare subclass", name=bare[1])
     traced = any("torch._dynamo" in name or "torch._functorch._aot" in name for name in failure.stack)
     broken = failure.kinds & {"Unsupported", "InternalTorchDynamoError", "BackendCompilerFailed", "AttributeError"}
     for event in failure.of("handler") if traced and broken else ():
@@ -172,21 +172,21 @@ def not_flattened(failure: Failure) -> Explanation | None:
         named = event.subject in failure.text or "__tensor_" in failure.text
         if "__torch_dispatch__ tensor" in event.detail and missing and named:
             inner = _wrapped(failure, event.subject) or "elem"
-            return say("not_flattened", name=event.subject, at=_at(event), missing=listed(missing), inner=inner)
+            return saw(case="not flattened", name=event.subject, at=_at(event), missing=listed(missing), inner=inner)
     return None
 
 
-@cause("WHY807", "an attribute that results of a subclass do not have", wrong="a kernel or a formula")
-def lost_attribute(failure: Failure) -> Explanation | None:
+@looks_for("WHY807")
+def lost_attribute(failure: Failure) -> Mapping[str, object] | None:
     """Recognise an attribute of a tensor subclass that PyTorch does not copy to results."""
     for lost in failure.of("lost attribute"):
         if re.search(rf"\.{lost.detail} = ", failure.source):
-            return say("lost_attribute", name=lost.subject, attribute=lost.detail)
+            return saw(case="lost attribute", name=lost.subject, attribute=lost.detail)
     return None
 
 
-@cause("WHY811", "a mode that does not see a call", wrong="a handler for the inner function: it is not called")
-def mode_misses(failure: Failure) -> Explanation | None:
+@looks_for("WHY811")
+def mode_misses(failure: Failure) -> Mapping[str, object] | None:
     """Recognise a check of what a mode saw, where it is off, stands at another layer, or was never entered."""
     modes = failure.of("entered mode")
     asserted = f"{failure.at.text if failure.at else ''} {failure.text}"
@@ -195,8 +195,7 @@ def mode_misses(failure: Failure) -> Explanation | None:
         return None
     if not modes:
         made = re.search(r"class (\w+)\([\w.]*(Torch(?:Dispatch|Function)Mode)\)", failure.source)
-        return say("mode_never_entered", name=made[1], kind=made[2]) if made else None
+        return saw(case="never entered", name=made[1], kind=made[2], mode_at="") if made else None
     name, kind, at = modes[-1].subject, modes[-1].detail, modes[-1].at
     threads = "threading" in failure.source or "ThreadPool" in failure.source
-    evidence = (f"{at}: the mode is entered",) if at else ()
-    return say("mode_thread" if threads else f"mode_{kind}", name=name, kind=kind, evidence=evidence)
+    return saw(case="thread" if threads else kind, name=name, kind=kind, mode_at=at)

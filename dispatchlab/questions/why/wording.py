@@ -9,16 +9,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 
-from dispatchlab.model.failure import Event, Failure, OperatorFacts
-
-LAYOUTS = {
-    "Mkldnn": "{}.to_dense()",
-    "Sparse": "{}.to_dense()",
-    "SparseCsr": "{}.to_dense()",
-    "Quantized": "{}.dequantize()",
-    "NestedTensor": "{}.to_padded_tensor(0.0)",
-}
-"""Functionalities of a tensor's layout, with the call that leaves it."""
+from dispatchlab.model.failure import Failure, OperatorFacts
 
 
 def listed(names: Iterable[str], *, most: int = 6, word: str = "and") -> str:
@@ -63,12 +54,6 @@ def nearest(name: str, names: Sequence[str]) -> str:
     return next(iter(get_close_matches(name, names, n=1, cutoff=0.75)), "")
 
 
-def failed_loads(failure: Failure, namespace: str) -> tuple[Event, ...]:
-    """Return the imports and libraries that failed before, those whose name is like a namespace's first."""
-    failed = failure.of("missing module", "failed import", "failed library")
-    return tuple(sorted(failed, key=lambda event: namespace.lower() not in event.subject.lower()))
-
-
 def arguments_of(schema: str) -> list[tuple[str, str]]:
     """Return the type and name of each argument of a schema text."""
     inside = schema.partition("(")[2].rpartition(") ->")[0]
@@ -82,6 +67,11 @@ def arguments_of(schema: str) -> list[tuple[str, str]]:
                 kind, _, name = part.rpartition(" ")
                 found.append((kind, name))
     return found
+
+
+def tensors_of(schema: str) -> list[str]:
+    """Return the names of the arguments that are tensors or lists of tensors."""
+    return [name for kind, name in arguments_of(schema) if kind.startswith("Tensor")]
 
 
 def signature_of(schema: str) -> str:
@@ -114,9 +104,26 @@ def nth_argument(call: str, index: int) -> str:
     return ""
 
 
+def gradients_of(schema: str) -> str:
+    """Return what a backward returns: a gradient for each tensor, None for what is no tensor."""
+    positional = schema.partition(") ->")[0].partition("*, ")[0].rstrip(", ")
+    return ", ".join(
+        f"[grad_{name}, ...]" if "[]" in kind else f"grad_{name}" if kind.startswith("Tensor") else "None"
+        for kind, name in arguments_of(f"{positional}) ->")
+    )
+
+
 def parameters_of(schema: str) -> str:
     """Return the names of a schema's arguments, as a Python function takes them."""
     return ", ".join(name for _, name in arguments_of(schema))
+
+
+def needed_arguments(declaration: str) -> str:
+    """Return the arguments without a default, as a call gives them."""
+    positional, _, keywords = declaration.partition("*, ")
+    inside = declaration.partition("(")[2]
+    names = [name for _, name in arguments_of(declaration) if f" {name}=" not in inside]
+    return ", ".join(f"{name}={name}" if keywords and f" {name}" not in positional else name for name in names)
 
 
 def registered_lines(failure: Failure, name: str) -> tuple[str, ...]:
@@ -158,3 +165,25 @@ def failing_fake(failure: Failure) -> OperatorFacts | None:
 def under_dtensor(failure: Failure) -> bool:
     """Return whether DTensor is on the stack."""
     return any(name.startswith("torch.distributed.tensor") for name in failure.stack)
+
+
+def under_vmap(failure: Failure) -> bool:
+    """Return whether vmap is on the stack."""
+    return any("vmap" in name for name in failure.stack) or "vmap" in failure.text
+
+
+def could_not_run(failure: Failure) -> tuple[str, str]:
+    """Return the operator that has no kernel, and the key; empty for another failure."""
+    found = failure.search(r"Could not run '([\w:.]+)' with arguments from the '(\w+)' backend")
+    return ("", "") if found is None else (found[1], key_of(found[2], failure.device))
+
+
+def key_of(backend: str, device: str) -> str:
+    """Return a key; PyTorch prints the name that a package gave the backend in its place."""
+    return f"{backend.removesuffix(device)}PrivateUse1" if device and backend.endswith(device) else backend
+
+
+def latest_kernel(failure: Failure, name: str, *, first: bool = False) -> str:
+    """Return ` at FILE:LINE` of the latest kernel of an operator, or of the first."""
+    impls = [event for event in failure.registrations(name) if event.kind == "impl" and event.at]
+    return f" at {impls[0 if first else -1].at}" if impls else ""

@@ -1,0 +1,163 @@
+"""A row of a cause: what must hold, and the texts.
+
+- `pattern`: an expression, or several, one of which a message of the exceptions must match.
+- `event`: what must have been noted; the operator or name that it happened to is `{subject}`, the rest `{detail}`.
+- `case`: the case that the function of the cause names.
+- `when`: what must hold besides: `NAME`, `not NAME`, `NAME ~ EXPRESSION`, and several of them with `and` and `or`.
+- `says`, `fix`, `evidence`: the texts. `{1}` and `{name}` are groups of the pattern or of an expression in `when`, what
+  the function of the cause saw, or facts (`facts.py`). One that is a field alone stands for all that the field holds.
+
+A piece of a sentence, a fix and a line of evidence may begin with `if CONDITION => `, `elif CONDITION => ` or
+`else => `.
+A fix is a text alone, or one of
+
+- `needs WHAT: TEXT`, which is not tried;
+- `otherwise: TEXT`, which is shown where no other fix was seen to work;
+- `wrap: <>.float()` or `wrap <>.float(): TEXT`, which is put around each tensor of the call;
+- `word: OLD -> NEW` and `swap OLD -> NEW: TEXT`, which change the call;
+- `code: TEXT`, which is run, and `within CONTEXT: TEXT`, which enters a context.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from string import Formatter
+from typing import Any, Final
+
+from dispatchlab.model.failure import EventKind, Failure, Fix
+from dispatchlab.questions.why.facts import Words
+
+_CHOICE: Final = re.compile(r"(if|elif|else)(?: (.+?))? => (.+)", re.DOTALL)
+_FIELD: Final = re.compile(r"\{(\w+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What a cause says of a failure.
+
+    Args:
+        sentence: what is wrong, with the operator, the key and the line.
+        fixes: what to write instead, the best first.
+        evidence: what it is concluded from, at most ten lines.
+    """
+
+    sentence: str
+    fixes: tuple[Fix, ...] = ()
+    evidence: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One way in which a cause shows, and what is said then."""
+
+    says: tuple[str, ...]
+    fix: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
+    pattern: tuple[str, ...] = ()
+    event: EventKind | None = None
+    case: str = ""
+    when: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any], patterns: Mapping[str, str]) -> Row:
+        """Make a row of its entry, in which a single text stands for a list of one."""
+        single = {name: fields[name] for name in ("case", "event") if name in fields}
+        lists = {name: (value,) if isinstance(value, str) else tuple(value) for name, value in fields.items()}
+        pattern = tuple(patterns.get(text, text) for text in lists.get("pattern", ()))
+        return cls(**{**lists, **single, "pattern": pattern})
+
+    def explain(self, failure: Failure, seen: Mapping[str, object]) -> Explanation | None:
+        """Return what the row says of a failure, or None where it does not fit."""
+        if self.case != seen.get("case", ""):
+            return None
+        words = Words(failure, seen)
+        if self.pattern:
+            found = next(filter(None, map(failure.search, self.pattern)), None)
+            if found is None:
+                return None
+            words.add(found)
+        if self.event is not None:
+            event = next(iter(failure.of(self.event)), None)
+            if event is None:
+                return None
+            words |= {"subject": event.subject, "detail": event.detail}
+        if not all(_holds(conditions, words) for conditions in self.when):
+            return None
+        sentence = "".join(_lines(self.says, words))
+        return Explanation(sentence, tuple(_fixes(self.fix, words)), tuple(_lines(self.evidence, words)))
+
+
+def _holds(conditions: str, words: Words) -> bool:
+    return any(all(_is(each, words) for each in part.split(" and ")) for part in conditions.split(" or "))
+
+
+def _is(condition: str, words: Words) -> bool:
+    """Return whether a condition holds; the groups of its expression become words."""
+    name, _, pattern = condition.removeprefix("not ").partition(" ~ ")
+    value = words[name]
+    if pattern:
+        value = re.search(pattern, str(value), re.DOTALL)
+        words |= value.groupdict("") if value else {}
+    return bool(value) != condition.startswith("not ")
+
+
+def _fill(text: str, words: Words) -> str:
+    return Formatter().vformat(text, words.groups, words)
+
+
+def _said(texts: tuple[str, ...], words: Words) -> Iterator[tuple[str, Any]]:
+    """Return the texts whose condition holds; with the value of the field where a text is a field alone."""
+    chosen = False
+    for text in texts:
+        choice = _CHOICE.fullmatch(text)
+        kind, conditions, rest = choice.groups() if choice is not None else ("", None, text)
+        if (kind in ("elif", "else") and chosen) or (conditions and not _holds(conditions, words)):
+            chosen = chosen and kind != "if"
+            continue
+        chosen = True
+        field = _FIELD.fullmatch(rest)
+        value = words[field[1]] if field is not None and not field[1].isdigit() else None
+        yield rest, value if isinstance(value, tuple) else None
+
+
+def _lines(texts: tuple[str, ...], words: Words) -> Iterator[str]:
+    for text, held in _said(texts, words):
+        if held is None:
+            yield _fill(text, words)
+        else:
+            yield from held
+
+
+def _fixes(texts: tuple[str, ...], words: Words) -> Iterator[Fix]:
+    for text, held in _said(texts, words):
+        if held is None:
+            yield _fix(text, words)
+        else:
+            yield from held
+
+
+def _fix(text: str, words: Words) -> Fix:
+    kind, _, rest = text.partition(": ")
+    rest = _fill(rest, words)
+    if kind == "wrap":
+        shown, _, note = rest.partition("  # ")
+        return Fix(text=shown.replace("<>", "x") + (f"  # {note}" if note else ""), wrap=shown.replace("<>", "{}"))
+    if kind.startswith("wrap ") and "<>" in kind:
+        return Fix(text=rest, wrap=_fill(kind.removeprefix("wrap "), words).replace("<>", "{}"))
+    if kind == "word":
+        old, new = rest.split(" -> ")
+        return Fix(text=f"x{new}...)", old=old, new=new)
+    if swap := re.fullmatch(r"swap (.*) -> (.*)", kind):
+        return Fix(text=rest, old=_fill(swap[1], words), new=_fill(swap[2], words))
+    if context := re.fullmatch(r"within (.+)", kind):
+        code = f"import {context[1].rpartition('.')[0]}\n(within := {context[1]}).__enter__()"
+        return Fix(text=f"with {context[1]}: {rest}", code=code)
+    if kind == "code":
+        return Fix(text=rest, code="import torch\n" + rest.partition("  # ")[0])
+    if kind == "otherwise":
+        return Fix(text=rest, otherwise=True)
+    if needs := re.fullmatch(r"needs (.+)", kind):
+        return Fix(text=rest, needs=needs[1])
+    return Fix(text=_fill(text, words))

@@ -1,0 +1,95 @@
+"""The rows of the causes of `why` have expressions that compile, and name groups, facts or what a function saw."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from string import Formatter
+
+import pytest
+
+from dispatchlab.model.failure import Failure, OperatorFacts
+from dispatchlab.questions.why import cause as cause_module
+from dispatchlab.questions.why.cause import FAMILIES, Cause, _family
+from dispatchlab.questions.why.facts import Facts
+from dispatchlab.questions.why.row import _CHOICE, Row
+
+OF_FAMILY = {family: tuple(_family(family)) for family in FAMILIES}
+ROWS = [
+    pytest.param(family, cause, row, id=f"{cause.code}-{number}")
+    for family, causes in OF_FAMILY.items()
+    for cause in causes
+    for number, row in enumerate(cause.rows)
+]
+FACTS = {name for holder in (Facts, Failure, OperatorFacts) for name in vars(holder) if not name.startswith("_")}
+
+
+def conditions(row: Row) -> Iterator[tuple[str, str]]:
+    """Return the name and the expression of each condition of a row."""
+    choices = (_CHOICE.fullmatch(text) for text in (*row.says, *row.fix, *row.evidence))
+    for text in (*row.when, *(choice[2] for choice in choices if choice is not None and choice[2])):
+        for condition in re.split(r" (?:and|or) ", text):
+            name, _, expression = condition.removeprefix("not ").partition(" ~ ")
+            yield name, expression
+
+
+def fields(row: Row) -> set[str]:
+    """Return the fields of the texts of a row."""
+    texts = [_CHOICE.sub(r"\3", text) for text in (*row.says, *row.fix, *row.evidence)]
+    return {name for text in texts for _, name, _, _ in Formatter().parse(text) if name}
+
+
+@cache
+def seen(family: str, code: str) -> tuple[set[str], set[str]]:
+    """Return the words that the function of a cause gives, and the cases that it names."""
+    file = files("dispatchlab.questions.why.causes") / f"{family}.py"
+    words: set[str] = set()
+    cases: set[str] = set()
+    for function in ast.parse(file.read_text(encoding="utf-8")).body if file.is_file() else ():
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        of = {ast.unparse(decorator) for decorator in function.decorator_list}
+        for node in ast.walk(function):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "saw" and f"looks_for('{code}')" in of:
+                words |= {keyword.arg for keyword in node.keywords if keyword.arg}
+                cases |= {ast.literal_eval(k.value) for k in node.keywords if k.arg == "case" and is_text(k.value)}
+            elif isinstance(node, ast.Dict):  # what helpers of the function give
+                words |= {key.value for key in node.keys if is_text(key)}  # type: ignore[union-attr]
+    return words, cases
+
+
+def is_text(node: ast.expr | None) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+@pytest.mark.parametrize(("family", "cause", "row"), ROWS)
+def test_a_row_names_what_is_known(family: str, cause: Cause, row: Row) -> None:
+    expressions = [re.compile(text) for text in (*row.pattern, *(text for _, text in conditions(row)))]
+    known = FACTS | seen(family, cause.code)[0] | {name for each in expressions for name in each.groupindex}
+    known |= {str(number) for number in range(min((re.compile(text).groups for text in row.pattern), default=-1) + 1)}
+    known |= {"subject", "detail"} if row.event else set()
+    assert fields(row) | {name for name, _ in conditions(row)} <= known
+    assert row.says
+
+
+@pytest.mark.parametrize(("family", "cause", "row"), ROWS)
+def test_the_case_of_a_row_is_one_that_the_function_names(family: str, cause: Cause, row: Row) -> None:
+    words, _ = seen(family, cause.code)
+    assert not row.case or "case" in words
+
+
+def test_each_number_stands_once_and_each_function_has_a_cause_with_rows_for_its_cases() -> None:
+    causes = [(family, cause) for family, causes in OF_FAMILY.items() for cause in causes]
+    codes = [cause.code for _, cause in causes]
+    assert len(set(codes)) == len(codes)
+    assert set(cause_module._LOOKS) <= set(codes)
+    for family, cause in causes:
+        assert seen(family, cause.code)[1] <= {row.case for row in cause.rows}, cause.code
+
+
+def test_a_row_with_an_unknown_part_is_refused() -> None:
+    with pytest.raises(TypeError, match="advise"):
+        Row.of({"says": "x", "advise": "y"}, {})
