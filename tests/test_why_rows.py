@@ -14,7 +14,7 @@ import pytest
 from dispatchlab.model.failure import Failure, OperatorFacts
 from dispatchlab.questions.why import cause as cause_module
 from dispatchlab.questions.why.cause import FAMILIES, Cause, _family
-from dispatchlab.questions.why.facts import Facts
+from dispatchlab.questions.why.facts import Words
 from dispatchlab.questions.why.row import _CHOICE, Row
 
 OF_FAMILY = {family: tuple(_family(family)) for family in FAMILIES}
@@ -24,7 +24,7 @@ ROWS = [
     for cause in causes
     for number, row in enumerate(cause.rows)
 ]
-FACTS = {name for holder in (Facts, Failure, OperatorFacts) for name in vars(holder) if not name.startswith("_")}
+FACTS = {name for holder in (Words, Failure, OperatorFacts) for name in vars(holder) if not name.startswith("_")}
 
 
 def conditions(row: Row) -> Iterator[tuple[str, str]]:
@@ -67,9 +67,10 @@ def is_text(node: ast.expr | None) -> bool:
 
 @pytest.mark.parametrize(("family", "cause", "row"), ROWS)
 def test_a_row_names_what_is_known(family: str, cause: Cause, row: Row) -> None:
-    expressions = [re.compile(text) for text in (*row.pattern, *(text for _, text in conditions(row)))]
+    patterns = row.pattern or cause.pattern
+    expressions = [re.compile(text) for text in (*row.pattern, *cause.pattern, *(text for _, text in conditions(row)))]
     known = FACTS | seen(family, cause.code)[0] | {name for each in expressions for name in each.groupindex}
-    known |= {str(number) for number in range(min((re.compile(text).groups for text in row.pattern), default=-1) + 1)}
+    known |= {str(number) for number in range(min((re.compile(text).groups for text in patterns), default=-1) + 1)}
     known |= {"subject", "detail"} if row.event else set()
     assert fields(row) | {name for name, _ in conditions(row)} <= known
     assert row.says

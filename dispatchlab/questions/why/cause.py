@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -12,7 +12,8 @@ from importlib.resources.abc import Traversable
 from typing import Any, Final, TypeAlias
 
 from dispatchlab.model.failure import Failure
-from dispatchlab.questions.why.row import Explanation, Row
+from dispatchlab.questions.why.facts import Words
+from dispatchlab.questions.why.row import Explanation, Patterns, Row, expressions
 
 FAMILIES: Final = (
     "tried",
@@ -29,7 +30,7 @@ FAMILIES: Final = (
 )
 """The families of the causes, in the order in which they are asked; each has a file of rows in `causes/`."""
 
-Look: TypeAlias = Callable[[Failure], Mapping[str, object] | None]
+Look: TypeAlias = Callable[[Words], Mapping[str, object] | None]
 _LOOKS: Final[dict[str, Look]] = {}
 
 
@@ -42,6 +43,7 @@ class Cause:
         title: a short name.
         wrong: what would be wrong to advise, and why.
         rows: how it is recognised and what is said, asked in order.
+        pattern: expressions, one of which a message must match; the rows have others.
         look: returns what the rows cannot see themselves, or None where the failure is another one.
         dispatcher: the dispatcher or what registers on it is concerned; False for what only looks so.
     """
@@ -50,15 +52,18 @@ class Cause:
     title: str
     wrong: str
     rows: tuple[Row, ...]
+    pattern: tuple[str, ...]
     look: Look
     dispatcher: bool = True
 
     def explain(self, failure: Failure) -> Explanation | None:
         """Return what to say of a failure, or None where it is another one."""
-        seen = self.look(failure)
+        words = Words(failure)
+        seen = self.look(words) if words.match(self.pattern) else None
         if seen is None:
             return None
-        return next(filter(None, (row.explain(failure, seen) for row in self.rows)), None)
+        words |= seen
+        return next(filter(None, (row.explain(words) for row in self.rows)), None)
 
     @property
     def file(self) -> Traversable:
@@ -107,20 +112,19 @@ def _family(family: str) -> Iterator[Cause]:
 
 def _cause(
     code: str,
-    patterns: Mapping[str, str],
+    patterns: Patterns,
     *,
     title: str,
     wrong: str,
     row: list[dict[str, Any]],
+    pattern: str | Sequence[str] = (),
     dispatcher: bool = True,
     **shared: Any,
 ) -> Cause:
-    """Make a cause of its entry; what stands at the cause itself, such as a pattern, is shared by its rows.
-
-    A pattern may be the name of one that the family has.
-    """
+    """Make a cause of its entry; texts that stand at the cause itself are those of its rows that have none."""
     rows = tuple(Row.of({**shared, **fields}, patterns) for fields in row)
-    return Cause(code, title, wrong, rows, _LOOKS.get(code, lambda failure: {}), dispatcher)
+    look = _LOOKS.get(code, lambda words: {})
+    return Cause(code, title, wrong, rows, expressions(pattern, patterns), look, dispatcher)
 
 
 def explanations(failure: Failure) -> Iterator[tuple[Cause, Explanation]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any, Final
 
 from dispatchlab.model.failure import Failure, OperatorFacts, operator_name
@@ -22,72 +22,66 @@ _LEAVING: Final = {
 
 
 class Words(dict[str, Any]):
-    """Groups, what was seen, and facts, by their names."""
+    """What is known of a failure by name: groups of expressions, what a function saw, and the facts below.
 
-    def __init__(self, failure: Failure, seen: Mapping[str, object]) -> None:
-        super().__init__(seen)
-        self.groups: tuple[str, ...] = ()
-        self._facts = Facts(failure, self)
+    The fields of `Failure` and of `OperatorFacts`, for the operator, are facts, too.
+    """
 
-    def add(self, found: re.Match[str]) -> None:
-        """Add the groups of a pattern."""
-        self.groups = tuple((group or "").strip() for group in (found[0], *found.groups()))
-        self |= {name: (group or "").strip() for name, group in found.groupdict().items()}
+    def __init__(self, failure: Failure, known: Words | None = None) -> None:
+        super().__init__(known or {})
+        self.failure = failure
+        self.groups: tuple[str, ...] = known.groups if known is not None else ()
+
+    def match(self, patterns: Sequence[str]) -> bool:
+        """Add the groups of the first pattern that a message matches; return False where one must and none does."""
+        found = next(filter(None, map(self.failure.search, patterns)), None)
+        if found is not None:
+            self.groups = tuple((group or "").strip() for group in (found[0], *found.groups()))
+            self |= {name: (group or "").strip() for name, group in found.groupdict().items()}
+        return found is not None or not patterns
 
     def __missing__(self, name: str) -> object:
-        holder = self._facts.holder(name)
-        if holder is None:
-            raise KeyError(name)
-        self[name] = value = getattr(holder, name)
-        return value
-
-
-class Facts:
-    """Facts of a failure and its operator; the fields of `Failure` and `OperatorFacts` are facts, too."""
-
-    def __init__(self, failure: Failure, words: Words) -> None:
-        self._failure, self._words = failure, words
-
-    def holder(self, name: str) -> object:
-        """Return what has a fact; None where there is no such fact."""
-        if hasattr(Facts, name):
-            return self
+        if name in vars(Words):
+            return getattr(self, name)
         if hasattr(Failure, name):
-            return self._failure
-        return self.operator if hasattr(OperatorFacts, name) else None
+            return getattr(self.failure, name)
+        if hasattr(OperatorFacts, name):
+            return getattr(self.operator, name)
+        raise KeyError(name)
 
     @property
     def operator(self) -> OperatorFacts:
         """Return what the registry holds of the operator; a name alone where it holds nothing."""
-        name = self._words["op"]
-        return (self._failure.registry.operator(name) if "::" in name else None) or OperatorFacts(name)
+        name = self["op"]
+        return (self.failure.registry.operator(name) if "::" in name else None) or OperatorFacts(name)
 
     @property
     def op(self) -> str:
-        """Return the operator: of the group `name`, or of the event, or of the first group that holds something."""
-        words = self._words
-        name = words.get("name") or words.get("subject") or next(filter(None, words.groups[1:]), "")
+        """Return the operator: of the groups `ns` and `local` or `name`, of the event, or of the first group."""
+        name = self.get("name") or self.get("subject") or next(filter(None, self.groups[1:]), "")
+        if "local" in self:
+            name = f"{self['ns']}::{self['local'].removesuffix('.default')}"
         return operator_name(name) or name
 
     @property
     def base(self) -> str:
         """Return the operator without its namespace."""
-        return str(self._words["op"]).partition("::")[2]
+        return str(self["op"]).partition("::")[2]
 
     @property
     def dotted(self) -> str:
         """Return the operator as it stands behind `torch.ops.`."""
-        return str(self._words["op"]).replace("::", ".")
+        return str(self["op"]).replace("::", ".")
 
     @property
     def key(self) -> str:
         """Return the key of the group `backend`."""
-        return wording.key_of(self._words["backend"], self._failure.device)
+        return wording.key_of(self["backend"], self.failure.device)
 
     @property
     def layout(self) -> str:
         """Return the layout that the key is for; empty for a dense one."""
-        return next((name for name in _LEAVING if self._words["key"].startswith(name)), "")
+        return next((name for name in _LEAVING if self["key"].startswith(name)), "")
 
     @property
     def leaving(self) -> str:
@@ -97,67 +91,66 @@ class Facts:
     @property
     def dense_key(self) -> str:
         """Return the key without the layout, where the operator has a kernel for it."""
-        key = self._words["key"].removeprefix(self.layout)
+        key = self["key"].removeprefix(self.layout)
         return key if key in self.operator.kernels else ""
 
     @property
     def shown_key(self) -> str:
         """Return the key, with the name that a package gave it."""
-        key, device = self._words["key"], self._failure.device
+        key, device = self["key"], self.failure.device
         return f"{key} ({device})" if key == "PrivateUse1" and device else key
 
     @property
     def device_type(self) -> str:
         """Return the name of the key's device."""
-        key = self._words["key"]
-        return self._failure.device or "privateuseone" if key == "PrivateUse1" else key.lower()
+        key = self["key"]
+        return self.failure.device or "privateuseone" if key == "PrivateUse1" else key.lower()
 
     @property
     def covers(self) -> bool:
         """Return whether the operator has a kernel for autograd on the key."""
-        return bool({"Autograd", f"Autograd{self._words['key']}"} & set(self.operator.kernels))
+        return bool({"Autograd", f"Autograd{self['key']}"} & set(self.operator.kernels))
 
     @property
     def is_device(self) -> bool:
         """Return whether the group `module` is the name of the PrivateUse1 backend."""
-        return bool(self._failure.device) and self._words["module"] == self._failure.device
+        return bool(self.failure.device) and self["module"] == self.failure.device
 
     @property
     def backend_name(self) -> str:
         """Return the name of the backend that lacks a part."""
-        words = self._words
-        return words.get("part") or words.get("module") or self._failure.device or "privateuseone"
+        return self.get("part") or self.get("module") or self.failure.device or "privateuseone"
 
     @property
     def registered_op(self) -> str:
         """Return ` of NS::NAME` for the operator that the user's line registers."""
-        texts = [self._failure.call, self.line, *(frame.text for frame in self._failure.frames[::-1])]
+        texts = [self.failure.call, self.line, *(frame.text for frame in self.failure.frames[::-1])]
         found = next((hit for text in texts if (hit := re.search(r"""["'](\w+::[\w.]+)["']""", text))), None)
         return f" of {found[1]}" if found is not None else ""
 
     @property
     def with_namespace(self) -> str:
         """Return the name `short` with a namespace."""
-        short = self._words["short"]
+        short = self["short"]
         return short.replace(".", "::") if "." in short else f"mylib::{short}"
 
     @property
     def composite_at(self) -> str:
         """Return ` at FILE:LINE` of the operator's CompositeImplicitAutograd kernel."""
-        events = self._failure.registrations(self._words["op"])
+        events = self.failure.registrations(self["op"])
         at = next((e.at for e in events if e.detail == "CompositeImplicitAutograd" and e.at), None)
         return f" at {at}" if at else ""
 
     @property
     def twice_op(self) -> str:
         """Return the operator that has a kernel, from the groups `ns` and `local`."""
-        return f"{self._words['ns']}::{self._words['local'].removesuffix('.default')}"
+        return f"{self['ns']}::{self['local'].removesuffix('.default')}"
 
     @property
     def twice_lines(self) -> tuple[str, ...]:
         """Return the registrations of that operator for the key that is registered twice."""
-        key = {"register_fake": "Meta", "duplicate": ""}.get(self._words["twice"], self._words["twice"])
-        lines = wording.registered_lines(self._failure, self.twice_op)
+        key = {"register_fake": "Meta", "duplicate": ""}.get(self["twice"], self["twice"])
+        lines = wording.registered_lines(self.failure, self.twice_op)
         return tuple(line for line in lines if not key or line.endswith(f"at {key}"))
 
     @property
@@ -168,20 +161,19 @@ class Facts:
     @property
     def needed(self) -> str:
         """Return the arguments of the group `declaration` that a call must give."""
-        return wording.needed_arguments(self._words["declaration"])
+        return wording.needed_arguments(self["declaration"])
 
     @property
     def made_twice(self) -> tuple[str, ...]:
         """Return the lines that made the custom operator with different schemas."""
-        made = [e for e in self._failure.of("custom_op") if e.subject == self._words["op"]]
+        made = [e for e in self.failure.of("custom_op") if e.subject == self["op"]]
         several = len({event.detail for event in made}) > 1
         return tuple(f"{event.at}: custom_op {event.subject}{event.detail}" for event in made if several)
 
     @property
     def unaliased(self) -> str:
         """Return the schema of the groups `inputs` and `result` without aliases."""
-        words = self._words
-        return re.sub(r"Tensor\(\w+\)", "Tensor", f"{self.base}{words['inputs']} -> {words['result']}")
+        return re.sub(r"Tensor\(\w+\)", "Tensor", f"{self.base}{self['inputs']} -> {self['result']}")
 
     @property
     def gradients(self) -> str:
@@ -197,88 +189,88 @@ class Facts:
     @property
     def said(self) -> str:
         """Return the line of the message in which the pattern was found."""
-        first = self._words.groups[0].splitlines()[0]
-        return next(line for line in self._failure.text.splitlines() if first in line).partition(": ")[2][:200]
+        first = self.groups[0].splitlines()[0]
+        return next(line for line in self.failure.text.splitlines() if first in line).partition(": ")[2][:200]
 
     @property
     def at(self) -> str:
         """Return ` at FILE:LINE: CODE` of the failing line."""
-        place = self._failure.at
+        place = self.failure.at
         return f" at {place}: `{place.text}`" if place else ""
 
     @property
     def near(self) -> str:
         """Return the failing line in brackets; nothing where its text is not known."""
-        place = self._failure.at
+        place = self.failure.at
         return f" ({place}: `{place.text}`)" if place and place.text else ""
 
     @property
     def place(self) -> str:
         """Return FILE:LINE of the failing line."""
-        return str(self._failure.at or "")
+        return str(self.failure.at or "")
 
     @property
     def line(self) -> str:
         """Return the text of the failing line."""
-        return self._failure.at.text if self._failure.at else ""
+        return self.failure.at.text if self.failure.at else ""
 
     @property
     def lines(self) -> str:
         """Return the texts of the failing lines."""
-        return " ".join(frame.text for frame in self._failure.frames)
+        return " ".join(frame.text for frame in self.failure.frames)
 
     @property
     def expression(self) -> str:
         """Return the expression that failed, or the whole line where that is not known."""
-        return self._failure.call or self.line
+        return self.failure.call or self.line
 
     @property
     def call(self) -> str:
         """Return the expression that failed."""
-        return self._failure.call or "the call"
+        return self.failure.call or "the call"
 
     @property
     def own(self) -> str:
         """Return the object whose method or index failed."""
-        found = re.match(r"([\w.\[\]]+?)(?:\.\w+(?:\(|$)|\[)", self._failure.call)
+        found = re.match(r"([\w.\[\]]+?)(?:\.\w+(?:\(|$)|\[)", self.failure.call)
         return found[1] if found else "x"
 
     @property
     def called(self) -> str:
         """Return the operator of the program that the failing lines name."""
-        defined = dict.fromkeys(event.subject for event in self._failure.of("custom_op", "define"))
+        defined = dict.fromkeys(event.subject for event in self.failure.of("custom_op", "define"))
         return next((n for n in defined if re.search(rf"\b{n.partition('::')[2]}\b", self.lines)), "an operator")
 
     @property
     def warned(self) -> str:
         """Return the warnings before the failure."""
-        return " ".join(event.detail for event in self._failure.of("warning"))
+        return " ".join(event.detail for event in self.failure.of("warning"))
 
     @property
     def vmap(self) -> bool:
         """Return whether vmap is on the stack."""
-        return wording.under_vmap(self._failure)
+        return wording.under_vmap(self.failure)
 
     @property
     def dtensor(self) -> bool:
         """Return whether DTensor is on the stack."""
-        return wording.under_dtensor(self._failure)
+        return wording.under_dtensor(self.failure)
 
     @property
     def in_handler(self) -> bool:
         """Return whether the failing line is in a handler of an override."""
-        return bool(self._failure.frames) and self._failure.frames[-1].function in _HANDLERS
+        return bool(self.failure.frames) and self.failure.frames[-1].function in _HANDLERS
 
     @property
     def extension(self) -> bool:
         """Return whether Dynamo met a function of a module that is not Python's own."""
-        found = self._failure.search(r"trace the builtin `(\w+)\.")
+        found = self.failure.search(r"trace the builtin `(\w+)\.")
         return found is not None and found[1] not in sys.stdlib_module_names
 
     @property
     def fake_op(self) -> str:
         """Return the operator in whose fake kernel the failing line is."""
-        facts = wording.failing_fake(self._failure)
+        facts = wording.failing_fake(self.failure)
         return facts.name if facts else ""
 
     @property
@@ -294,12 +286,12 @@ class Facts:
     @property
     def data_sized(self) -> bool:
         """Return whether the size of the operator's result depends on data, as a run of its kernel showed."""
-        return "get_ctx()" in self._failure.fake_body(self._words["op"])
+        return "get_ctx()" in self.failure.fake_body(self["op"])
 
     @property
     def fake_call(self) -> str:
         """Return the call that gives a fake kernel: from a run of the kernel, else as the schema lets guess."""
-        facts, body, note = self.operator, self._failure.fake_body(self._words["op"]), ""
+        facts, body, note = self.operator, self.failure.fake_body(self["op"]), ""
         if not body and not facts.fake and facts.schema.endswith("-> ()"):
             body = "None"
         elif not body and not facts.fake and facts.schema.endswith("-> Tensor") and self.tensors:
@@ -311,7 +303,7 @@ class Facts:
     @property
     def version(self) -> str:
         """Return the version of PyTorch."""
-        return self._failure.registry.version
+        return self.failure.registry.version
 
     @property
     def local_schema(self) -> str:
@@ -341,12 +333,12 @@ class Facts:
     @property
     def defined(self) -> str:
         """Return `, defined at FILE:LINE`."""
-        return wording.line_of_definition(self.operator, self._failure)
+        return wording.line_of_definition(self.operator, self.failure)
 
     @property
     def kernels_at(self) -> str:
         """Return the keys of the operator's kernels with their lines."""
-        return wording.kernels_of(self.operator, self._failure)
+        return wording.kernels_of(self.operator, self.failure)
 
     @property
     def kernels_held(self) -> str:
@@ -360,7 +352,7 @@ class Facts:
         )
 
     @property
-    def keys(self) -> str:
+    def all_keys(self) -> str:
         """Return the keys of the operator's kernels."""
         return wording.listed(self.operator.kernels)
 
@@ -372,12 +364,12 @@ class Facts:
     @property
     def registered(self) -> tuple[str, ...]:
         """Return a line for each registration of the operator."""
-        return wording.registered_lines(self._failure, self._words["op"])
+        return wording.registered_lines(self.failure, self["op"])
 
     @property
     def made(self) -> tuple[str, ...]:
         """Return the lines that made the custom operator, with its schemas."""
-        events = [e for e in self._failure.of("custom_op") if e.subject == self._words["op"] and e.at]
+        events = [e for e in self.failure.of("custom_op") if e.subject == self["op"] and e.at]
         return tuple(f"{event.at}: {event.subject}{event.detail}" for event in events[-2:])
 
     @property

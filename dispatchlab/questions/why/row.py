@@ -1,6 +1,7 @@
 """A row of a cause: what must hold, and the texts.
 
-- `pattern`: an expression, or several, one of which a message of the exceptions must match.
+- `pattern`: an expression, or several, one of which a message of the exceptions must match; that of the cause is asked
+  before its function.
 - `event`: what must have been noted; the operator or name that it happened to is `{subject}`, the rest `{detail}`.
 - `case`: the case that the function of the cause names.
 - `when`: what must hold besides: `NAME`, `not NAME`, `NAME ~ EXPRESSION`, and several of them with `and` and `or`.
@@ -21,16 +22,26 @@ A fix is a text alone, or one of
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from string import Formatter
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-from dispatchlab.model.failure import EventKind, Failure, Fix
+from dispatchlab.model.failure import EventKind, Fix
 from dispatchlab.questions.why.facts import Words
 
 _CHOICE: Final = re.compile(r"(if|elif|else)(?: (.+?))? => (.+)", re.DOTALL)
 _FIELD: Final = re.compile(r"\{(\w+)\}")
+
+
+Patterns: TypeAlias = Mapping[str, list[str]]
+"""Expressions that several causes of a family share, by a name that stands in their place."""
+
+
+def expressions(given: str | Sequence[str], patterns: Patterns) -> tuple[str, ...]:
+    """Return the expressions of a list, or of a single text, in which names of shared ones may stand."""
+    texts = (given,) if isinstance(given, str) else given
+    return tuple(expression for text in texts for expression in patterns.get(text, [text]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,25 +72,19 @@ class Row:
     when: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, fields: Mapping[str, Any], patterns: Mapping[str, str]) -> Row:
+    def of(cls, fields: Mapping[str, Any], patterns: Patterns) -> Row:
         """Make a row of its entry, in which a single text stands for a list of one."""
         single = {name: fields[name] for name in ("case", "event") if name in fields}
         lists = {name: (value,) if isinstance(value, str) else tuple(value) for name, value in fields.items()}
-        pattern = tuple(patterns.get(text, text) for text in lists.get("pattern", ()))
-        return cls(**{**lists, **single, "pattern": pattern})
+        return cls(**{**lists, **single, "pattern": expressions(fields.get("pattern", ()), patterns)})
 
-    def explain(self, failure: Failure, seen: Mapping[str, object]) -> Explanation | None:
+    def explain(self, known: Words) -> Explanation | None:
         """Return what the row says of a failure, or None where it does not fit."""
-        if self.case != seen.get("case", ""):
+        words = Words(known.failure, known)
+        if self.case != words.get("case", "") or not words.match(self.pattern):
             return None
-        words = Words(failure, seen)
-        if self.pattern:
-            found = next(filter(None, map(failure.search, self.pattern)), None)
-            if found is None:
-                return None
-            words.add(found)
         if self.event is not None:
-            event = next(iter(failure.of(self.event)), None)
+            event = next(iter(words.failure.of(self.event)), None)
             if event is None:
                 return None
             words |= {"subject": event.subject, "detail": event.detail}

@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from dispatchlab.model.failure import Event, Failure, OperatorFacts, operator_name
+from dispatchlab.model.failure import Event, Failure, OperatorFacts
 from dispatchlab.questions.why.cause import looks_for, saw
+from dispatchlab.questions.why.facts import Words
 from dispatchlab.questions.why.wording import arguments_of, listed, registered_lines
 
 
 @looks_for("WHY506")
 @looks_for("WHY507")
 @looks_for("WHY510")
-def failing_backward(failure: Failure) -> Mapping[str, object]:
+def failing_backward(words: Words) -> Mapping[str, object]:
     """Look for the operator in whose backward the program failed; there is none for another function."""
+    failure = words.failure
     returned = failure.search(r"unction (\w+?)(?:Backward)? returned an")
     if returned is not None and "GeneratedBackwardFor" not in returned[1]:
         return saw(op="", backward_at="", **_counts(failure, own=0))
@@ -52,41 +54,35 @@ def _counts(failure: Failure, own: int) -> dict[str, object]:
 
 
 @looks_for("WHY501")
-def no_formula(failure: Failure) -> Mapping[str, object]:
+def no_formula(words: Words) -> Mapping[str, object]:
     """Look for an operator in whose backward the one without a formula is called."""
-    found = failure.search(r"Trying to backward through ([\w.:]+) but")
-    name = operator_name(found[1]) if found is not None else ""
-    others = (e.subject for e in failure.of("function") if e.detail == "backward" and e.subject != name)
+    failure = words.failure
+    others = (e.subject for e in failure.of("function") if e.detail == "backward" and e.subject != words.op)
     return saw(outer_backward=next(others, "") if "create_graph=True" in failure.source else "")
 
 
 @looks_for("WHY509")
-def formula_refused(failure: Failure) -> Mapping[str, object]:
+def formula_refused(words: Words) -> Mapping[str, object]:
     """Look for what the operator writes, and for the schema of one that writes nothing."""
-    found = failure.search(r"non-functional operator (?:<CustomOpDef\()?[\w:.]+\S* with schema ([^\n]+?)\. Please")
-    schema = found[1] if found is not None else ""
+    schema = words["refused"]
     written = [argument for kind, argument in arguments_of(schema) if "!" in kind]
-    name, _, arguments = schema.partition(" -> ")[0].partition("(")
-    plain = re.sub(r"\([a-z]\d*!?\)", "", arguments)
-    return saw(
-        refused_writes=listed(written),
-        first_write=next(iter(written), ""),
-        functional=f"{name.rstrip('_')}_functional",
-        functional_schema=f"({plain} -> Tensor",
-    )
+    arguments = re.sub(r"\([a-z]\d*!?\)", "", schema.partition(" -> ")[0].partition("(")[2])
+    return saw(refused_writes=listed(written), first_write=next(iter(written), ""), plain_arguments=arguments)
 
 
 @looks_for("WHY515")
-def zero_tangent(failure: Failure) -> Mapping[str, object]:
+def zero_tangent(words: Words) -> Mapping[str, object]:
     """Look for a custom operator that the program calls, whose parts forward mode does not see."""
+    failure = words.failure
     bases = {event.subject: event.subject.partition("::")[2].partition(".")[0] for event in failure.of("custom_op")}
     used = [name for name, base in bases.items() if len(re.findall(rf"\b{re.escape(base)}\b", failure.source)) > 1]
     return saw(used_op=used[0] if used else "", used_lines=registered_lines(failure, used[0]) if used else ())
 
 
 @looks_for("WHY508")
-def not_differentiable(failure: Failure) -> Mapping[str, object] | None:
+def not_differentiable(words: Words) -> Mapping[str, object] | None:
     """Recognise a result without grad_fn or a gradient that is None, where an operator took the gradient away."""
+    failure = words.failure
     lost = failure.search(r"element 0 of tensors does not require grad|appears to not have been used in the graph")
     none = failure.at is not None and ".grad" in failure.at.text
     if lost is None and not (none and failure.kinds & {"AssertionError", "AttributeError", "TypeError"}):
@@ -126,8 +122,9 @@ def _takes_gradient(failure: Failure, facts: OperatorFacts) -> dict[str, object]
 
 
 @looks_for("WHY513")
-def written_saved_tensor(failure: Failure) -> Mapping[str, object]:
+def written_saved_tensor(words: Words) -> Mapping[str, object]:
     """Look for an operator that was called and writes an argument."""
+    failure = words.failure
     for name in dict.fromkeys(event.subject.partition(".")[0] for event in failure.of("called")):
         facts = failure.registry.operator(name)
         if facts is not None and any("!" in kind for kind, _ in arguments_of(facts.schema)):
@@ -136,8 +133,9 @@ def written_saved_tensor(failure: Failure) -> Mapping[str, object]:
 
 
 @looks_for("WHY514")
-def numpy_in_composite(failure: Failure) -> Mapping[str, object]:
+def numpy_in_composite(words: Words) -> Mapping[str, object]:
     """Look for the CompositeImplicitAutograd kernel in which the program failed."""
+    failure = words.failure
     here = (failure.at.file, failure.at.function) if failure.at else None
     for event in failure.of("function"):
         if event.detail == "CompositeImplicitAutograd" and event.at and (event.at.file, event.at.function) == here:

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dispatchlab.model.failure import Event, Failure
+from dispatchlab.model.failure import Event
 from dispatchlab.questions.why.cause import looks_for, saw
-from dispatchlab.questions.why.wording import could_not_run, latest_kernel, listed
+from dispatchlab.questions.why.facts import Words
+from dispatchlab.questions.why.wording import latest_kernel, listed
 
 
 @looks_for("WHY310")
-def backward_of_override(failure: Failure) -> Mapping[str, object] | None:
+def backward_of_override(words: Words) -> Mapping[str, object] | None:
     """Recognise a backward operator that only an override of its composite makes autograd call."""
-    name, key = could_not_run(failure)
+    name, failure = words.op, words.failure
     forward = failure.registry.operator(name.removesuffix("_backward")) if name.endswith("_backward") else None
-    if forward is None or not {"CompositeImplicitAutograd", key} <= set(forward.kernels):
+    if forward is None or not {"CompositeImplicitAutograd", words.key} <= set(forward.kernels):
         return None
     return saw(forward=forward.name, forward_base=forward.base, forward_at=latest_kernel(failure, forward.name))
 
 
 @looks_for("WHY305")
-def device_without_kernel(failure: Failure) -> Mapping[str, object]:
+def device_without_kernel(words: Words) -> Mapping[str, object]:
     """Look for a fallback that is gone, and whether the backend copies tensors."""
-    _, key = could_not_run(failure)
+    failure, key = words.failure, words.key
     gone = any(e.detail == key and not e.subject.startswith("aten") for e in failure.of("collected"))
     copies = failure.registry.operator("aten::_copy_from")
     return saw(
@@ -32,24 +33,25 @@ def device_without_kernel(failure: Failure) -> Mapping[str, object]:
 
 
 @looks_for("WHY306")
-def backend_without_kernel(failure: Failure) -> Mapping[str, object] | None:
-    """Recognise an operator that has no kernel for the backend of the arguments, or for its device argument."""
-    name, key = could_not_run(failure)
-    found = failure.search(r"(\w+) does not have a kernel registered for (\w+)")
-    event = next((e for e in failure.of("custom_op") if found and e.subject.endswith(f"::{found[1]}")), None)
-    if not name and found is not None and event is not None:
-        key = {"cpu": "CPU", "cuda": "CUDA", "xpu": "XPU", "mps": "MPS", "meta": "Meta"}.get(found[2], "PrivateUse1")
-        name = event.subject
+def backend_without_kernel(words: Words) -> Mapping[str, object] | None:
+    """Look for the operator, which a custom operator's device argument may have asked, and for another overload."""
+    name = words.op
+    if "custom" in words:
+        made = words.failure.of("custom_op")
+        name = next((e.subject for e in made if e.subject.endswith(f"::{words['custom']}")), "")
     if not name:
         return None
-    impls = [e for e in failure.registrations(name) if e.kind == "impl" and e.detail == key]
+    keys = {"cpu": "CPU", "cuda": "CUDA", "xpu": "XPU", "mps": "MPS", "meta": "Meta"}
+    key = keys.get(words["device_argument"], "PrivateUse1") if "custom" in words else words.key
+    impls = [e for e in words.failure.registrations(name) if e.kind == "impl" and e.detail == key]
     other = impls[0] if impls and impls[0].subject != name else None
     return saw(op=name, key=key, other=other.subject if other else "", other_at=other.at if other else "")
 
 
 @looks_for("WHY307")
-def kernel_recursion(failure: Failure) -> Mapping[str, object] | None:
+def kernel_recursion(words: Words) -> Mapping[str, object] | None:
     """Recognise a kernel of Python that leads back to itself."""
+    failure = words.failure
     if "RecursionError" not in failure.kinds:
         return None
     frames = {(f.file, f.function, f.line) for f in failure.frames if sum(f == other for other in failure.frames) > 20}

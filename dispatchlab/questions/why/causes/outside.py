@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from dispatchlab.model.failure import Failure
 from dispatchlab.questions.why.cause import looks_for, saw
+from dispatchlab.questions.why.facts import Words
 
 _PYTHON: Final = (
     r"(?:Key|ZeroDivision|Attribute|Name|UnboundLocal|FileNotFound|OS|Permission|Import|UnicodeDecode|JSONDecode|"
@@ -17,8 +17,9 @@ _CHECKED: Final = ("torch.nn.", "torch.optim.", "torch.utils.data", "torch.distr
 
 
 @looks_for("WHY919")
-def own_exception(failure: Failure) -> Mapping[str, object] | None:
+def own_exception(words: Words) -> Mapping[str, object] | None:
     """Recognise what the program's own line raises: a key, an attribute, an assertion about a value."""
+    failure = words.failure
     at = failure.at
     if at is None or not failure.chain:
         return None

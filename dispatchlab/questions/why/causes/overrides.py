@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from dispatchlab.model.failure import Event, Failure, operator_name
 from dispatchlab.questions.why.cause import looks_for, saw
+from dispatchlab.questions.why.facts import Words
 from dispatchlab.questions.why.wording import listed
 
 
@@ -28,8 +29,9 @@ def _wrapped(failure: Failure, name: str) -> str:
 
 
 @looks_for("WHY801")
-def function_not_handled(failure: Failure) -> Mapping[str, object] | None:
+def function_not_handled(words: Words) -> Mapping[str, object] | None:
     """Recognise a call whose handlers all return NotImplemented."""
+    failure = words.failure
     found = failure.search(
         r"Multiple dispatch failed for '([\w.]+)'; all (__torch_(?:function|dispatch)__) handlers returned NotImpl|"
         r"no implementation found for '([\w.]+)' on types that implement (__torch_function__)"
@@ -61,8 +63,9 @@ def function_not_handled(failure: Failure) -> Mapping[str, object] | None:
 
 
 @looks_for("WHY802")
-def lost_subclass(failure: Failure) -> Mapping[str, object] | None:
+def lost_subclass(words: Words) -> Mapping[str, object] | None:
     """Recognise results of a tensor subclass that are plain tensors: Parameter, deepcopy, an assertion."""
+    failure = words.failure
     found = failure.search(r"Creating a Parameter from an instance of type (\w+) requires that detach\(\) returns an")
     copied = failure.search(r"default implementation of __deepcopy__\(\) for (wrapper subclasses|\w+) only works")
     lost = next(iter(failure.of("lost subclass")), None)
@@ -82,8 +85,9 @@ def lost_subclass(failure: Failure) -> Mapping[str, object] | None:
 
 
 @looks_for("WHY803")
-def handler_recursion(failure: Failure) -> Mapping[str, object] | None:
+def handler_recursion(words: Words) -> Mapping[str, object] | None:
     """Recognise __torch_function__ or __torch_dispatch__ that leads back to itself."""
+    failure = words.failure
     functions = [frame.function for frame in failure.frames]
     names = ("__repr__", "__torch_dispatch__", "__torch_function__")
     handler = next((name for name in names if functions.count(name) > 20), None)
@@ -110,8 +114,9 @@ def handler_recursion(failure: Failure) -> Mapping[str, object] | None:
 
 
 @looks_for("WHY804")
-def unhandled_dispatch(failure: Failure) -> Mapping[str, object] | None:
+def unhandled_dispatch(words: Words) -> Mapping[str, object] | None:
     """Recognise a handler that raises for an operator: NotImplementedError, a table without it, an assertion."""
+    failure = words.failure
     call = next(iter(failure.of("handling")), None)
     if call is None or not failure.frames or failure.frames[-1].function != call.detail:
         return None
@@ -135,8 +140,9 @@ def unhandled_dispatch(failure: Failure) -> Mapping[str, object] | None:
 
 
 @looks_for("WHY805")
-def no_handler(failure: Failure) -> Mapping[str, object] | None:
+def no_handler(words: Words) -> Mapping[str, object] | None:
     """Recognise a class that PyTorch's functions cannot ask, and a handler that returns nothing or drops keywords."""
+    failure = words.failure
     entered = {event.subject for event in failure.of("entered mode")}
     for event in failure.of("handler"):
         protocol, _, line = event.detail.partition(" ")
@@ -154,8 +160,9 @@ def no_handler(failure: Failure) -> Mapping[str, object] | None:
 
 
 @looks_for("WHY806")
-def not_flattened(failure: Failure) -> Mapping[str, object] | None:
+def not_flattened(words: Words) -> Mapping[str, object] | None:
     """Recognise a wrapper subclass without __tensor_flatten__ and __tensor_unflatten__ under compile or export."""
+    failure = words.failure
     signature = failure.search(r"(\w+)\.(__tensor_(?:un)?flatten__)\(\) ([^\n]*argument[^\n]*)")
     if signature is not None:
         name, method, what = signature.groups()
@@ -177,8 +184,9 @@ def not_flattened(failure: Failure) -> Mapping[str, object] | None:
 
 
 @looks_for("WHY807")
-def lost_attribute(failure: Failure) -> Mapping[str, object] | None:
+def lost_attribute(words: Words) -> Mapping[str, object] | None:
     """Recognise an attribute of a tensor subclass that PyTorch does not copy to results."""
+    failure = words.failure
     for lost in failure.of("lost attribute"):
         if re.search(rf"\.{lost.detail} = ", failure.source):
             return saw(case="lost attribute", name=lost.subject, attribute=lost.detail)
@@ -186,8 +194,9 @@ def lost_attribute(failure: Failure) -> Mapping[str, object] | None:
 
 
 @looks_for("WHY811")
-def mode_misses(failure: Failure) -> Mapping[str, object] | None:
+def mode_misses(words: Words) -> Mapping[str, object] | None:
     """Recognise a check of what a mode saw, where it is off, stands at another layer, or was never entered."""
+    failure = words.failure
     modes = failure.of("entered mode")
     asserted = f"{failure.at.text if failure.at else ''} {failure.text}"
     record = re.search(r"\bin\b|len\(|any\(|count|seen|saw|log|record|call|ops\b|names|empty", asserted)

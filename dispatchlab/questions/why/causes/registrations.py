@@ -6,55 +6,37 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from dispatchlab.model.failure import Event, Failure
+from dispatchlab.model.failure import Event
 from dispatchlab.questions.why.cause import looks_for, saw
-from dispatchlab.questions.why.wording import nearest, registered_lines, short_site, signature_of
+from dispatchlab.questions.why.facts import Words
+from dispatchlab.questions.why.wording import nearest, short_site, signature_of
 
 
 @looks_for("WHY201")
-def defined_twice(failure: Failure) -> Mapping[str, object] | None:
-    """Recognise a def of an operator that has one."""
-    found = failure.search(
-        r"Tried to register an operator \((\w+::[\w.]+)(\(.*?\) -> [^\n]*?)\) with the same name.*?multiple times"
-        r".*?Duplicate registration: (?:registered at )?(\S+?)\.?\sOriginal registration: (?:registered at )?(\S+)"
-    )
-    if found is None:
-        return None
-    name, schema, again, before = found.groups()
-    lines = registered_lines(failure, name)
-    at, places = failure.at, [line.partition(": ")[0] for line in lines]
-    facts = failure.registry.operator(name)
+def defined_twice(words: Words) -> Mapping[str, object]:
+    """Look for where the operator was defined first."""
+    at, facts, lines = words.failure.at, words.operator, words.registered
+    places = [line.partition(": ")[0] for line in lines]
+    again = f"the second time at {at or short_site(words['later_site'])}"
     return saw(
-        op=name,
-        namespace=name.partition("::")[0],
-        name=name.partition("::")[2].partition(".")[0],
-        first=next(iter(places), short_site(before)),
-        why="the same line ran twice" if str(at) in places else f"the second time at {at or short_site(again)}",
-        other_schema=facts is not None and facts.schema not in ("", name + schema),
-        again=schema,
-        one_line=failure.call if "\n" not in failure.call else "",
+        first=next(iter(places), short_site(words["first_site"])),
+        why="the same line ran twice" if str(at) in places else again,
+        other_schema=facts.schema not in ("", words.op + words["again"]),
+        one_line=words.failure.call if "\n" not in words.failure.call else "",
         lines=tuple(line for line in lines if ": define " in line or ": custom_op " in line),
     )
 
 
 @looks_for("WHY202")
-def library_twice(failure: Failure) -> Mapping[str, object] | None:
-    """Recognise two libraries of kind DEF for one namespace."""
-    found = failure.search(
-        r"Only a single TORCH_LIBRARY can be used to register the namespace (\w+).*?"
-        r"Previous registration of TORCH_LIBRARY was (?:registered at )?(\S+?); "
-        r"latest registration was (?:registered at )?(\S+)"
-    )
-    if found is None:
-        return None
-    namespace, before, again = (text.rstrip(".") for text in found.groups())
-    first, in_python = short_site(before), ".py" in again
+def library_twice(words: Words) -> Mapping[str, object]:
+    """Look for where the namespace was opened, and for what was loaded."""
+    failure, first, in_python = words.failure, short_site(words["first_site"]), ".py" in words["later_site"]
+    loads = failure.of("loaded library", "failed library")[-2:]
     return saw(
-        namespace=namespace,
         first=first.rpartition("/")[2] if first.startswith("/") else first,
-        second=failure.at if failure.at and in_python else short_site(again),
+        second=failure.at if failure.at and in_python else short_site(words["later_site"]),
         in_python=in_python,
-        loads=tuple(f"loaded: {event.subject}" for event in failure.of("loaded library", "failed library")[-2:]),
+        loads=tuple(f"loaded: {event.subject}" for event in loads),
     )
 
 
@@ -83,8 +65,9 @@ _SCHEMA_WORDS: Final[Mapping[str, str]] = {
 
 
 @looks_for("WHY209")
-def bad_schema(failure: Failure) -> Mapping[str, object] | None:
+def bad_schema(words: Words) -> Mapping[str, object] | None:
     """Recognise a schema text that the parser of PyTorch refuses."""
+    failure = words.failure
     other = failure.search(r"(Non-default positional argument follows default argument)\. Parameter \w+ in ([^\n]+)")
     if other is not None:
         return saw(case="order", wrong_schema=other[2].strip(), what=other[1])
@@ -92,7 +75,7 @@ def bad_schema(failure: Failure) -> Mapping[str, object] | None:
     parser = failure.search(r"expected|unknown type specifier|invalid numeric|[Dd]uplicate|Only|legal")
     defines = re.search(
         r"def|custom_op|triton_op|schema|load_(?:inline|library)|\bload\(",
-        f"{failure.call} {failure.at.text if failure.at else ''}",
+        f"{failure.call} {words.line}",
     )
     if parser is None or here is None or defines is None or "builtin op" in failure.text:
         return None
@@ -121,15 +104,10 @@ def _better(schema: str) -> str:
 
 
 @looks_for("WHY211")
-def kernel_signature(failure: Failure) -> Mapping[str, object] | None:
+def kernel_signature(words: Words) -> Mapping[str, object] | None:
     """Recognise a kernel, backward or setup_context that its operator calls with arguments that it does not take."""
-    found = failure.search(
-        r"TypeError: (?:[\w.<>]+\.)?([\w<>]+)\(\) (missing \d+ required [\w-]+ arguments?: [^\n]+|takes [^\n]+|"
-        r"got an unexpected keyword[^\n]+)"
-    )
-    if found is None or failure.search(r"__torch_function__|fake tensor call") is not None:
-        return None
-    unfit = [e for e in failure.of("unfit function") if e.at and e.at.function == found[1]]
+    failure, function = words.failure, words["function"]
+    unfit = [e for e in failure.of("unfit function") if e.at and e.at.function == function]
     if not unfit or "fake" in unfit[-1].detail.partition(":")[0]:
         return None
     named = [e for e in unfit if re.search(rf"\b{re.escape(_base(e))}\b", failure.call)]
@@ -142,15 +120,7 @@ def kernel_signature(failure: Failure) -> Mapping[str, object] | None:
         wanted = f"ctx, inputs{', keyword_only_inputs' if '*, ' in schema else ''}, output"
     elif role == "backward":
         wanted = ", ".join(["ctx", *_gradients(schema)])
-    return saw(
-        op=event.subject,
-        role=role,
-        function=found[1],
-        function_at=event.at,
-        has=has.strip(),
-        wanted=wanted,
-        what=found[2],
-    )
+    return saw(op=event.subject, role=role, function_at=event.at, has=has.strip(), wanted=wanted)
 
 
 def _base(event: Event) -> str:
@@ -164,8 +134,9 @@ def _gradients(schema: str) -> list[str]:
 
 
 @looks_for("WHY212")
-def wrong_result(failure: Failure) -> Mapping[str, object] | None:
+def wrong_result(words: Words) -> Mapping[str, object] | None:
     """Recognise a kernel that returned another kind or number of values."""
+    failure = words.failure
     results = failure.of("wrong result")
     refused = failure.search(
         r"Unable to cast |is not an instance of 'sequence'|to return None but it returned something else|"
@@ -204,16 +175,13 @@ _OTHER_KEYS: Final[Mapping[str, str]] = {
 
 
 @looks_for("WHY213")
-def unknown_key(failure: Failure) -> Mapping[str, object] | None:
-    """Recognise the name of a key that PyTorch does not have."""
-    found = failure.search(r"could not parse dispatch key: (\w*)")
-    if found is None:
-        return None
-    key = found[1]
+def unknown_key(words: Words) -> Mapping[str, object]:
+    """Look for the key that was meant."""
+    failure, key = words.failure, words["wrong_key"]
     lower = {known.lower(): known for known in _KEYS}
     other = _OTHER_KEYS.get(key.lower()) or lower.get(key.lower()) or lower.get(nearest(key.lower(), list(lower)), "")
     if failure.device and key.lower() == failure.device:
         other = "PrivateUse1"
     if key == "Autocast" and re.search(r"autocast\([^)]*[\"']cpu", failure.source):
         other = "AutocastCPU"
-    return saw(wrong_key=key, other=other)
+    return saw(other=other)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from dispatchlab.model.failure import Event, Failure
 from dispatchlab.questions.why.cause import looks_for, saw
+from dispatchlab.questions.why.facts import Words
 from dispatchlab.questions.why.wording import listed
 
 
@@ -15,8 +16,9 @@ def _asserted(failure: Failure) -> bool:
 
 
 @looks_for("WHY421")
-def undeclared_write(failure: Failure) -> Mapping[str, object] | None:
+def undeclared_write(words: Words) -> Mapping[str, object] | None:
     """Recognise an operator that wrote an argument which its schema does not name."""
+    failure = words.failure
     noted = next((event for event in failure.of("wrote undeclared") if event.detail), None)
     if noted is None or not _asserted(failure):
         return None
@@ -34,8 +36,9 @@ def undeclared_write(failure: Failure) -> Mapping[str, object] | None:
 
 
 @looks_for("WHY721")
-def stale_cache(failure: Failure) -> Mapping[str, object]:
+def stale_cache(words: Words) -> Mapping[str, object]:
     """Look for the custom operators whose schema changed in the program."""
+    failure = words.failure
     schemas: dict[str, set[str]] = {}
     for event in failure.of("custom_op"):
         schemas.setdefault(event.subject, set()).add(event.detail)
@@ -43,8 +46,9 @@ def stale_cache(failure: Failure) -> Mapping[str, object]:
 
 
 @looks_for("WHY822")
-def replaced_kernel(failure: Failure) -> Mapping[str, object] | None:
+def replaced_kernel(words: Words) -> Mapping[str, object] | None:
     """Recognise two kernels of the program for one operator and key, of which the first is gone."""
+    failure = words.failure
     first: dict[tuple[str, str], Event] = {}
     for event in failure.of("impl", "custom_op") if _asserted(failure) else ():
         key = "" if event.kind == "custom_op" else event.detail

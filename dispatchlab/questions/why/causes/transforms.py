@@ -7,29 +7,24 @@ from collections.abc import Mapping
 
 from dispatchlab.model.failure import Event, Failure, Fix
 from dispatchlab.questions.why.cause import looks_for, saw
-from dispatchlab.questions.why.wording import in_kernel, line_of_definition, listed, parameters_of
+from dispatchlab.questions.why.facts import Words
+from dispatchlab.questions.why.wording import in_kernel, listed
 
 
 @looks_for("WHY608")
-def wrong_rule(failure: Failure) -> Mapping[str, object]:
+def wrong_rule(words: Words) -> Mapping[str, object]:
     """Look for the operator that has a rule for vmap."""
-    rules = [event.subject for event in failure.of("impl") if event.detail == "FuncTorchBatched"]
-    name = rules[-1] if rules else ""
-    facts = failure.registry.operator(name) if name else None
-    return saw(
-        rule_op=name,
-        rule_defined=line_of_definition(facts, failure),
-        rule_parameters=parameters_of(facts.schema if facts else ""),
-        first_line=failure.chain[0].text.partition("\n")[0] if failure.chain else "",
-    )
+    rules = [event.subject for event in words.failure.of("impl") if event.detail == "FuncTorchBatched"]
+    return saw(subject=rules[-1] if rules else "")
 
 
 @looks_for("WHY610")
-def function_in_transform(failure: Failure) -> Mapping[str, object]:
+def function_in_transform(words: Words) -> Mapping[str, object]:
     """Look for the autograd.Function of a call, and for the operator whose formula was called as one."""
+    failure = words.failure
     rules = [e for e in failure.of("function") if e.detail in ("backward", "setup_context")]
     rule = next((e for e in rules if _in_call(failure, e.subject)), None)
-    called = re.search(r"(\w+)\.apply\b", failure.call or (failure.at.text if failure.at else ""))
+    called = re.search(r"(\w+)\.apply\b", words.expression)
     classes = re.findall(r"class (\w+)\([\w.]*Function\)", failure.source)
     return saw(
         function_class=called[1] if called else next(iter(classes), "it"),
@@ -45,8 +40,9 @@ def _in_call(failure: Failure, name: str) -> bool:
 
 
 @looks_for("WHY612")
-def returns_input(failure: Failure) -> Mapping[str, object] | None:
+def returns_input(words: Words) -> Mapping[str, object] | None:
     """Recognise an operator that returns an argument or a view of one, and does not say so."""
+    failure = words.failure
     found = failure.search(r"(\w+) \(with implementation in [^\n]*?must not also be an input")
     opcheck = failure.search(r"Argument (\w+) is not defined to alias output but was aliasing")
     noted = failure.of("returned alias")
@@ -63,11 +59,10 @@ def _autocast_device(event: Event) -> str:
 
 
 @looks_for("WHY621")
-def autocast_dtypes(failure: Failure) -> Mapping[str, object] | None:
+def autocast_dtypes(words: Words) -> Mapping[str, object] | None:
     """Recognise a custom operator or an autograd.Function under autocast whose inputs have different dtypes."""
+    failure = words.failure
     called = [e for e in failure.of("called") if "autocast" in e.detail and ";" in e.detail]
-    if failure.search(r"[dD]type|scalar type|[fF]loat16|Half") is None:
-        return None
     if called and (in_kernel(failure, called[-1].subject) or _in_call(failure, called[-1].subject)):
         event, device = called[-1], _autocast_device(called[-1])
         return saw(
@@ -93,10 +88,10 @@ def _register_autocast(name: str, device: str) -> tuple[Fix]:
 
 
 @looks_for("WHY622")
-def autocast_device(failure: Failure) -> Mapping[str, object] | None:
+def autocast_device(words: Words) -> Mapping[str, object] | None:
     """Recognise a wrong dtype after an operator whose autocast kernel is for another device alone."""
-    text = failure.text + (failure.at.text if failure.at else "")
-    for event in failure.of("called") if re.search(r"dtype|float|Half|autocast", text) else ():
+    failure = words.failure
+    for event in failure.of("called") if re.search(r"dtype|float|Half|autocast", failure.text + words.line) else ():
         device = _autocast_device(event)
         facts = failure.registry.operator(event.subject) if device else None
         keys = [key for key in facts.kernels if key.startswith("Autocast")] if facts else []
@@ -114,8 +109,9 @@ def autocast_device(failure: Failure) -> Mapping[str, object] | None:
 
 
 @looks_for("WHY623")
-def autocast_recursion(failure: Failure) -> Mapping[str, object] | None:
+def autocast_recursion(words: Words) -> Mapping[str, object] | None:
     """Recognise a kernel for autocast that calls its operator with autocast still on."""
+    failure = words.failure
     if "RecursionError" not in failure.kinds:
         return None
     kernels = [e for e in failure.of("function") if e.detail.startswith("Autocast") and e.at]
