@@ -11,7 +11,7 @@ from typing import NamedTuple
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.questions.check.configuration import settings_of
 from dispatchlab.questions.check.report import Question
-from dispatchlab.questions.setup.checkout import Checkout, find_checkout
+from dispatchlab.questions.setup.checkout import Checkout, find_checkout, module_at
 from dispatchlab.questions.setup.first_files import RECORDS
 from dispatchlab.questions.setup.pytest_option import PytestConfigError, folders_of, pytest_options
 
@@ -50,13 +50,19 @@ def check_subject(packages: Sequence[str], *, report: Callable[[str], None]) -> 
     """What the checkout around this folder says about its packages, whose modules can be imported from then on.
 
     Args:
-        packages: the modules; those of the settings, or the one with the name of the project, when there are none.
+        packages: the modules, or paths to them; those of the settings, or the one with the name of the project, when
+            there are none.
         report: is called with a sentence about modules that are not installed.
 
     Raises:
         NoPackageError: no module was named, and there is none or several.
         SettingsError: the settings cannot be read.
     """
+    at = {one: found for one in packages if (found := module_at(one)) is not None}
+    sys.path[:0] = [
+        folder for folder in dict.fromkeys(str(folder) for _, folder in at.values()) if folder not in sys.path
+    ]
+    packages = tuple(at[one][0] if one in at else one for one in packages)
     checkout = find_checkout(Path.cwd())
     settings = settings_of(checkout.root)
     named = tuple(packages) or settings.packages or (checkout.modules[:1] if checkout.certain else ())

@@ -52,6 +52,26 @@ def find_checkout(start: Path) -> Checkout:
     return Checkout(root, modules, bool(named) or len(modules) == 1, source)
 
 
+def module_at(text: str) -> tuple[str, Path] | None:
+    """Return the module that a path means and the folder to import it from; None where the text is no path.
+
+    Args:
+        text: what a user typed: a folder with a package in it, the folder of a package, or a file of Python.
+    """
+    path = Path(text).resolve()
+    if text.isidentifier() or not path.exists():
+        return None
+    if path.is_dir() and not (path / "__init__.py").is_file():
+        checkout = find_checkout(path)
+        return (checkout.modules[0], checkout.source) if checkout.certain else None
+    names = [] if path.is_dir() or path.name == "__init__.py" else [path.stem]
+    folder = path if path.is_dir() else path.parent
+    while (folder / "__init__.py").is_file():
+        names.insert(0, folder.name)
+        folder = folder.parent
+    return ".".join(names), folder
+
+
 @contextmanager
 def reachable(start: Path) -> Iterator[None]:
     """Let the modules of the checkout around a folder be imported meanwhile, after all that is installed."""
