@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -258,7 +259,7 @@ def test_json_has_every_call_and_every_guard() -> None:
         inner = [count(step["steps"], kind) for step in steps]  # type: ignore[arg-type]
         return sum(step["step"] == kind for step in steps) + sum(inner)
 
-    def guards(steps: tuple[TracedEvent, ...]) -> int:
+    def guards(steps: Sequence[TracedEvent]) -> int:
         return sum(isinstance(step, TracedGuard) + guards(step.steps) for step in steps)
 
     (thread,) = read["threads"]

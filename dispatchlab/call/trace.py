@@ -30,7 +30,7 @@ class Trace:
     def threads(self) -> tuple[TracedThread, ...]:
         """What each thread did, in the order in which they began; what is not over yet has what it has so far."""
         known = [*self._threads.values()]
-        return tuple(TracedThread(thread.name, _frozen(thread.steps)) for thread in known if thread.steps)
+        return tuple(TracedThread(thread.name, tuple(thread.steps)) for thread in known if thread.steps)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -64,37 +64,37 @@ class Trace:
     def entered(self, call: ObservedCall) -> None:
         """A call begins."""
         thread = self._here()
-        began_ns = monotonic_ns() - self._started_ns
-        running = _Call(call, 1 + sum(isinstance(one, _Call) for one in thread.open), began_ns)
+        depth = 1 + sum(isinstance(event, TracedCall) for _, event, _ in thread.open)
         if self._line is not None:
-            self._line(trace_line(call, running.depth))
-        thread.begin(running)
+            self._line(trace_line(call, depth))
+        inside: list[TracedEvent] = []
+        traced = TracedCall(
+            *(str(call.kind), str(call.operator), depth, call.arguments, call.each, call.included, call.excluded),
+            *(call.included - DEFAULT_INCLUDED, call.excluded - DEFAULT_EXCLUDED, call.base, call.keys),
+            *(_kernel(call), None, inside, monotonic_ns() - self._started_ns),
+        )
+        thread.begin(call, traced, inside)
 
     def left(self, call: ObservedCall, error: BaseException | None) -> None:
         """A call is over."""
-        thread = self._here()
-        for at in range(len(thread.open) - 1, -1, -1):
-            running = thread.open[at]
-            if isinstance(running, _Call) and running.call is call:
-                running.error, running.ended_ns = error, monotonic_ns() - self._started_ns
-                del thread.open[at:]
-                return
+        traced = self._here().end(call)
+        if isinstance(traced, TracedCall):
+            traced.error = None if error is None else _error_line(error)
+            traced.ended_ns = monotonic_ns() - self._started_ns
 
     def guard_opened(self, guard: object, included: DispatchKeySet, excluded: DispatchKeySet) -> None:
         """A guard was entered, and has set these two sets."""
         thread = self._here()
-        thread.begin(_Guard(guard, thread.sets, (included, excluded)))
+        new = (included - thread.sets[0], excluded - thread.sets[1])
+        inside: list[TracedEvent] = []
+        thread.begin(guard, TracedGuard(type(guard).__name__, included, excluded, *new, inside), inside)
         thread.sets = (included, excluded)
 
     def guard_closed(self, guard: object, included: DispatchKeySet, excluded: DispatchKeySet) -> None:
         """A guard was left; one that was entered before the trace began is not in it."""
         thread = self._here()
         thread.sets = (included, excluded)
-        for at in range(len(thread.open) - 1, -1, -1):
-            one = thread.open[at]
-            if isinstance(one, _Guard) and one.guard is guard:
-                del thread.open[at:]
-                return
+        thread.end(guard)
 
     def _here(self) -> _Thread:
         here = threading.current_thread()
@@ -138,7 +138,7 @@ class TracedKernel:
     conversion: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TracedGuard:
     """A guard, and what ran inside of it.
 
@@ -154,10 +154,10 @@ class TracedGuard:
     excluded: DispatchKeySet
     newly_included: DispatchKeySet
     newly_excluded: DispatchKeySet
-    steps: tuple[TracedEvent, ...]
+    steps: Sequence[TracedEvent]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TracedCall:
     """A call, and what its kernel did in turn.
 
@@ -192,7 +192,7 @@ class TracedCall:
     keys: DispatchKeySet
     kernel: TracedKernel | None
     error: str | None
-    steps: tuple[TracedEvent, ...]
+    steps: Sequence[TracedEvent]
     began_ns: int = 0
     ended_ns: int | None = None
     note: str = ""
@@ -218,74 +218,23 @@ class _Thread:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.steps: list[_Call | _Guard] = []
-        self.open: list[_Call | _Guard] = []
+        self.steps: list[TracedEvent] = []
+        self.open: list[tuple[object, TracedEvent, list[TracedEvent]]] = []
         self.sets: _Sets = (DEFAULT_INCLUDED, DEFAULT_EXCLUDED)
 
-    def begin(self, one: _Call | _Guard) -> None:
-        (self.open[-1].steps if self.open else self.steps).append(one)
-        self.open.append(one)
+    def begin(self, what: object, event: TracedEvent, inside: list[TracedEvent]) -> None:
+        """A call or a guard begins inside of what is open, and steps inside of it."""
+        (self.open[-1][2] if self.open else self.steps).append(event)
+        self.open.append((what, event, inside))
 
-
-class _Call:
-    """A call that may still be running."""
-
-    def __init__(self, call: ObservedCall, depth: int, began_ns: int) -> None:
-        self.call = call
-        self.depth = depth
-        self.began_ns = began_ns
-        self.ended_ns: int | None = None
-        self.error: BaseException | None = None
-        self.steps: list[_Call | _Guard] = []
-
-    def frozen(self) -> TracedCall:
-        call, error = self.call, self.error
-        return TracedCall(
-            str(call.kind),
-            str(call.operator),
-            self.depth,
-            call.arguments,
-            call.each,
-            call.included,
-            call.excluded,
-            call.included - DEFAULT_INCLUDED,
-            call.excluded - DEFAULT_EXCLUDED,
-            call.base,
-            call.keys,
-            _kernel(call),
-            None if error is None else _error_line(error),
-            _frozen(self.steps),
-            self.began_ns,
-            self.ended_ns,
-        )
-
-
-class _Guard:
-    """A guard that may still be open."""
-
-    def __init__(
-        self,
-        guard: object,
-        before: _Sets,
-        after: _Sets,
-    ) -> None:
-        self.guard = guard
-        self.before = before
-        self.after = after
-        self.steps: list[_Call | _Guard] = []
-
-    def frozen(self) -> TracedGuard:
-        return TracedGuard(
-            type(self.guard).__name__,
-            *self.after,
-            self.after[0] - self.before[0],
-            self.after[1] - self.before[1],
-            _frozen(self.steps),
-        )
-
-
-def _frozen(steps: list[_Call | _Guard]) -> tuple[TracedEvent, ...]:
-    return tuple(step.frozen() for step in [*steps])
+    def end(self, what: object) -> TracedEvent | None:
+        """The event of a call or guard that is over, and all inside of it; None for one before the trace began."""
+        for at in range(len(self.open) - 1, -1, -1):
+            if self.open[at][0] is what:
+                event = self.open[at][1]
+                del self.open[at:]
+                return event
+        return None
 
 
 def _kernel(call: ObservedCall) -> TracedKernel | None:
