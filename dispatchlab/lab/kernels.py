@@ -608,50 +608,6 @@ def unique_dim(
     return _found_unique(self, dim % max(self.ndim, 1), inverse=return_inverse, counts=return_counts)
 
 
-def lu_factor_ex(
-    A: Tensor,
-    *,
-    pivot: bool = True,
-    check_errors: bool = False,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """`linalg_lu_factor_ex`: L and U in one matrix, the rows that were swapped, from 1, and the first zero pivot.
-
-    Raises:
-        CallError: it got no matrices of floating point numbers, or, with `check_errors`, a pivot is zero.
-    """
-    if A.ndim < 2 or A.dtype.category < 2:
-        raise refused(f"linalg_lu_factor_ex expects matrices of floating point numbers, not {A.dtype}{list(A.shape)}")
-    *batch, rows, columns = A.shape
-    count = min(rows, columns)
-    both = np.array(A.data).reshape(-1, rows, columns)
-    pivots = np.empty((len(both), count), np.int32)
-    infos = np.zeros(len(both), np.int32)
-    for matrix, swapped, at in zip(both, pivots, range(len(both)), strict=True):
-        infos[at] = _factor(matrix, swapped, pivot=pivot)
-    if check_errors and infos.any():
-        raise refused(f"linalg_lu_factor_ex found a zero pivot, number {infos[infos > 0][0]}")
-    return (
-        like(both.reshape(A.shape), A, A.dtype),
-        like(pivots.reshape((*batch, count)), A),
-        like(infos.reshape(batch), A),
-    )
-
-
-def _factor(matrix: Array, pivots: Array, *, pivot: bool) -> int:
-    """Replace a matrix by its L and U; the number of the first pivot that is zero, from 1, or 0."""
-    first = 0
-    for at in range(len(pivots)):
-        largest = at + int(np.argmax(np.abs(matrix[at:, at]))) if pivot else at
-        pivots[at] = largest + 1
-        matrix[[at, largest]] = matrix[[largest, at]]
-        if matrix[at, at] == 0:
-            first = first or at + 1
-            continue
-        matrix[at + 1 :, at] /= matrix[at, at]
-        matrix[at + 1 :, at + 1 :] -= np.outer(matrix[at + 1 :, at], matrix[at, at + 1 :])
-    return first
-
-
 # -- views; on Meta the same is done to a stand-in
 
 
@@ -796,7 +752,6 @@ BACKEND_KERNELS: dict[str, Callable[..., Any]] = {
     **{name: kernel for name, (kernel, _) in _VIEWING.items()},
     "_unique2": unique2,
     "unique_dim": unique_dim,
-    "linalg_lu_factor_ex": lu_factor_ex,
     **COPYING,
 }
 """The kernels that CPU and CUDA share, by operator."""

@@ -69,8 +69,6 @@ SCHEMAS: tuple[str, ...] = (
     "-> (Tensor, Tensor, Tensor)",
     "unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) "
     "-> (Tensor, Tensor, Tensor)",
-    "linalg_lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) "
-    "-> (Tensor LU, Tensor pivots, Tensor info)",
 )
 
 IN_PLACE = ("add_.Tensor", "sub_.Tensor", "mul_.Tensor", "normal_", "copy_")

@@ -382,12 +382,12 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
         ("neg", "sin", "cos", "exp", "relu", "sum", "clone", "detach", "t", "ones_like", "zeros_like"), (...,)
     ),
     **{"select": (..., 0, 0), "unsqueeze": (..., 0), "squeeze": (..., 0), "permute": (..., [0]), "stack": (list,)},
-    **{"unique": (...,), "tensordot": (..., ...), "lu": (...,), "broadcast_tensors": (..., ...)},
+    **{"unique": (...,), "tensordot": (..., ...), "broadcast_tensors": (..., ...)},
 }
 METHODS: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("add", "sub", "mul", "div", "eq", "ne", "lt", "le", "gt", "ge", "mm", "matmul"), (...,)),
     **dict.fromkeys(("add_", "sub_", "mul_", "copy_"), (...,)),
-    **dict.fromkeys(("neg", "sin", "cos", "exp", "relu", "sum", "clone", "detach", "t", "unique", "lu", "normal_"), ()),
+    **dict.fromkeys(("neg", "sin", "cos", "exp", "relu", "sum", "clone", "detach", "t", "unique", "normal_"), ()),
     **{"select": (0, 0), "unsqueeze": (0,), "squeeze": (0,), "permute": ([0],), "expand": ([1],), "view": ([1],)},
     **{"unbind": (), "item": (), "numpy": (), "tolist": (), "new_empty_strided": ([1], [1])},
 }
@@ -430,7 +430,6 @@ def a_container_that_unwraps_itself_works_with_composed_functions(s: Side) -> An
         s.f.mm(a, a),
         s.f.unique(b),
         *s.f.unique(b, return_inverse=True, return_counts=True),
-        *s.f.lu(a),
     ]
     return [[type(one).__name__ for one in results], [s.numbers(one.data) for one in results], used]
 
@@ -454,13 +453,9 @@ def composed_functions_compute_what_they_say(s: Side) -> Any:
         s.outcome(lambda: s.f.tensordot(a, b, dims=2)),
         s.outcome(lambda: s.f.tensordot(a, b, dims=-1)),
         s.outcome(lambda: s.f.broadcast_tensors(a, c)),
-        s.outcome(lambda: s.f.lu(s.tensor([[1.0, 1.0], [1.0, 1.0]]))),
     ]
     unique = [s.f.unique(c), *s.f.unique(c, return_inverse=True), *s.f.unique(c, return_counts=True)]
-    more = [
-        *s.f.unique(b.detach(), dim=0, return_inverse=True),
-        *s.f.lu(s.tensor([[1.0, 2.0], [3.0, 4.0]]), get_infos=True),
-    ]
+    more = s.f.unique(b.detach(), dim=0, return_inverse=True)
     shown = [*results, *unique, *more]
     return [[[s.numbers(one), s.came_from(one)] for one in shown], s.numbers(a.grad), s.numbers(b.grad), refused]
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dispatchlab import CallError, tensor
+from dispatchlab import tensor
 from dispatchlab.lab import AutogradError, Lab
 
 torch: Any = pytest.importorskip("torch", reason="compares with the installed PyTorch, and there is none")
@@ -47,20 +47,6 @@ def test_unique_slices_are_torchs(lab: Lab) -> None:
         for our, their in zip(ours, theirs, strict=True):
             assert our.shape == their.shape
             assert np.array_equal(our, their)
-
-
-def test_factors_of_matrices_are_torchs(lab: Lab) -> None:
-    choose = np.random.default_rng(0)
-    for shape in ((3, 3), (2, 4), (4, 2), (2, 3, 3)):
-        ours, theirs = _both(lab, "linalg_lu_factor_ex", choose.normal(size=shape))
-        for our, their in zip(ours, theirs, strict=True):
-            assert our.dtype == their.dtype
-            assert np.allclose(our, their)
-    singular = np.array([[1.0, 2.0], [2.0, 4.0]])
-    ours, theirs = _both(lab, "linalg_lu_factor_ex", singular)
-    assert ours[2].item() == theirs[2].item() == 2
-    with pytest.raises(CallError, match="a zero pivot, number 2"):
-        lab("linalg_lu_factor_ex")(tensor(singular), check_errors=True)
 
 
 def test_a_gradient_through_them_is_refused(lab: Lab) -> None:

@@ -1,4 +1,4 @@
-"""Overridable functions that are composed of operators: `unique`, `tensordot`, `lu` and `broadcast_tensors`.
+"""Overridable functions that are composed of operators: `unique`, `tensordot` and `broadcast_tensors`.
 
 Source: torch/functional.py, where they are written in Python, too.
 """
@@ -37,16 +37,12 @@ def inner_functions(lab: Lab, wrap: Wrap, unique_dim: Function, unique2: Functio
     def tensordot(a: Any, b: Any, dims_self: Any, dims_other: Any) -> Any:
         return _contracted(lab, a, b, dims_self, dims_other)
 
-    def lu_with_info(A: Any, *, pivot: bool = True, check_errors: bool = True) -> Any:
-        return tuple(lab("linalg_lu_factor_ex")(A, pivot=pivot))  # upstream does not check for errors here either
-
     def rsub(self: Any, other: Any) -> Any:
         return lab("sub.Tensor")(other, self)
 
     for function, schemas in (
         (broadcast_tensors, ("broadcast_tensors(Tensor[] tensors) -> Tensor[]",)),
         (tensordot, ("tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor",)),
-        (lu_with_info, ("_lu_with_info(Tensor self, bool pivot, bool check_errors) -> (Tensor, Tensor, Tensor)",)),
         (
             rsub,
             ("rsub.Tensor(Tensor self, Tensor other) -> Tensor", "rsub.Scalar(Tensor self, Scalar other) -> Tensor"),
@@ -59,7 +55,6 @@ def inner_functions(lab: Lab, wrap: Wrap, unique_dim: Function, unique2: Functio
         "tensordot": wrap(tensordot, "tensordot"),
         "_unique2": wrap(unique2, "_unique2"),
         "unique_dim": unique_dim,
-        "_lu_with_info": wrap(lu_with_info, "_lu_with_info"),
         "rsub": wrap(rsub, "rsub"),
     }
 
@@ -88,25 +83,15 @@ def composed_functions(lab: Lab, inner: Mapping[str, Function]) -> dict[str, Fun
 
     def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
         """The sum of the products over some dimensions of each: the last and first ones, or those that are named."""
-        _check_no_out("tensordot", out)
+        if out is not None:
+            raise refused("tensordot writes no result into another tensor here: leave out=None")
         return inner["tensordot"](a, b, *_dims(dims))
-
-    def lu(A: Any, pivot: bool = True, get_infos: bool = False, out: Any = None) -> Any:  # noqa: FBT001, FBT002
-        """L and U in one matrix, and the rows that were swapped; with `get_infos` the first zero pivot."""
-        _check_no_out("lu", out)
-        results = inner["_lu_with_info"](A, pivot=pivot, check_errors=not get_infos)
-        return results if get_infos else (results[0], results[1])
 
     def broadcast_tensors(*tensors: Any) -> Any:
         """The tensors, each expanded to the shape that they have together."""
         return inner["broadcast_tensors"](tensors)
 
-    return {one.__name__: one for one in (unique, tensordot, lu, broadcast_tensors)}
-
-
-def _check_no_out(name: str, out: object) -> None:
-    if out is not None:
-        raise refused(f"{name} writes no result into another tensor here: leave out=None")
+    return {one.__name__: one for one in (unique, tensordot, broadcast_tensors)}
 
 
 def adopted(tensor: Any, own: type[Tensor]) -> Any:

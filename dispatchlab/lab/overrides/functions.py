@@ -47,7 +47,7 @@ class Functions(Mapping[str, Function]):
     >>> functions.tensor([1.0, 2.0]) + 1
     tensor([2., 3.])
 
-    Besides those of the operators there are `unique`, `tensordot`, `lu` and `broadcast_tensors`, composed of them.
+    Besides those of the operators there are `unique`, `tensordot` and `broadcast_tensors`, composed of them.
 
     Args:
         lab: whose operators they call.
@@ -78,8 +78,6 @@ class Functions(Mapping[str, Function]):
         made |= {base: one for base, one in inner.items() if base not in composed}
         known = {f"functional.{base}": one for base, one in composed.items()}
         known |= {f"Tensor.{base}": one for base, one in methods.items()}
-        for one in ("functional._lu_with_infos", "functional._lu_no_infos"):
-            known[one] = composed["lu"]
         made |= {f"Tensor.{base}": one for base, one in asking.items()}
         self._functions = _all_functions(made, known, wrap)
         self.tensor = made["tensor"]

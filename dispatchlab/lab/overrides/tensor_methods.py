@@ -23,9 +23,7 @@ from dispatchlab.lab.overrides.torch_functions import torch_functions
 
 Function = Callable[..., Any]
 
-FUNCTIONS_ONLY = frozenset(
-    ("alias", "linalg_lu_factor_ex", "ones_like", "select_backward", "threshold_backward", "unique_dim", "zeros_like")
-)
+FUNCTIONS_ONLY = frozenset(("alias", "ones_like", "select_backward", "threshold_backward", "unique_dim", "zeros_like"))
 """The operators that take a tensor first and are no methods."""
 
 
@@ -114,9 +112,6 @@ def _python_methods(
         named: dict[str, Any] = {"return_inverse": return_inverse, "return_counts": return_counts, "dim": dim}
         return composed["unique"](self, sorted=sorted, **named)
 
-    def lu(self: Any, pivot: bool = True, get_infos: bool = False) -> Any:  # noqa: FBT001, FBT002
-        return composed["lu"](self, pivot=pivot, get_infos=get_infos)
-
     def backward(
         self: Any,
         gradient: Tensor | None = None,
@@ -150,7 +145,7 @@ def _python_methods(
         "__rmatmul__": adopting(lambda self, other: inner["matmul"](other, self)),
         "__rsub__": adopting(inner["rsub"]),
         "__rtruediv__": adopting(lambda self, other: lab("div.Tensor")(other, self)),
-        **{one.__name__: one for one in (backward, lu, to, unique)},
+        **{one.__name__: one for one in (backward, to, unique)},
     }
 
 
