@@ -131,48 +131,6 @@ class CallSignature:
                 raise self.wrong_type(at, value) from None
         return tuple(held)
 
-    def check_given(
-        self, args: Sequence[object], kwargs: Mapping[str, object], is_anything: Callable[[object], bool]
-    ) -> None:
-        """Check the arguments of a call, some of which stand for anything; also those in lists.
-
-        Args:
-            args: positional ones.
-            kwargs: those by name.
-            is_anything: whether a value does.
-
-        Raises:
-            CallError: of kinds `missing_argument`, `extra_argument` or `wrong_type`, naming the argument.
-        """
-        values: list[object] = [MISSING] * len(self.arguments)
-        given = min(len(args), self.positional)
-        values[:given] = args[:given]
-        known = [*values]
-        for at, name in ((self.position[name], name) for name in kwargs if name in self.position):
-            if known[at] is MISSING:
-                known[at] = kwargs[name]
-        for at, value in enumerate(known):
-            if isinstance(value, list | tuple) and any(map(is_anything, value)):
-                rest = [one for one in value if not is_anything(one)]
-                known[at] = rest or MISSING
-            elif isinstance(value, list | tuple) and value and _is_integers(self.arguments[at].type):
-                known[at] = [value[0]] * len(value)  # upstream's parser looks at the first integer alone
-            elif is_anything(value):
-                known[at] = MISSING
-        named = {name: value for name, value in kwargs.items() if name not in self.position}
-        twice = {name: kwargs[name] for name in kwargs if self.position.get(name, len(args)) < given}
-        anything = [value is not MISSING and before is MISSING for before, value in zip(known, values, strict=True)]
-        for at, (value, check) in enumerate(zip(known, self.checks, strict=True)):
-            if value is not MISSING:
-                try:
-                    check(value)
-                except NotOfTypeError:
-                    raise self.wrong_type(at, value) from None
-            elif not anything[at] and self.arguments[at].name not in kwargs:
-                self._left_out(at)
-        if len(args) > self.positional or named or twice:
-            self.bind(args, {**named, **twice})
-
     def _left_out(self, at: int) -> object:
         default = self.default(at)
         if default is MISSING:
@@ -495,11 +453,6 @@ def _union(checks: tuple[Check, ...]) -> Check:
         raise NotOfTypeError
 
     return check_union
-
-
-def _is_integers(kind: Type) -> bool:
-    listed = kind.element if isinstance(kind, OptionalType) else kind
-    return isinstance(listed, ListType) and str(listed.element) in ("int", "SymInt")
 
 
 _GENERATORS = (SimpleType("Generator"), OptionalType(SimpleType("Generator")))

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
-from dispatchlab.call.call_signature import CallSignature
 from dispatchlab.call.tensor import Tensor
 from dispatchlab.lab.derivatives import reshape
 from dispatchlab.lab.kernels import refused, shape_of
@@ -40,16 +39,11 @@ def inner_functions(lab: Lab, wrap: Wrap, unique_dim: Function, unique2: Functio
     def rsub(self: Any, other: Any) -> Any:
         return lab("sub.Tensor")(other, self)
 
-    for function, schemas in (
-        (broadcast_tensors, ("broadcast_tensors(Tensor[] tensors) -> Tensor[]",)),
-        (tensordot, ("tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor",)),
-        (
-            rsub,
-            ("rsub.Tensor(Tensor self, Tensor other) -> Tensor", "rsub.Scalar(Tensor self, Scalar other) -> Tensor"),
-        ),
+    for function, schema in (
+        (broadcast_tensors, "broadcast_tensors(Tensor[] tensors) -> Tensor[]"),
+        (tensordot, "tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor"),
     ):
-        signatures = [CallSignature(parse_schema(f"aten::{schema}")) for schema in schemas]
-        function.__dict__["signatures"] = tuple(signatures)
+        function.__dict__["schema"] = parse_schema(f"aten::{schema}")
     return {
         "broadcast_tensors": wrap(broadcast_tensors, "broadcast_tensors"),
         "tensordot": wrap(tensordot, "tensordot"),

@@ -10,10 +10,10 @@ from __future__ import annotations
 import functools
 import keyword
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from dispatchlab.call.call_signature import CallSignature
 from dispatchlab.call.operators import Operator
 from dispatchlab.call.python_arg_parser import Parameter
 from dispatchlab.call.tensor import Tensor, tensor
@@ -185,7 +185,7 @@ def _rank(overload: str) -> tuple[bool, bool, str]:
 
 def _implementation(name: str, operators: Sequence[Operator]) -> Function:
     made = _of_operators(name, operators)
-    made.__dict__["signatures"] = tuple([operator.table.signature for operator in operators])
+    made.__dict__["schema"] = operators[0].schema
     return made
 
 
@@ -255,8 +255,8 @@ def _overloaded(name: str, operators: Sequence[Operator]) -> Function:
 
 def _overridable(own: type[Tensor], lab: Lab, implementation: Function, name: str) -> Function:
     """A function whose handlers are called as those of upstream's C functions; see Note [Functions of C]."""
-    signatures: tuple[CallSignature, ...] = getattr(implementation, "signatures", ())
-    entry = torch_functions().get(name)
+    known = torch_functions().get(name)
+    entry = known or _entry_of(name, getattr(implementation, "schema", None))
     is_operator = name.startswith("Tensor.__") and bool(entry and entry.facts)
     is_lone = name.startswith("Tensor.") and entry is not None and not entry.facts
     positions = _positions(implementation)
@@ -270,7 +270,7 @@ def _overridable(own: type[Tensor], lab: Lab, implementation: Function, name: st
                 yield one
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        if kwargs and entry is not None:
+        if kwargs and known is not None:
             if "input" in kwargs:
                 args, kwargs = (kwargs["input"], *args), {one: kwargs[one] for one in kwargs if one != "input"}
             out = kwargs.pop("out", None) if "out" in kwargs else None
@@ -291,12 +291,7 @@ def _overridable(own: type[Tensor], lab: Lab, implementation: Function, name: st
                     break
             else:
                 return run(*args)
-        if entry is not None:
-            counting = candidates(_in_order(entry, args, kwargs), {})
-        else:
-            if signatures:
-                _check_types(signatures, args, kwargs)
-            counting = candidates(args, kwargs)
+        counting = candidates(args, kwargs) if entry is None else candidates(_in_order(entry, args, kwargs), {})
         return call_c_handlers(public, run, counting, args, kwargs, is_lone=is_lone)
 
     functools.update_wrapper(public, implementation)
@@ -308,6 +303,15 @@ def _overridable(own: type[Tensor], lab: Lab, implementation: Function, name: st
     if is_operator:
         public = functools.update_wrapper(left_to_the_other(public, public.__name__), public)
     return public
+
+
+def _entry_of(name: str, schema: FunctionSchema | None) -> OverridableFunction | None:
+    """What a function of the lab alone takes: the arguments of its operator; None where there is no operator."""
+    if schema is None:
+        return None
+    taken = replace(schema, arguments=schema.arguments[1:]) if name.startswith("Tensor.") else schema
+    arguments = str(taken).partition("(")[2].rpartition(" -> ")[0]
+    return OverridableFunction(name, "", (f"({arguments}",))
 
 
 def _in_order(entry: OverridableFunction, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> tuple[Any, ...]:
@@ -336,24 +340,6 @@ def _counts(parameter: Parameter, values: Mapping[str, object]) -> bool:
 
 
 _ANY = SimpleType("Any")
-
-
-def _check_types(signatures: Sequence[CallSignature], args: Sequence[object], kwargs: Mapping[str, object]) -> None:
-    """Check all arguments that have no handler, as upstream's parser does before handlers are called.
-
-    Raises:
-        CallError: no operator takes them, whatever those with handlers stand for.
-    """
-    first: CallError | None = None
-    for signature in signatures:
-        try:
-            signature.check_given(args, kwargs, _is_anything)
-        except CallError as error:
-            first = first or error
-        else:
-            return
-    assert first is not None
-    raise first
 
 
 def _is_anything(value: object) -> bool:
