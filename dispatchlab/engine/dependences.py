@@ -76,7 +76,7 @@ class Variable(NamedTuple):
 
 def dependences(lowered: Sequence[LoweredRegistration], semantics: Semantics) -> Mapping[Hashable, Dependence] | str:
     """What each variable depends on that these registrations can change; or why that is not known."""
-    groups, names = semantics.precedence.plain.groups, semantics.precedence.plain.group_names
+    groups = semantics.precedence.plain.groups
     if groups is None:
         return f"the semantics {semantics.name} do not say which keys decide about which slots"
     for one in lowered:
@@ -110,7 +110,7 @@ def dependences(lowered: Sequence[LoweredRegistration], semantics: Semantics) ->
                     operators.setdefault(primitive.variable, []).append((index, primitive))
                 case RegisterName():
                     found[Variable("name", primitive)] = Dependence(
-                        (1 << index,), {index: True}, operator=primitive.name, kind="name", traces=traces(1 << index)
+                        (1 << index,), {index: True}, operator=primitive.name, traces=traces(1 << index)
                     )
                     operators.setdefault(primitive.variable, []).append((index, primitive))
                 case RegisterImpl():
@@ -118,17 +118,9 @@ def dependences(lowered: Sequence[LoweredRegistration], semantics: Semantics) ->
                     operators.setdefault(primitive.variable, []).append((index, primitive))
                 case _:
                     pass  # always refused, see `deciders`
-    initial: dict[int, bool] = {}  # the slots with a fallback from the beginning, and whether it is a fallthrough
-    replaceable = 0
-    for key in semantics.replaceable_fallbacks:
-        replaceable |= KEY_BIT[key]
     for fallback in semantics.fallbacks:
-        bits = 0 if fallback.key is None else semantics.slots_of_key(fallback.key)
-        while bits:
-            bit = bits & -bits
-            bits ^= bit
-            writers.setdefault(Variable("fallback", None, bit), 0)
-            initial[bit] = fallback.kernel.is_fallthrough
+        for bit in set_bits(0 if fallback.key is None else semantics.slots_of_key(fallback.key)):
+            writers.setdefault(Variable("fallback", None, 1 << bit), 0)
     for variable, mask in writers.items():
         members = list(set_bits(mask))
         name = operators[variable.of][0][1].name if isinstance(variable.of, str) else None
@@ -138,7 +130,6 @@ def dependences(lowered: Sequence[LoweredRegistration], semantics: Semantics) ->
             operator=name,
             traces=traces(mask),
             is_list=variable.kind == "kernels",
-            kind=(variable.kind, variable.bit & replaceable != 0, initial.get(variable.bit)),
         )
     for text, primitives in operators.items():
         holders = created = 0
@@ -149,14 +140,12 @@ def dependences(lowered: Sequence[LoweredRegistration], semantics: Semantics) ->
         created |= traces(holders)
         name = primitives[0][1].name
         found[Variable("operator", text)] = Dependence(
-            (holders,), dict.fromkeys(set_bits(holders), True), operator=name, kind="operator", traces=created
+            (holders,), dict.fromkeys(set_bits(holders), True), operator=name, traces=created
         )
         for slot, keys in groups.items():
             one_slot = _slot(slot, keys, primitives, fallbacks, holders)
             role_mask = sum(1 << index for index in one_slot.roles)
-            found[Variable("slot", text, slot)] = one_slot._replace(
-                kind=("slot", names[slot], initial.get(slot)), traces=created | traces(role_mask)
-            )
+            found[Variable("slot", text, slot)] = one_slot._replace(traces=created | traces(role_mask))
         found |= _hidden(text, primitives, holders, semantics, traces)
     return found
 
@@ -187,7 +176,7 @@ def _hidden(
         tagged = {index: True for index, primitive in primitives if isinstance(primitive, RegisterDef)}
         if tagged:
             members = traces(sum(1 << index for index in tagged))
-            found[Variable("tags", text)] = _outliving(tagged, holders, name, members)._replace(kind="tags")
+            found[Variable("tags", text)] = _outliving(tagged, holders, name, members)
     return found
 
 

@@ -19,8 +19,6 @@ class Dependence(NamedTuple):
         holders: the variable exists while one of these is in force, and is written when the first of them comes; 0 when
             it always exists.
         operator: the operator in whose snapshot it shows; None when it may show in all.
-        kind: variables of one kind hold the same function of what the roles do of those that are in force; None when
-            the engine does not say.
         traces: the registrations that may write the variable although they are refused.
         is_list: the value is a tuple: what each group puts there while it is in force, one after another. Which of two
             comes first depends on these two alone.
@@ -33,7 +31,6 @@ class Dependence(NamedTuple):
     lazy: int = 0
     holders: int = 0
     operator: OperatorName | None = None
-    kind: Hashable = None
     traces: int = 0
     is_list: bool = False
     is_hidden: bool = False

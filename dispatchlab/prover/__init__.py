@@ -14,7 +14,6 @@
 - `partition`: split registrations into independent parts, explore each, and check that they are independent.
 - `neighbourhoods`: prove what meets at one operator from small sets of registrations, and check the ground for it.
 - `states`: every state that registrations can reach, and the steps between them, whatever the verdict is.
-- `symmetry`: neighbourhoods that are equal up to which registration plays which part.
 - `lockstep`: drive two engines side by side and find the first step after which they differ.
 - `run_sequence`: run a sequence on a sandbox or on states, and compare what two lead to.
 - `shrink`: make a counterexample short.

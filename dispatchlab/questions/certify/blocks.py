@@ -85,12 +85,6 @@ def _covered(found: Certification) -> Iterator[b.Line]:
         f"{counted(found.largest, 'registration')} in all orders: {counted(found.sets, 'set')}, "
         f"{counted(found.edges, 'edge')}, each with the footprints of its refreshes"
     )
-    if found.alike:
-        more = f"symmetry: {counted(found.alike, 'neighbourhood')} more with the same tables up to which key is which"
-        yield b.Line(f"{more}, a sequence run on each")
-    if found.by_window:
-        without = f"without roles and symmetry: {counted(found.by_window, 'pattern')}"
-        yield b.Line(f"{without}, all that reaches the slots of one refresh together")
     covered = f"{counted(found.registrations, 'registration')} covered"
     yield b.Line(f"{covered}, {counted(found.steps, 'step')} on whole operators besides, {seconds(found.elapsed_s)}")
     yield from (b.Line(f"not covered: {text}") for text in _not_covered(found))

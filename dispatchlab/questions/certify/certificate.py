@@ -1,6 +1,6 @@
 """Certificates: for every operator of a registry, whether the order of its registrations matters, and who owns them.
 
-The proof runs on an engine, in questions/certify/operator_neighbourhoods.py; here is what it says.
+The proof runs on an engine, in questions/certify/certify_registry.py; here is what it says.
 """
 
 from __future__ import annotations
@@ -94,8 +94,6 @@ class Certification:
         certificates: by operator.
         patterns: operators that differ in names and texts alone are of one pattern.
         neighbourhoods: small sets of registrations that were explored in all orders.
-        alike: further ones, equal to one of these up to which key is which; a sequence was run on each.
-        by_window: patterns that were explored by whole windows of slots: by slots something was not proved.
         largest: how many registrations the largest of them has.
         sets: active sets that were visited.
         edges: registrations and releases that were run there.
@@ -131,8 +129,6 @@ class Certification:
     known: tuple[str, ...] = ()
     replaced: tuple[Owner, ...] = ()
     unknown: tuple[Owner, ...] = ()
-    alike: int = 0
-    by_window: int = 0
 
     def of(self, verdict: Certified) -> tuple[Certificate, ...]:
         """The certificates with one verdict."""

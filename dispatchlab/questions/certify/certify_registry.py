@@ -1,20 +1,20 @@
 """Certify a registry: hold every operator to what was proved of its pattern, in several processes.
 
 The neighbourhoods of all patterns are explored first, each once; then every operator runs sequences of its own. See
-docs/proof.md, Note [Kernels that play the same part] and Note [What a certificate stands on].
+docs/proof.md and Note [Kernels that play the same part].
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import lru_cache
 from operator import attrgetter
 from time import perf_counter
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from dispatchlab.engine.footprint import Footprint
 from dispatchlab.engine.lab_engine import LabEngine, LabSpace
@@ -46,13 +46,11 @@ from dispatchlab.questions.certify.operator_neighbourhoods import (
     Explored,
     KeySequence,
     Neighbourhood,
-    Plan,
     explore_neighbourhood,
     order_with_stale_slot,
-    plan_of,
     stays,
 )
-from dispatchlab.questions.certify.slot_neighbourhoods import SlotPlan, look_at, reads_more, slot_plan
+from dispatchlab.questions.certify.slot_neighbourhoods import neighbourhoods_of, reads_more
 from dispatchlab.questions.sources.find_sources import Difference, chosen, own_operators
 from dispatchlab.questions.sources.replay_on_lab import for_registry
 from dispatchlab.registries.model import Recorded, RecordedFallback, RecordedOperator
@@ -61,9 +59,6 @@ from dispatchlab.registries.replay import fallback_registration, operator_regist
 _OPERATORS_A_TASK = 32
 _SMALL = 4_000  # edges that are worth a task of their own
 _NEIGHBOURHOODS_A_TASK = 64
-_LOOKS_A_TASK = 40
-
-Walk: TypeAlias = Literal["auto", "graph"]
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -95,7 +90,6 @@ def certification_of(
     progress: Callable[[Progress], None] | None = None,
     partial: bool = False,
     against: str = "",
-    walk: Walk = "auto",
 ) -> Certification:
     """The certificates of a registry.
 
@@ -109,8 +103,6 @@ def certification_of(
         progress: is called with how far it has come.
         partial: after Ctrl-C return what was done, with `interrupted` true.
         against: the registry whose operators were left out, for the error where none is left.
-        walk: `auto` proves by the strongest reduction that applies to a pattern; `graph` explores all orders of
-            whatever reaches the same window of slots.
 
     Raises:
         NothingToCertifyError: there is no operator.
@@ -125,7 +117,7 @@ def certification_of(
     fallbacks = tuple(fallback for fallback in recorded.fallbacks if fallback.key in rules.existing)
     replaced = tuple(fallback for fallback in fallbacks if stays(rules, fallback.key, fallback.debug))
     meter = _Meter(progress, started, sum(map(_cost_of_operator, chosen)))
-    proof = _Proof()
+    known: dict[Neighbourhood, Explored] = {}
     certificates: dict[str, Certificate] = {}
     steps, interrupted = 0, False
     patterns = sorted({pattern_of(operator) for operator in chosen})
@@ -133,7 +125,8 @@ def certification_of(
         with _executor(jobs, cluster) as executor:
             subject = _Subject(semantics, fallbacks, recorded.torch)
             run = _Run(subject, executor)
-            proof.take(_dispatcher_of(subject), patterns, run, meter, by_slots=walk == "auto")
+            proof = _Proof(_dispatcher_of(subject), patterns, run, meter)
+            known = proof.known
             tasks = _operator_tasks(patterns, proof, chosen)
             for task, done in run(_certify, tasks):
                 for certificate, count in done:
@@ -149,12 +142,10 @@ def certification_of(
         semantics=semantics,
         certificates=tuple(certificates[name] for each in chosen if (name := str(each.name)) in certificates),
         patterns=len(patterns),
-        neighbourhoods=len(proof.known),
-        alike=len(proof.alike),
-        by_window=len(proof.plans),
-        largest=max((each.size for each in proof.known), default=0),
-        sets=sum(each.sets for each in proof.known.values()),
-        edges=sum(each.edges for each in proof.known.values()),
+        neighbourhoods=len(known),
+        largest=max((each.size for each in known), default=0),
+        sets=sum(each.sets for each in known.values()),
+        edges=sum(each.edges for each in known.values()),
         registrations=len(fallbacks)
         - len(replaced)
         + sum(len(each.kernels) + (not each.is_dangling) for each in chosen if str(each.name) in certificates),
@@ -259,10 +250,6 @@ class _Meter:
         """Count work."""
         self._done += steps
         self._sets += sets
-        self.tick()
-
-    def tick(self) -> None:
-        """Report how far the work has come, though nothing may have been added."""
         if self._progress is not None:
             elapsed = perf_counter() - self._started
             self._progress(Progress(self._sets, self._sets, self._done, self._total, elapsed))
@@ -276,85 +263,51 @@ def _cost_of_operator(operator: RecordedOperator) -> int:
     return 8 * (len(operator.kernels) + 1)
 
 
-@dataclass(slots=True)
 class _Proof:
     """What is known of the patterns.
 
     Args:
-        known: what each neighbourhood has shown.
-        alike: those that are equal to one of these, with what a sequence over each has shown.
-        plans: the patterns that were explored by whole windows.
+        dispatcher: the dispatcher.
+        patterns: what operators have in common.
+        run: runs tasks.
+        meter: counts them.
     """
 
-    known: dict[Neighbourhood, Explored] = field(default_factory=dict)
-    alike: dict[Neighbourhood, str] = field(default_factory=dict)
-    plans: dict[Pattern, Plan] = field(default_factory=dict)
-
-    def take(
-        self, dispatcher: Semantics, patterns: Sequence[Pattern], run: _Run, meter: _Meter, *, by_slots: bool
-    ) -> None:
-        """Explore all patterns, each in the way that proves it with the least."""
-        rest = [*patterns]
-        if by_slots:
-            plan = slot_plan(dispatcher, patterns)
-            unproved = self._by_slots(dispatcher, plan, run, meter)
-            rest = [pattern for pattern in patterns if pattern not in plan.wanted or pattern in unproved]
-            if unproved:
-                proved = frozenset().union(*(wanted for one, wanted in plan.wanted.items() if one not in unproved))
-                needed = {plan.alike.get(each, each) for each in proved}
-                self.known = {each: found for each, found in self.known.items() if each in needed}
-                self.alike = {each: found for each, found in self.alike.items() if each in proved}
-        for pattern in rest:
-            self.plans[pattern] = plan_of(dispatcher, pattern)
-            meter.tick()
-        self.known |= _explore(list(self.plans.values()), run, meter)
-
-    def _by_slots(self, dispatcher: Semantics, plan: SlotPlan, run: _Run, meter: _Meter) -> set[Pattern]:
-        self.known |= _explored(plan.explored, run, meter)
-        for looked_at, looks in run(_look_at_some, _batches(plan.alike, most=_LOOKS_A_TASK)):
-            self.alike.update(zip(looked_at, looks, strict=True))
-        return plan.unproved(dispatcher, self.known, self.alike)
+    def __init__(self, dispatcher: Semantics, patterns: Sequence[Pattern], run: _Run, meter: _Meter) -> None:
+        self._dispatcher = dispatcher
+        self._wanted = neighbourhoods_of(dispatcher, patterns)
+        chosen = frozenset().union(*(some for some in self._wanted.values() if not isinstance(some, str)))
+        self.known: dict[Neighbourhood, Explored] = {}
+        meter.expect(sum(map(_cost, chosen)))
+        for task, done in run(_explore_some, _batches(chosen)):
+            self.known.update(zip(task, done, strict=True))
+            meter.add(sum(map(_cost, task)), sum(explored.sets for explored in done))
 
     def decided(self, pattern: Pattern) -> tuple[str, tuple[Explored, ...]]:
-        """Why a pattern is not decided, empty when it is; and what leaves its slots stale."""
-        plan = self.plans.get(pattern)
-        if plan is None:
-            return "", ()
-        trouble = plan.trouble_with(self.known)
-        return trouble, () if trouble else plan.stale_of(self.known)
+        """Why a pattern is not decided, empty when it is; and what leaves its slots stale, once for each such slots."""
+        wanted = self._wanted[pattern]
+        if isinstance(wanted, str):
+            return wanted, ()
+        stale: dict[frozenset[int], Explored] = {}
+        for each in sorted(wanted, key=attrgetter("rank")):
+            explored = self.known[each]
+            if explored.trouble or explored.strays:
+                return explored.trouble or min(explored.strays), ()
+            if reads_more(self._dispatcher, explored.reads):
+                return _READS_MORE, ()
+            if explored.stale:
+                stale.setdefault(explored.stale, explored)
+        return "", tuple(stale.values())
 
 
-def _explored(wanted: Collection[Neighbourhood], run: _Run, meter: _Meter) -> dict[Neighbourhood, Explored]:
-    known: dict[Neighbourhood, Explored] = {}
-    meter.expect(sum(map(_cost, wanted)))
-    for task, done in run(_explore_some, _batches(wanted)):
-        known.update(zip(task, done, strict=True))
-        meter.add(sum(map(_cost, task)), sum(explored.sets for explored in done))
-    return known
-
-
-def _explore(plans: Sequence[Plan], run: _Run, meter: _Meter) -> dict[Neighbourhood, Explored]:
-    """Explore until no footprint leaves its neighbourhood; what is not needed in the end is left out."""
-    known: dict[Neighbourhood, Explored] = {}
-    open_plans = list(plans)
-    while open_plans:
-        wanted = frozenset().union(*(plan.to_explore() for plan in open_plans)) - known.keys()
-        known |= _explored(wanted, run, meter)
-        open_plans = [plan for plan in open_plans if plan.grow(known)]
-    needed = frozenset().union(*(plan.to_explore() for plan in plans))
-    return {neighbourhood: known[neighbourhood] for neighbourhood in sorted(needed, key=attrgetter("rank"))}
-
-
-def _batches(
-    wanted: Iterable[Neighbourhood], *, most: int = _NEIGHBOURHOODS_A_TASK
-) -> Iterator[tuple[Neighbourhood, ...]]:
-    """The largest first, each alone; small ones together, `most` at most."""
+def _batches(wanted: Iterable[Neighbourhood]) -> Iterator[tuple[Neighbourhood, ...]]:
+    """The largest first, each alone; small ones together."""
     batch: list[Neighbourhood] = []
     cost = 0
     for neighbourhood in sorted(wanted, key=attrgetter("rank"), reverse=True):
         batch.append(neighbourhood)
         cost += _cost(neighbourhood)
-        if cost >= _SMALL or len(batch) >= most:
+        if cost >= _SMALL or len(batch) >= _NEIGHBOURHOODS_A_TASK:
             yield tuple(batch)
             batch, cost = [], 0
     if batch:
@@ -380,6 +333,7 @@ def _operator_tasks(
 # -- one operator
 
 _STALE = "stale slot"
+_READS_MORE = "a refresh reads keys that decide about none of its slots"
 
 
 def certify_operator(
@@ -472,7 +426,7 @@ class _Bench:
     def reads(self) -> str:
         """Whether a refresh looked at what decides about none of its slots; a sentence when it did."""
         if self.footprint is not None and (self.footprint.strays or reads_more(self.semantics, self.footprint.reads)):
-            return next(iter(sorted(self.footprint.strays)), "a refresh reads keys that decide about none of its slots")
+            return min(self.footprint.strays, default=_READS_MORE)
         return ""
 
     def overrides(self) -> Iterable[OrderReason]:
@@ -588,12 +542,6 @@ def _explore_some(task: tuple[_Subject, tuple[Neighbourhood, ...]]) -> list[Expl
     subject, some = task
     dispatcher = _dispatcher_of(subject)
     return [explore_neighbourhood(dispatcher, each) for each in some]
-
-
-def _look_at_some(task: tuple[_Subject, tuple[Neighbourhood, ...]]) -> list[str]:
-    subject, some = task
-    dispatcher = _dispatcher_of(subject)
-    return [look_at(dispatcher, each) for each in some]
 
 
 def _certify(task: tuple[_Subject, tuple[_OperatorTask, ...]]) -> list[tuple[Certificate, int]]:

@@ -1,4 +1,4 @@
-"""Neighbourhoods of slots: one kernel of each role, each kernel in turn, and which of them are equal up to renaming.
+"""Neighbourhoods of slots: one kernel of each role, each kernel in turn.
 
 See Note [Kernels that play the same part].
 """
@@ -6,12 +6,11 @@ See Note [Kernels that play the same part].
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 
 from dispatchlab.engine.dependences import Variable, dependences
 from dispatchlab.engine.footprint import judged_keys
-from dispatchlab.engine.lab_engine import LabSpace
 from dispatchlab.engine.lowering import lower
 from dispatchlab.engine.primitives import RegisterImpl
 from dispatchlab.engine.reference_precedence import winner
@@ -20,99 +19,60 @@ from dispatchlab.model.dependence import Dependence
 from dispatchlab.model.keys import SLOT_OF_KEY, DispatchKey
 from dispatchlab.model.registration import Def, Impl, Kernel, Registration
 from dispatchlab.model.slot_set import KEY_OF_BIT, set_bits
-from dispatchlab.prover.chains import keeping, later_masks
 from dispatchlab.prover.neighbourhoods import combination, one_of_each_role
-from dispatchlab.prover.prng import SplitMix64
-from dispatchlab.prover.result import Verdict
-from dispatchlab.prover.symmetry import Symmetry
 from dispatchlab.questions.certify.certificate import Pattern
 from dispatchlab.questions.certify.operator_neighbourhoods import (
     MAX_KEYS,
     NAME,
     SCHEMA,
-    Explored,
     Neighbourhood,
     fallback_comes_and_goes,
     key_bits,
-    scenario_of,
 )
 
 # Note [Kernels that play the same part]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-# Of 18 kernels of an operator, a slot is filled from at most seven places: its own key, five alias keys, and
-# any of the keys that take the composite kernel away from it. A slot does not see which of those it was. So the
-# neighbourhood of a slot has one kernel of each role, as in docs/proof.md, with each kernel of a role in turn, and with
-# each fallback that writes the slot in turn, the others in force. All kernels of one key come together, and how many
-# there are is part of the role.
-# Neighbourhoods with equal tables, up to which key is which, are explored once, by what is said in symmetry.py. A
-# backend that joins with the kernels that others have adds none.
+# An operator with 18 kernels, a def and 38 fallbacks has 2 to the 57 active sets. Its state has parts: for
+# each key the list of its kernels, the def, and for each slot what calls use there; the fallbacks are parts of the
+# dispatcher. What a registration writes is one list, the def or one fallback, and a window of slots, which it
+# refreshes in one call.
+# A slot is filled from at most seven places: its own key, five alias keys, and any of the keys that take the composite
+# kernel away from it. A slot does not see which of those it was. So the neighbourhood of a slot has one kernel of each
+# role, as in docs/proof.md, with each kernel of a role in turn, and with each fallback that writes the slot in turn,
+# the others in force. All kernels of one key come together, and how many there are is part of the role.
 # What is checked:
 #   (groups)     who wins a slot depends on the groups alone that the precedence declares, and slots with the same names
 #                of groups have the same winner: every combination, with one member of each role, with each other in
 #                its place, with all of them, and with all keys besides that the slot may look at (`undeclared`);
 #   (walk)       a neighbourhood is explored in both directions of every edge, each slot compared with the plain
-#                computation, as Note [What a certificate stands on] says, (d) included;
-#   (reads)      no refresh of a window read a key that the plain computation would not look at for its slots;
-#   (alike)      of a neighbourhood that is not explored the tables are equal up to renaming to those of one that is,
-#                and a random sequence of its own keeps every slot as it should be;
-#   (far)        the same for sequences over all registrations of every operator, as there.
-# A pattern where one of these fails is explored by whole windows, as that note has it, and the report counts it.
+#                computation at every state, and a random walk over it shows in a fresh sandbox what the states show;
+#   (reads)      no refresh of a window read a key that the plain computation would not look at for its slots
+#                (Note [Footprints of a refresh]);
+#   (far)        the same for a random sequence over all registrations of every operator, with the def first and last.
+# A pattern where one of these fails is not decided. Where the engine does leave a slot stale, as `torch-2.13` does, a
+# sequence of a neighbourhood is a sequence of the operator, and it is run there before anything is said.
+#
+# Operators of one pattern differ in names, texts and schemas, which no refresh looks at: it takes the newest kernel of
+# a key as a whole. Nothing is refused: each kernel is checked against the def alone. Two kernels at one key are ordered
+# by time: the order matters there, by design, which is shown by two sequences. What the certificate says beyond that is
+# proved with the order of these two kept.
+# Not covered: C++ signatures, which no dump shows; kernels registered without a key are on record with the key that
+# they were given; listeners and library claims, which no operator sees.
 
 
-@dataclass(frozen=True, slots=True)
-class SlotPlan:
-    """The neighbourhoods of some patterns.
-
-    Args:
-        wanted: the neighbourhoods of each pattern that can be taken so.
-        explored: which of them to explore.
-        alike: the others -> the one of those that has equal tables.
-    """
-
-    wanted: Mapping[Pattern, frozenset[Neighbourhood]]
-    explored: tuple[Neighbourhood, ...]
-    alike: Mapping[Neighbourhood, Neighbourhood]
-
-    def unproved(
-        self, semantics: Semantics, known: Mapping[Neighbourhood, Explored], looks: Mapping[Neighbourhood, str]
-    ) -> set[Pattern]:
-        """The patterns of which something that they stand on was not found so.
-
-        Args:
-            semantics: the dispatcher.
-            known: what the exploration of each has shown.
-            looks: what a sequence over each of the others has shown, a sentence; empty when nothing.
-        """
-        wrong = {
-            each
-            for each in self.explored
-            if (found := known[each]).verdict is not Verdict.ORDER_INDEPENDENT
-            or (found.trouble or found.strays or found.stale)
-            or reads_more(semantics, found.reads)
-        }
-        wrong |= {each for each, like in self.alike.items() if looks[each] or like in wrong}
-        return {pattern for pattern, wanted in self.wanted.items() if wanted & wrong}
-
-
-def slot_plan(semantics: Semantics, patterns: Sequence[Pattern]) -> SlotPlan:
-    """The neighbourhoods of the slots of patterns; a pattern that cannot be taken so is left out.
+def neighbourhoods_of(
+    semantics: Semantics, patterns: Sequence[Pattern]
+) -> Mapping[Pattern, frozenset[Neighbourhood] | str]:
+    """The neighbourhoods of the slots of each pattern; a sentence for one that cannot be proved by them.
 
     Args:
         semantics: the dispatcher, with the fallbacks of the registry.
         patterns: what operators have in common.
     """
     roles = _Roles(semantics, {key for pattern in patterns for key in pattern.keys})
-    if roles.is_unknown or undeclared(semantics, roles.keys):
-        return SlotPlan({}, (), {})
-    wanted = {pattern: found for pattern in patterns if (found := roles.neighbourhoods(pattern)) is not None}
-    first: dict[Hashable, Neighbourhood] = {}
-    alike: dict[Neighbourhood, Neighbourhood] = {}
-    for each in sorted(frozenset().union(*wanted.values()), key=lambda one: one.rank):
-        shape = roles.shape(each)
-        same = first.setdefault(shape, each)
-        if same is not each:
-            alike[each] = same
-    return SlotPlan(wanted, tuple(first.values()), alike)
+    if unknown := roles.unknown or undeclared(semantics, roles.keys):
+        return dict.fromkeys(patterns, unknown)
+    return {pattern: roles.neighbourhoods(pattern) for pattern in patterns}
 
 
 class _Roles:
@@ -127,8 +87,7 @@ class _Roles:
         registrations += [Impl(NAME, key, Kernel(), str(key)) for key in self.keys]
         lowered = [lower(one, plain) for one in registrations] + [lower(fallback, within) for fallback in fallbacks]
         found = dependences(lowered, plain)
-        self.is_unknown = isinstance(found, str)
-        declared: Mapping[Hashable, Dependence] = {} if isinstance(found, str) else found
+        self.unknown, declared = (found, {}) if isinstance(found, str) else ("", found)
         self._of_key = {key: at for at, key in enumerate(self.keys, 1)}
         self._refused = {
             key for key, at in self._of_key.items() if not isinstance(lowered[at].primitives[0], RegisterImpl)
@@ -140,8 +99,6 @@ class _Roles:
         self._fallback_at = {at: key for key, at in self._of_fallback.items()}
         self._kernels = (1 << first) - 2
         self._coming = sum(1 << at for at in self._fallback_at)
-        background = (1 << len(lowered)) - (1 << first)
-        self._symmetry = Symmetry(declared, background)
         self._slots = [
             (one, sum(1 << index for index in one.roles))
             for variable, one in declared.items()
@@ -149,11 +106,11 @@ class _Roles:
         ]
         self._known: dict[tuple[int, tuple[tuple[DispatchKey, int], ...]], tuple[Neighbourhood, ...]] = {}
 
-    def neighbourhoods(self, pattern: Pattern) -> frozenset[Neighbourhood] | None:
-        """The neighbourhoods of a pattern; None when it cannot be taken so."""
+    def neighbourhoods(self, pattern: Pattern) -> frozenset[Neighbourhood] | str:
+        """The neighbourhoods of a pattern; a sentence where there are none that can be explored."""
         keys = pattern.kernel_keys
-        if keys & self._refused:
-            return None
+        if refused := keys & self._refused:
+            return f"a kernel at {min(refused)} was refused"
         counts = dict(pattern.counted(keys))
         mine = sum(1 << self._of_key[key] for key in keys)
         found = {Neighbourhood(((key, count),)) for key, count in counts.items()}
@@ -164,7 +121,9 @@ class _Roles:
             if known is None:
                 known = self._known[number, kernels] = tuple(self._of_slot(slot, touching, dict(kernels)))
             found.update(known)
-        return None if any(each.size > MAX_KEYS + 1 for each in found) else frozenset(found)
+        if (largest := max(each.size for each in found)) > MAX_KEYS + 1:
+            return f"{largest} registrations reach the same slots, and more than {MAX_KEYS} are not explored"
+        return frozenset(found)
 
     def _of_slot(self, slot: Dependence, touching: int, counts: Mapping[DispatchKey, int]) -> Iterator[Neighbourhood]:
         roles = {self._of_key[key]: (slot.roles[self._of_key[key]], count) for key, count in counts.items()}
@@ -177,16 +136,6 @@ class _Roles:
                 kernels = tuple((key, counts[key] if key is several else 1) for key in keys)
                 for fallback in fallbacks or (None,):
                     yield Neighbourhood(kernels, fallback)
-
-    def shape(self, one: Neighbourhood) -> Hashable:
-        """Equal for neighbourhoods that are equal up to renaming; itself when that is not known."""
-        members = [0, *(self._of_key[key] for key, _ in one.kernels)]
-        labels = [0, *(count for _, count in one.kernels)]
-        if one.fallback is not None:
-            members.append(self._of_fallback[one.fallback])
-            labels.append(0)
-        shaped = self._symmetry.shaped(members, labels)
-        return one if shaped is None else shaped.shape
 
 
 def undeclared(semantics: Semantics, keys: Iterable[DispatchKey]) -> str:
@@ -247,35 +196,3 @@ def reads_more(semantics: Semantics, reads: Mapping[int, int]) -> bool:
         if read & ~judged:
             return True
     return False
-
-
-def look_at(semantics: Semantics, neighbourhood: Neighbourhood) -> str:
-    """Run a random sequence over a neighbourhood; what breaks, a sentence, empty when nothing does.
-
-    Args:
-        semantics: the dispatcher, with the fallbacks of the registry.
-        neighbourhood: what comes and goes there.
-    """
-    plain, registrations, order = scenario_of(semantics, neighbourhood)
-    space, count = LabSpace(registrations, [NAME], plain), len(registrations)
-    random, later = SplitMix64(count), later_masks(count, order)
-    first, last = list(range(count)), list(range(count))
-    random.shuffle(first)
-    random.shuffle(last)
-    first = keeping(first, order)
-    state, mask = space.empty(), 0
-    for index in (*first, *last, *(random.below(count) for _ in range(count)), *first):
-        if mask >> index & 1:
-            state = space.release(state, index)
-        elif later[index] & mask:
-            continue
-        else:
-            state, refusal = space.register(state, index)
-            if refusal is not None:
-                return f"a registration was refused: {refusal.message}"
-        mask ^= 1 << index
-        for violation in space.violations(state):
-            return f"a sequence breaks what one that should be alike keeps: {violation}"
-    for index in set_bits(mask):
-        state = space.release(state, index)
-    return "" if state == space.empty() else "something is left behind by what should be alike"
