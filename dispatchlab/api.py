@@ -642,7 +642,6 @@ def certify(
     package: str | None = None,
     operators: Iterable[str] = (),
     semantics: str | None = None,
-    jobs: int = 1,
 ) -> Result[Certification]:
     """Prove for every operator of a registry that the order of its registrations does not matter.
 
@@ -657,7 +656,6 @@ def certify(
         operators: names and globs of operators; those that are not as in the bundled registry of their PyTorch when
             there are none.
         semantics: the dispatcher; that of the PyTorch of the registry when left out.
-        jobs: how many processes to use.
 
     Raises:
         DispatchLabError: the registry cannot be used, or there is no such operator.
@@ -671,7 +669,7 @@ def certify(
 
     name = os.fspath(registry) if registry is not None else LIVE if package else default_registry().name
     recorded = recorded_from(name, imports=_imports(package))
-    found = certification_of_own(recorded, name, operators=tuple(operators), semantics=semantics, jobs=jobs)
+    found = certification_of_own(recorded, name, operators=tuple(operators), semantics=semantics)
     proved = sum(certificate.verdict is Certified.ORDER_INDEPENDENT for certificate in found.certificates)
     summary = f"{name}: {proved:,} of {counted(len(found.certificates), 'operator')} order-independent"
     return Result(found, summary, lambda: certification_view(found, torch=recorded.torch))

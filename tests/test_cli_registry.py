@@ -40,7 +40,7 @@ def test_coverage_counts_the_operators_of_a_scenario() -> None:
 
 def test_certify_shows_its_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dispatchlab.commands.output._FIRST_LINE_S", 0.0)
-    result = run("certify", "--operator", "_quantized::conv3d_relu", "--jobs", "1")
+    result = run("certify", "--operator", "_quantized::conv3d_relu")
     assert result.exit_code == 0
     assert "torch-2.13-cpu: " in result.stderr
     assert "torch-2.13-cpu under torch-2.13: 1 operator\norder-independent: 1\n" in result.stdout

@@ -218,7 +218,7 @@ def test_certify_of_a_record_is_about_what_differs_from_its_registry(tmp_path: P
         "{claim: A., registry: small.dlreg, registrations: "
         "[{impl: bar.out, dispatch: CUDA, debug: mine}, {def: new() -> (), debug: mine}]}"
     )
-    arguments = ("certify", str(path), "--jobs", "1", "--format")
+    arguments = ("certify", str(path), "--format")
     found = json.loads(run(*arguments, "json").stdout)
     assert [each["operator"] for each in found["certificates"]] == ["test::bar.out", "test::new"]
     assert (found["against"], found["left_out"], found["known"]) == ("small.dlreg", 2, [])
@@ -236,7 +236,7 @@ def test_certify_leaves_out_what_overrides_another_in_the_registry_already(tmp_p
     save_registry(SMALL, tmp_path / "small.dlreg")
     path = tmp_path / "mine.yaml"
     path.write_text("{claim: A., registry: small.dlreg, registrations: [{impl: foo, dispatch: CUDA, debug: mine}]}")
-    arguments = ("certify", str(path), "--jobs", "1", "--format", "json")
+    arguments = ("certify", str(path), "--format", "json")
     result = run(*arguments)
     found = json.loads(result.stdout)
     assert (result.exit_code, found["known"], found["certificates"]) == (0, ["test::foo"], [])
@@ -258,7 +258,7 @@ def test_what_cannot_be_read_costs_its_operator_the_arguments_and_nothing_else(t
     )
     assert "Nobody" in run("explain", "test::foo", "--from", path).stderr
     assert run("explain", "test::bar.out", "--from", path).exit_code == 0
-    found = json.loads(run("certify", path, "--jobs", "1", "--all", "--format", "json").stdout)
+    found = json.loads(run("certify", path, "--all", "--format", "json").stdout)
     assert [each["operator"] for each in found["certificates"]] == ["test::bar.out", "test::foo"]
     assert run("diff", path, path, "--exit-code").exit_code == 0
     assert run("lint", path).exit_code in (0, 1)

@@ -55,7 +55,6 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Certification]:
         monkeypatch.setattr(certify_registry, "for_registry", lambda *_, **__: replace(semantics, fallbacks=()))
         return certification_of(recorded, name="a registry", semantics=f"planted {id(options)} {count}", **options)
 
-    certify_registry._dispatcher_of.cache_clear()
     return certified
 
 

@@ -1,16 +1,12 @@
-"""`dispatchlab certify`: a certificate for every operator of a registry, worked out in several processes."""
+"""`dispatchlab certify`: a certificate for every operator of a registry."""
 
 from __future__ import annotations
-
-import os
 
 import click
 
 from dispatchlab.commands.options import (
-    JOBS,
     SEMANTICS,
     SOURCE,
-    cluster_option,
     format_option,
     operators_option,
     report_option,
@@ -29,8 +25,6 @@ from dispatchlab.commands.output import Format, exit_with, note, progress_displa
     help="Semantics of the dispatcher to certify: strict, a PyTorch, such as torch-2.13, or torch for the model of the "
     "installed PyTorch, or else the newest. Default: the PyTorch of the registry; strict where it names none.",
 )
-@click.option("--jobs", metavar="N", type=JOBS, help="Use at most N processes. Default, and most: one for each core.")
-@cluster_option("Explore neighbourhoods and certify operators")
 @click.option(
     "--all",
     "everything",
@@ -44,8 +38,6 @@ def certify(
     registry: str | None,
     operators: tuple[str, ...],
     semantics: str | None,
-    jobs: int | None,
-    cluster: str | None,
     everything: bool,
     page: str | None,
     format: Format | None,
@@ -68,11 +60,9 @@ def certify(
       dispatchlab certify
       dispatchlab certify --semantics torch-2.13 --operator 'aten::*matmul*'
       dispatchlab certify my_package
-      dispatchlab certify today.dlreg --jobs 2 --format json
+      dispatchlab certify today.dlreg --format json
       dispatchlab certify today.dlreg --report certificates.html
-      dispatchlab certify --cluster tcp://10.0.0.1:8786
     """
-    from dispatchlab.processes import most_jobs
     from dispatchlab.questions.certify.blocks import certification_view
     from dispatchlab.questions.certify.certify_registry import certification_of_own
     from dispatchlab.questions.sources.find_sources import recorded_from
@@ -95,8 +85,6 @@ def certify(
             operators=operators,
             everything=everything,
             semantics=semantics,
-            jobs=min(jobs or os.cpu_count() or 1, most_jobs()),
-            cluster=cluster,
             progress=lambda done: display.update(registry, done),
             partial=True,
         )

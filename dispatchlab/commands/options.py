@@ -140,20 +140,6 @@ semantics_option = click.option(
 """`--semantics`, of the lab engine."""
 
 
-def cluster_option(what: str) -> Callable[[_Command], _Command]:
-    """`--cluster`.
-
-    Args:
-        what: what the cluster does.
-    """
-    return click.option(
-        "--cluster",
-        metavar="ADDRESS",
-        help=f"{what} on the Dask cluster whose scheduler is at ADDRESS, such as tcp://10.0.0.1:8786, in place of this "
-        "machine. Needs the extra dispatchlab[cluster]; see docs/cluster.md.",
-    )
-
-
 def engine_option(help: str, *, default: str | None = "lab") -> Callable[[_Command], _Command]:
     """`--engine`.
 

@@ -11,7 +11,6 @@ from dispatchlab.commands.options import (
     JOBS,
     SEED,
     allow_import_option,
-    cluster_option,
     engine_option,
     format_option,
     reach_checkout,
@@ -63,7 +62,6 @@ from dispatchlab.commands.output import (
 @click.option(
     "--jobs", metavar="N", type=JOBS, default=1, show_default=True, help="Explore N scenarios at once, one a core."
 )
-@cluster_option("Explore scenarios")
 @click.option("--require-proof", is_flag=True, help="Exit with 3 when no violation was found and nothing was proved.")
 @click.option(
     "--conform",
@@ -85,7 +83,6 @@ def permute(
     *,
     scenarios: tuple[str, ...],
     jobs: int,
-    cluster: str | None,
     format: Format | None,
     details: bool,
     snapshots: bool,
@@ -105,7 +102,6 @@ def permute(
       dispatchlab permute scenario.yaml --semantics torch-2.13 --save found.yaml
       dispatchlab permute scenario.yaml --snapshots
       dispatchlab permute scenarios/ --report report.html
-      dispatchlab permute scenarios/ --cluster tcp://10.0.0.1:8786
     """
     from dispatchlab.errors import DispatchLabError
     from dispatchlab.files import FileKind
@@ -132,9 +128,7 @@ def permute(
         with (
             progress_display() as display,
             closing(
-                run_scenarios(
-                    files, asked, jobs=jobs, cluster=cluster, progress=display.update, finished=display.finish
-                )
+                run_scenarios(files, asked, jobs=jobs, progress=display.update, finished=display.finish)
             ) as outcomes,
         ):
             for _, outcome in outcomes:

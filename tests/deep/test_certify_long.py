@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.prover.explore import explore
 from dispatchlab.prover.prng import SplitMix64
@@ -36,11 +34,3 @@ def test_verdicts_are_those_of_the_whole_graph_on_small_operators() -> None:
         ("torch-2.13", Certified.ORDER_INDEPENDENT),
         ("torch-2.13", Certified.ORDER_DEPENDENT),
     }
-
-
-def test_several_processes_find_what_one_process_finds() -> None:
-    recorded = registry(operator("foo", CIA, CEA), operator("bar", K.Meta, K.Meta), operator("baz", K.CPU))
-    alone = certified(recorded, "torch-2.13")
-    together = certified(recorded, "torch-2.13", jobs=2)
-    assert replace(together, elapsed_s=0) == replace(alone, elapsed_s=0)
-    assert len(alone.certificates) == 3

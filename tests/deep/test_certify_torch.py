@@ -21,7 +21,7 @@ from tests.effort import some
 
 
 def test_every_operator_of_pytorch_is_proved_or_names_the_owners_of_its_kernels() -> None:
-    found = certification_of(open_bundled("torch-2.13-cpu"), name="torch-2.13-cpu", jobs=2)
+    found = certification_of(open_bundled("torch-2.13-cpu"), name="torch-2.13-cpu")
     assert len(found.certificates) == 3_598
     verdicts = {each: len(found.of(each)) for each in Certified}
     assert verdicts == {Certified.ORDER_INDEPENDENT: 2_962, Certified.ORDER_DEPENDENT: 636, Certified.NOT_DECIDED: 0}
@@ -36,7 +36,7 @@ def test_every_operator_of_pytorch_is_proved_or_names_the_owners_of_its_kernels(
 
 
 def test_the_operators_of_pytorch_whose_slots_depend_on_order() -> None:
-    found = certification_of(open_bundled("torch-2.13-cpu"), name="torch-2.13-cpu", jobs=2, semantics="torch-2.13")
+    found = certification_of(open_bundled("torch-2.13-cpu"), name="torch-2.13-cpu", semantics="torch-2.13")
     assert not found.of(Certified.NOT_DECIDED)
     assert len(found.of(Certified.ORDER_DEPENDENT)) == 644
     shows = {

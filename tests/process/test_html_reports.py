@@ -20,8 +20,8 @@ from tests.scenario_texts import FIVE, TWICE, TWO_DEFS, many
 HOSTILE = {
     "permute": "permute {scenario}",
     "folder": "permute {scenario} {broken} {five} {conflict}",
-    "certify": "certify {registry} --jobs 1",
-    "certify live kinds": "certify {scenario} --jobs 1 --semantics torch-2.13",
+    "certify": "certify {registry}",
+    "certify live kinds": "certify {scenario} --semantics torch-2.13",
     "lint": "lint {registry} {scenario}",
     "diff": "diff {registry} {other} --all",
     "diff package": "diff {registry} {other} --for {scenario}",

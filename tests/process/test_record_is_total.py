@@ -73,7 +73,7 @@ def test_commands_survive_such_a_schema_on_the_running_pytorch(odd: Path, argume
 
 
 def test_certify_of_the_running_pytorch_is_about_what_the_packages_add(odd: Path) -> None:
-    done = dispatchlab(odd, "certify", "odd", "--format", "json", "--jobs", "1")
+    done = dispatchlab(odd, "certify", "odd", "--format", "json")
     found = json.loads(done.stdout)
     names = {each["operator"] for each in found["certificates"]} | set(found["known"])
     assert {"odd::fresh", "odd::named", "odd::united", "odd::lines", "aten::cumsum"} <= names

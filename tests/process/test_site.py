@@ -39,7 +39,6 @@ MAIN = (
     "json.html",
     "explore.html",
     "reports.html",
-    "cluster.html",
     "scenario_format.html",
     "guides/operator_author.html",
     "lint/index.html",

@@ -1,4 +1,4 @@
-"""Certify a registry: hold every operator to what was proved of its pattern, in several processes.
+"""Certify a registry: hold every operator to what was proved of its pattern.
 
 The neighbourhoods of all patterns are explored first, each once; then every operator runs sequences of its own. See
 docs/proof.md and Note [Kernels that play the same part].
@@ -7,14 +7,11 @@ docs/proof.md and Note [Kernels that play the same part].
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from operator import attrgetter
 from time import perf_counter
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any
 
 from dispatchlab.engine.footprint import Footprint
 from dispatchlab.engine.lab_engine import LabEngine, LabSpace
@@ -25,7 +22,6 @@ from dispatchlab.model.keys import SLOT_KEYS, DispatchKey
 from dispatchlab.model.profile import version_of
 from dispatchlab.model.registration import Def, Impl, Registration
 from dispatchlab.model.sequence import StepSequence
-from dispatchlab.processes import executor_for
 from dispatchlab.prover.limits import Progress
 from dispatchlab.prover.prng import SplitMix64
 from dispatchlab.prover.run_sequence import compare_sequences, on_sandboxes
@@ -53,15 +49,8 @@ from dispatchlab.questions.certify.operator_neighbourhoods import (
 from dispatchlab.questions.certify.slot_neighbourhoods import neighbourhoods_of, reads_more
 from dispatchlab.questions.sources.find_sources import Difference, chosen, own_operators
 from dispatchlab.questions.sources.replay_on_lab import for_registry
-from dispatchlab.registries.model import Recorded, RecordedFallback, RecordedOperator
+from dispatchlab.registries.model import Recorded, RecordedOperator
 from dispatchlab.registries.replay import fallback_registration, operator_registrations
-
-_OPERATORS_A_TASK = 32
-_SMALL = 4_000  # edges that are worth a task of their own
-_NEIGHBOURHOODS_A_TASK = 64
-
-A = TypeVar("A")
-R = TypeVar("R")
 
 
 class NothingToCertifyError(DispatchLabError):
@@ -85,8 +74,6 @@ def certification_of(
     name: str,
     semantics: str = "strict",
     operators: Sequence[RecordedOperator] | None = None,
-    jobs: int = 1,
-    cluster: str | None = None,
     progress: Callable[[Progress], None] | None = None,
     partial: bool = False,
     against: str = "",
@@ -98,15 +85,12 @@ def certification_of(
         name: what to call it.
         semantics: `strict` or `torch-2.13`, whose footprints the proof can use.
         operators: which operators; all when left out.
-        jobs: how many processes work at once.
-        cluster: the address of a scheduler, whose workers do the work in place of this machine.
         progress: is called with how far it has come.
         partial: after Ctrl-C return what was done, with `interrupted` true.
         against: the registry whose operators were left out, for the error where none is left.
 
     Raises:
         NothingToCertifyError: there is no operator.
-        ClusterError: there is no such cluster, or it is lost.
         DispatchLabError: a record cannot be read.
     """
     started = perf_counter()
@@ -116,23 +100,25 @@ def certification_of(
     rules = for_registry(semantics, torch=recorded.torch)
     fallbacks = tuple(fallback for fallback in recorded.fallbacks if fallback.key in rules.existing)
     replaced = tuple(fallback for fallback in fallbacks if stays(rules, fallback.key, fallback.debug))
+    dispatcher = replace(rules, fallbacks=tuple(map(fallback_registration, fallbacks)))
     meter = _Meter(progress, started, sum(map(_cost_of_operator, chosen)))
     known: dict[Neighbourhood, Explored] = {}
     certificates: dict[str, Certificate] = {}
     steps, interrupted = 0, False
     patterns = sorted({pattern_of(operator) for operator in chosen})
     try:
-        with _executor(jobs, cluster) as executor:
-            subject = _Subject(semantics, fallbacks, recorded.torch)
-            run = _Run(subject, executor)
-            proof = _Proof(_dispatcher_of(subject), patterns, run, meter)
-            known = proof.known
-            tasks = _operator_tasks(patterns, proof, chosen)
-            for task, done in run(_certify, tasks):
-                for certificate, count in done:
-                    certificates[certificate.operator] = certificate
-                    steps += count
-                meter.add(sum(_cost_of_operator(operator) for operator, *_ in task))
+        proof = _Proof(dispatcher, patterns, meter)
+        known, footprint = proof.known, Footprint(dispatcher)
+        decided = {pattern: (number, *proof.decided(pattern)) for number, pattern in enumerate(patterns)}
+        seen: set[Pattern] = set()
+        for operator in chosen:
+            pattern = pattern_of(operator)
+            of_first = None if pattern in seen else footprint
+            seen.add(pattern)
+            certificate, count = certify_operator(dispatcher, operator, *decided[pattern], of_first)
+            certificates[certificate.operator] = certificate
+            steps += count
+            meter.add(_cost_of_operator(operator))
     except KeyboardInterrupt:
         if not partial:
             raise
@@ -269,19 +255,18 @@ class _Proof:
     Args:
         dispatcher: the dispatcher.
         patterns: what operators have in common.
-        run: runs tasks.
-        meter: counts them.
+        meter: counts what is explored.
     """
 
-    def __init__(self, dispatcher: Semantics, patterns: Sequence[Pattern], run: _Run, meter: _Meter) -> None:
+    def __init__(self, dispatcher: Semantics, patterns: Sequence[Pattern], meter: _Meter) -> None:
         self._dispatcher = dispatcher
         self._wanted = neighbourhoods_of(dispatcher, patterns)
         chosen = frozenset().union(*(some for some in self._wanted.values() if not isinstance(some, str)))
         self.known: dict[Neighbourhood, Explored] = {}
         meter.expect(sum(map(_cost, chosen)))
-        for task, done in run(_explore_some, _batches(chosen)):
-            self.known.update(zip(task, done, strict=True))
-            meter.add(sum(map(_cost, task)), sum(explored.sets for explored in done))
+        for each in sorted(chosen, key=attrgetter("rank")):
+            explored = self.known[each] = explore_neighbourhood(dispatcher, each)
+            meter.add(_cost(each), explored.sets)
 
     def decided(self, pattern: Pattern) -> tuple[str, tuple[Explored, ...]]:
         """Why a pattern is not decided, empty when it is; and what leaves its slots stale, once for each such slots."""
@@ -298,36 +283,6 @@ class _Proof:
             if explored.stale:
                 stale.setdefault(explored.stale, explored)
         return "", tuple(stale.values())
-
-
-def _batches(wanted: Iterable[Neighbourhood]) -> Iterator[tuple[Neighbourhood, ...]]:
-    """The largest first, each alone; small ones together."""
-    batch: list[Neighbourhood] = []
-    cost = 0
-    for neighbourhood in sorted(wanted, key=attrgetter("rank"), reverse=True):
-        batch.append(neighbourhood)
-        cost += _cost(neighbourhood)
-        if cost >= _SMALL or len(batch) >= _NEIGHBOURHOODS_A_TASK:
-            yield tuple(batch)
-            batch, cost = [], 0
-    if batch:
-        yield tuple(batch)
-
-
-_OperatorTask: TypeAlias = tuple[RecordedOperator, int, str, tuple[Explored, ...], bool]
-
-
-def _operator_tasks(
-    patterns: Sequence[Pattern], proof: _Proof, operators: Sequence[RecordedOperator]
-) -> list[tuple[_OperatorTask, ...]]:
-    decided = {pattern: (number, *proof.decided(pattern)) for number, pattern in enumerate(patterns)}
-    tasks: list[_OperatorTask] = []
-    seen: set[Pattern] = set()
-    for operator in operators:
-        pattern = pattern_of(operator)
-        tasks.append((operator, *decided[pattern], pattern not in seen))
-        seen.add(pattern)
-    return [tuple(tasks[at : at + _OPERATORS_A_TASK]) for at in range(0, len(tasks), _OPERATORS_A_TASK)]
 
 
 # -- one operator
@@ -505,66 +460,3 @@ def _newer_of(registrations: Sequence[Registration]) -> list[int]:
                 newer |= 1 << other
         masks.append(newer)
     return masks
-
-
-# -- processes
-
-
-def _executor(jobs: int, cluster: str | None) -> AbstractContextManager[Executor | None]:
-    """Where tasks run; what runs is ended at once when the work is stopped."""
-    return nullcontext() if jobs < 2 and cluster is None else executor_for(jobs, cluster)
-
-
-class _Subject(NamedTuple):
-    """The dispatcher of the operators: its semantics, and the registry's fallbacks and PyTorch."""
-
-    semantics: str
-    fallbacks: tuple[RecordedFallback, ...]
-    torch: str
-
-
-@lru_cache(maxsize=2)
-def _dispatcher_of(subject: _Subject) -> Semantics:
-    """The same for every task in a process, which makes it once."""
-    return replace(
-        for_registry(subject.semantics, torch=subject.torch),
-        fallbacks=tuple(map(fallback_registration, subject.fallbacks)),
-    )
-
-
-@lru_cache(maxsize=2)
-def _footprint_of(subject: _Subject) -> Footprint:
-    """What refreshes read on whole operators, for all tasks in a process."""
-    return Footprint(_dispatcher_of(subject))
-
-
-def _explore_some(task: tuple[_Subject, tuple[Neighbourhood, ...]]) -> list[Explored]:
-    subject, some = task
-    dispatcher = _dispatcher_of(subject)
-    return [explore_neighbourhood(dispatcher, each) for each in some]
-
-
-def _certify(task: tuple[_Subject, tuple[_OperatorTask, ...]]) -> list[tuple[Certificate, int]]:
-    subject, some = task
-    dispatcher = _dispatcher_of(subject)
-    certificates = []
-    for operator, number, trouble, stale, is_first in some:
-        footprint = _footprint_of(subject) if is_first else None
-        certificates.append(certify_operator(dispatcher, operator, number, trouble, stale, footprint))
-    return certificates
-
-
-class _Run:
-    """Runs tasks; gives each with its result, in their order.
-
-    Args:
-        subject: what every task is given besides.
-        executor: where they run; None for here.
-    """
-
-    def __init__(self, subject: _Subject, executor: Executor | None) -> None:
-        self._subject, self._map = subject, map if executor is None else executor.map
-
-    def __call__(self, work: Callable[[tuple[_Subject, A]], R], tasks: Iterable[A]) -> Iterator[tuple[A, R]]:
-        given = list(tasks)
-        yield from zip(given, self._map(work, [(self._subject, task) for task in given]), strict=True)

@@ -7,15 +7,13 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache, partial
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.processes import default_memory_bound, most_jobs
 from dispatchlab.prover.limits import Progress
 from dispatchlab.questions.order.run_scenario import Outcome, RunOptions, run_scenario
 from dispatchlab.questions.sources.engines import kept_engines
-from dispatchlab.scenario.load import load_scenario
-from dispatchlab.scenario.scenario import Scenario
 
 if TYPE_CHECKING:
     from dispatchlab.processes import Processes
@@ -29,19 +27,11 @@ ProgressOf: TypeAlias = Callable[[str, Progress], None]
 _BETWEEN_REPORTS_S = 0.1
 
 
-class _Task(NamedTuple):
-    """A scenario to run: its file, or what was read from it here; or why that cannot be read."""
-
-    source: str | Scenario | DispatchLabError
-    options: RunOptions
-
-
 def run_scenarios(
     files: Sequence[str],
     options: RunOptions,
     *,
     jobs: int = 1,
-    cluster: str | None = None,
     progress: ProgressOf,
     finished: Callable[[str], None],
 ) -> Generator[Finished, None, None]:
@@ -51,40 +41,32 @@ def run_scenarios(
         files: the scenarios.
         options: how to run each.
         jobs: how many at once.
-        cluster: the address of a scheduler, on whose cluster they run in place of this machine.
-        progress: see `ProgressOf`; scenarios that run on a cluster report none.
+        progress: see `ProgressOf`.
         finished: is called with a file as soon as its exploration has ended.
 
     Yields:
-        Each file with its outcome; after Ctrl-C also what was under way on this machine.
+        Each file with its outcome; after Ctrl-C also what was under way.
 
     Raises:
-        ClusterError: there is no such cluster, or it is lost.
-        WorkerDied: a process of this machine ended.
+        WorkerDied: a process ended.
         KeyboardInterrupt: after the last that was under way in other processes.
     """
     jobs = min(jobs, len(files), most_jobs())
-    if options.max_memory is None and cluster is None:
+    if options.max_memory is None:
         options = replace(options, max_memory=default_memory_bound(jobs))
-    if jobs < 2 and cluster is None:
+    if jobs < 2:
         with kept_engines():
             for path in files:
-                outcome = _run(_Task(path, options), partial(progress, path))
+                outcome = _run(path, options, partial(progress, path))
                 finished(path)
                 yield path, outcome
                 if isinstance(outcome, Outcome) and outcome.interrupted:
                     return
         return
-    from dispatchlab.processes import Processes, executor_for
+    from dispatchlab.processes import processes_for
 
-    with executor_for(jobs, cluster) as executor:
-        if isinstance(executor, Processes):
-            yield from _in_processes(executor, files, options, progress, finished)
-            return
-        tasks = [_Task(_read(path, options), options) for path in files]
-        for path, outcome in zip(files, executor.map(_run, tasks), strict=True):
-            finished(path)
-            yield path, outcome
+    with processes_for(jobs) as executor:
+        yield from _in_processes(executor, files, options, progress, finished)
 
 
 def _in_processes(
@@ -97,7 +79,7 @@ def _in_processes(
     """Run scenarios in processes; Ctrl-C interrupts what is under way, and the rest does not begin."""
     from concurrent.futures import wait
 
-    futures = [executor.submit(_run_in_process, _Task(path, options)) for path in files]
+    futures = [executor.submit(_run_in_process, path, options) for path in files]
     interrupted = False
     for path, future in zip(files, futures, strict=True):
         while not future.done():
@@ -119,28 +101,19 @@ def _in_processes(
         raise KeyboardInterrupt
 
 
-def _read(path: str, options: RunOptions) -> Scenario | DispatchLabError:
+def _run(path: str, options: RunOptions, progress: Callable[[Progress], None]) -> Outcome | DispatchLabError:
     try:
-        return load_scenario(path, allow_import=options.allow_import)
+        return run_scenario(path, options, progress=progress)
     except DispatchLabError as error:
         return error
 
 
-def _run(task: _Task, progress: Callable[[Progress], None] | None = None) -> Outcome | DispatchLabError:
-    if isinstance(task.source, DispatchLabError):
-        return task.source
-    try:
-        return run_scenario(task.source, task.options, progress=progress)
-    except DispatchLabError as error:
-        return error
-
-
-def _run_in_process(task: _Task) -> Outcome | DispatchLabError:
+def _run_in_process(path: str, options: RunOptions) -> Outcome | DispatchLabError:
     from dispatchlab.processes import interruptible, report
 
     _keep_engines()
     with interruptible():
-        return _run(task, lambda progress: report((task.source, progress)))
+        return _run(path, options, lambda progress: report((path, progress)))
 
 
 @cache

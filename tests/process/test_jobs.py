@@ -1,4 +1,4 @@
-"""Several processes, and a cluster, print what one process prints; Ctrl-C prints what was covered."""
+"""Several processes print what one process prints; Ctrl-C prints what was covered."""
 
 from __future__ import annotations
 
@@ -8,18 +8,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from dispatchlab import __version__, _version
-from dispatchlab.processes import ClusterError, Processes, WorkerDied, executor_for, interruptible, report
+from dispatchlab.processes import WorkerDied, interruptible, processes_for, report
 from tests.scenario_texts import many
 
 ROOT = Path(__file__).parents[2]
-_TIMES = re.compile(r"^elapsed: .*$|(?<=besides, ).*$", re.MULTILINE)
+_TIMES = re.compile(r"^elapsed: .*$", re.MULTILINE)
 
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
@@ -54,52 +51,16 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[str]:
-    distributed: Any = pytest.importorskip("distributed", reason="pip install 'dispatchlab[cluster]'")
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
-        yield cluster.scheduler_address
-
-
-def test_two_processes_and_a_cluster_print_what_one_process_prints(cluster: str, folder: Path) -> None:
-    one, two, machines = (
-        command(folder, "permute", ".", "--format", "text", "-v", *where)
-        for where in ((), ("--jobs", "2"), ("--cluster", cluster))
-    )
-    assert one == two == machines
+def test_two_processes_print_what_one_process_prints(folder: Path) -> None:
+    one, two = (command(folder, "permute", ".", "--format", "text", "-v", *where) for where in ((), ("--jobs", "2")))
+    assert one == two
     assert one[0] == 2
     assert one[1].count("verdict: ") == 5
     assert "unreadable.yaml" in one[2]
 
 
-def test_a_certification_is_the_same_on_one_process_two_and_a_cluster(cluster: str, tmp_path: Path) -> None:
-    some = ("certify", "torch-2.13", "--operator", "aten::*bitwise*")
-    one, two, machines = (
-        command(tmp_path, *some, *where) for where in (("--jobs", "1"), ("--jobs", "2"), ("--cluster", cluster))
-    )
-    assert one == two == machines
-    assert one[0] == 1
-
-
-def test_a_worker_with_another_version_is_refused(cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_version, "__version__", "0.0.1")
-    with (
-        pytest.raises(ClusterError, match=rf"has '{re.escape(__version__)}' in place of dispatchlab 0\.0\.1: install"),
-        executor_for(1, cluster),
-    ):
-        pass
-
-
-def test_an_address_where_no_scheduler_answers_is_a_sentence(folder: Path) -> None:
-    pytest.importorskip("distributed", reason="pip install 'dispatchlab[cluster]'")
-    code, output, errors = command(folder, "permute", "many_4.yaml", "--cluster", "tcp://127.0.0.1:9")
-    assert (code, output) == (2, "")
-    assert "--cluster tcp://127.0.0.1:9: no Dask scheduler answers there (" in errors
-    assert "Traceback" not in errors
-
-
 def test_a_process_that_ends_is_a_sentence() -> None:
-    with pytest.raises(WorkerDied, match="a worker process ended"), executor_for(2) as executor:
+    with pytest.raises(WorkerDied, match="a worker process ended"), processes_for(2) as executor:
         list(executor.map(os._exit, [3]))
 
 
@@ -111,8 +72,7 @@ def _count_until_interrupted() -> None:
 
 @pytest.mark.parametrize("begun", [False, True])
 def test_tasks_are_interrupted_whether_their_process_has_begun_or_not(*, begun: bool) -> None:
-    with executor_for(2) as executor:
-        assert isinstance(executor, Processes)
+    with processes_for(2) as executor:
         futures = [executor.submit(_count_until_interrupted) for _ in range(2)]
         while begun and "counting" not in executor.reports():
             pass
