@@ -88,15 +88,20 @@ def check_overlap(name: str, written: Tensor, read: Tensor | None = None) -> Non
 
     Source: aten/src/ATen/MemoryOverlap.cpp.
     """
-    if written.elements is None:
-        return  # on Meta there is no memory that two elements could share
-    if any(size > 1 and step == 0 for size, step in zip(written.shape, written.strides, strict=True)):
+    if overlaps_itself(written):
         raise refused(f"{name} would write several elements at one memory location, as expand makes them: clone first")
-    if read is not None and read is not written and _overlap_in_part(written, read):
+    if read is not None and read is not written and overlap_in_part(written, read):
         raise refused(f"{name} would write memory that it reads as other elements: clone one first")
 
 
-def _overlap_in_part(one: Tensor, other: Tensor) -> bool:
+def overlaps_itself(tensor: Tensor) -> bool:
+    """Whether two elements are at one place in memory, as those of an expanded tensor are; on Meta there is none."""
+    if tensor.elements is None or 0 in tensor.shape:
+        return False
+    return any(size > 1 and step == 0 for size, step in zip(tensor.shape, tensor.strides, strict=True))
+
+
+def overlap_in_part(one: Tensor, other: Tensor) -> bool:
     """Whether two tensors without gaps share memory, unless they are the same elements in the same order."""
     if any(each.elements is None or not is_dense(each.shape, each.strides) for each in (one, other)):
         return False

@@ -55,4 +55,4 @@ REASON_STYLES: Final[Mapping[Provenance, str]] = {reason: MOOD_STYLES[mood] for 
 
 DIFF_STYLES: Final[Mapping[str, str]] = {"---": TITLE, "+++": TITLE, "@@ ": QUIET}
 FIRST_STYLES: Final[Mapping[str, str]] = {"-": "red", "+": "green"}
-"""A diff leads from what is expected to what is there: what is there is the defect, and red."""
+"""The colours of what a diff takes away and of what it adds."""

@@ -9,16 +9,15 @@ from pathlib import Path
 from types import ModuleType
 
 from dispatchlab.codegen.emit.generated_group import GeneratedGroup, GeneratedKey, Wrapper, generated_group
-from dispatchlab.codegen.emit.python_source import annotated_types, debug_text, def_debug_text, label, mark, module_text
+from dispatchlab.codegen.emit.python_source import debug_text, def_debug_text, inferred_schema, label, mark, module_text
 from dispatchlab.codegen.emit.python_text import text_literal
 from dispatchlab.codegen.read.groups import FunctionGroup
 from dispatchlab.codegen.read.native_functions import NativeFunctions
 from dispatchlab.errors import DispatchLabError, no_operator
 from dispatchlab.files import ReadError, read_file, write_folder
 from dispatchlab.model.cpp_signature import cpp_signature, is_symint_schema
-from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Block, BlockKind, Def, Impl, Kernel, KernelForm
-from dispatchlab.model.schema import Argument, FunctionSchema
+from dispatchlab.model.schema import FunctionSchema
 from dispatchlab.scenario.scenario import Scenario
 from dispatchlab.scenario.write import scenario_text
 
@@ -56,20 +55,10 @@ def _block(generated: GeneratedGroup, key: GeneratedKey, file: str) -> Block:
 
 
 def _impl(generated: GeneratedGroup, wrapper: Wrapper, file: str) -> Impl:
-    inferred = inferred_schema(wrapper)
+    inferred = inferred_schema(wrapper.function)
     symint = is_symint_schema(inferred)
     kernel = Kernel(KernelForm.UNBOXED, inferred=inferred, signature=cpp_signature(inferred), symint=symint)
     return Impl(wrapper.function.name.without_namespace, None, kernel, debug_text(generated, wrapper, file))
-
-
-def inferred_schema(wrapper: Wrapper) -> FunctionSchema:
-    """The schema that the annotations of the wrapper give."""
-    arguments, returns = annotated_types(wrapper.function)
-    return FunctionSchema(
-        OperatorName("", ""),
-        tuple(Argument(f"_{at}", type_) for at, type_ in enumerate(arguments)),
-        tuple(Argument(f"_{at}", type_) for at, type_ in enumerate(returns)),
-    )
 
 
 def _bare(schema: FunctionSchema) -> FunctionSchema:

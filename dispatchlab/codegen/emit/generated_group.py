@@ -180,15 +180,13 @@ def _keyed(
 
 def _wrapper_name(key: DispatchKey, function: NativeFunction) -> str:
     """torchgen's name: `wrapper_CPU_add_Tensor`, `wrapper_CPU_add_out_out`, `wrapper_CPU_add__Tensor`."""
-    name = function.name
-    parts = (name.name, "out" if function.parts.outs else "", name.overload)
-    return "_".join(("wrapper", str(key), *filter(None, parts)))
+    overload = function.name.overload
+    return f"wrapper_{key}_{function.cpp_name}{f'_{overload}' if overload else ''}"
 
 
 def plain_wrapper_name(key: DispatchKey, function: NativeFunction) -> str:
     """torchgen's name for a kernel that is not structured, the overload first: `wrapper_SparseCPU_Tensor_add`."""
-    name = function.name
-    return f"wrapper_{key}_{name.overload}_{name.name}{'_out' if function.parts.outs else ''}"
+    return f"wrapper_{key}_{function.name.overload}_{function.cpp_name}"
 
 
 def _checks(key: DispatchKey, function: NativeFunction) -> bool:

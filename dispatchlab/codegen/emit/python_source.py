@@ -33,7 +33,8 @@ from dispatchlab.codegen.emit.python_text import (
 )
 from dispatchlab.codegen.read.native_function import NativeFunction, Precomputed
 from dispatchlab.codegen.read.schema_parts import SchemaKind
-from dispatchlab.model.schema import ListType, OptionalType, Type
+from dispatchlab.model.names import OperatorName
+from dispatchlab.model.schema import Argument, FunctionSchema, ListType, OptionalType, SimpleType, Type
 
 
 def module_text(generated: GeneratedGroup, file: str) -> str:
@@ -76,18 +77,29 @@ def def_debug_text(generated: GeneratedGroup, function: NativeFunction, file: st
     return f"schema ({generated.name}.py, {function.written_at(file)})"
 
 
-def annotated_types(function: NativeFunction) -> tuple[tuple[Type, ...], tuple[Type, ...]]:
-    """The types of arguments and returns in the annotations of a wrapper: those of the schema, without sizes."""
-    arguments = tuple(_without_sizes(argument.type) for argument in function.schema.arguments)
-    return arguments, tuple(_without_sizes(one.type) for one in function.schema.returns)
+def inferred_schema(function: NativeFunction, *, symint: bool = True) -> FunctionSchema:
+    """The schema that the types of a kernel give: those of the schema, without sizes.
+
+    Args:
+        function: the function.
+        symint: the kernel takes symbolic integers where the schema has them.
+    """
+    schema = function.schema
+    arguments, returns = (
+        tuple(Argument(f"_{at}", _inferred(one.type, symint=symint)) for at, one in enumerate(each))
+        for each in (schema.arguments, schema.returns)
+    )
+    return FunctionSchema(OperatorName("", ""), arguments, returns)
 
 
-def _without_sizes(type_: Type) -> Type:
+def _inferred(type_: Type, *, symint: bool) -> Type:
     match type_:
         case OptionalType(element):
-            return OptionalType(_without_sizes(element))
+            return OptionalType(_inferred(element, symint=symint))
         case ListType(element):
-            return ListType(_without_sizes(element))
+            return ListType(_inferred(element, symint=symint))
+        case SimpleType("SymInt") if not symint:
+            return SimpleType("int")
         case _:
             return type_
 

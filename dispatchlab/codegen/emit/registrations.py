@@ -9,19 +9,19 @@ torchgen/gen_functionalization_type.py, torchgen/packaged/autograd/gen_inplace_o
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from dispatchlab._short_repr import WordEnum
 from dispatchlab.codegen.emit.generated_group import generated_group, plain_wrapper_name
-from dispatchlab.codegen.emit.python_source import annotated_types
+from dispatchlab.codegen.emit.python_source import inferred_schema
 from dispatchlab.codegen.read.groups import FunctionGroup, ViewGroup
 from dispatchlab.codegen.read.native_function import BackendKernel, NativeFunction
 from dispatchlab.codegen.read.native_functions import NativeFunctions
 from dispatchlab.codegen.read.schema_parts import SchemaKind
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.schema import Argument, FunctionSchema, ListType, OptionalType, SimpleType, Type
+from dispatchlab.model.schema import FunctionSchema
 
 
 class Part(WordEnum):
@@ -151,7 +151,7 @@ def left_out(natives: NativeFunctions) -> tuple[LeftOut, ...]:
         ),
         LeftOut(
             "kernels of Autograd, ADInplaceOrView and Tracer, written by hand",
-            tuple(function.name for function in functions if _cpp_name(function) in _BY_HAND),
+            tuple(function.name for function in functions if function.cpp_name in _BY_HAND),
         ),
         LeftOut(
             "kernels of Functionalize: C++ has them, or nothing has",
@@ -212,14 +212,14 @@ def _structured(group: FunctionGroup) -> Iterator[GeneratedKernel]:
             kernel = function.kernel_at(key.key)
             calls = _native(kernel) if body is Body.CALLS_NATIVE and kernel is not None else ""
             # NB: meta takes plain integers
-            inferred = _inferred_schema_of(function, symint=body is Body.CALLS_NATIVE)
+            inferred = inferred_schema(function, symint=body is Body.CALLS_NATIVE)
             yield GeneratedKernel(function, key.key, Part.BACKEND, body, wrapper.name, inferred, calls=calls)
 
 
 def _unstructured(function: NativeFunction) -> Iterator[GeneratedKernel]:
     if function.manual_kernel_registration:
         return
-    inferred = _inferred_schema_of(function)
+    inferred = inferred_schema(function)
     for kernel in function.dispatch:
         name = plain_wrapper_name(kernel.key, function)
         yield GeneratedKernel(
@@ -252,8 +252,8 @@ def _backend_select(natives: NativeFunctions) -> Iterator[GeneratedKernel]:
                 DispatchKey.BackendSelect,
                 Part.BACKEND_SELECT,
                 Body.SELECTS_BACKEND,
-                _cpp_name(function),
-                _inferred_schema_of(function),
+                function.cpp_name,
+                inferred_schema(function),
             )
 
 
@@ -303,13 +303,13 @@ def _functionalize(function: NativeFunction, *, replaced: bool) -> Iterator[Gene
     composite, key, part = function.kernel_at(_IMPLICIT), DispatchKey.Functionalize, Part.FUNCTIONALIZATION
     if composite is not None:
         # NB: the kernel is registered as it is, and takes plain integers unless its name says otherwise
-        inferred = _inferred_schema_of(function, symint=composite.takes_symint)
+        inferred = inferred_schema(function, symint=composite.takes_symint)
         name = f"at::native::{composite.name}"
         yield GeneratedKernel(function, key, part, Body.DECOMPOSES, name, inferred, calls=name)
     elif replaced:
         yield GeneratedKernel(
             *(function, key, part, Body.FUNCTIONALIZES, f"functionalization::{_wrapper_name(function)}"),
-            _inferred_schema_of(function),
+            inferred_schema(function),
         )
 
 
@@ -339,63 +339,26 @@ _VIEWS = frozenset(
 
 def _views_and_writes(natives: NativeFunctions) -> Iterator[GeneratedKernel]:
     for function in natives.functions:
-        if not function.is_abstract or _cpp_name(function) in _BY_HAND:
+        if not function.is_abstract or function.cpp_name in _BY_HAND:
             continue
         writes = function.kind in (SchemaKind.INPLACE, SchemaKind.OUT) and bool(function.schema.returns)
         if writes or function.parts.name.base in _VIEWS:
-            name, inferred = f"ADInplaceOrView::{_wrapper_name(function)}", _inferred_schema_of(function)
+            name, inferred = f"ADInplaceOrView::{_wrapper_name(function)}", inferred_schema(function)
             body = Body.WRITE if writes else Body.VIEW
             yield GeneratedKernel(function, DispatchKey.ADInplaceOrView, Part.VIEWS_AND_WRITES, body, name, inferred)
 
 
 def _tracer(natives: NativeFunctions) -> Iterator[GeneratedKernel]:
     for function in natives.functions:
-        if _cpp_name(function) not in _BY_HAND:
-            name, inferred = f"TraceType::{_wrapper_name(function)}", _inferred_schema_of(function)
+        if function.cpp_name not in _BY_HAND:
+            name, inferred = f"TraceType::{_wrapper_name(function)}", inferred_schema(function)
             yield GeneratedKernel(function, DispatchKey.Tracer, Part.TRACER, Body.RECORDS, name, inferred)
 
 
 # -- names and types
 
 
-def _cpp_name(function: NativeFunction) -> str:
-    """`add_out` for add.out. Source: `name` in torchgen/api/cpp.py."""
-    return f"{function.name.name}{'_out' if function.parts.outs else ''}"
-
-
 def _wrapper_name(function: NativeFunction) -> str:
     """`add_out_out` for add.out. Source: `type_wrapper_name`."""
     overload = function.name.overload
-    return f"{_cpp_name(function)}_{overload}" if overload else _cpp_name(function)
-
-
-def _inferred_schema_of(function: NativeFunction, *, symint: bool = True) -> FunctionSchema:
-    """The schema that the C++ type of a kernel gives.
-
-    Args:
-        function: the function.
-        symint: the kernel takes symbolic integers where the schema has them.
-    """
-    arguments, returns = annotated_types(function)
-    return FunctionSchema(
-        OperatorName("", ""),
-        tuple(_numbered(arguments, symint=symint)),
-        tuple(_numbered(returns, symint=symint)),
-    )
-
-
-def _numbered(types: Iterable[Type], *, symint: bool) -> Iterator[Argument]:
-    for at, type_ in enumerate(types):
-        yield Argument(f"_{at}", type_ if symint else _plain(type_))
-
-
-def _plain(type_: Type) -> Type:
-    match type_:
-        case SimpleType("SymInt"):
-            return SimpleType("int")
-        case OptionalType(element):
-            return OptionalType(_plain(element))
-        case ListType(element, size):
-            return ListType(_plain(element), size)
-        case _:
-            return type_
+    return f"{function.cpp_name}_{overload}" if overload else function.cpp_name

@@ -193,6 +193,11 @@ class NativeFunction:
         return str(self.schema.name.without_namespace)
 
     @property
+    def cpp_name(self) -> str:
+        """`add_out` for add.out. Source: `name` in torchgen/api/cpp.py."""
+        return f"{self.name.name}{'_out' if self.parts.outs else ''}"
+
+    @property
     def flat_name(self) -> str:
         """`add_out` for add.out: the class in at::_ops."""
         return self.short_name.replace(".", "_")

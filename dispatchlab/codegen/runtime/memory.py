@@ -135,23 +135,3 @@ def cast_into(target: np.ndarray[Any, Any], source: np.ndarray[Any, Any]) -> Non
         if target.dtype == np.float16 and source.dtype == np.float64:
             source = source.astype(np.float32)
         np.copyto(target, source, casting="unsafe")
-
-
-def overlaps_itself(tensor: Tensor) -> bool:
-    """Whether two elements share memory, as those of an expanded tensor do."""
-    if is_on_meta(tensor) or 0 in tensor.shape:
-        return False
-    return any(step == 0 and size > 1 for step, size in zip(tensor.strides, tensor.shape, strict=True))
-
-
-def overlap_partly(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors share memory without being the same view of it."""
-    if one is other or is_on_meta(one) or is_on_meta(other) or 0 in one.shape or 0 in other.shape:
-        return False
-    first, second = one.data, other.data
-    same = (
-        first.__array_interface__["data"][0] == second.__array_interface__["data"][0]
-        and first.strides == second.strides
-        and first.shape == second.shape
-    )
-    return not same and np.may_share_memory(first, second)

@@ -19,13 +19,12 @@ from dispatchlab.codegen.runtime.memory import (
     cast_into,
     dense_strides,
     is_on_meta,
-    overlap_partly,
-    overlaps_itself,
     strided_array,
     strides_in_order,
     write,
 )
 from dispatchlab.errors import CallError, ErrorKind
+from dispatchlab.lab.kernels import overlap_in_part, overlaps_itself
 
 
 class MetaBase:
@@ -160,7 +159,7 @@ def check_overlap(out: Tensor, tensors: Sequence[Tensor]) -> None:
             "Please clone() the tensor before performing the operation."
         )
         raise CallError(ErrorKind.OTHER, message)
-    if any(overlap_partly(out, tensor) for tensor in tensors):
+    if any(tensor is not out and overlap_in_part(out, tensor) for tensor in tensors):
         message = (
             "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
             "memory location. Please clone() the tensor before performing the operation."

@@ -102,16 +102,6 @@ def _python_methods(
     def adopting(compute: Function) -> Function:
         return lambda self, other: adopted(compute(self, other), own)
 
-    def unique(
-        self: Any,
-        sorted: bool = True,  # noqa: FBT001, FBT002 - upstream's parameters
-        return_inverse: bool = False,  # noqa: FBT001, FBT002
-        return_counts: bool = False,  # noqa: FBT001, FBT002
-        dim: int | None = None,
-    ) -> Any:
-        named: dict[str, Any] = {"return_inverse": return_inverse, "return_counts": return_counts, "dim": dim}
-        return composed["unique"](self, sorted=sorted, **named)
-
     def backward(
         self: Any,
         gradient: Tensor | None = None,
@@ -145,7 +135,7 @@ def _python_methods(
         "__rmatmul__": adopting(lambda self, other: inner["matmul"](other, self)),
         "__rsub__": adopting(inner["rsub"]),
         "__rtruediv__": adopting(lambda self, other: lab("div.Tensor")(other, self)),
-        **{one.__name__: one for one in (backward, to, unique)},
+        **{"backward": backward, "to": to, "unique": composed["unique"]},
     }
 
 
