@@ -8,18 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from dispatchlab.engine.footprint import Footprint
-from dispatchlab.engine.lab_engine import LabEngine, LabSpace
-from dispatchlab.engine.precedence import PR35061
+from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.engine.semantics import SEMANTICS, Semantics
 from dispatchlab.errors import UnknownOperatorError
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Impl, Kernel, Registration
 from dispatchlab.model.slot_set import slots_of
-from dispatchlab.prover.graph_walk import explore_graph
 from dispatchlab.prover.limits import Progress
-from dispatchlab.prover.result import Verdict
 from dispatchlab.prover.run_sequence import compare_sequences, on_sandboxes
 from dispatchlab.questions.certify.blocks import certification_view
 from dispatchlab.questions.certify.certificate import Cause, Certification, Certified, pattern_of
@@ -35,7 +31,7 @@ from dispatchlab.registries.model import (
     Registry,
     registry_of,
 )
-from dispatchlab.registries.replay import fallback_registration, operator_registrations
+from dispatchlab.registries.replay import fallback_registration
 from tests.command_line import run, run_raising
 
 STRICT = SEMANTICS["strict"]
@@ -129,7 +125,7 @@ def test_both_sequences_of_a_reason_lead_to_different_ends_on_the_operator() -> 
 def _with(semantics: Semantics, keys: tuple[DispatchKey, ...]) -> tuple[str, frozenset[int]]:
     dispatcher = replace(semantics, fallbacks=tuple(map(fallback_registration, FALLBACKS)))
     explored = explore_neighbourhood(dispatcher, Neighbourhood(tuple((key, 1) for key in keys)))
-    return explored.trouble or min(explored.strays, default=""), explored.stale
+    return explored.trouble, explored.stale
 
 
 def test_a_refresh_that_forgets_a_slot_is_not_proved() -> None:
@@ -138,11 +134,6 @@ def test_a_refresh_that_forgets_a_slot_is_not_proved() -> None:
     trouble, stale = _with(replace(STRICT, refresh=forgetful), (K.CPU, CEA))
     assert not trouble
     assert stale
-
-
-def test_a_precedence_that_looks_at_fallbacks_first_is_not_decided() -> None:
-    trouble, _ = _with(replace(STRICT, precedence=PR35061), (K.CPU,))
-    assert "looked at the fallbacks" in trouble
 
 
 def test_more_keys_than_are_explored_together_are_proved_by_their_roles() -> None:
@@ -167,20 +158,6 @@ def test_a_kernel_that_does_not_fit_its_def_is_not_decided() -> None:
     (found,) = certified(registry(misfit)).certificates
     assert found.verdict is Certified.NOT_DECIDED
     assert "was refused" in found.not_decided
-
-
-def test_footprints_name_the_keys_that_a_refresh_looks_at() -> None:
-    footprint = Footprint(replace(STRICT, fallbacks=tuple(map(fallback_registration, FALLBACKS))))
-    one = operator("foo", K.CPU, K.SparseCPU, CIA)
-    registrations = operator_registrations(one)
-    found = explore_graph(LabSpace(registrations, [one.name], footprint.watched), len(registrations))
-    assert found.verdict is Verdict.ORDER_INDEPENDENT
-    assert not footprint.strays
-    window = STRICT.refresh[K.CPU]
-    read = footprint.reads[window]
-    assert footprint.calls > found.edges // 3
-    assert read & slots_of((K.CPU, K.AutogradCPU)) == slots_of((K.CPU, K.AutogradCPU))
-    assert not read & slots_of((K.SparseCPU, K.Tracer, K.FPGA))
 
 
 def test_operators_of_one_pattern_share_their_neighbourhoods() -> None:

@@ -9,7 +9,6 @@ import pytest
 from dispatchlab.engine.dispatcher import Dispatcher, InvariantError
 from dispatchlab.engine.fallbacks import Fallbacks
 from dispatchlab.engine.introspection import fallbacks_in
-from dispatchlab.engine.invariants import upstream_violations
 from dispatchlab.engine.kernel import RegisteredKernel
 from dispatchlab.engine.operator_entry import HeldSignature, OperatorEntry
 from dispatchlab.engine.precedence import computed_table
@@ -22,6 +21,7 @@ from dispatchlab.model.registration import AliasKind, Def, Kernel, KernelForm
 from dispatchlab.model.schema_parser import parse_inferred, parse_schema
 from dispatchlab.model.slot_set import KEY_BIT
 from tests.engine_shorthand import BAR, BOXED, FOO, TYPED, K, define, impl, overwrite, typed
+from tools.torch_stand_in import upstream_violations
 
 CPU, UNDEFINED = KEY_BIT[K.CPU], KEY_BIT[K.Undefined]
 OTHER_SCHEMA = parse_schema("test::foo() -> ()")

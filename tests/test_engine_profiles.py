@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from dispatchlab.engine import semantics as semantics_module
 from dispatchlab.engine.dispatcher import Dispatcher
-from dispatchlab.engine.footprint import judged_keys
 from dispatchlab.engine.lab_engine import LabEngine
 from dispatchlab.engine.precedence import Slots, rules_of
 from dispatchlab.engine.semantics import (
@@ -88,7 +87,7 @@ def test_the_profile_of_2_13_equals_what_was_written_by_hand_field_by_field() ->
     assert {str(each.key) for each in TORCH.fallbacks if each.kernel.is_fallthrough} == FALLTHROUGHS.keys()
     for slot, key in enumerate(RUNTIME_KEYS):
         without_slot = sum(KEY_OF_BIT) & ~ALL_SLOTS
-        assert judged_keys(TORCH, slot) == KEY_BIT[key] | BACKENDS_OF_AUTOGRAD.get(key, 0) | without_slot
+        assert TORCH.precedence.plain.relevant[slot] == KEY_BIT[key] | BACKENDS_OF_AUTOGRAD.get(key, 0) | without_slot
 
 
 def test_what_strict_refreshes_is_what_can_change() -> None:

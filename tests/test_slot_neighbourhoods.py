@@ -111,25 +111,6 @@ def test_a_slot_of_the_same_groups_with_another_winner_is_not_taken() -> None:
     assert undeclared(looking, (K.CPU, K.XPU, CIA)) == "the kernel of XPU depends on more than its groups"
 
 
-@pytest.mark.parametrize("few", [2, 4])  # with 4 it shows on the whole operator alone
-def test_a_refresh_that_reads_what_decides_about_none_of_its_slots_proves_nothing(
-    planted: Callable[..., Certification], monkeypatch: pytest.MonkeyPatch, *, few: int
-) -> None:
-    fill = STRICT.precedence.fill
-
-    def nosy(slots: Any, wanted: int, present: int, kernels: Any, fallbacks: Any) -> None:
-        if wanted == STRICT.refresh[K.CPU] and int(present).bit_count() >= few:
-            present & KEY_BIT[K.Tracer]
-        fill(slots, wanted, present, kernels, fallbacks)
-
-    looking = replace(STRICT, precedence=STRICT.precedence._replace(fill=nosy))
-    recorded = registry_of("none", [operator("foo", K.CPU, K.Meta, K.Conjugate, CIA)], FALLBACKS)
-    found = planted(recorded, looking)
-    assert found.certificates[0].not_decided == "a refresh reads keys that decide about none of its slots"
-    monkeypatch.setattr(certify_registry, "reads_more", lambda *_: False)
-    assert verdicts(planted(recorded, looking)) == [Certified.ORDER_INDEPENDENT]
-
-
 def test_semantics_that_declare_no_groups_prove_nothing() -> None:
     silent = replace(
         STRICT,

@@ -17,7 +17,7 @@ import re
 import sys
 import unittest
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -56,14 +56,18 @@ from dispatchlab import (
 )
 from dispatchlab.call.local_key_set import AutoDispatchBelowADInplaceOrView
 from dispatchlab.call.tensor_options import DType
+from dispatchlab.engine.fallbacks import Fallbacks
 from dispatchlab.engine.introspection import fallbacks_in
-from dispatchlab.engine.invariants import upstream_violations
-from dispatchlab.engine.kernel import KernelLike, kernel_function
+from dispatchlab.engine.invariants import expected_slots, holding, stale_keys
+from dispatchlab.engine.kernel import AMBIGUOUS, KernelLike, kernel_function
+from dispatchlab.engine.operator_entry import OperatorEntry
+from dispatchlab.engine.semantics import Semantics
 from dispatchlab.errors import RefusalError
 from dispatchlab.model.cpp_signature import cpp_signature, is_symint_schema
-from dispatchlab.model.keys import UnknownKeyError, parse_key
+from dispatchlab.model.keys import SLOT_KEYS, UnknownKeyError, parse_key
 from dispatchlab.model.registration import Registration
 from dispatchlab.model.schema import Argument, FunctionSchema, SimpleType
+from dispatchlab.model.slot_set import UNDEFINED_SLOT, set_bits
 from dispatchlab.questions.sources.replay_on_lab import for_registry
 from dispatchlab.registries.replay import replay
 
@@ -155,6 +159,29 @@ def _installed(modules: Mapping[str, ModuleType]) -> Iterator[None]:
 
 
 # -- torch._C
+
+
+def _function_identity(kernel: Kernel) -> Hashable:
+    """What PyTorch compares kernels by: the function pointers, which all Python kernels have in common."""
+    return kernel.form, kernel.signature, kernel.symint, kernel.reference
+
+
+def upstream_violations(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics) -> tuple[str, ...]:
+    """The runtime keys for which PyTorch's own check fails; empty when it passes.
+
+    It compares function pointers only and skips Undefined.
+    """
+    expected = expected_slots(entry, fallbacks, semantics)
+    differing: list[str] = []
+    for slot in semantics.in_order(set_bits(stale_keys(entry.slots, expected) & ~UNDEFINED_SLOT)):
+        held, wanted = holding(entry.slots, slot), holding(expected, slot)
+        pair = [
+            None if one is None else "ambiguous" if one is AMBIGUOUS else _function_identity(one.registered.kernel)
+            for one in (held, wanted)
+        ]
+        if pair[0] != pair[1]:
+            differing.append(str(SLOT_KEYS[slot]))
+    return tuple(differing)
 
 
 def _functions_of_c(dispatcher: Dispatcher) -> dict[str, object]:

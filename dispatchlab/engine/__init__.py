@@ -20,7 +20,6 @@
 - `in_force`: what must hold of a state and all that is registered;
 - `introspection`: dumps, snapshots and invariants of operators;
 - `row_reasons`: `operator_view`, an operator with the reasons behind the rows of its table;
-- `footprint`: what each refresh of slots reads;
 - `dependences`: what each part of an operator's state depends on;
 - `lab_engine`: `LabEngine`, the engine as the explorer uses it: its states as values, and why two of them differ.
 """

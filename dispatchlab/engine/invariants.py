@@ -1,12 +1,11 @@
 """Invariants of an operator, checked against a second computation of everything derived.
 
 `violations` checks what the running PyTorch checks (`checkInvariants` in OperatorEntry.cpp) and what it leaves out: the
-slot of Undefined, the identity of kernels, and signatures. `upstream_violations` is what PyTorch's own check finds.
+slot of Undefined, the identity of kernels, and signatures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from functools import lru_cache
 from typing import Final, TypeAlias
 
@@ -17,9 +16,8 @@ from dispatchlab.engine.precedence import Slots, with_own
 from dispatchlab.engine.primitives import mismatch
 from dispatchlab.engine.reference_precedence import REASON_OF, plain_table
 from dispatchlab.engine.semantics import Semantics, SignatureLife
-from dispatchlab.model.keys import SLOT_KEYS, DispatchKey
-from dispatchlab.model.registration import Kernel
-from dispatchlab.model.slot_set import CATCH_ALL_BIT, KEY_BIT, KEY_OF_BIT, UNDEFINED_SLOT, set_bits
+from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.slot_set import CATCH_ALL_BIT, KEY_BIT, KEY_OF_BIT, set_bits
 from dispatchlab.model.snapshot import Violation
 
 _UNDEFINED = KEY_BIT[DispatchKey.Undefined]
@@ -78,7 +76,8 @@ def stale_keys(slots: Slots, expected: Slots) -> int:
     return bits
 
 
-def _holding(slots: Slots, slot: int) -> TableEntry | None:
+def holding(slots: Slots, slot: int) -> TableEntry | None:
+    """What a slot holds."""
     return next((held for held, bits in slots.items() if bits >> slot & 1), None)
 
 
@@ -87,7 +86,7 @@ def _stale(entry: OperatorEntry, expected: Slots, semantics: Semantics) -> Viola
     if outside := stale & ~semantics.precedence.slots:
         return Violation(entry.name, "slot that is none", f"a kernel is in the slots {outside:x}")
     first = semantics.in_order(set_bits(stale))[0]
-    held, wanted = _holding(entry.slots, first), _holding(expected, first)
+    held, wanted = holding(entry.slots, first), holding(expected, first)
     keys = tuple(map(str, semantics.keys_in(stale)))
     detail = f"the slot of {keys[0]} holds {held.text if held else 'nothing'}"
     detail += f" and should hold {wanted.text if wanted else 'nothing'}"
@@ -235,26 +234,3 @@ def _tags(entry: OperatorEntry, semantics: Semantics) -> list[Violation]:
         return []
     wrong = ", ".join(sorted(entry.tags ^ given))
     return [Violation(entry.name, "tags", f"{wrong}: the live defs say otherwise")]
-
-
-def _function_identity(kernel: Kernel) -> Hashable:
-    """What PyTorch compares kernels by: the function pointers, which all Python kernels have in common."""
-    return kernel.form, kernel.signature, kernel.symint, kernel.reference
-
-
-def upstream_violations(entry: OperatorEntry, fallbacks: Fallbacks, semantics: Semantics) -> tuple[str, ...]:
-    """The runtime keys for which PyTorch's own check fails; empty when it passes.
-
-    It compares function pointers only and skips Undefined.
-    """
-    expected = expected_slots(entry, fallbacks, semantics)
-    differing: list[str] = []
-    for slot in semantics.in_order(set_bits(stale_keys(entry.slots, expected) & ~UNDEFINED_SLOT)):
-        held, wanted = _holding(entry.slots, slot), _holding(expected, slot)
-        pair = [
-            None if one is None else "ambiguous" if one is AMBIGUOUS else _function_identity(one.registered.kernel)
-            for one in (held, wanted)
-        ]
-        if pair[0] != pair[1]:
-            differing.append(str(SLOT_KEYS[slot]))
-    return tuple(differing)

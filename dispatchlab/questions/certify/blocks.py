@@ -83,7 +83,7 @@ def _covered(found: Certification) -> Iterator[b.Line]:
     yield b.Line(
         f"{counted(found.patterns, 'pattern')}, {counted(found.neighbourhoods, 'neighbourhood')} of at most "
         f"{counted(found.largest, 'registration')} in all orders: {counted(found.sets, 'set')}, "
-        f"{counted(found.edges, 'edge')}, each with the footprints of its refreshes"
+        f"{counted(found.edges, 'edge')}"
     )
     covered = f"{counted(found.registrations, 'registration')} covered"
     yield b.Line(f"{covered}, {counted(found.steps, 'step')} on whole operators besides, {seconds(found.elapsed_s)}")

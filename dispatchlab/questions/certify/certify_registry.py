@@ -13,7 +13,6 @@ from operator import attrgetter
 from time import perf_counter
 from typing import Any
 
-from dispatchlab.engine.footprint import Footprint
 from dispatchlab.engine.lab_engine import LabEngine, LabSpace
 from dispatchlab.engine.semantics import Semantics
 from dispatchlab.errors import DispatchLabError
@@ -46,7 +45,7 @@ from dispatchlab.questions.certify.operator_neighbourhoods import (
     order_with_stale_slot,
     stays,
 )
-from dispatchlab.questions.certify.slot_neighbourhoods import neighbourhoods_of, reads_more
+from dispatchlab.questions.certify.slot_neighbourhoods import neighbourhoods_of
 from dispatchlab.questions.sources.find_sources import Difference, chosen, own_operators
 from dispatchlab.questions.sources.replay_on_lab import for_registry
 from dispatchlab.registries.model import Recorded, RecordedOperator
@@ -108,14 +107,10 @@ def certification_of(
     patterns = sorted({pattern_of(operator) for operator in chosen})
     try:
         proof = _Proof(dispatcher, patterns, meter)
-        known, footprint = proof.known, Footprint(dispatcher)
+        known = proof.known
         decided = {pattern: (number, *proof.decided(pattern)) for number, pattern in enumerate(patterns)}
-        seen: set[Pattern] = set()
         for operator in chosen:
-            pattern = pattern_of(operator)
-            of_first = None if pattern in seen else footprint
-            seen.add(pattern)
-            certificate, count = certify_operator(dispatcher, operator, *decided[pattern], of_first)
+            certificate, count = certify_operator(dispatcher, operator, *decided[pattern_of(operator)])
             certificates[certificate.operator] = certificate
             steps += count
             meter.add(_cost_of_operator(operator))
@@ -259,7 +254,6 @@ class _Proof:
     """
 
     def __init__(self, dispatcher: Semantics, patterns: Sequence[Pattern], meter: _Meter) -> None:
-        self._dispatcher = dispatcher
         self._wanted = neighbourhoods_of(dispatcher, patterns)
         chosen = frozenset().union(*(some for some in self._wanted.values() if not isinstance(some, str)))
         self.known: dict[Neighbourhood, Explored] = {}
@@ -276,10 +270,8 @@ class _Proof:
         stale: dict[frozenset[int], Explored] = {}
         for each in sorted(wanted, key=attrgetter("rank")):
             explored = self.known[each]
-            if explored.trouble or explored.strays:
-                return explored.trouble or min(explored.strays), ()
-            if reads_more(self._dispatcher, explored.reads):
-                return _READS_MORE, ()
+            if explored.trouble:
+                return explored.trouble, ()
             if explored.stale:
                 stale.setdefault(explored.stale, explored)
         return "", tuple(stale.values())
@@ -288,7 +280,6 @@ class _Proof:
 # -- one operator
 
 _STALE = "stale slot"
-_READS_MORE = "a refresh reads keys that decide about none of its slots"
 
 
 def certify_operator(
@@ -297,7 +288,6 @@ def certify_operator(
     number: int,
     trouble: str,
     stale: Sequence[Explored],
-    footprint: Footprint | None = None,
 ) -> tuple[Certificate, int]:
     """The certificate of an operator, and how many steps were run for it.
 
@@ -307,14 +297,13 @@ def certify_operator(
         number: of its pattern.
         trouble: why its pattern is not decided.
         stale: what leaves slots behind in its pattern.
-        footprint: records what its refreshes read, which is looked at, too.
     """
     name = str(operator.name)
     if trouble:
         return Certificate(name, Certified.NOT_DECIDED, number, (), trouble), 0
-    bench = _Bench(semantics, operator, footprint)
+    bench = _Bench(semantics, operator)
     slots = frozenset().union(*(each.stale for each in stale))
-    wrong = bench.both_ways() or bench.random_sequence(slots) or bench.reads()
+    wrong = bench.both_ways() or bench.random_sequence(slots)
     if wrong:
         return Certificate(name, Certified.NOT_DECIDED, number, (), wrong), bench.steps
     reasons = [*bench.overrides()]
@@ -331,16 +320,12 @@ def certify_operator(
 class _Bench:
     """Runs sequences on one operator with the fallbacks of the registry in force."""
 
-    def __init__(self, semantics: Semantics, operator: RecordedOperator, footprint: Footprint | None) -> None:
+    def __init__(self, semantics: Semantics, operator: RecordedOperator) -> None:
         self.operator = operator
         self.semantics = semantics
         self.steps = 0
         self.registrations: tuple[Def | Impl, ...] = operator_registrations(operator)
-        if footprint is not None:
-            footprint.forget()
-        self.footprint = footprint
-        watched = self.semantics if footprint is None else footprint.watched
-        self.space = LabSpace(self.registrations, [operator.name], watched)
+        self.space = LabSpace(self.registrations, [operator.name], semantics)
         self.engine = LabEngine(self.semantics)
 
     def both_ways(self) -> str:
@@ -376,12 +361,6 @@ class _Bench:
             for violation in self.space.violations(state):
                 if violation.rule != _STALE or not allowed.issuperset(violation.keys):
                     return f"a sequence over the whole operator breaks what its pattern keeps: {violation}"
-        return ""
-
-    def reads(self) -> str:
-        """Whether a refresh looked at what decides about none of its slots; a sentence when it did."""
-        if self.footprint is not None and (self.footprint.strays or reads_more(self.semantics, self.footprint.reads)):
-            return min(self.footprint.strays, default=_READS_MORE)
         return ""
 
     def overrides(self) -> Iterable[OrderReason]:

@@ -9,7 +9,6 @@ from itertools import combinations
 from typing import TypeAlias
 
 from dispatchlab.engine.fallbacks import NO_FALLBACKS
-from dispatchlab.engine.footprint import Footprint, judged_keys
 from dispatchlab.engine.invariants import stale_keys
 from dispatchlab.engine.kernel import RegisteredKernel
 from dispatchlab.engine.lab_engine import LabSpace
@@ -73,7 +72,8 @@ def patterns_with_stale_slots(semantics: Semantics, patterns: Iterable[Pattern])
 
     def concerns(pattern: Pattern) -> bool:
         present = key_bits(pattern.kernel_keys)
-        return any(can(judged) for judged in {judged_keys(semantics, slot) & present for slot in range(len(SLOT_KEYS))})
+        relevant = semantics.precedence.plain.relevant
+        return any(can(judged) for judged in {relevant[slot] & present for slot in range(len(SLOT_KEYS))})
 
     return frozenset(filter(concerns, patterns))
 
@@ -85,7 +85,9 @@ def order_with_stale_slot(semantics: Semantics, pattern: Pattern, slot: int) -> 
     come before.
     """
     keys, refresh = sorted(pattern.kernel_keys), semantics.refresh
-    lazy = [key for key in keys if KEY_BIT[key] & judged_keys(semantics, slot) and not refresh[key] >> slot & 1]
+    lazy = [
+        key for key in keys if KEY_BIT[key] & semantics.precedence.plain.relevant[slot] and not refresh[key] >> slot & 1
+    ]
     eager = [key for key in keys if refresh[key] >> slot & 1]
     rest = [key for key in keys if key not in lazy and key not in eager]
     whole = _table(semantics, key_bits(keys))
@@ -141,9 +143,6 @@ class Explored:
     """What a neighbourhood has shown.
 
     Args:
-        verdict: of the exploration.
-        reads: window -> the keys that its refreshes read.
-        strays: what no footprint may show.
         sets: active sets.
         edges: registrations and releases.
         sequences: the two sequences of a counterexample, as keys and whether they are released; None is the def.
@@ -151,9 +150,6 @@ class Explored:
         stale: when violated, the slots that a kernel can leave stale.
     """
 
-    verdict: Verdict
-    reads: dict[int, int]
-    strays: frozenset[str]
     sets: int
     edges: int
     sequences: tuple[KeySequence, ...] = ()
@@ -162,19 +158,16 @@ class Explored:
 
 
 def explore_neighbourhood(semantics: Semantics, neighbourhood: Neighbourhood) -> Explored:
-    """Every set of a neighbourhood, both directions of every edge, with footprints.
+    """Every set of a neighbourhood, both directions of every edge.
 
     Args:
         semantics: the dispatcher, with the fallbacks of the registry.
         neighbourhood: what comes and goes there.
     """
     plain, registrations, order = scenario_of(semantics, neighbourhood)
-    footprint = Footprint(plain)
-    space = LabSpace(registrations, [NAME], footprint.watched)
+    space = LabSpace(registrations, [NAME], plain)
     found = explore_graph(space, len(registrations), order=order)
     strange = space.touched() - space.shared_variables() - {str(NAME)}
-    touched = (f"a registration touched {variable}, which is not its operator" for variable in strange)
-    strays = frozenset({*footprint.strays, *touched})
     trouble, stale = "", frozenset[int]()
     sequences: tuple[KeySequence, ...] = ()
     if found.conflicts or found.never_accepted:
@@ -194,8 +187,9 @@ def explore_neighbourhood(semantics: Semantics, neighbourhood: Neighbourhood) ->
         trouble = f"the exploration ended as {found.verdict}"
         if found.counterexample is not None:
             trouble += f": {'; '.join(found.counterexample.why) or found.counterexample.flaw}"
-    reads = {window: mask for window, mask in footprint.reads.items() if window != semantics.precedence.slots}
-    return Explored(found.verdict, reads, strays, found.sets, found.edges, sequences, trouble, stale)
+    if strange and not trouble:
+        trouble = f"a registration touched {min(map(str, strange))}, which is not its operator"
+    return Explored(found.sets, found.edges, sequences, trouble, stale)
 
 
 def scenario_of(

@@ -10,7 +10,6 @@ from dataclasses import replace
 from itertools import product
 
 from dispatchlab.engine.dependences import Variable, dependences
-from dispatchlab.engine.footprint import judged_keys
 from dispatchlab.engine.lowering import lower
 from dispatchlab.engine.primitives import RegisterImpl
 from dispatchlab.engine.reference_precedence import winner
@@ -46,9 +45,9 @@ from dispatchlab.questions.certify.operator_neighbourhoods import (
 #                its place, with all of them, and with all keys besides that the slot may look at (`undeclared`);
 #   (walk)       a neighbourhood is explored in both directions of every edge, each slot compared with the plain
 #                computation at every state, and a random walk over it shows in a fresh sandbox what the states show;
-#   (reads)      no refresh of a window read a key that the plain computation would not look at for its slots
-#                (Note [Footprints of a refresh]);
 #   (far)        the same for a random sequence over all registrations of every operator, with the def first and last.
+# That no refresh of the engine reads a key that the plain computation would not look at for its slots is held by
+# tests/test_engine_footprints.py.
 # A pattern where one of these fails is not decided. Where the engine does leave a slot stale, as `torch-2.13` does, a
 # sequence of a neighbourhood is a sequence of the operator, and it is run there before anything is said.
 #
@@ -156,7 +155,7 @@ def undeclared(semantics: Semantics, keys: Iterable[DispatchKey]) -> str:
         grouped = 0
         for mask in masks:
             grouped |= mask
-        besides = judged_keys(semantics, SLOT_OF_KEY[key]) & present & ~grouped
+        besides = plain.relevant[SLOT_OF_KEY[key]] & present & ~grouped
         for chosen, with_fallback in product(_combinations(masks, present & grouped), (False, True)):
             for seen in (chosen, chosen | besides):
                 won = winner(plain, key, seen, slot if with_fallback else 0, 0)
@@ -180,19 +179,3 @@ def _combinations(groups: Sequence[int], present: int) -> Iterator[int]:
         for at, members in enumerate(mine):
             rest = sum(other[0] for number, other in enumerate(mine) if number != at)
             yield from (rest | member for member in members[1:])
-
-
-def reads_more(semantics: Semantics, reads: Mapping[int, int]) -> bool:
-    """Whether a refresh read a key that decides about none of its slots.
-
-    Args:
-        semantics: the dispatcher.
-        reads: window -> the keys that were read, as a footprint has them.
-    """
-    for window, read in reads.items():
-        judged = 0 if window else -1  # nothing is written to no slots
-        for slot in set_bits(window):
-            judged |= judged_keys(semantics, slot)
-        if read & ~judged:
-            return True
-    return False

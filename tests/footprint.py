@@ -13,6 +13,7 @@ from dispatchlab.engine.fallbacks import Fallbacks
 from dispatchlab.engine.kernel import RegisteredKernel, TableEntry
 from dispatchlab.engine.precedence import Kernels, Slots, add
 from dispatchlab.engine.semantics import Semantics
+from dispatchlab.model.slot_set import set_bits
 
 # Note [Footprints of a refresh]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -163,9 +164,17 @@ class Footprint:
             self.strays.add("a refresh looked at the fallbacks of slots that kernels fill")
 
 
-def judged_keys(semantics: Semantics, slot: int) -> int:
-    """The keys whose kernels the invariants look at to decide what a slot should hold, as bits.
+def reads_more(semantics: Semantics, reads: Mapping[int, int]) -> bool:
+    """Whether a refresh read a key that decides about none of its slots.
 
-    The plain computation that they compare with masks everything else away, so this holds by construction.
+    Args:
+        semantics: the dispatcher.
+        reads: window -> the keys that were read, as a footprint has them.
     """
-    return semantics.precedence.plain.relevant[slot]
+    for window, read in reads.items():
+        judged = 0 if window else -1  # nothing is written to no slots
+        for slot in set_bits(window):
+            judged |= semantics.precedence.plain.relevant[slot]
+        if read & ~judged:
+            return True
+    return False
