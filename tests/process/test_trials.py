@@ -11,8 +11,7 @@ import pytest
 pytest.importorskip("torch")
 
 from dispatchlab.model.trial_run import TrialRun
-from dispatchlab.questions.check.trial_process import Run, TrialRequest
-from dispatchlab.questions.check.trials import TrialsFailedError, trial_process, trials_answer
+from dispatchlab.questions.check.trials import Run, TrialRequest, TrialsFailedError, trial_process, trials_answer
 from dispatchlab.questions.lint.rule import Finding, Level
 
 Try = Callable[..., list[Run]]

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from dispatchlab.errors import DispatchLabError
+import torch
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 KEPT: Final = 3
 """How many generated inputs of an operator are kept, each of other types or ranks."""
@@ -18,18 +19,8 @@ _SHAPES: Final = ((3, 4), (4, 4), (4,), (2, 3, 4), (2, 3, 4, 4))
 _DTYPES: Final = ("float32", "float64", "int64", "float16", "bool", "complex64")
 
 
-class InputsError(DispatchLabError):
-    """The user's inputs cannot be read.
-
-    Args:
-        file: the file.
-        reason: what was found and what was expected.
-    """
-
-    file: str
-    reason: str
-
-    template = "{file}: {reason}"
+class InputsError(Exception):
+    """The user's inputs cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +37,7 @@ class Inputs:
 
     def map(self, change: Callable[[Any], Any]) -> Inputs:
         """Return the same arguments with each tensor changed, those in lists too."""
-        from torch.utils._pytree import tree_map
-
-        def changed(value: Any) -> Any:
-            return change(value) if is_tensor(value) else value
-
-        return Inputs(tree_map(changed, self.positional), tree_map(changed, self.named))
+        return Inputs(*tree_map_only(torch.Tensor, change, (self.positional, self.named)))
 
     def copy(self) -> Inputs:
         """Return the same arguments in memory of their own, with their strides."""
@@ -62,31 +48,29 @@ class Inputs:
         return f"({', '.join(parts)})"
 
 
-def is_tensor(value: object) -> bool:
-    """Return whether it is a tensor."""
-    import torch
-
-    return isinstance(value, torch.Tensor)
+def overload(name: str) -> Any:
+    """Return an overload by its full name."""
+    packet, _, overload = name.partition(".")
+    namespace, _, base = packet.partition("::")
+    return getattr(getattr(getattr(torch.ops, namespace), base), overload or "default")
 
 
 def tensors_of(values: object) -> list[Any]:
     """Return the tensors among values, in order."""
-    from torch.utils._pytree import tree_leaves
-
-    return [leaf for leaf in tree_leaves(values) if is_tensor(leaf)]
+    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]
 
 
 def copy_of(tensor: Any) -> Any:
-    """Return a tensor with its strides in memory of its own."""
-    import torch
-
-    if type(tensor) is not torch.Tensor or tensor.layout is not torch.strided or tensor.is_quantized:
+    """Return a tensor with its strides, and its offset in its storage, in memory of its own."""
+    plain = type(tensor) is torch.Tensor and tensor.layout is torch.strided and not tensor.is_quantized
+    if not plain or 0 in tensor.stride():
         return tensor.detach().clone().requires_grad_(tensor.requires_grad)
-    result = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
-    if 0 in tensor.stride():
-        return tensor.detach().clone().requires_grad_(tensor.requires_grad)
-    torch.ops.aten.copy_(result, tensor.detach())
-    return result.requires_grad_(tensor.requires_grad)
+    memory = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+    if offset := tensor.storage_offset():
+        whole = memory.new_empty(offset + memory.untyped_storage().nbytes() // memory.itemsize)
+        memory = memory.new_empty(0).set_(whole.untyped_storage(), offset, tensor.shape, tensor.stride())
+    torch.ops.aten.copy_(memory, tensor.detach())
+    return memory.requires_grad_(tensor.requires_grad)
 
 
 def transposed(inputs: Inputs) -> Inputs | None:
@@ -103,15 +87,29 @@ def transposed(inputs: Inputs) -> Inputs | None:
     )
 
 
+def gapped(inputs: Inputs) -> Inputs:
+    """Return the same values at an offset, with a gap in memory after each."""
+    return inputs.map(
+        lambda tensor: tensor.detach().repeat_interleave(2, -1)[..., 1::2] if tensor.numel() > 1 else tensor
+    )
+
+
+def emptied(inputs: Inputs) -> Inputs | None:
+    """Return the inputs without rows: the first tensor, and those of as many rows; None where that has no rows."""
+    sizes = [tensor.size(0) for tensor in tensors_of(inputs.values)[:1] if tensor.dim()]
+    if not any(sizes):
+        return None
+    return inputs.map(lambda tensor: tensor[:0] if tensor.dim() and tensor.size(0) == sizes[0] else tensor)
+
+
 def _text(value: object) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_text, value))}]"
-    if not is_tensor(value):
+    if not isinstance(value, torch.Tensor):
         text = repr(value)
         return text if len(text) <= 40 else f"{text[:37]}..."
-    tensor: Any = value
-    strides = "" if tensor.is_contiguous() else f" strides {list(tensor.stride())}"
-    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}{strides}"
+    strides = "" if value.is_contiguous() else f" strides {list(value.stride())}"
+    return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}{strides}"
 
 
 def read_inputs(path: str) -> dict[str, list[Inputs]]:
@@ -135,9 +133,9 @@ def read_inputs(path: str) -> dict[str, list[Inputs]]:
             for name, calls in table.items()
         }
     except Exception as error:
-        raise InputsError(path, f"{type(error).__name__}: {error}") from None
+        raise InputsError(f"{path}: {type(error).__name__}: {error}") from None
     if not found:
-        raise InputsError(path, 'it has no dictionary such as INPUTS = {"ns::name": [((x,), {})]}')
+        raise InputsError(path + ': it has no dictionary such as INPUTS = {"ns::name": [((x,), {})]}')
     return found
 
 
@@ -171,17 +169,18 @@ def generated(op: Any, device: str, seed: int = 0) -> Iterator[Inputs]:
     for at in range(_TRIES):
         shape, dtype = uniform[at % len(uniform)]
         maker = _Maker(draw, shape, dtype, device, varied=at >= len(uniform))
-        inputs = Inputs((), {})
+        positional: list[Any] = []
+        named: dict[str, Any] = {}
         for argument in op._schema.arguments:
             if argument.has_default_value() and (at < len(uniform) or draw.random() < 0.6):
                 value = argument.default_value
             else:
                 value = maker.value(str(argument.real_type), argument.name.lower(), argument.N)
             if argument.kwarg_only:
-                inputs.named[argument.name] = value
+                named[argument.name] = value
             else:
-                inputs = Inputs((*inputs.positional, value), inputs.named)
-        yield inputs
+                positional.append(value)
+        yield Inputs(tuple(positional), named)
 
 
 _INTEGERS: Final = ("ind", "idx", "ids", "offset", "label", "target", "token", "position", "length")
@@ -204,8 +203,6 @@ class _Maker:
         Raises:
             NoInputError: values of this type cannot be made.
         """
-        import torch
-
         if kind.startswith("Optional["):
             return None if self.draw.random() < 0.5 else self.value(kind[9:-1], name, length)
         if kind.startswith("List["):
@@ -239,8 +236,6 @@ class _Maker:
         raise NoInputError(f"no value of the type {kind} is generated, which {name} has")
 
     def _tensor(self, name: str) -> Any:
-        import torch
-
         shape, dtype = self.shape, self.dtype
         if self.varied:
             short = any(part in name for part in _SHORT) and self.draw.random() < 0.7

@@ -8,12 +8,19 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from dispatchlab.live.trials.inputs import KEPT, Inputs, NoInputError, generated, is_tensor, tensors_of, transposed
+import torch
+from torch.utils._pytree import tree_leaves
+
+from dispatchlab.live.trials.inputs import KEPT, Inputs, NoInputError, generated, overload, tensors_of
 from dispatchlab.live.trials.package_watch import PackageWatch
 from dispatchlab.model.failure import Event
 
 _REFUSED: Final = ("The output of this custom operator", "There were no tensor arguments to this function")
 """Parts of messages that say that the operator is wrong, and not the generated input."""
+
+
+Change: TypeAlias = Callable[[Inputs], Inputs | None]
+"""Makes another input of one; None where it does not apply."""
 
 
 class NotNeededError(Exception):
@@ -24,7 +31,7 @@ class NothingTriedError(Exception):
     """There is no input, or no device to try it on."""
 
 
-class WrongResultError(AssertionError):
+class WrongResultError(Exception):
     """A call gave or did something else than it should."""
 
 
@@ -41,7 +48,8 @@ class Subject:
         now: the input of the call that is made.
         broken: what the trial of the schema raised.
         fakeless: it has no fake kernel.
-        random: two calls give something else.
+        random: calls with other seeds give something else.
+        unsteady: calls with the same seeds do.
         graded: it has a gradient.
     """
 
@@ -54,16 +62,13 @@ class Subject:
     broken: Exception | None = None
     fakeless: bool = False
     random: bool = False
+    unsteady: bool = False
     graded: bool = False
 
     @property
     def op(self) -> Any:
         """Return the overload."""
-        import torch
-
-        packet, _, overload = self.name.partition(".")
-        namespace, _, base = packet.partition("::")
-        return getattr(getattr(getattr(torch.ops, namespace), base), overload or "default")
+        return overload(self.name)
 
     @property
     def writes(self) -> bool:
@@ -73,32 +78,21 @@ class Subject:
     @property
     def device(self) -> str:
         """Return a device that has a kernel and is here; empty where there is none."""
-        import torch
-
         alone = self.has("CUDA") and not self.has("CPU") and not self.has("CompositeExplicitAutograd")
         return "cpu" if not alone or self.has("CompositeImplicitAutograd") else "cuda" * torch.cuda.is_available()
 
     def has(self, key: str) -> bool:
         """Return whether a kernel is registered at a key."""
-        import torch
-
         return bool(torch._C._dispatch_has_kernel_for_dispatch_key(self.name, key))
 
     def events(self, kind: str) -> list[Event]:
         """Return the events of a kind about this operator."""
         return [event for event in self.watch.events if event.kind == kind and event.subject == self.name]
 
-    def run(self, trial: Trial) -> None:
-        """Run a trial, which raises what went wrong."""
-        self.now = None
-        trial(self)
-
     def call(
         self, inputs: Inputs, function: Callable[..., Any] | None = None, *, grad: bool = False, seed: int = 0
     ) -> Any:
         """Call the operator, or a function in its place, with the generators seeded."""
-        import torch
-
         random.seed(seed)
         torch.manual_seed(seed)
         with torch.set_grad_enabled(grad):
@@ -120,6 +114,7 @@ class Subject:
         """
         tries = self.given or generated(self.op, self.device, self.seed)
         taken: set[str] = set()
+        unsteady: list[Inputs] = []
         try:
             for inputs in tries:
                 self.now = inputs
@@ -134,12 +129,17 @@ class Subject:
                     continue
                 if self.events("wrong result"):
                     raise AssertionError(f"{self.name} returned other values than its schema says")
-                if self.given or not difference(results[0], results[1]):
-                    self.random |= difference(results[0], results[2])
-                    taken.add(key)
-                    self.inputs.append(inputs)
+                if difference(results[0], results[1]):
+                    unsteady.append(inputs)
+                    continue
+                self.random |= difference(results[0], results[2])
+                taken.add(key)
+                self.inputs.append(inputs)
         except NoInputError as error:
             raise NothingTriedError(str(error)) from None
+        if unsteady and (self.given or not self.inputs):
+            self.random = self.unsteady = True
+            self.inputs = [*self.inputs, *unsteady[:KEPT]]
         if not self.inputs:
             raise NothingTriedError("no generated input gives a call that succeeds")
 
@@ -148,26 +148,25 @@ class Subject:
         refused = any(part in str(error) for part in _REFUSED)
         return refused or isinstance(error, RecursionError) or bool(self.events("wrong result"))
 
-    def each(self, *, layouts: bool = False, most: int | None = None) -> Iterator[tuple[Inputs, Inputs]]:
+    def each(self, *changes: Change, most: int | None = None) -> Iterator[tuple[Inputs, Inputs]]:
         """Return two copies of each input, the first of which nothing changes.
 
         Args:
-            layouts: transposed ones too, where the operator takes them.
+            changes: make others of each input, which are tried where the operator takes them.
             most: how many inputs; None for all.
         """
         if not self.inputs:
             raise NothingTriedError("no input")
         for inputs in self.inputs[:most]:
-            other = transposed(inputs) if layouts else None
-            for variant in (inputs, *([other] if other is not None and self.takes(other) else ())):
+            others = [change(inputs) for change in changes]
+            for variant in (inputs, *(other for other in others if other is not None and self.takes(other))):
                 self.now = variant
                 yield variant, variant.copy()
 
     def over(
         self,
         check: Callable[[Inputs, Inputs], None],
-        *,
-        layouts: bool = False,
+        *changes: Change,
         most: int | None = None,
         counts: Callable[[Exception, Inputs], bool] = lambda error, inputs: False,
     ) -> None:
@@ -178,13 +177,13 @@ class Subject:
 
         Args:
             check: takes two copies of an input, the first of which nothing changes.
-            layouts: check transposed inputs too.
+            changes: make others of each input.
             most: how many inputs; None for all.
             counts: returns whether a failure counts on one generated input alone.
         """
         failures: list[tuple[Exception, Inputs]] = []
         passed, nothing = 0, None
-        for inputs, other in self.each(layouts=layouts, most=most):
+        for inputs, other in self.each(*changes, most=most):
             try:
                 check(inputs, other)
                 passed += 1
@@ -210,14 +209,11 @@ Trial: TypeAlias = Callable[[Subject], None]
 
 def difference(expected: Any, found: Any) -> bool:
     """Return whether values differ, by more than their precision."""
-    import torch
-    from torch.utils._pytree import tree_leaves
-
     befores, afters = tree_leaves(expected), tree_leaves(found)
     if len(befores) != len(afters):
         return True
     for before, after in zip(befores, afters, strict=True):
-        if not is_tensor(before) or not is_tensor(after):
+        if not isinstance(before, torch.Tensor) or not isinstance(after, torch.Tensor):
             if type(before) in (int, float, str, bool) and before != after and before == before:
                 return True
             continue

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import isfinite
 from typing import Any, Final
 
-from dispatchlab.live.trials.inputs import Inputs, copy_of, is_tensor, tensors_of
+import torch
+from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from dispatchlab.live.trials.inputs import Inputs, copy_of, tensors_of, transposed
 from dispatchlab.live.trials.subject import NotNeededError, Subject, WrongResultError, difference
 
-_STEPS: Final = {"torch.float64": (1e-5, 1e-3), "torch.float32": (2e-2, 5e-2)}
-"""The step of a finite difference, and by how much a gradient may differ from it."""
+_STEPS: Final = ((1e-12, 1e-5, 1e-3), (1e-5, 2e-2, 5e-2), (1.0, 0.25, 0.2))
+"""A precision of types, the step of a finite difference for it, and by how much a gradient may differ."""
 
 _DEVICES: Final = ("CPU", "CUDA", "XPU", "MPS")
 
@@ -27,99 +32,145 @@ def backward(subject: Subject) -> None:
     subject.over(partial(_check_gradient, subject))
 
 
-def _check_gradient(subject: Subject, given: Inputs, _: Inputs) -> None:
-    import torch
+def _has_gradient(tensor: Any) -> bool:
+    return bool(tensor.is_floating_point() or tensor.is_complex())
 
-    double = given.map(lambda tensor: tensor.double() if tensor.is_floating_point() else tensor)
+
+def _double(tensor: Any) -> Any:
+    dtype = torch.complex128 if tensor.is_complex() else torch.float64
+    return tensor.to(dtype) if _has_gradient(tensor) else tensor
+
+
+def _dot(left: Any, right: Any) -> float:
+    """Return the real part of a product of two tensors."""
+    return float((_double(left).conj() * _double(right)).sum().real)
+
+
+def _check_gradient(subject: Subject, given: Inputs, _: Inputs) -> None:
+    chosen = any(tensor.requires_grad for tensor in tensors_of(given.values))  # the user says what has a gradient
+    double = given.map(_double)
     exact = double if subject.takes(double) else given
-    tensors = [tensor for tensor in tensors_of(exact.values) if tensor.is_floating_point()]
-    if not tensors or any(str(tensor.dtype) not in _STEPS for tensor in tensors):
-        raise NotNeededError("no argument is a plain number that has a gradient")
-    graded = exact.map(lambda tensor: copy_of(tensor).requires_grad_(tensor.is_floating_point()))
+    graded = exact.map(lambda tensor: copy_of(tensor).requires_grad_(_has_gradient(tensor)))
     leaves = [tensor for tensor in tensors_of(graded.values) if tensor.requires_grad]
+    if not leaves:
+        raise NotNeededError("no argument is a plain number that has a gradient")
     result = tensors_of(subject.call(graded, grad=True))
-    places = [at for at, tensor in enumerate(result) if tensor.requires_grad and tensor.is_floating_point()]
+    places = [at for at, tensor in enumerate(result) if tensor.requires_grad]
     draw = torch.Generator().manual_seed(0)
     weights = [torch.rand(result[at].shape, generator=draw, dtype=result[at].dtype) + 0.5 for at in places]
+    first_order: Sequence[Any] = ()
     try:
-        grads = torch.autograd.grad([result[at] for at in places], leaves, weights, allow_unused=True) if places else ()
+        if places:
+            first_order = torch.autograd.grad([result[at] for at in places], leaves, weights, allow_unused=True)
     except RuntimeError as error:
         if "no autograd formula was registered" not in str(error):
             raise
-        grads = ()
-    if not grads:
+    if not first_order:
         raise NotNeededError("it has no autograd formula")
     subject.graded = True
+    asked = [each.requires_grad or not chosen for each in tensors_of(given.values) if _has_gradient(each)]
+    grads: list[Any] = [
+        torch.zeros_like(leaf) if grad is None and chosen and wanted else grad
+        for leaf, grad, wanted in zip(leaves, first_order, asked, strict=True)
+    ]
     directions = [
-        torch.rand(leaf.shape, generator=draw, dtype=leaf.dtype) - 0.5 if is_tensor(grad) else torch.zeros_like(leaf)
+        torch.zeros_like(leaf) if grad is None else torch.rand(leaf.shape, generator=draw, dtype=leaf.dtype) - 0.5
         for leaf, grad in zip(leaves, grads, strict=True)
     ]
-    step, tolerance = _STEPS[str(leaves[0].dtype)]
-    slope = partial(_slope, subject, exact, directions, places, weights)
-    wanted, again = slope(step), slope(step / 4)
-    pairs = zip(grads, directions, strict=True)
-    found = sum(float((grad * way).sum()) for grad, way in pairs if is_tensor(grad))
-    allowed = tolerance * max(1.0, abs(wanted), abs(found))
-    if wanted == 0 or abs(wanted - again) > allowed:
-        raise NotNeededError("its result is not smooth")
-    if abs(wanted - found) > allowed:
-        raise WrongResultError(
-            f"the backward of {subject.name} gives a slope of {found:.4g} where finite differences give {wanted:.4g}"
-        )
+    found = sum(_dot(grad, way) for grad, way in zip(grads, directions, strict=True) if grad is not None)
+    along = partial(_along, subject, exact, directions, places, weights)
+    coarsest = float(max(torch.finfo(tensor.dtype).eps for tensor in (*leaves, *(result[at] for at in places))))
+    for precision, step, tolerance in _STEPS[:2] if coarsest <= _STEPS[1][0] else _STEPS[2:]:
+        if coarsest > precision:
+            continue
+        near = step / 4
+        first, wanted = (along(step) - along(-step)) / (2 * step), (along(near) - along(-near)) / (2 * near)
+        bend = (along(near) + along(-near) - 2 * along(0.0)) / near
+        allowed = tolerance * max(1.0, abs(wanted), abs(found))
+        if first == 0 or not isfinite(first):
+            break
+        if abs(first - wanted) > allowed or abs(bend) > allowed:
+            continue
+        if abs(wanted - found) > allowed:
+            slopes = f"a slope of {found:.4g} where finite differences give {wanted:.4g}"
+            raise WrongResultError(f"the backward of {subject.name} gives {slopes}")
+        if precision == _STEPS[0][0]:
+            _check_second(subject, exact, leaves)
+        return
+    raise NotNeededError("its result is not smooth")
 
 
-def _slope(
+def _check_second(subject: Subject, inputs: Inputs, leaves: Sequence[Any]) -> None:
+    """Compare second derivatives with finite differences; a backward that records nothing for them is no mistake."""
+
+    def function(*given: Any) -> Any:
+        left = iter(given)
+        filled = inputs.map(lambda tensor: next(left) if _has_gradient(tensor) else tensor)
+        return tuple(tensor for tensor in tensors_of(subject.call(filled, grad=True)) if tensor.requires_grad)
+
+    try:
+        torch.autograd.gradgradcheck(function, leaves, eps=1e-3, atol=1e-2, rtol=1e-2, fast_mode=True)
+    except RuntimeError as error:
+        if "Jacobian mismatch" in str(error):
+            raise WrongResultError(f"the second derivative of {subject.name} is not that of its backward") from None
+        if "once_differentiable" in str(error):
+            raise
+
+
+def _along(
     subject: Subject, inputs: Inputs, ways: Sequence[Any], places: Sequence[int], weights: Sequence[Any], step: float
 ) -> float:
-    """Return how fast the weighted results change along directions, by finite differences."""
-
-    def weighted(step: float) -> float:
-        left = iter(ways)
-        moved = inputs.map(lambda tensor: tensor + step * next(left) if tensor.is_floating_point() else copy_of(tensor))
-        result = tensors_of(subject.call(moved))
-        return sum(float((result[at] * weight).sum()) for at, weight in zip(places, weights, strict=True))
-
-    return (weighted(step) - weighted(-step)) / (2 * step)
+    """Return the weighted results where the inputs are a step further along directions."""
+    left = iter(ways)
+    moved = inputs.map(lambda tensor: tensor + step * next(left) if _has_gradient(tensor) else copy_of(tensor))
+    result = tensors_of(subject.call(moved))
+    return sum(_dot(weight, result[at]) for at, weight in zip(places, weights, strict=True))
 
 
 def vmap(subject: Subject) -> None:
     """Compare a call on a batch under vmap with calls on each example."""
-    import torch
-    from torch.utils._pytree import tree_flatten, tree_unflatten
-
     _is_plain(subject)
 
     def check(given: Inputs, inputs: Inputs) -> None:
         flipped = given.map(lambda tensor: tensor.flip(0) if tensor.dim() else tensor)
         examples = [inputs, (flipped if subject.takes(flipped) else given).copy()]
         leaves, tree = tree_flatten((given.positional, given.named))
-        if not tensors_of(leaves):
+        tensors = tensors_of(leaves)
+        if not tensors:
             raise NotNeededError("it takes no tensor")
 
         def batched(*tensors: Any) -> Any:
             left = iter(tensors)
-            positional, named = tree_unflatten([next(left) if is_tensor(leaf) else leaf for leaf in leaves], tree)
-            return subject.op(*positional, **named)
+            filled = [next(left) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+            return subject.op(*tree_unflatten(filled, tree)[0], **tree_unflatten(filled, tree)[1])
 
-        wanted = [torch.stack(pair) for pair in zip(*(tensors_of(subject.call(e)) for e in examples), strict=True)]
-        stacks = [torch.stack(pair) for pair in zip(*(tensors_of(e.values) for e in examples), strict=True)]
-        try:
-            found = tensors_of(subject.call(Inputs(tuple(stacks)), torch.vmap(batched, randomness="same")))
-        except Exception as error:
-            if subject.has("FuncTorchBatched"):
-                raise
-            raise NotNeededError(f"it has no rule: {str(error).partition(chr(10))[0][:120]}") from None
-        if difference(wanted, found):
-            subject.watch.note("rule differs", subject.name)
-            raise WrongResultError(f"{subject.name} gives other values under vmap than for each example")
+        def compare(dims: Sequence[int | None]) -> None:
+            batch = list(zip(*(tensors_of(example.values) for example in examples), strict=True))
+            stacks = [pair[0] if at is None else torch.stack(pair, at) for at, pair in zip(dims, batch, strict=True)]
+            rows = [[pair[0 if at is None else row] for at, pair in zip(dims, batch, strict=True)] for row in range(2)]
+            results = [tensors_of(subject.call(Inputs(tuple(map(copy_of, row))), batched)) for row in rows]
+            wanted = [torch.stack(pair) for pair in zip(*results, strict=True)]
+            try:
+                rule = torch.vmap(batched, in_dims=tuple(dims), randomness="same")
+                found = tensors_of(subject.call(Inputs(tuple(stacks)), rule))
+            except Exception as error:
+                if subject.has("FuncTorchBatched"):
+                    raise
+                raise NotNeededError(f"it has no rule: {str(error).partition(chr(10))[0][:120]}") from None
+            if difference(wanted, found):
+                subject.watch.note("rule differs", subject.name)
+                raise WrongResultError(f"{subject.name} gives other values under vmap than for each example")
+
+        compare([0] * len(tensors))
+        compare([min(1, tensor.dim()) for tensor in tensors])
+        if len(tensors) > 1:
+            compare([0, *[None] * (len(tensors) - 1)])
 
     subject.over(check)
 
 
 def autocast(subject: Subject) -> None:
     """Call the operator under autocast, and look for devices with a kernel and without one for autocast."""
-    import torch
-
     casts = [key for key in _DEVICES if subject.has(f"Autocast{key}")]
 
     def check(_: Inputs, inputs: Inputs) -> None:
@@ -141,9 +192,10 @@ def autocast(subject: Subject) -> None:
 def functionalize(subject: Subject) -> None:
     """Compare a call under functionalization with the plain one, in results and in what is written."""
     import torch
-    from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
 
     subject.decided()
+    if subject.unsteady and "empty" not in subject.name:
+        raise WrongResultError(f"{subject.name} gives other values when it is called again with the same seeds")
     library: Any = torch
 
     def plain(value: Any) -> Any:
@@ -175,8 +227,6 @@ def _is_traced(subject: Subject) -> None:
 
 def aot(subject: Subject) -> None:
     """Run opcheck's test of AOTAutograd."""
-    import torch
-
     _is_traced(subject)
 
     def check(_: Inputs, inputs: Inputs) -> None:
@@ -213,8 +263,6 @@ def compile_write(subject: Subject) -> None:
 
 
 def _compare_compiled(subject: Subject, backend: str, graph: Callable[[Any, Inputs], Any]) -> None:
-    import torch
-
     _is_traced(subject)
 
     def check(given: Inputs, inputs: Inputs) -> None:
@@ -225,4 +273,4 @@ def _compare_compiled(subject: Subject, backend: str, graph: Callable[[Any, Inpu
         if difference([wanted, *inputs.values], [found, *other.values]):
             raise WrongResultError(f"{subject.name} gives other values in a graph that is compiled by {backend}")
 
-    subject.over(check, layouts=True, most=1)
+    subject.over(check, transposed, most=1)

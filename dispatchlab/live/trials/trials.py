@@ -1,4 +1,4 @@
-"""The trials: each runs an operator in one way, and raises what went wrong.
+"""The trials: each runs an operator in one way, in a copy of this process, so that a crash costs its own trial.
 
 A trial is a function of a `Subject`. It returns when all is well, raises `NotNeededError` where there is nothing to
 try, and anything else where the operator fails. It makes the calls on copies of the inputs, and looks at what they did.
@@ -6,10 +6,20 @@ try, and anything else where the operator fails. It makes the calls on copies of
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Final
 
+import torch
+
+from dispatchlab.live.failure.program_watch import frames_of, raised_of
+from dispatchlab.live.introspection.process_copies import ProcessCopy, Say
 from dispatchlab.live.trials import behaviour, transforms
-from dispatchlab.live.trials.subject import Trial
+from dispatchlab.live.trials.subject import NothingTriedError, NotNeededError, Subject, Trial
+from dispatchlab.model.failure import Raised
+from dispatchlab.model.trial_run import TrialRun
 
 TRIALS: Final[dict[str, Trial]] = {
     "signature": behaviour.signature,
@@ -29,3 +39,71 @@ TRIALS: Final[dict[str, Trial]] = {
 
 COMPILED: Final = ("AOT", "compile with a consumer", "compile before a write")
 """Those that need a compiler."""
+
+_WHAT: Final = re.compile(r"^\s*what\(\):\s*(.*)$", re.MULTILINE)
+_FIRST: Final = ("call", "schema")
+_LIMIT_S: Final = 10.0
+_COMPILED_LIMIT_S: Final = 300.0
+
+
+def run_trials(subject: Subject, names: Sequence[str], *, before: str = "") -> Iterator[TrialRun]:
+    """Run trials of an operator in a fork, and those after a crash in another one.
+
+    Args:
+        subject: the operator.
+        names: the trials, in order.
+        before: statements that are run first, such as a fix.
+    """
+    left = list(names)
+    while left:
+        copy = ProcessCopy(partial(_run, subject, tuple(left), before))
+        try:
+            for run in copy.answers(lambda: _COMPILED_LIMIT_S if {*left[:1]} & {*COMPILED} else _LIMIT_S):
+                left.pop(0)
+                yield run
+            if not left:
+                return
+            said = _WHAT.findall(copy.printed())
+            text = said[-1] if said else f"the process ended with exit code {copy.code}"
+            raised = (Raised("builtins.RuntimeError", text),)
+            yield TrialRun(operator=subject.name, trial=left.pop(0), status="failed", raised=raised)
+        except TimeoutError:
+            yield TrialRun(operator=subject.name, trial=left.pop(0), status="open", why="there is no answer in time")
+
+
+def _run(subject: Subject, names: Sequence[str], before: str, say: Say) -> None:
+    """Run trials in this process, which is a fork, and say what came of each."""
+    exec(compile(before, "<fix>", "exec"), {"torch": torch})
+    for earlier in _FIRST:
+        if earlier not in names:  # a trial after it has ended the process: what it found is needed again
+            with suppress(Exception):
+                TRIALS[earlier](subject)
+    for name in names:
+        say(run_trial(subject, name))
+
+
+def run_trial(subject: Subject, name: str) -> TrialRun:
+    """Run one trial in this process."""
+    outcome = partial(TrialRun, operator=subject.name, trial=name)
+    noted = len(subject.watch.events)
+    try:
+        subject.now = None
+        TRIALS[name](subject)
+    except NotNeededError as nothing:
+        return outcome(status="not needed", why=str(nothing))
+    except NothingTriedError as nothing:
+        return outcome(status="no input", why=str(nothing))
+    except Exception as error:
+        frames, stack = frames_of(error, subject.watch)
+        return outcome(
+            status="failed",
+            inputs=str(subject.now or ""),
+            raised=raised_of(error),
+            frames=frames[-200:],
+            stack=stack[-200:],
+            events=tuple(event for event in subject.watch.events if event.subject == subject.name),
+        )
+    finally:
+        if name not in _FIRST:  # what they found counts for those after them
+            del subject.watch.events[noted:]
+    return outcome(status="passed")

@@ -10,7 +10,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from dispatchlab.live.trials.inputs import Inputs, generated, tensors_of
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from dispatchlab.live.trials.inputs import Inputs, generated, overload, tensors_of
 
 Seen: TypeAlias = dict[str, Any]
 """A title of what was seen -> lines."""
@@ -27,11 +32,7 @@ def call_under_mode(operator: str, mode: str, specs: Sequence[str], path: str) -
         specs: an argument each: `cpu`, `meta`, `requires_grad` in any combination, or what Python writes for a value.
         path: the file for what was seen, JSON; it is there when the call raises, too.
     """
-    import torch
-
-    packet, _, overload = operator.partition(".")
-    namespace, _, name = packet.partition("::")
-    op = getattr(getattr(getattr(torch.ops, namespace), name), overload or "default")
+    op = overload(operator)
     inputs = _inputs(op, specs)
     seen: Seen = {"operator": operator, "mode": mode, "inputs": str(inputs)}
     try:
@@ -56,32 +57,22 @@ def _inputs(op: Any, specs: Sequence[str]) -> Inputs:
 
 
 def _described(inputs: Inputs, specs: Sequence[str]) -> Inputs:
-    import torch
-
     values = list(inputs.positional)
     for at, spec in enumerate(specs[: len(values)]):
         words = spec.split()
-        if isinstance(values[at], torch.Tensor) and words and not _is_literal(spec):
-            values[at] = values[at].to(next((word for word in words if word in ("cpu", "cuda", "meta")), "cpu"))
-            if "requires_grad" in words:
-                values[at] = values[at].float().requires_grad_()
-        elif _is_literal(spec):
+        try:
             values[at] = ast.literal_eval(spec)
+        except (SyntaxError, ValueError):
+            if isinstance(values[at], torch.Tensor) and words:
+                values[at] = values[at].to(next((word for word in words if word in ("cpu", "cuda", "meta")), "cpu"))
+                if "requires_grad" in words:
+                    values[at] = values[at].float().requires_grad_()
     return Inputs(tuple(values), inputs.named)
-
-
-def _is_literal(spec: str) -> bool:
-    try:
-        ast.literal_eval(spec)
-    except (SyntaxError, ValueError):
-        return False
-    return True
 
 
 @contextmanager
 def _reached(seen: Seen, title: str) -> Iterator[None]:
     """Note the operators that reach PyTorch below what is on now."""
-    from torch.utils._python_dispatch import TorchDispatchMode
 
     class Log(TorchDispatchMode):  # type: ignore[no-untyped-call]
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -100,8 +91,6 @@ def _nodes(graph: Any) -> list[str]:
 
 def _function(op: Any, inputs: Inputs) -> tuple[Callable[..., Any], list[Any]]:
     """Return a function of the tensors alone, and the tensors."""
-    from torch.utils._pytree import tree_flatten, tree_unflatten
-
     leaves, spec = tree_flatten((inputs.positional, inputs.named))
     tensors = tensors_of(leaves)
 
@@ -122,23 +111,15 @@ def _fake(op: Any, inputs: Inputs, seen: Seen) -> Any:
         return op(*fakes.positional, **fakes.named)
 
 
-def _make_fx(op: Any, inputs: Inputs, seen: Seen) -> Any:
-    from torch.fx.experimental.proxy_tensor import make_fx
-
+def _make_fx(op: Any, inputs: Inputs, seen: Seen, change: Callable[..., Any] = lambda function: function) -> Any:
     function, tensors = _function(op, inputs)
-    traced = make_fx(function)(*tensors)
+    traced = make_fx(change(function))(*tensors)
     seen["in the graph"] = _nodes(traced.graph)
     return traced(*tensors)
 
 
 def _functionalize(op: Any, inputs: Inputs, seen: Seen) -> Any:
-    import torch
-    from torch.fx.experimental.proxy_tensor import make_fx
-
-    function, tensors = _function(op, inputs)
-    traced = make_fx(torch.func.functionalize(function))(*tensors)
-    seen["in the graph"] = _nodes(traced.graph)
-    return traced(*tensors)
+    return _make_fx(op, inputs, seen, torch.func.functionalize)
 
 
 def _compiler(seen: Seen, title: str) -> Callable[..., Any]:
@@ -169,7 +150,6 @@ def _run_backward(result: Any) -> None:
 
 
 def _compile(op: Any, inputs: Inputs, seen: Seen) -> Any:
-    import torch
     from torch._dynamo.backends.common import aot_autograd
     from torch._inductor.decomposition import select_decomp_table
     from torch._inductor.lowering import fallbacks, lowerings
@@ -191,8 +171,6 @@ def _compile(op: Any, inputs: Inputs, seen: Seen) -> Any:
 
 
 def _export(op: Any, inputs: Inputs, seen: Seen) -> Any:
-    import torch
-
     function, tensors = _function(op, inputs)
 
     class Module(torch.nn.Module):
@@ -206,8 +184,6 @@ def _export(op: Any, inputs: Inputs, seen: Seen) -> Any:
 
 
 def _vmap(op: Any, inputs: Inputs, seen: Seen) -> Any:
-    import torch
-
     function, tensors = _function(op, inputs)
     with _reached(seen, "reached below vmap"):
         return torch.vmap(function)(*(torch.stack([tensor, tensor]) for tensor in tensors))
@@ -224,14 +200,11 @@ def _grad(op: Any, inputs: Inputs, seen: Seen) -> Any:
 
 
 def _autocast(op: Any, inputs: Inputs, seen: Seen) -> Any:
-    import torch
-
     with _reached(seen, "reached below autocast"), torch.autocast("cpu", dtype=torch.bfloat16):
         return op(*inputs.positional, **inputs.named)
 
 
 def _dtensor(op: Any, inputs: Inputs, seen: Seen) -> Any:
-    import torch
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import Replicate, distribute_tensor
     from torch.testing._internal.distributed.fake_pg import FakeStore

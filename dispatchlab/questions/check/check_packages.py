@@ -15,8 +15,14 @@ from dispatchlab.model.trial_run import TrialRun
 from dispatchlab.questions.check.findings import drift_findings, import_findings, order_findings, upgrade_findings
 from dispatchlab.questions.check.registering_modules import registering_modules
 from dispatchlab.questions.check.report import Answer, CheckReport, Question
-from dispatchlab.questions.check.trial_process import Run, TrialRequest
-from dispatchlab.questions.check.trials import TrialProcess, TrialsFailedError, trial_process, trials_answer
+from dispatchlab.questions.check.trials import (
+    Run,
+    TrialProcess,
+    TrialRequest,
+    TrialsFailedError,
+    trial_process,
+    trials_answer,
+)
 from dispatchlab.questions.imports.import_orders import COMPARED, compare_import_orders
 from dispatchlab.questions.lint.rule import Finding, Identity, level_counts
 from dispatchlab.questions.lint.rules import RULES

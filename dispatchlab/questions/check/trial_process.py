@@ -7,52 +7,27 @@ import pickle
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 from dispatchlab.live.failure.operator_facts import InstalledRegistry, privateuse1_name
 from dispatchlab.live.failure.program_watch import frames_of, raised_of
 from dispatchlab.live.introspection.registry_reader import all_dumps
-from dispatchlab.live.trials.forks import run_trials
 from dispatchlab.live.trials.inputs import InputsError, read_inputs
 from dispatchlab.live.trials.package_watch import PackageWatch
 from dispatchlab.live.trials.subject import Subject
-from dispatchlab.live.trials.trials import COMPILED, TRIALS
+from dispatchlab.live.trials.trials import COMPILED, TRIALS, run_trials
 from dispatchlab.model.failure import Event, Failure, Fix, Raised, Trial
 from dispatchlab.model.trial_run import TrialRun
+from dispatchlab.questions.check.trials import Run, TrialRequest
 from dispatchlab.questions.why.diagnose import Answer, diagnose
 
 _LONGEST_S: Final = 90.0
 _LONGEST_COMPILED_S: Final = 3000.0
 _BACKENDS: Final = ("CPU", "CUDA", "MPS", "XPU", "HPU", "XLA", "MTIA", "PrivateUse1")
 _ABOUT: Final = ("define", "impl", "custom_op")
-
-Run: TypeAlias = tuple[TrialRun, Answer | None]
-"""A trial of an operator, and the cause where it failed."""
-
-
-@dataclass(frozen=True, slots=True)
-class TrialRequest:
-    """What is asked.
-
-    Args:
-        packages: the modules, imported in this order.
-        path: folders in which modules are found.
-        inputs: a file of inputs; empty for none.
-        whole: run the trials that need a compiler, too.
-        seed: chooses generated inputs.
-        submodules: modules of the packages that are imported afterwards; one that fails costs itself alone.
-    """
-
-    packages: tuple[str, ...]
-    path: tuple[str, ...] = ()
-    inputs: str = ""
-    whole: bool = False
-    seed: int = 0
-    submodules: tuple[str, ...] = ()
 
 
 def main(arguments: Sequence[str]) -> None:

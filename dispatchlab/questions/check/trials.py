@@ -10,14 +10,14 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.model.trial_run import TrialRun
 from dispatchlab.questions.check.report import Answer as Answered
 from dispatchlab.questions.check.report import Question
-from dispatchlab.questions.check.trial_process import Run, TrialRequest
 from dispatchlab.questions.lint.rule import Finding, Level
 from dispatchlab.questions.why.diagnose import Answer
 from dispatchlab.views.formatting import counted, first_of
@@ -28,6 +28,31 @@ _LACKING: Final = ("WHY401", "WHY501", "WHY508", "WHY531", "WHY622")
 
 _ERRORS: Final = ("signature", "call", "schema", "fake", "import", "registrations")
 """Trials whose failure breaks plain calls or what traces them."""
+
+
+Run: TypeAlias = tuple[TrialRun, Answer | None]
+"""A trial of an operator, and the cause where it failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRequest:
+    """What is asked.
+
+    Args:
+        packages: the modules, imported in this order.
+        path: folders in which modules are found.
+        inputs: a file of inputs; empty for none.
+        whole: run the trials that need a compiler, too.
+        seed: chooses generated inputs.
+        submodules: modules of the packages that are imported afterwards; one that fails costs itself alone.
+    """
+
+    packages: tuple[str, ...]
+    path: tuple[str, ...] = ()
+    inputs: str = ""
+    whole: bool = False
+    seed: int = 0
+    submodules: tuple[str, ...] = ()
 
 
 class TrialsFailedError(DispatchLabError):
