@@ -71,9 +71,14 @@ class Subject:
         return overload(self.name)
 
     @property
-    def writes(self) -> bool:
-        """Return whether the schema says that an argument is written."""
-        return any(argument.is_write for argument in self.op._schema.arguments)
+    def writes(self) -> frozenset[str]:
+        """Return the arguments that the schema says are written."""
+        return frozenset(argument.name for argument in self.op._schema.arguments if argument.is_write)
+
+    def named(self, inputs: Inputs) -> list[tuple[str, Any]]:
+        """Return the arguments with their names."""
+        names = [argument.name for argument in self.op._schema.arguments if not argument.kwarg_only]
+        return [*zip(names, inputs.positional, strict=False), *inputs.named.items()]
 
     @property
     def device(self) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from dispatchlab.model.keys import BACKENDS, DispatchKey
 from dispatchlab.model.slot_set import BACKENDS_OF_AUTOGRAD, FORGOTTEN_BACKENDS, keys_of
-from dispatchlab.questions.lint.kernel_rules import BACKEND_KEYS, COMPOSITE, maps_tensors
+from dispatchlab.questions.lint.kernel_rules import BACKEND_KEYS, COMPOSITE, maps_tensors, registers_formula
 from dispatchlab.questions.lint.rule import Found, Level, Subject, rule
 from dispatchlab.registries.backend_coverage import Way
 from dispatchlab.registries.debug_text import Packages, kernel_at, owner
@@ -66,8 +66,8 @@ def _disabled(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterat
                 "is gone",
                 _debugs(operator, *mine, COMPOSITE),
                 cause=str(autograd),
-                mend=f'torch.library.register_autograd("{operator.name}", backward, setup_context=...), or drop the '
-                f"{mine[0]} kernel",
+                mend=f"{registers_formula(operator, autograd)}, or drop the {mine[0]} kernel and register one for "
+                + ("aten::_to_copy, which it calls" if str(operator.name).startswith("aten::to.") else "its parts"),
             )
 
 

@@ -127,8 +127,17 @@ def _found_without_formula(operator: RecordedOperator, key: DispatchKey, debug: 
         f"it has no autograd formula ({owner(debug)}): {trouble}",
         (debug,),
         cause=trouble,
-        mend=f'torch.library.register_autograd("{operator.name}", backward, setup_context=...), if it has a gradient',
+        mend=f"{registers_formula(operator, DispatchKey.Autograd)}, if it has a gradient",
     )
+
+
+def registers_formula(operator: RecordedOperator, key: DispatchKey) -> str:
+    """The call that gives an operator a formula: PyTorch refuses register_autograd where it writes or aliases."""
+    schema = parsed_schema(operator)
+    values = () if schema is None else (*schema.arguments, *schema.returns)
+    if any(value.alias is not None for value in values):
+        return f'lib.impl("{operator.name.without_namespace}", fn, "{key}"), where fn applies a torch.autograd.Function'
+    return f'torch.library.register_autograd("{operator.name}", backward, setup_context=...)'
 
 
 _WRAPPERS = ("ADInplaceOrView", "Autocast", "Batched", "Conjugate", "FuncTorch", "Functionalize", "Negative", "Tracer")
