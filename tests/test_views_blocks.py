@@ -58,7 +58,7 @@ def every_block(text: str) -> tuple[Block, ...]:
                 Line((strong(text), ": ", bad("no"), Meter(1, 2, "half"))),
                 Line(name(text), indent=2),
                 Line(code(text), label="title", width=9, indent=2),
-                Items((text, "two"), ordered=True, marked=1),
+                Items((text, "two")),
                 Folded(text, (Table("Rows", ("operator", "number", "at", "ready"), rows),), anchor="rows"),
                 Sides((Side("expected: +0", "good", (Span(text),)), Side("actual:", "bad", ())), 0),
                 Code(text, indent=2),
@@ -79,8 +79,8 @@ def test_text_is_what_the_blocks_say() -> None:
         "aten::add: no\n"
         "  aten::add\n"
         "  title    aten::add\n"
-        "  1. aten::add\n"
-        "  2. two\n"
+        "  aten::add\n"
+        "  two\n"
         "aten::add\n"
         "expected: +0\n"
         "  aten::add\n"

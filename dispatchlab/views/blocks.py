@@ -242,17 +242,9 @@ class Folded:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """A list.
-
-    Args:
-        items: what it lists.
-        ordered: whether its items are numbered.
-        marked: the number of the item that asks for attention; None when none does.
-    """
+    """A list."""
 
     items: tuple[Inline, ...]
-    ordered: bool = False
-    marked: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

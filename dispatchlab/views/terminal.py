@@ -92,8 +92,8 @@ class _Page:
                 if self._whole or block.is_open:
                     self.put_all(block.blocks, indent=indent + 2)
             case b.Items():
-                for number, item in enumerate(block.items, 1):
-                    self._put_line(b.Line((f"{number}. " if block.ordered else "", item), indent=2), indent)
+                for item in block.items:
+                    self._put_line(b.Line(item, indent=2), indent)
             case b.Code():
                 for row in block.text.splitlines():
                     self._put_line(b.Line(row, indent=block.indent), indent)

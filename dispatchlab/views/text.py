@@ -58,8 +58,7 @@ def _rows(block: b.Block, *, whole: bool) -> Iterator[str]:
             if whole or block.is_open:
                 yield from (f"  {row}".rstrip() for row in rows_of(block.blocks, whole=whole))
         case b.Items():
-            for number, item in enumerate(block.items, 1):
-                yield f"  {f'{number}. ' if block.ordered else ''}{plain(item)}"
+            yield from (f"  {plain(item)}" for item in block.items)
         case b.Code():
             yield from _indented(block.text, block.indent)
         case b.Difference():

@@ -138,11 +138,7 @@ def _block(block: b.Block, most: int | None) -> Html:
         case b.Folded():
             return _folded(block, most)
         case b.Items():
-            items = (
-                element("li", inline(item), class_="parts" if at == block.marked else None)
-                for at, item in enumerate(block.items)
-            )
-            return element("ol", items, class_="steps") if block.ordered else element("ul", items)
+            return element("ul", (element("li", inline(item)) for item in block.items))
         case b.Code():
             return element("pre", block.text, tabindex=0)
         case b.Difference():
