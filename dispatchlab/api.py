@@ -588,13 +588,15 @@ def lint(
     Raises:
         DispatchLabError: the source cannot be used, or there is no such rule or operator.
     """
-    from dispatchlab.questions.lint.blocks import lint_view, summary
-    from dispatchlab.questions.lint.rules import selected
+    from dispatchlab.questions.check.blocks import check_view
+    from dispatchlab.questions.check.check_sources import check_report
+    from dispatchlab.questions.check.selection import selected
+    from dispatchlab.questions.lint.blocks import summary
     from dispatchlab.questions.lint.run import lint_source
 
     rules = selected(tuple(select), tuple(ignore))
     found = lint_source(os.fspath(source), rules, operators=tuple(operators), imports=_imports(package))
-    return Result(found, summary(found), lambda: lint_view([found]))
+    return Result(found, summary(found), lambda: check_view(check_report([found])))
 
 
 def coverage(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from importlib import import_module
+from shlex import join
 from typing import Any
 
 import click
 
 from dispatchlab.commands.output import NO_PAGER, QUIET, OutputClosed, OutputFailed, out, tolerate_encodings, warn
-from dispatchlab.commands.overview import COMMANDS, GROUPS, overview
+from dispatchlab.commands.overview import COMMANDS, HIDDEN, RENAMED, overview
 from dispatchlab.errors import DispatchLabError, nearest
 
 _HELP = ["-h", "--help"]
@@ -21,7 +23,7 @@ class _Group(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names of all commands, in the order of the help."""
-        return [name for names in GROUPS.values() for name in names]
+        return list(COMMANDS)
 
     def get_help(self, ctx: click.Context) -> str:
         """The commands with their lines, without importing any."""
@@ -29,7 +31,7 @@ class _Group(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of a name; None when there is none."""
-        if cmd_name not in COMMANDS:
+        if cmd_name not in COMMANDS and cmd_name not in HIDDEN:
             return None
         command = getattr(import_module(f"dispatchlab.commands.{cmd_name}"), cmd_name)
         assert isinstance(command, click.Command)
@@ -42,11 +44,14 @@ class _Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the first argument names; the error for an unknown one names the nearest."""
+        """The command that the first argument names; the error for another one names the new call, or the nearest."""
+        for former, call in RENAMED.items():
+            if former.startswith(args[0]) and (match := re.fullmatch(former, join(args), re.DOTALL)):
+                raise click.UsageError(f"{args[0]} has another name now: dispatchlab {match.expand(call)}", ctx)
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            near = nearest(args[0], COMMANDS)
+            near = nearest(args[0], [*COMMANDS, *HIDDEN])
             if not near:
                 raise
             raise click.UsageError(f"{error.message} Did you mean '{near[0]}'?", ctx) from None

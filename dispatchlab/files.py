@@ -223,7 +223,7 @@ class FileKind(Enum):
 
     SCENARIO = "a scenario", "explore it with: dispatchlab permute {file}"
     REGISTRY = "a recorded registry", "look into it with: dispatchlab dump OP --from {file}"
-    BASELINE = "a baseline of lint", "give it as: dispatchlab lint --baseline {file}"
+    BASELINE = "a baseline of check", "give it as: dispatchlab check --baseline {file}"
     PROFILE = "a profile of a PyTorch", "use it with: dispatchlab permute SCENARIO --semantics {file}"
     GOLDEN = "a golden file", "pytest compares a scenario with it"
     REPORT = "a report", "a command of dispatchlab printed it"

@@ -96,9 +96,8 @@ def test_a_mistake_in_settings_ends_the_command_with_2(tmp_path: Path, monkeypat
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--fail-on", "ordr"), "Invalid value for '--fail-on': 'ordr' is not one of"),
-        (("--fail-on", "nothing", "--fail-on", "lint"), "--fail-on nothing stands alone"),
-        ((), "has no package: name the module that registers operators"),
+        (("--only", "ordr"), "Invalid value for '--only': 'ordr' is not one of"),
+        (("--select", "DL999"), "there is no rule 'DL999'"),
     ],
 )
 def test_a_mistake_on_the_command_line_is_said_before_anything_runs(

@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from contextlib import suppress
@@ -17,7 +18,7 @@ from click.testing import CliRunner
 
 from dispatchlab import __version__
 from dispatchlab.cli import main
-from dispatchlab.commands.overview import COMMANDS, GROUPS
+from dispatchlab.commands.overview import COMMANDS, HIDDEN
 from dispatchlab.errors import DispatchLabError
 
 ROOT = Path(__file__).parent.parent
@@ -27,7 +28,7 @@ HEAD = "# The command line\n\nMade from `--help`; `EXPECTTEST_ACCEPT=1 pytest te
 
 def commands() -> list[str]:
     """Every command."""
-    return sorted(COMMANDS)
+    return sorted((*COMMANDS, *HIDDEN))
 
 
 def command(name: str) -> click.Command:
@@ -56,23 +57,19 @@ def test_the_page_about_the_command_line_is_made_from_help() -> None:
 
 def test_every_command_has_examples_and_every_option_is_explained() -> None:
     assert commands() == [
-        "certify",
         "check",
         "codegen",
         "coverage",
-        "defects",
         "demo",
         "diff",
         "doctor",
         "dump",
         "explain",
         "explore",
-        "imports",
         "init",
-        "lint",
         "permute",
-        "profile",
         "record",
+        "rule",
         "schema",
         "trace",
         "why",
@@ -93,9 +90,31 @@ def test_every_line_of_the_list_of_commands_fits_and_no_command_is_named_otherwi
     assert "No such command 'permut'. Did you mean 'permute'?" in CliRunner().invoke(main, ["permut"]).stderr
 
 
-def test_every_command_is_in_one_group_of_the_help() -> None:
-    grouped = [name for names in GROUPS.values() for name in names if name in COMMANDS]
-    assert sorted(grouped) == commands()
+@pytest.mark.parametrize(
+    ("former", "call"),
+    [
+        ("lint my_package --select DL004", "check my_package --select DL004 --only lint"),
+        ("readiness my_package", "check my_package --run"),
+        ("imports first second", "check first second --orders"),
+        ("certify torch-2.13 --operator 'aten::*mm*'", "permute torch-2.13 --operator 'aten::*mm*'"),
+        ("defects stale_slots", "doctor --defects stale_slots"),
+        ("profile -o mine.json", "doctor --measure mine.json"),
+        ("profile", "doctor --measure -"),
+        ("lint --explain DL004", "rule DL004"),
+    ],
+)
+def test_a_former_command_ends_with_the_call_that_replaces_it(former: str, call: str) -> None:
+    result = CliRunner().invoke(main, shlex.split(former))
+    assert (result.exit_code, result.stdout) == (2, "")
+    said = " ".join(result.stderr.replace("│", " ").split())
+    assert f"{former.split()[0]} has another name now: dispatchlab {call}" in said
+    new = shlex.split(call)
+    assert new[0] in (*COMMANDS, *HIDDEN)
+    command(new[0]).make_context(new[0], new[1:], resilient_parsing=True)
+
+
+def test_the_list_has_fourteen_commands() -> None:
+    assert len(COMMANDS) == 14
 
 
 def test_the_help_of_all_commands_needs_no_other_module() -> None:

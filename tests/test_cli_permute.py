@@ -117,7 +117,6 @@ def test_conflicts_are_listed_by_number() -> None:
         (["five.yaml", "nothing.yaml"], 2),
         (["five.yaml", "--walk", "everywhere"], 2),
         (["five.yaml", "--jobs", "0"], 2),
-        ([], 2),
     ],
 )
 def test_the_exit_code_says_what_became_of_it(arguments: list[str], code: int) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from dispatchlab import certify
+from dispatchlab.errors import DispatchLabError
 from tests.command_line import run
 
 SCENARIOS = Path(__file__).parent.parent / "scenarios" / "lint"
@@ -40,21 +42,21 @@ def test_coverage_counts_the_operators_of_a_scenario() -> None:
 
 def test_certify_shows_its_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dispatchlab.commands.output._FIRST_LINE_S", 0.0)
-    result = run("certify", "--operator", "_quantized::conv3d_relu")
+    result = run("permute", "--operator", "_quantized::conv3d_relu")
     assert result.exit_code == 0
     assert "torch-2.13-cpu: " in result.stderr
     assert "torch-2.13-cpu under torch-2.13: 1 operator\norder-independent: 1\n" in result.stdout
 
 
 def test_lint_prints_sarif_and_ends_with_1() -> None:
-    result = run("lint", str(SCENARIOS / "dl001_found.yaml"), "--select", "dl001", "--format", "sarif")
+    result = run("check", str(SCENARIOS / "dl001_found.yaml"), "--select", "dl001", "--format", "sarif")
     assert result.exit_code == 1
     (findings,) = json.loads(result.stdout)["runs"]
     assert [one["ruleId"] for one in findings["results"]] == ["DL001"]
 
 
 def test_lint_explains_a_rule_without_a_source() -> None:
-    result = run("lint", "--explain", "order-matters")
+    result = run("rule", "order-matters")
     assert result.exit_code == 0
     assert result.stdout.startswith("# DL009: order-matters\n")
 
@@ -62,12 +64,11 @@ def test_lint_explains_a_rule_without_a_source() -> None:
 def test_certify_of_nothing_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "refused.yaml"
     file.write_text("{claim: Nothing is left., registrations: [{def: foo, kernel: unboxed}]}")
-    result = run("certify", str(file))
-    assert result.exit_code == 2
-    assert "has no operator to certify: nothing was selected, or everything in it was refused" in result.stderr
+    with pytest.raises(DispatchLabError, match="has no operator to certify: nothing was selected, or everything in it"):
+        certify(file)
 
 
 def test_certify_names_what_it_can_certify() -> None:
-    assert "name strict or a PyTorch" in run("certify", "--semantics", "pr35061").stderr
-    unknown = run("certify", "--semantics", "torch-2.99")
+    assert "name strict or a PyTorch" in run("permute", "--semantics", "pr35061").stderr
+    unknown = run("permute", "--semantics", "torch-2.99")
     assert (unknown.exit_code, "did you mean torch-2." in unknown.stderr) == (2, True)

@@ -18,9 +18,9 @@ EXAMPLES = {
     "permute": "permute scenarios/defects/stale_nested_torch.yaml",
     "dump": "dump aten::add.Tensor",
     "explain": "explain aten::add.Tensor cpu cpu",
-    "check": "lint scenarios/lint/dl006_found.yaml",
+    "check": "check scenarios/lint/dl006_found.yaml",
     "coverage": "coverage --key PrivateUse1",
-    "certify": "certify torch-2.13-cpu --operator aten::_softmax",
+    "certify": "permute torch-2.13-cpu --operator aten::_softmax",
     "diff": "diff torch-2.12 torch-2.13",
 }
 

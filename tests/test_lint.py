@@ -13,12 +13,14 @@ import pytest
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Block, BlockKind, TorchLibraryCall, TorchLibraryFunction
+from dispatchlab.questions.check.blocks import check_view
+from dispatchlab.questions.check.check_sources import check_report
+from dispatchlab.questions.check.selection import NothingSelectedError, UnknownRuleError, selected
 from dispatchlab.questions.coverage.coverage_on_lab import Fill
 from dispatchlab.questions.lint.baseline import BaselineError, load_baseline
-from dispatchlab.questions.lint.blocks import lint_view
 from dispatchlab.questions.lint.provenance import calls_in
 from dispatchlab.questions.lint.rule import Identity, Level, LintReport, Rule, Subject
-from dispatchlab.questions.lint.rules import RULES, NoRuleLeftError, UnknownRuleError, selected
+from dispatchlab.questions.lint.rules import RULES
 from dispatchlab.questions.lint.run import lint as run_rules
 from dispatchlab.questions.lint.run import lint_source
 from dispatchlab.questions.sources.replay_on_lab import for_registry
@@ -149,15 +151,15 @@ def test_an_unknown_rule_is_refused_with_the_nearest_one() -> None:
 
 
 def test_rules_that_leave_nothing_to_check_are_refused() -> None:
-    with pytest.raises(NoRuleLeftError, match="nothing would be checked: select another rule, or ignore fewer"):
+    with pytest.raises(NothingSelectedError, match="nothing would be checked: select others, or ignore fewer"):
         selected(("DL002",), ("shadowed-kernel",))
-    result = run("lint", str(scenario("DL002", "found")), "--select", "DL002", "--ignore", "DL002")
-    assert (result.exit_code, "--ignore DL002 skips every rule" in result.stderr) == (2, True)
+    result = run("check", str(scenario("DL002", "found")), "--select", "DL002", "--ignore", "DL002")
+    assert (result.exit_code, "every rule that is selected is ignored" in result.stderr) == (2, True)
 
 
 def test_a_baseline_accepts_what_it_names_and_lists_what_is_gone(tmp_path: Path) -> None:
     path, source = tmp_path / "accepted.json", str(scenario("DL002", "found"))
-    result = run("lint", source, "--write-baseline", str(path))
+    result = run("check", source, "--write-baseline", str(path))
     assert (result.exit_code, "accepts 3 findings" in result.stderr) == (0, True)
     accepted = load_baseline(str(path))
     first, second = "first_package/cpu.py", "second_package/cpu.py"
@@ -166,24 +168,24 @@ def test_a_baseline_accepts_what_it_names_and_lists_what_is_gone(tmp_path: Path)
         Identity("DL006", "test::scale", "CPU", (second,)),
         Identity("DL010", "test::scale", "CPU", (second,)),
     }
-    result = run("lint", source, "--baseline", str(path))
-    assert (result.exit_code, "3 more are accepted by the baseline" in result.stdout) == (0, True)
-    result = run("lint", str(scenario("DL001", "found")), "--baseline", str(path))
+    result = run("check", source, "--baseline", str(path))
+    assert (result.exit_code, "3 findings more accepted by the baseline" in result.stdout) == (0, True)
+    result = run("check", str(scenario("DL001", "found")), "--baseline", str(path))
     assert result.exit_code == 1
-    assert "3 of the baseline are not found any more: DL002 test::scale CPU, DL006" in result.stdout
+    assert "3 of the baseline not found any more: DL002 test::scale CPU, DL006" in result.stdout
 
 
 def test_writing_a_baseline_again_drops_what_is_gone(tmp_path: Path) -> None:
     path = str(tmp_path / "accepted.json")
     for source in (scenario("DL002", "found"), scenario("DL001", "found")):
         older = ["--baseline", path] if Path(path).exists() else []
-        assert run("lint", str(source), *older, "--write-baseline", path).exit_code == 0
+        assert run("check", str(source), *older, "--write-baseline", path).exit_code == 0
     assert load_baseline(path) == {Identity("DL001", "test::scales", "", ("my_package/cpu.py",))}
 
 
 def test_a_baseline_does_not_accept_a_package_that_came_later(tmp_path: Path) -> None:
     path, source = tmp_path / "accepted.json", scenario("DL002", "found")
-    run("lint", str(source), "--select", "DL002", "--write-baseline", str(path))
+    run("check", str(source), "--select", "DL002", "--write-baseline", str(path))
     third = tmp_path / "third.yaml"
     text = source.read_text(encoding="utf-8")
     third.write_text(f"{text}  - impl: scale\n    dispatch: CPU\n    debug: third_package/cpu.py:1\n", encoding="utf-8")
@@ -213,34 +215,33 @@ def test_a_file_that_is_no_baseline_is_refused(tmp_path: Path, text: str | None,
 
 
 def test_the_text_ends_with_the_counts() -> None:
-    text = lint_view([lint(scenario("DL008", "found"), select=("DL008",))]).text()
-    assert re.match(r"\S+dl008_found.yaml: 1 finding in 1 operator \(1 warning\)\n\nFindings \(1\)\n", text)
+    text = check_view(check_report([lint(scenario("DL008", "found"), select=("DL008",))])).text()
+    assert re.match(r"\S+dl008_found.yaml: 1 warning\n  registered  1 operator\n", text)
     assert (
         "\n  warning DL008 composite-not-suppressed test::scale MTIA\n      the kernel from my_package/mtia.py:5"
         in text
     )
-    assert text.endswith("\n\nRules\n  DL008 composite-not-suppressed: 1\n")
 
 
 def test_a_baseline_that_cannot_be_written_ends_the_command_with_2(tmp_path: Path) -> None:
     source = str(scenario("DL002", "found"))
-    result = run("lint", source, "--write-baseline", str(tmp_path / "no" / "folder"))
+    result = run("check", source, "--write-baseline", str(tmp_path / "no" / "folder"))
     assert (result.exit_code, "folder could not be written: there is no folder" in result.stderr) == (2, True)
 
 
 def test_the_command_ends_with_1_when_it_finds_something() -> None:
     bad, good = str(scenario("DL004", "found")), str(scenario("DL001", "not_found"))
-    result = run("lint", bad, good, "--select", "DL004", "--format", "json")
+    result = run("check", bad, good, "--select", "DL004", "--format", "json")
     assert result.exit_code == 1
     value = json.loads(result.stdout)
-    assert [len(one["findings"]) for one in value["sources"]] == [1, 0]
-    assert value["sources"][0]["findings"][0]["code"] == "DL004"
-    result = run("lint", good, "--select", "DL001", "--format", "rich")
-    assert (result.exit_code, "0 findings" in result.stdout) == (0, True)
+    assert [len(one["findings"]) for one in value["answers"]] == [1, 0]
+    assert value["answers"][0]["findings"][0]["code"] == "DL004"
+    result = run("check", good, "--select", "DL001", "--format", "rich")
+    assert (result.exit_code, "nothing found" in result.stdout) == (0, True)
 
 
 def test_a_rule_explains_itself() -> None:
-    assert run("lint", "--explain", "dl003").stdout == next(rule for rule in RULES if rule.code == "DL003").page
+    assert run("rule", "dl003").stdout == next(rule for rule in RULES if rule.code == "DL003").page
 
 
 def findings(folder: Path, registrations: str, *codes: str) -> Sequence[tuple[str, str]]:
@@ -289,7 +290,7 @@ def test_the_formula_is_information_and_no_error_by_itself(tmp_path: Path) -> No
     assert findings(tmp_path, "  - def: f(Tensor x) -> Tensor\n" + impl("f", "CompositeExplicitAutograd")) == [
         ("DL010", "f")
     ]
-    result = run("lint", str(tmp_path / "registrations.yaml"))
+    result = run("check", str(tmp_path / "registrations.yaml"))
     assert (result.exit_code, "information DL010 no-autograd-formula test::f" in result.stdout) == (0, True)
 
 
@@ -409,12 +410,12 @@ def test_twenty_causes_are_shown_and_the_rest_is_counted(tmp_path: Path) -> None
     ]
     findings(tmp_path, "".join(lines), "DL011")
     source = str(tmp_path / "registrations.yaml")
-    text = run("lint", source).stdout
+    text = run("check", source).stdout
     assert (text.count("  warning "), text.count("the same: ")) == (20, 20)
     assert "  ... and 3 more: see --all\n" in text
-    assert run("lint", source, "--all").stdout.count("  warning ") == 23
-    value = json.loads(run("lint", source, "--format", "json").stdout)
-    assert len(value["sources"][0]["findings"]) == 46
+    assert run("check", source, "--all").stdout.count("  warning ") == 23
+    value = json.loads(run("check", source, "--format", "json").stdout)
+    assert len(value["answers"][0]["findings"]) == 46
 
 
 def test_what_other_packages_registered_is_counted_and_left_out() -> None:
@@ -443,7 +444,10 @@ def test_what_other_packages_registered_is_counted_and_left_out() -> None:
         ("DL002", "mine::replaced"),
     }
     assert report.others == {"theirs": 2}
-    assert "  2 findings about operators of theirs left out: lint theirs\n" in lint_view([report]).text()
+    assert (
+        "2 findings about operators of theirs left out: dispatchlab check theirs\n"
+        in check_view(check_report([report])).text()
+    )
 
 
 def test_a_line_that_calls_a_helper_for_many_operators_does_not_stand_for_them(tmp_path: Path) -> None:
@@ -454,7 +458,7 @@ def test_a_line_that_calls_a_helper_for_many_operators_does_not_stand_for_them(t
         for at, debug in enumerate(debugs)
     )
     findings(tmp_path, text, "DL011")
-    shown = lint_view([lint(tmp_path / "registrations.yaml", select=("DL011",))]).text()
+    shown = check_view(check_report([lint(tmp_path / "registrations.yaml", select=("DL011",))])).text()
     assert "the same: test::f1 (mine/ops.py:24), test::f2 (mine/ops.py:28), test::f3 (mine/ops.py:95)\n" in shown
 
 
@@ -470,7 +474,10 @@ def test_lint_of_a_record_leaves_out_what_the_packages_of_others_registered(tmp_
     )
     report = lint(path, select=("DL006",))
     assert ([finding.operator for finding in report.findings], report.others) == (["mine::f"], {"theirs": 1})
-    assert "  1 finding about operators of theirs left out: lint a record of theirs\n" in lint_view([report]).text()
+    assert (
+        "1 finding about operators of theirs left out: dispatchlab check theirs\n"
+        in check_view(check_report([report])).text()
+    )
     asked = lint(path, select=("DL006",), operators=("theirs::f",))
     assert [finding.operator for finding in asked.findings] == ["theirs::f"]
     path.write_text(path.read_text().replace("[mine.ops]", "[mine.ops, theirs]"))

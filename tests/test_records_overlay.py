@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from dispatchlab import certify
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.questions.sources.find_sources import own_operators, recorded_from
 from dispatchlab.registries.builds import bundled_for
@@ -83,10 +84,10 @@ def test_lint_reports_what_the_package_does_to_operators_of_pytorch_and_knows_th
         (text.replace("registry: torch-2.13-cpu\n", ""), (), [("DL010", "aten::mul.Tensor")]),
     ):
         Path(record).write_text(body)
-        arguments = ("lint", record, "--select", "DL001,DL002,DL006,DL007,DL010", *more, "--format", "json")
-        (source,) = json.loads(run(*arguments).stdout)["sources"]
-        assert [(each["code"], each["operator"]) for each in source["findings"]] == expected
-        assert source["operators"] == 2 or more
+        arguments = ("check", record, "--select", "DL001,DL002,DL006,DL007,DL010", *more, "--format", "json")
+        value = json.loads(run(*arguments).stdout)
+        assert [(each["code"], each["operator"]) for each in value["answers"][0]["findings"]] == expected
+        assert value["registered"] == "2 operators" or more
 
 
 def test_a_record_without_a_registry_is_taken_alone_and_says_so(record: str) -> None:
@@ -94,10 +95,10 @@ def test_a_record_without_a_registry_is_taken_alone_and_says_so(record: str) -> 
     alone.write_text(RECORD.replace("registry: torch-2.13-cpu\n", ""))
     assert load_scenario(alone).registry is None
     assert recorded_from(str(alone)).names == ("aten::mul.Tensor", "mine::odd")
-    said = run("lint", str(alone)).stderr
+    said = run("check", str(alone)).stderr
     none = "names no registry, so aten::mul.Tensor has none of PyTorch's kernels here: add"
     assert f"{none} `registry: {newest_bundled()}`" in said
-    assert "names no registry" not in run("lint", record).stderr
+    assert "names no registry" not in run("check", record).stderr
 
 
 def test_explain_of_one_operator_reads_one_block_for_it_and_each_operator_of_the_record(
@@ -218,34 +219,31 @@ def test_certify_of_a_record_is_about_what_differs_from_its_registry(tmp_path: P
         "{claim: A., registry: small.dlreg, registrations: "
         "[{impl: bar.out, dispatch: CUDA, debug: mine}, {def: new() -> (), debug: mine}]}"
     )
-    arguments = ("certify", str(path), "--format")
-    found = json.loads(run(*arguments, "json").stdout)
-    assert [each["operator"] for each in found["certificates"]] == ["test::bar.out", "test::new"]
-    assert (found["against"], found["left_out"], found["known"]) == ("small.dlreg", 2, [])
-    text = run(*arguments, "text").stdout
-    assert "\nleft out, as they are the same in small.dlreg: 2; --all certifies them, too\n" in text
-    for more, names in (
-        (["--operator", "test::foo"], ["test::foo"]),
-        (["--all"], ["else::gone", "test::bar.out", "test::foo", "test::new"]),
+    result = certify(path)
+    found = result.report
+    assert [each.operator for each in found.certificates] == ["test::bar.out", "test::new"]
+    assert (found.against, found.left_out, found.known) == ("small.dlreg", 2, ())
+    assert "\nleft out, as they are the same in small.dlreg: 2; --operator '*' certifies them, too\n" in str(result)
+    for operator, names in (
+        ("test::foo", ["test::foo"]),
+        ("*", ["else::gone", "test::bar.out", "test::foo", "test::new"]),
     ):
-        found = json.loads(run(*arguments, "json", *more).stdout)
-        assert ([each["operator"] for each in found["certificates"]], found["against"]) == (names, "")
+        arguments = ("permute", str(path), "--operator", operator, "--format", "json")
+        value = json.loads(run(*arguments).stdout)
+        assert ([each["operator"] for each in value["certificates"]], value["against"]) == (names, "")
 
 
 def test_certify_leaves_out_what_overrides_another_in_the_registry_already(tmp_path: Path) -> None:
     save_registry(SMALL, tmp_path / "small.dlreg")
     path = tmp_path / "mine.yaml"
     path.write_text("{claim: A., registry: small.dlreg, registrations: [{impl: foo, dispatch: CUDA, debug: mine}]}")
-    arguments = ("certify", str(path), "--format", "json")
-    result = run(*arguments)
-    found = json.loads(result.stdout)
-    assert (result.exit_code, found["known"], found["certificates"]) == (0, ["test::foo"], [])
+    found = certify(path).report
+    assert (found.exit_code, found.known, found.certificates) == (0, ("test::foo",), ())
     path.write_text("{claim: A., registry: small.dlreg, registrations: [{impl: foo, dispatch: CPU, debug: mine}]}")
-    result = run(*arguments)
-    found = json.loads(result.stdout)
-    assert (result.exit_code, found["known"]) == (1, [])
-    (certificate,) = found["certificates"]
-    assert [reason["keys"] for reason in certificate["reasons"]] == [["CPU"]]
+    found = certify(path).report
+    assert (found.exit_code, found.known) == (1, ())
+    (certificate,) = found.certificates
+    assert [reason.keys for reason in certificate.reasons] == [(DispatchKey.CPU,)]
 
 
 def test_what_cannot_be_read_costs_its_operator_the_arguments_and_nothing_else(tmp_path: Path) -> None:
@@ -258,10 +256,10 @@ def test_what_cannot_be_read_costs_its_operator_the_arguments_and_nothing_else(t
     )
     assert "Nobody" in run("explain", "test::foo", "--from", path).stderr
     assert run("explain", "test::bar.out", "--from", path).exit_code == 0
-    found = json.loads(run("certify", path, "--all", "--format", "json").stdout)
+    found = json.loads(run("permute", path, "--operator", "*", "--format", "json").stdout)
     assert [each["operator"] for each in found["certificates"]] == ["test::bar.out", "test::foo"]
     assert run("diff", path, path, "--exit-code").exit_code == 0
-    assert run("lint", path).exit_code in (0, 1)
+    assert run("check", path).exit_code in (0, 1)
 
 
 @pytest.mark.parametrize(

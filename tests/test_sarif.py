@@ -16,8 +16,9 @@ from urllib.parse import unquote
 
 import pytest
 
+from dispatchlab.questions.check.selection import selected
 from dispatchlab.questions.lint.checkout import Checkout, checkout_of
-from dispatchlab.questions.lint.rules import RULES, selected
+from dispatchlab.questions.lint.rules import RULES
 from dispatchlab.questions.lint.run import lint_source
 from dispatchlab.questions.lint.sarif import sarif
 from tests.command_line import run
@@ -188,7 +189,7 @@ def test_the_command_takes_the_checkout_and_ends_with_1(tmp_path: Path, monkeypa
     file.write_text("")
     source = str(SCENARIOS / "dl006_found.yaml")
     monkeypatch.chdir(tmp_path)
-    result = run("lint", source, "--select", "DL006", "--format", "sarif")
+    result = run("check", source, "--select", "DL006", "--format", "sarif")
     assert result.exit_code == 1
     (first,) = json.loads(result.stdout)["runs"][0]["results"]
     assert first["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "src/my_package/cpu.py"

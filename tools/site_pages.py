@@ -255,7 +255,7 @@ def _lint() -> Iterator[tuple[str, str]]:
     yield (
         "lint/index.md",
         "# Lint rules\n\n"
-        "`dispatchlab lint` reads the registrations of a registry, of the installed PyTorch or of a scenario, and\n"
+        "`dispatchlab check --only lint` reads the registrations of a registry, PyTorch or a scenario, and\n"
         "reports what is probably a mistake. The page of a rule says why it matters, how to fix it, and what it\n"
         "cannot know.\n\n"
         "| code | name | level | what it finds |\n|---|---|---|---|\n" + "\n".join(rows) + "\n",

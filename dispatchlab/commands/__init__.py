@@ -2,23 +2,19 @@
 
 `cli` imports a module when its command is asked for; each imports what it calls when it runs.
 
-- `certify`: certificates for every operator of a registry.
-- `check`: all questions about a package.
+- `check`: all questions about a package; lint of scenarios and registries.
 - `codegen`: generated structured kernels, and the call stack of one call.
 - `coverage`: what a backend can run.
-- `defects`: the known defects that the installed PyTorch has.
 - `demo`: a defect of order on a small example.
 - `diff`: what differs between two registries.
-- `doctor`: what works with the installed PyTorch.
+- `doctor`: what works with the installed PyTorch, its defects, and its dispatcher measured.
 - `dump`: operators with their tables, listings and counts.
 - `explain`: which kernel a call would run.
 - `explore`: the application in a terminal.
-- `imports`: what depends on the order of imports.
 - `init`: the first files for the checkout of a package.
-- `lint`: rules, with a baseline.
-- `permute`: explorations of scenarios.
-- `profile`: the dispatcher of the installed PyTorch, measured.
+- `permute`: explorations of scenarios, and certificates for every operator of a registry.
 - `record`: what packages register, as a scenario or a registry file.
+- `rule`: the page of a rule or a cause.
 - `schema`: the JSON Schema of scenario files.
 - `trace`: the calls of a program.
 - `options`: options that several commands share, and the values that a shell completes.

@@ -1,125 +1,175 @@
-"""`dispatchlab check`: all questions about a package, asked of one import."""
+"""`dispatchlab check`: all questions about a package, asked of one import; lint of a scenario or a registry."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NoReturn
 
 import click
 
-from dispatchlab.commands.options import baseline_options, format_option, report_option
-from dispatchlab.commands.output import Format, exit_with, note, progress_display, save, show_and_keep
+from dispatchlab.commands.options import (
+    LIVE,
+    SOURCE,
+    baseline_options,
+    format_option,
+    operators_option,
+    reach_checkout,
+    report_option,
+)
+from dispatchlab.commands.output import (
+    Format,
+    exit_with,
+    note,
+    progress_display,
+    reading,
+    save,
+    show_and_keep,
+    show_view,
+    working,
+)
+from dispatchlab.views.formatting import counted
 
 _QUESTIONS = ("order", "lint", "trials", "upgrade", "drift")
 
 
 @click.command()
-@click.argument("packages", metavar="[PACKAGE...]", nargs=-1)
-@click.option(
-    "--fail-on",
-    "fail_on",
-    type=click.Choice([*_QUESTIONS, "nothing"]),
-    multiple=True,
-    help="Exit with 1 when this question has a finding; may be repeated. Default: all questions.",
-)
-@click.option(
-    "--record",
-    "records",
-    metavar="FILE",
-    type=click.Path(),
-    multiple=True,
-    help="Compare with the record in FILE; may be repeated. Default: the records of the project.",
-)
+@click.argument("names", metavar="[PACKAGE|SOURCE]...", nargs=-1, type=SOURCE)
+@click.option("--only", type=click.Choice(_QUESTIONS), multiple=True, help="Ask only this question; may be repeated.")
+@click.option("--select", metavar="RULE", multiple=True, help="Show only findings of RULE: DL004, WHY3, a name.")
+@click.option("--ignore", metavar="RULE", multiple=True, help="Leave out findings of RULE; may be repeated.")
+@click.option("--run", "whole", is_flag=True, help="Also run the trials that need a compiler.")
 @click.option(
     "--inputs",
     metavar="FILE",
     type=click.Path(),
-    default=None,
     help='Run operators on the inputs of FILE.py, which has INPUTS = {"ns::name": [(args, kwargs)]}. '
-    "Default: inputs generated from the schemas.",
+    "Default: inputs made from the schemas.",
 )
-@click.option("--run", "whole", is_flag=True, help="Run the trials that need a compiler, too.")
-@click.option(
-    "--no-submodules", is_flag=True, help="Import the packages alone, not the modules of them that register operators."
-)
+@click.option("--no-submodules", is_flag=True, help="Import the packages alone, not all their modules that register.")
+@click.option("--orders", is_flag=True, help="Only import the packages in every order, and show what differs.")
+@operators_option
+@click.option("--against", metavar="SOURCE", type=SOURCE, help="With lint: leave out the findings that SOURCE has too.")
 @baseline_options
 @report_option(" of all findings")
-@click.option(
-    "--all", "show_all", is_flag=True, help="Show all findings, not the 20 most harmful causes, and every note."
-)
+@click.option("--all", "show_all", is_flag=True, help="Show all findings, not 20 causes, and every note.")
 @format_option("sarif", "github")
 def check(
     *,
-    packages: tuple[str, ...],
-    fail_on: tuple[str, ...],
-    records: tuple[str, ...],
-    inputs: str | None,
+    names: tuple[str, ...],
+    only: tuple[str, ...],
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
     whole: bool,
     no_submodules: bool,
+    inputs: str | None,
+    orders: bool,
+    operators: tuple[str, ...],
+    against: str | None,
     baseline: str | None,
     write_baseline: str | None,
     page: str | None,
     show_all: bool,
     format: Format | Literal["sarif", "github"] | None,
 ) -> None:
-    """Ask every question about a package: order, lint, trials, upgrade, drift from its record.
+    """Find what is wrong with a package: order, lint, trials, upgrade, drift from its record.
 
-    Imports the packages in processes of their own. Default: those of the settings of the checkout around the
-    current folder, or the module that has the name of the project. The settings are in [tool.dispatchlab] of
-    pyproject.toml: packages, fail (the questions of --fail-on), baseline and record.
+    Imports packages in processes of their own. Default: the packages of the checkout around the current folder, or
+    else the bundled registry of the installed PyTorch. Of a scenario, a record, a registry or `live`, the installed
+    PyTorch, lint is the only question.
 
-    order is `imports`, and the verdict of `permute` on what is registered; lint is `lint`; drift is `record --check`
-    with a record that is committed; trials run each operator in a dozen ways; upgrade is `diff --for` with the newest
-    PyTorch that dispatchlab knows. A question that cannot be asked says why.
+    order compares orders of imports and of registrations; lint finds likely mistakes; trials run each operator in a
+    dozen ways; upgrade compares with the newest PyTorch that dispatchlab knows; drift compares with a committed record.
+    `dispatchlab rule DL004` explains a rule. Settings are in [tool.dispatchlab] of pyproject.toml: packages, fail,
+    baseline, record, select, ignore, per-operator-ignores. The comment `# dispatchlab: ignore[DL004]` at the line of a
+    registration leaves out a finding.
+
     Exit codes: 0 when nothing is found but information, 1 when something is, 2 when a package cannot be imported or
-    registers nothing, 3 when the order is not decided.
+    registers nothing, 3 when the order is not decided, 5 when an import ends its process.
 
     \b
     Examples:
       dispatchlab check
-      dispatchlab check my_package
       dispatchlab check my_package --format github
-      dispatchlab check my_package --fail-on order --fail-on lint --report check.html
+      dispatchlab check my_package --only lint --ignore DL010
+      dispatchlab check package_a package_b --orders
       dispatchlab check my_package --write-baseline accepted.json
     """
     from dispatchlab.files import FileKind, check_output
     from dispatchlab.questions.check.annotations import findings_sarif, github_annotations
     from dispatchlab.questions.check.blocks import check_view
     from dispatchlab.questions.check.check_packages import check_packages
+    from dispatchlab.questions.check.check_sources import lint_sources
     from dispatchlab.questions.check.report import Question
+    from dispatchlab.questions.check.selection import selection_of
     from dispatchlab.questions.lint.baseline import baseline_text, load_baseline
     from dispatchlab.questions.lint.checkout import checkout_of
     from dispatchlab.questions.setup.check_subject import check_subject
 
-    if len(fail_on) > 1 and "nothing" in fail_on:
-        raise click.UsageError("--fail-on nothing stands alone: name the questions, or it")
-    subject = check_subject(packages, report=note)
+    found = check_subject(names, report=note)
+    if orders:
+        if format == "sarif" or format == "github":
+            raise click.UsageError(f"--format {format} is for findings: leave out --orders")
+        _orders(found.packages, format)
+    is_lint = bool(found.sources) or (only == ("lint",) and bool(operators or against))
+    if found.sources and only not in ((), ("lint",)):
+        raise click.UsageError(f"{found.sources[0]} is no package, and lint is the only question about it")
+    if (operators or against) and not is_lint:
+        raise click.UsageError("--operator and --against are for lint: add --only lint")
+    selection = selection_of(found.settings, select, ignore)
     if write_baseline is not None:
         check_output(write_baseline, FileKind.BASELINE)
     else:
-        baseline = baseline or subject.baseline
+        baseline = baseline or found.baseline
     accepted = frozenset() if baseline is None else load_baseline(baseline)
-    with progress_display() as display:
-        report = check_packages(
-            subject.packages,
-            records=records or subject.records,
-            fails=tuple(Question(one) for one in fail_on if one != "nothing") if fail_on else subject.fails,
-            accepted=accepted,
-            inputs="" if inputs is None else str(Path(inputs).resolve()),
-            whole=whole,
-            submodules=not no_submodules,
-            stage=lambda text: display.stage("check", text),
-        )
-    found = (finding for group in report.groups for finding in group.findings)
+    if is_lint:
+        sources = found.sources or (LIVE,)
+        with reading(sources, found.packages):
+            report = lint_sources(
+                sources,
+                selection,
+                imports=found.packages,
+                operators=operators,
+                against=against,
+                accepted=accepted,
+                report=note,
+            )
+    else:
+        with progress_display() as display:
+            report = check_packages(
+                found.packages,
+                records=found.records,
+                fails=found.fails,
+                accepted=accepted,
+                questions=tuple(map(Question, only)) or tuple(Question),
+                selection=selection,
+                inputs="" if inputs is None else str(Path(inputs).resolve()),
+                whole=whole,
+                submodules=not no_submodules,
+                stage=lambda text: display.stage("check", text),
+            )
+    checkout = checkout_of(".")
     others = {
-        "sarif": lambda: findings_sarif("check", found, report.packages, checkout_of(".")),
-        "github": lambda: github_annotations(report, checkout_of(".")),
+        "sarif": lambda: findings_sarif(
+            "check", [one for group in report.groups for one in group.findings], report.packages, checkout
+        ),
+        "github": lambda: github_annotations(report, checkout),
     }
     show_and_keep(format, check_view(report, complete=show_all), page, others=others)
     if write_baseline is not None and not report.nothing:
-        kept = [one for one in accepted if one not in report.outdated]
-        save(write_baseline, baseline_text(report.findings, kept), FileKind.BASELINE)
-        count = len({*kept, *(finding.identity for finding in report.findings)})
-        note(f"{write_baseline} accepts {count:,} findings")
+        kept = {*accepted} - {*report.outdated} | {finding.identity for finding in report.findings}
+        save(write_baseline, baseline_text(kept), FileKind.BASELINE)
+        note(f"{write_baseline} accepts {counted(len(kept), 'finding')}")
         return
     exit_with(report.exit_code)
+
+
+def _orders(packages: tuple[str, ...], format: Format | None) -> NoReturn:
+    """Show what differs between orders of imports."""
+    from dispatchlab.questions.imports.blocks import import_orders_view
+    from dispatchlab.questions.imports.import_orders import compare_import_orders
+
+    reach_checkout()
+    with working("starting PyTorch") as say:
+        found = compare_import_orders(packages, started=say)
+    show_view(format, import_orders_view(found))
+    exit_with(found.exit_code)

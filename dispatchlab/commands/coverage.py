@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from dispatchlab.commands.options import ROW, SOURCE, format_option, operators_option, report_option, with_package
+from dispatchlab.commands.options import ROW, SOURCE, format_option, operators_option, report_option, subject
 from dispatchlab.commands.output import Format, note, show_and_keep
 
 _WAYS = click.Choice(["direct", "composite", "fallback", "ambiguous", "missing"])
@@ -81,17 +81,11 @@ def coverage(
     from dispatchlab.questions.coverage.program_coverage import program_coverage, program_coverage_view
     from dispatchlab.questions.sources.find_sources import chosen, recorded_from, with_tags
     from dispatchlab.registries.backend_coverage import Way, runtime_key
-    from dispatchlab.registries.builds import default_registry
     from dispatchlab.views.view import View
 
     if programs and (operators or tags or listed):
         raise click.UsageError("--program runs programs, and --operator, --tag and --list select operators")
-    imports: tuple[str, ...] = ()
-    if source is None:
-        source, reason = default_registry([key])
-        note(f"note: {reason}")
-    else:
-        source, imports = with_package(source)
+    source, imports = subject(source, keys=[key])
     recorded = recorded_from(source, imports=imports, report=note)
     row = runtime_key(key, privateuse1=recorded.privateuse1)
     view: View[Any]

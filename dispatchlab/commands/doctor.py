@@ -1,30 +1,81 @@
-"""`dispatchlab doctor`: the versions, and what works with the installed PyTorch."""
+"""`dispatchlab doctor`: what works with the installed PyTorch, its known defects, and its dispatcher measured."""
 
 from __future__ import annotations
+
+import sys
 
 import click
 
 from dispatchlab.commands.options import format_option
-from dispatchlab.commands.output import Format, exit_with, note, show_view
+from dispatchlab.commands.output import Format, exit_with, note, out, save, show_view
 
 
 @click.command()
+@click.argument("defect", required=False)
+@click.option("--defects", is_flag=True, help="Show which known defects PyTorch has, by running a program for each.")
+@click.option(
+    "--measure",
+    metavar="FILE",
+    type=click.Path(allow_dash=True),
+    help="Measure the dispatcher, and write its model to FILE for --semantics FILE; - is standard output.",
+)
 @format_option()
-def doctor(*, format: Format | None) -> None:
-    """Show the versions, and what works with the installed PyTorch and why the rest does not.
+def doctor(*, defect: str | None, defects: bool, measure: str | None, format: Format | None) -> None:
+    """Show the versions, what works with the installed PyTorch, and why the rest does not.
 
-    Tries each feature in a process of its own, which imports PyTorch; nothing is concluded from its version. Exit
-    codes: 0 when everything that is installed works, also without PyTorch, and 1 when something does not.
+    Tries each feature in a process of its own, which imports PyTorch; nothing is concluded from its version. With
+    --defects DEFECT, prints the program of that defect and does not run it.
+
+    Exit codes: 0 when everything that is installed works, also without PyTorch, and 1 when something does not. With
+    --defects 0 when no defect is found, 1 when one is, 2 when no program can be run here.
 
     \b
     Examples:
       dispatchlab doctor
-      dispatchlab doctor --format json
+      dispatchlab doctor --defects
+      dispatchlab doctor --defects stale_slots > stale_slots.py
+      dispatchlab doctor --measure mine.json
     """
-    import sys
-
     from dispatchlab.questions.setup.doctor import diagnose, doctor_view
 
-    found = diagnose(progress=(lambda name: note(f"trying: {name}")) if sys.stderr.isatty() else None)
-    show_view(format, doctor_view(found))
-    exit_with(found.exit_code)
+    if measure is not None:
+        _measure(measure)
+    elif defects:
+        _defects(defect, format)
+    elif defect is not None:
+        raise click.UsageError(f"{defect}: a defect is shown with --defects")
+    else:
+        found = diagnose(progress=(lambda name: note(f"trying: {name}")) if sys.stderr.isatty() else None)
+        show_view(format, doctor_view(found))
+        exit_with(found.exit_code)
+
+
+def _defects(name: str | None, format: Format | None) -> None:
+    from dispatchlab.questions.setup.defects import defects_view, known_defects, program_view, run_defects
+
+    if name is not None:
+        (chosen,) = known_defects((name,))
+        show_view(format or "text", program_view(chosen))  # nothing of a program is wrapped
+        return
+    version, found = run_defects()
+    show_view(format, defects_view(version, found))
+    exit_with(int(any(defect.found for defect in found)))
+
+
+def _measure(file: str) -> None:
+    from dispatchlab.files import FileKind, check_output
+    from dispatchlab.live.worker.engine import LiveEngine
+    from dispatchlab.model.profile import Profile, profile_text
+
+    if file != "-":
+        check_output(file, FileKind.PROFILE)
+    with LiveEngine() as engine:
+        found: Profile = engine.ask("dispatchlab.live.introspection.profile_probe:measure_profile")
+    if file == "-":
+        out(profile_text(found))
+    else:
+        save(file, profile_text(found), FileKind.PROFILE)
+    note(
+        f"PyTorch {found.torch}: {len(found.keys)} keys, {len(found.runtime)} of them with a slot, "
+        f"{len(found.fallbacks)} fallbacks; not measured: {', '.join(found.not_probed) or 'nothing'}"
+    )

@@ -13,8 +13,8 @@ from dispatchlab.commands.options import (
     engine_option,
     format_option,
     from_option,
+    named_subject,
     semantics_option,
-    with_package,
 )
 from dispatchlab.commands.output import Format, chosen_format, note, out_paged, show_view
 
@@ -74,7 +74,8 @@ def dump(
       dispatchlab dump 'aten::*' --list --key MPS
       dispatchlab dump my::op --from my_package
     """
-    is_plain = not (listed or after or any(options[name] for name in _NOT_PLAIN))
+    source, imports = named_subject(source)
+    is_plain = not (imports or listed or after or any(options[name] for name in _NOT_PLAIN))
     if is_plain and operator is not None and options["engine"] == "lab" and chosen_format(format) == "text":
         from dispatchlab.questions.dump.recorded_text import bundled_text  # which needs no engine, and so is quick
 
@@ -84,9 +85,6 @@ def dump(
             return
     from dispatchlab.questions.dump.show_operators import DumpOptions, listing, operators
 
-    imports: tuple[str, ...] = ()
-    if source is not None:
-        source, imports = with_package(source)
     asked = DumpOptions(operator, source, imports, **options)
     view = listing(asked, report=note) if listed else operators(asked, after=after, report=note)
     show_view(format, view)

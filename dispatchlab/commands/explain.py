@@ -12,8 +12,8 @@ from dispatchlab.commands.options import (
     engine_option,
     format_option,
     from_option,
+    named_subject,
     semantics_option,
-    with_package,
 )
 from dispatchlab.commands.output import Format, exit_with, note, show_view
 
@@ -84,19 +84,16 @@ def explain(
       dispatchlab explain my::op cpu --from my_package
       dispatchlab explain my::op --mode compile --from my_package
     """
+    source, imports = named_subject(source)
     if mode is not None:
         from dispatchlab.questions.why.under_mode import call_under_mode, mode_view
 
-        call = call_under_mode(operator, mode, arguments, with_package(source)[1] if source is not None else ())
+        call = call_under_mode(operator, mode, arguments, imports)
         show_view(format, mode_view(call))
         exit_with(0 if call.answer is None else 1)
     from dispatchlab.questions.dump.operator_text import refused_step_text
     from dispatchlab.questions.explain.blocks import explanation_notes, explanation_view
     from dispatchlab.questions.explain.explain_operator import explain_operator
-
-    imports: tuple[str, ...] = ()
-    if source is not None:
-        source, imports = with_package(source)
 
     explained = explain_operator(operator, arguments, source=source, imports=imports, report=note, **options)
     for refused in explained.inspection.refused:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
@@ -110,6 +110,70 @@ def with_package(source: str) -> tuple[str, tuple[str, ...]]:
     return LIVE, (source,)
 
 
+class Source(NamedTuple):
+    """What a command is about.
+
+    Args:
+        name: the source; `live` for packages, which are imported into the installed PyTorch.
+        imports: the packages.
+    """
+
+    name: str
+    imports: tuple[str, ...] = ()
+
+
+def named_subject(source: str | None) -> tuple[str | None, tuple[str, ...]]:
+    """Return the source that was named, or else `live` with the packages of the checkout, or else None."""
+    if source is not None:
+        return with_package(source)
+    if packages := packages_of_checkout():
+        note(f"note: about {' and '.join(packages)}, by [tool.dispatchlab] of pyproject.toml")
+        reach_checkout()
+        return LIVE, packages
+    return None, ()
+
+
+def subject(source: str | None, *, keys: Iterable[str] = ()) -> Source:
+    """Return what a command is about: as `named_subject` says, or else a bundled registry of PyTorch.
+
+    Args:
+        source: what was named; None for nothing.
+        keys: the dispatch keys that it is about, for which a registry of PyTorch may lack kernels.
+    """
+    named, imports = named_subject(source)
+    if named is not None:
+        return Source(named, imports)
+    from dispatchlab.registries.builds import default_registry
+
+    name, reason = default_registry(keys)
+    note(f"note: {reason}")
+    return Source(name)
+
+
+def packages_of_checkout() -> tuple[str, ...]:
+    """Return the packages that the checkout around this folder names in [tool.dispatchlab]."""
+    from pathlib import Path
+
+    for folder in (Path.cwd(), *Path.cwd().parents):
+        file = folder / "pyproject.toml"
+        if file.is_file():
+            if b"\n[tool.dispatchlab]" not in file.read_bytes():
+                return ()
+            from dispatchlab.questions.check.configuration import settings_of
+
+            return settings_of(folder).packages
+    return ()
+
+
+def is_registry(sources: tuple[str, ...]) -> bool:
+    """Whether sources are one registry or package, and not scenarios."""
+    if len(sources) != 1 or os.path.isdir(sources[0]):
+        return False
+    from dispatchlab.questions.sources.find_sources import is_registry_source
+
+    return is_registry_source(sources[0]) or with_package(sources[0])[0] == LIVE
+
+
 def reach_checkout() -> None:
     """Let what is imported until the command ends be found in the checkout around this folder, after all else."""
     from pathlib import Path
@@ -162,7 +226,8 @@ from_option = click.option(
     metavar="SOURCE",
     type=SOURCE,
     help="Read a scenario, a recorded registry, a bundled one by its name, `live`, the installed PyTorch, or a "
-    "package, which is imported into that. Default: the bundled registry of the installed PyTorch, or else the newest.",
+    "package, which is imported into that. Default: the packages in [tool.dispatchlab] of the checkout, or else the "
+    "bundled registry of the installed PyTorch.",
 )
 """`--from`, of a command about an operator."""
 

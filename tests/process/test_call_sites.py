@@ -59,7 +59,7 @@ def loop(tmp_path: Path) -> Path:
 def test_packages_that_override_each_other_differ_though_both_register_in_a_line_of_torch(tmp_path: Path) -> None:
     for name in ("first", "second"):
         (tmp_path / f"{name}.py").write_text(FIRST)
-    done = dispatchlab(tmp_path, "imports", "first", "second")
+    done = dispatchlab(tmp_path, "check", "--orders", "first", "second")
     assert done.returncode == 1, done.stderr
     assert "registrations of aten::hypot, second.py:3, first.py:3\n" in done.stdout
     assert "    +PrivateUse1: registered at first.py:3 " in done.stdout
@@ -79,7 +79,7 @@ def test_a_loop_in_a_helper_is_named_with_its_callers(loop: Path) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        ("lint", "loop", "--select", "DL006"),
+        ("check", "loop", "--only", "lint", "--select", "DL006"),
         ("diff", "live", "loop", "--format", "json"),
         ("explain", "loop::one", "--from", "loop"),
     ],

@@ -153,7 +153,9 @@ def test_its_findings_are_those_of_the_single_commands(planted: Path, tmp_path: 
         return json.loads(dispatchlab(planted, *arguments, "--format", "json").stdout)
 
     names = ("code", "operator", "key", "message", "level", "mend")
-    theirs = [[one[name] for name in names] for one in single("lint", package)["sources"][0]["findings"]]
+    theirs = [
+        [one[name] for name in names] for one in single("check", package, "--only", "lint")["answers"][0]["findings"]
+    ]
     assert [[one[name] for name in names] for one in answer(found, "lint")["findings"]] == theirs
     assert len(theirs) > 2
 

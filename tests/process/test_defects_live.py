@@ -19,7 +19,7 @@ TORCH = installed_torch()
     TORCH is None or version_of(TORCH) not in map(version_of, bundled_profiles()), reason="no PyTorch with a model"
 )
 def test_the_command_finds_the_defects_that_the_version_has() -> None:
-    done = CliRunner().invoke(main, ["defects", "--format", "json"])
+    done = CliRunner().invoke(main, ["doctor", "--defects", "--format", "json"])
     assert done.exit_code == 1, done.output
     document = json.loads(done.stdout)
     assert document["torch"] == TORCH

@@ -1,4 +1,4 @@
-"""`imports`: packages in every order, each order in a fresh process, and what is not the same afterwards."""
+"""`check --orders`: packages in every order, each order in a fresh process, and what is not the same afterwards."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ DIFFERENT = {
 
 
 def compared(folder: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
-    done = dispatchlab(folder, "imports", *arguments, "--format", "json")
+    done = dispatchlab(folder, "check", "--orders", *arguments, "--format", "json")
     assert done.stdout, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return done.returncode, found
@@ -124,7 +124,7 @@ def test_modules_that_leave_the_same_do_not_differ_in_any_of_six_orders(tmp_path
     (tmp_path / "home.py").write_text(HOME)
     for name, key in (("left", "CPU"), ("middle", "CUDA"), ("right", "XLA")):
         (tmp_path / f"{name}.py").write_text(KERNEL.format(key=key) + f"NAME = {name!r}\n")
-    done = dispatchlab(tmp_path, "imports", "left", "middle", "right")
+    done = dispatchlab(tmp_path, "check", "--orders", "left", "middle", "right")
     lines = done.stdout.splitlines()
     assert (done.returncode, lines[0]) == (0, "left, middle, right: no difference in 6 of 6 import orders")
     assert lines[1] == "imported in these orders: 3 modules, left, middle, right"
@@ -175,7 +175,7 @@ def test_one_module_is_not_asked_and_modules_of_a_package_have_orders_of_their_o
         ("parts", "not asked: no module registers"),
         ("whole", "not asked: Python imports whole before each of its modules, so there is one order"),
     ):
-        done = dispatchlab(tmp_path, "imports", name)
+        done = dispatchlab(tmp_path, "check", "--orders", name)
         assert (done.returncode, done.stdout) == (0, f"{name}: {text}\n"), done.stderr
     code, found = compared(tmp_path, "parts.both")
     assert (code, found["modules"], found["of"]) == (1, ["parts.both", "parts.a", "parts.b"], 6)
@@ -206,6 +206,6 @@ def test_a_package_that_no_order_can_import_is_an_error(
     monkeypatch.setenv("DISPATCHLAB_IMPORT_LIMIT", "2")
     (tmp_path / "left.py").write_text(text)
     (tmp_path / "right.py").write_text("print('on standard output')\n")
-    done = dispatchlab(tmp_path, "imports", "left", "right")
+    done = dispatchlab(tmp_path, "check", "--orders", "left", "right")
     assert (done.returncode, done.stdout) == (code, "")
     assert said in done.stderr

@@ -20,7 +20,7 @@ PROGRAM = """
 import sys
 from dispatchlab.cli import main
 select = [text for code in sys.argv[2:] for text in ("--select", code)]
-main(["lint", sys.argv[1], *select, "--format", "json"])
+main(["check", "--only", "lint", sys.argv[1], *select, "--format", "json"])
 """
 
 PACKAGE = """
@@ -134,7 +134,7 @@ def test_sarif_has_the_lines_of_the_calls_in_a_src_layout(tmp_path: Path, *, ins
         (folder / "srcpkg" / "__init__.py").write_text("from srcpkg import ops\n")
         (folder / "srcpkg" / "ops.py").write_text(CHECKOUT)
     where = packages if installed else checkout / "src"
-    line = ["lint", "srcpkg", "--select", "DL006", "--format", "sarif"]
+    line = ["check", "srcpkg", "--only", "lint", "--select", "DL006", "--format", "sarif"]
     run = subprocess.run(
         [sys.executable, "-m", "dispatchlab", *line],
         cwd=checkout / "src",

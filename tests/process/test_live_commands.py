@@ -75,7 +75,7 @@ def test_what_pytorch_registers_for_itself_meanwhile_is_left_out_of_diff_and_cou
 
 def test_what_pytorch_registers_for_itself_meanwhile_is_not_certified(tmp_path: Path) -> None:
     package(tmp_path, "quiet", init="import torch.distributed._functional_collectives\n")
-    done = dispatchlab(tmp_path, "certify", "quiet", "--format", "text")
+    done = dispatchlab(tmp_path, "permute", "quiet", "--format", "text")
     assert (done.returncode, done.stdout) == (2, "")
     assert (
         "live has no operator to certify: each is as in torch-2.13-cpu, or as PyTorch made it for itself "

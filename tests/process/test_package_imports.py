@@ -41,9 +41,9 @@ _ENDS = {
 @pytest.mark.parametrize(
     ("end", "arguments"),
     [
-        ("segfault", ["lint", "street"]),
+        ("segfault", ["check", "street", "--only", "lint"]),
         ("abort", ["diff", "torch-2.13-cpu", "street"]),
-        ("exit", ["certify", "street"]),
+        ("exit", ["permute", "street"]),
         ("sys_exit", ["dump", "street::*", "--list", "--from", "street"]),
         ("skip", ["coverage", "street", "--key", "CUDA"]),
         ("segfault", ["dump", "aten::relu", "--engine", "torch", "--from", "street"]),
@@ -70,7 +70,7 @@ def test_a_package_that_ends_its_process_is_named_with_how_it_died(
 
 @pytest.mark.parametrize(
     "arguments",
-    [["lint", "street"], ["record", "street", "-o", "street.yaml"], ["imports", "street"]],
+    [["check", "street", "--only", "lint"], ["record", "street", "-o", "street.yaml"], ["check", "--orders", "street"]],
 )
 def test_a_package_that_hangs_ends_with_124_after_the_limit(
     tmp_path: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatch
@@ -88,7 +88,7 @@ def test_a_package_that_hangs_ends_with_124_after_the_limit(
 def test_what_a_package_prints_on_import_is_not_in_the_json(tmp_path: Path) -> None:
     package(tmp_path, "street", init=_REGISTERS)
     for arguments in (
-        ["lint", "street"],
+        ["check", "street", "--only", "lint"],
         ["diff", "live", "street"],
         ["dump", "street::*", "--list", "--from", "street"],
     ):
@@ -149,7 +149,7 @@ def test_a_renamed_backend_is_known_by_its_name_on_the_running_pytorch(tmp_path:
     code, out, err = run("coverage", "street", "--key", "npu", "--operator", "street::door")
     assert (code, err) == (0, note)
     assert out.startswith("PrivateUse1 in live: 1 operator\n")
-    for command in (["lint", "street"], ["diff", "torch-2.13-cpu", "street"]):
+    for command in (["check", "street", "--only", "lint"], ["diff", "torch-2.13-cpu", "street"]):
         code, out, err = run(*command)
         assert code in (0, 1)
         assert note in err

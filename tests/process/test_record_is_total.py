@@ -73,7 +73,7 @@ def test_commands_survive_such_a_schema_on_the_running_pytorch(odd: Path, argume
 
 
 def test_certify_of_the_running_pytorch_is_about_what_the_packages_add(odd: Path) -> None:
-    done = dispatchlab(odd, "certify", "odd", "--format", "json")
+    done = dispatchlab(odd, "permute", "odd", "--format", "json")
     found = json.loads(done.stdout)
     names = {each["operator"] for each in found["certificates"]} | set(found["known"])
     assert {"odd::fresh", "odd::named", "odd::united", "odd::lines", "aten::cumsum"} <= names
@@ -113,7 +113,7 @@ def test_symint_kernels_and_classes_of_a_package_in_cpp_are_recorded(tmp_path: P
         "plain": False,
         "written": False,
     }
-    for arguments in (("lint", "native.yaml"), ("certify", "native.yaml"), ("record", "--check", "native.yaml")):
+    for arguments in (("check", "native.yaml"), ("permute", "native.yaml"), ("record", "--check", "native.yaml")):
         done = dispatchlab(tmp_path, *arguments)
         assert done.returncode in (0, 1), done.stderr
         assert "Traceback" not in done.stderr

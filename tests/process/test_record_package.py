@@ -396,7 +396,7 @@ def test_what_is_registered_for_a_while_is_not_in_the_record_and_an_order_of_imp
     (tmp_path / "tenant.py").write_text(_FOR_GOOD)
     scenario, _ = recorded(tmp_path, "visitor", "tenant")
     assert {module.name for module in scenario.modules} == {"tenant"}
-    done = dispatchlab(tmp_path, "imports", "visitor", "tenant")
+    done = dispatchlab(tmp_path, "check", "--orders", "visitor", "tenant")
     assert (done.returncode, "differs: import of visitor" in done.stdout) == (1, True), done.stdout
     assert "+RuntimeError: Tried to register an operator (street::door" in done.stdout
     alone, _ = recorded(tmp_path, "visitor")
@@ -484,5 +484,5 @@ def test_what_a_package_puts_into_registries_of_python_is_listed_and_checked(tmp
     (tmp_path / "tables.py").write_text(_IN_PYTHON.replace("absolute", "other"))
     done = dispatchlab(tmp_path, "record", "--check", "found.yaml")
     assert (done.returncode, "+ tables:other" in done.stdout) == (1, True), done.stdout
-    found = dispatchlab(tmp_path, "lint", "found.yaml")
+    found = dispatchlab(tmp_path, "check", "found.yaml")
     assert "DL016" in found.stdout, found.stdout

@@ -42,7 +42,7 @@ def _(value: OrderReason) -> dict[str, object]:
 
 def _document(found: Certification) -> b.Document:
     ideal = ", an idealised dispatcher" if found.semantics == "strict" else ""
-    return b.Document("certify", f"{found.registry} under {found.semantics}{ideal}", tuple(_blocks(found)))
+    return b.Document("permute", f"{found.registry} under {found.semantics}{ideal}", tuple(_blocks(found)))
 
 
 def _blocks(found: Certification) -> Iterator[b.Block]:
@@ -76,10 +76,10 @@ def _covered(found: Certification) -> Iterator[b.Line]:
     """What was covered, and what is left out."""
     if found.against:
         same = f"left out, as they are the same in {found.against}: {found.left_out:,}"
-        yield b.Line(f"{same}; --all certifies them, too")
+        yield b.Line(f"{same}; --operator '*' certifies them, too")
     if found.lazy:
         operators = f"left out, as PyTorch registers them on first use of a part: {counted(found.lazy, 'operator')}"
-        yield b.Line(f"{operators}; --all certifies them, too")
+        yield b.Line(f"{operators}; --operator '*' certifies them, too")
     yield b.Line(
         f"{counted(found.patterns, 'pattern')}, {counted(found.neighbourhoods, 'neighbourhood')} of at most "
         f"{counted(found.largest, 'registration')} in all orders: {counted(found.sets, 'set')}, "

@@ -144,7 +144,6 @@ def certification_of_own(
     name: str,
     *,
     operators: Sequence[str] = (),
-    everything: bool = False,
     semantics: str | None = None,
     **options: Any,
 ) -> Certification:
@@ -154,15 +153,13 @@ def certification_of_own(
         recorded: the registry.
         name: what to call it.
         operators: names and globs of operators, which are certified whatever that registry has.
-        everything: certify every operator.
         semantics: the dispatcher; that of the PyTorch of the registry when left out.
         options: as for `certification_of`.
 
     Raises:
         DispatchLabError: as for `certification_of`, or there is no such operator.
     """
-    whole = bool(operators) or everything
-    difference = Difference(tuple(chosen(recorded, operators))) if whole else own_operators(recorded, name)
+    difference = Difference(tuple(chosen(recorded, operators))) if operators else own_operators(recorded, name)
     model = model_for(recorded.torch) if version_of(recorded.torch) is not None else "strict"
     found = certification_of(
         recorded,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from dispatchlab.model.trial_run import TrialRun
 from dispatchlab.questions.check.findings import drift_findings, import_findings, order_findings, upgrade_findings
 from dispatchlab.questions.check.registering_modules import registering_modules
 from dispatchlab.questions.check.report import Answer, CheckReport, Question
+from dispatchlab.questions.check.selection import EVERYTHING, Selection
 from dispatchlab.questions.check.trials import (
     Run,
     TrialProcess,
@@ -54,6 +55,8 @@ def check_packages(
     records: Sequence[str] = (),
     fails: Collection[Question] = tuple(Question),
     accepted: Collection[Identity] = (),
+    questions: Collection[Question] = tuple(Question),
+    selection: Selection = EVERYTHING,
     inputs: str = "",
     whole: bool = False,
     submodules: bool = True,
@@ -66,6 +69,8 @@ def check_packages(
         records: the files of their records; one of other packages is not compared.
         fails: the questions whose findings fail the check.
         accepted: the identities of findings that a baseline accepts.
+        questions: which questions to ask.
+        selection: which findings to show.
         inputs: a file of inputs for the trials; empty for generated ones.
         whole: run the trials that need a compiler, too.
         submodules: import the modules of the packages, too, that register operators when they are imported.
@@ -84,7 +89,7 @@ def check_packages(
         stage(f"starting PyTorch and importing {' and '.join(named)}")
         try:
             request = TrialRequest(named, tuple(sys.path), inputs, whole, submodules=later)
-            report = _checked(request, before, fails, stage)
+            report = _checked(request, before, fails, stage, questions)
             break
         except (ImportEndedError, ImportTimeoutError) as error:
             if error.module not in later:
@@ -95,17 +100,21 @@ def check_packages(
         report = replace(report, nothing=())  # it registered what is gone or replaced
     elif len(report.nothing) == len(named) and report.findings:
         report = replace(report, nothing=())
-    return _without_accepted(replace(report, notes=(*report.notes, *ended)), accepted)
+    return _without_accepted(replace(report, notes=(*report.notes, *ended)), accepted, selection)
 
 
 def _checked(
-    request: TrialRequest, before: dict[str, Scenario], fails: Collection[Question], stage: Callable[[str], None]
+    request: TrialRequest,
+    before: dict[str, Scenario],
+    fails: Collection[Question],
+    stage: Callable[[str], None],
+    questions: Collection[Question],
 ) -> CheckReport:
     """Return the report of one import of packages and of modules of them."""
     named = request.packages
-    with trial_process(request) as trials:
-        report = _asked(named, request.submodules, before, fails, stage, trials)
-        if any(answer.question is Question.TRIALS for answer in report.answers):
+    with trial_process(request) if Question.TRIALS in questions else nullcontext() as trials:
+        report = _asked(named, request.submodules, before, fails, stage, trials, questions)
+        if trials is None or any(answer.question is Question.TRIALS for answer in report.answers):
             return report
         stage(f"running operators of {' and '.join(named)}")
         try:
@@ -123,13 +132,14 @@ def _asked(
     before: dict[str, Scenario],
     fails: Collection[Question],
     stage: Callable[[str], None],
-    trials: TrialProcess,
+    trials: TrialProcess | None,
+    questions: Collection[Question],
 ) -> CheckReport:
     """The report with the answers of all questions but the trials."""
     try:
         facts = _facts(named, later)
     except ImportFailedError as error:
-        if error.module not in named:
+        if trials is None or error.module not in named:
             raise
         return _failed_import(named, fails, trials, error)
     scenario = parse_scenario(facts.record.text, file=" ".join(named))
@@ -152,11 +162,13 @@ def _asked(
         if not lint.findings:
             lint = Answer(Question.LINT, _NOTHING, asked=False)
         others = (Question.ORDER, Question.UPGRADE, Question.DRIFT)
-        return replace(report, answers=(lint, *(Answer(one, _NOTHING, asked=False) for one in others)))
-    for ask, what in ((_order, "the order"), (_lint, "lint"), (_upgrade, "upgrade")):
-        stage(f"asking about {what} of {' and '.join(named)}")
-        report = ask(report, facts, scenario)
-    return _drift(report, facts, before)
+        answers = (lint, *(Answer(one, _NOTHING, asked=False) for one in others))
+        return replace(report, answers=tuple(answer for answer in answers if answer.question in questions))
+    for ask, question in ((_order, Question.ORDER), (_lint, Question.LINT), (_upgrade, Question.UPGRADE)):
+        if question in questions:
+            stage(f"asking about {question} of {' and '.join(named)}")
+            report = ask(report, facts, scenario)
+    return _drift(report, facts, before) if Question.DRIFT in questions else report
 
 
 def _failed_import(
@@ -188,9 +200,13 @@ def _failed_import(
 _NOTHING = "nothing is registered"
 
 
-def _without_accepted(report: CheckReport, accepted: Collection[Identity]) -> CheckReport:
-    """The report with its answers in order, without the findings that a baseline accepts."""
+def _without_accepted(report: CheckReport, accepted: Collection[Identity], selection: Selection) -> CheckReport:
+    """The report with its answers in order, without the findings that are not selected or that a baseline accepts."""
     answers = sorted(report.answers, key=lambda answer: list(Question).index(answer.question))
+    count = len(report.findings)
+    answers = [replace(answer, findings=selection.kept(answer.findings)) for answer in answers]
+    if ignored := count - sum(len(answer.findings) for answer in answers):
+        report = replace(report, notes=(*report.notes, f"{counted(ignored, 'finding')} not selected or ignored"))
     found = {finding.identity for answer in answers for finding in answer.findings}
     kept = [
         replace(answer, findings=tuple(each for each in answer.findings if each.identity not in accepted))

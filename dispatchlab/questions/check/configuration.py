@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from dispatchlab.errors import DispatchLabError, did_you_mean
 from dispatchlab.files import ReadError, read_configuration
 from dispatchlab.questions.check.report import Question
 
-_KEYS = ("packages", "fail", "baseline", "record")
+_KEYS = ("packages", "fail", "baseline", "record", "select", "ignore", "per-operator-ignores")
 
 
 class SettingsError(DispatchLabError):
@@ -38,12 +38,18 @@ class Settings:
         fail: the questions whose findings fail the check; None for all.
         baseline: the file of the findings that are accepted.
         record: the files of the records that the packages are compared with.
+        select: the rules whose findings are shown; all where there are none.
+        ignore: the rules whose findings are not shown.
+        by_operator: the name or glob of an operator -> the rules whose findings about it are not shown.
     """
 
     packages: tuple[str, ...] = ()
     fail: tuple[Question, ...] | None = None
     baseline: str | None = None
     record: tuple[str, ...] = ()
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    by_operator: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def settings_of(root: Path) -> Settings:
@@ -82,11 +88,17 @@ def _settings(table: Mapping[str, Any], root: Path) -> Settings:
             raise ValueError(
                 f"fail: there is no question {one!r}{did_you_mean(one, names)}; there are {', '.join(names)}"
             )
+    by_operator = table.get("per-operator-ignores", {})
+    if not isinstance(by_operator, dict):
+        raise ValueError(f"per-operator-ignores: expected a table of operators but found {by_operator!r:.80}")
     return Settings(
         _texts(table, "packages"),
         tuple(map(Question, _texts(table, "fail"))) if "fail" in table else None,
         None if baseline is None else str(root / baseline),
         tuple(str(root / one) for one in _texts(table, "record")),
+        _texts(table, "select"),
+        _texts(table, "ignore"),
+        {glob: _texts(by_operator, glob) for glob in by_operator},
     )
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.escape import json_document
 from dispatchlab.files import FileKind, OtherFileError, ReadError, content_of, json_value, read_file
-from dispatchlab.questions.lint.rule import Finding, Identity, LintReport
+from dispatchlab.questions.lint.rule import Identity
 
 VERSION = 2
 MAX_BYTES = 8 * 2**20
@@ -68,21 +68,7 @@ def _identity(row: object) -> Identity:
     raise ValueError(f"expected a code, an operator, a key and files but found {row!r:.80}")
 
 
-def renewed_baseline(reports: Sequence[LintReport], accepted: Collection[Identity]) -> tuple[str, int]:
-    """The file that accepts what was found now and what is still found of an older baseline, and how many that is.
-
-    Args:
-        reports: what was found, by source.
-        accepted: the identities that the older baseline accepts.
-    """
-    findings = [finding for report in reports for finding in report.findings]
-    outdated = set.intersection(*({*report.outdated} for report in reports))
-    kept = [one for one in accepted if one not in outdated]
-    return baseline_text(findings, kept), len({*kept, *(one.identity for one in findings)})
-
-
-def baseline_text(findings: Iterable[Finding], kept: Collection[Identity] = ()) -> str:
-    """The file that accepts these findings: one to a line, sorted, the same for equal findings."""
-    identities = sorted({finding.identity for finding in findings} | set(kept))
-    inside = ",".join(f"\n  {json_document(asdict(identity))}" for identity in identities)
+def baseline_text(identities: Iterable[Identity]) -> str:
+    """Return the file that accepts these findings: one to a line, sorted, the same for equal findings."""
+    inside = ",".join(f"\n  {json_document(asdict(identity))}" for identity in sorted(identities))
     return f'{{"version": {VERSION}, "findings": [{inside}\n]}}\n'

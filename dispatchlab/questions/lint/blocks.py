@@ -14,13 +14,10 @@ from dispatchlab.questions.lint.rule import (
     LintReport,
     level_counts,
 )
-from dispatchlab.questions.lint.rules import rule_named
-from dispatchlab.questions.sources.find_sources import LIVE
 from dispatchlab.registries.debug_text import sites_in
 from dispatchlab.views import blocks as b
 from dispatchlab.views.as_json import as_json
 from dispatchlab.views.formatting import counted, first_of
-from dispatchlab.views.view import View
 
 SHOWN = 20
 """How many findings of a source are shown, findings of one cause counted once, unless all are requested."""
@@ -30,37 +27,10 @@ OTHERS = 3
 
 LEVEL_MOODS: dict[Level, b.Mood] = {Level.ERROR: "bad", Level.WARNING: "warn", Level.INFORMATION: ""}
 
-_Reports = Mapping[str, Sequence[LintReport]]
-
-
-def lint_view(reports: Sequence[LintReport], *, complete: bool = False) -> View[_Reports]:
-    """How findings are shown.
-
-    Args:
-        reports: the findings of each source.
-        complete: show every finding, and every operator of a cause.
-    """
-    return View({"sources": reports}, document=_document, indent=1, whole=complete)
-
 
 @as_json.register
 def _(value: Identity) -> str:
     return str(value)
-
-
-def _document(found: _Reports) -> b.Document:
-    reports = found["sources"]
-    findings = [finding for report in reports for finding in report.findings]
-    title = ", ".join(report.source for report in reports)
-    mood: b.Mood = "bad" if any(report.exit_code for report in reports) else "good"
-    blocks: list[b.Block] = [b.Verdict(_counts(findings, sum(report.operators for report in reports)), mood)]
-    for report in reports:
-        of = f" in {report.source}" if len(reports) > 1 else ""
-        blocks += finding_part(f"Findings{of}", report.groups, lambda code: f"{code} {rule_named(code).name}")
-        lines = tuple(b.Line(text, indent=2) for text in _summary_rows(report))
-        if lines:
-            blocks.append(b.Section(f"Rules{of}", lines))
-    return b.Document("lint", title, tuple(blocks))
 
 
 def finding_part(title: str, groups: Sequence[FindingGroup], name: Callable[[str], str]) -> tuple[b.Section, ...]:
@@ -118,33 +88,8 @@ def _sites(finding: Finding) -> tuple[tuple[str, int], ...]:
     return next((sites for debug in finding.owners if (sites := tuple(sites_in(debug)))), ())
 
 
-def _counts(findings: Sequence[Finding], operators: int) -> str:
-    by_level = level_counts([finding.level for finding in findings])
-    what = f"{counted(len(findings), 'finding')} in {counted(operators, 'operator')}"
-    return f"{what}{f' ({by_level})' if by_level else ''}"
-
-
 def summary(report: LintReport) -> str:
     """How many findings there are, in one line."""
-    return f"{report.source}: {_counts(report.findings, report.operators)}"
-
-
-def _summary_rows(report: LintReport) -> Iterator[str]:
-    """How many findings there are of which rules; what was left out and why."""
-    for code, count in report.counts().items():
-        if count:
-            yield f"{code} {rule_named(code).name}: {count:,}"
-    if report.known:
-        yield f"{report.known:,} more were there before"
-    if report.own:
-        yield f"{counted(report.own, 'operator')} that PyTorch registered for itself left out"
-    for package, count in report.others.items():
-        how = f"lint {package}" if report.source == LIVE else f"lint a record of {package}"
-        yield f"{counted(count, 'finding')} about operators of {package} left out: {how}"
-    if report.accepted:
-        yield f"{report.accepted:,} more are accepted by the baseline"
-    if report.outdated:
-        shown = ", ".join(map(str, report.outdated[:3])) + (", ..." if len(report.outdated) > 3 else "")
-        yield f"{len(report.outdated):,} of the baseline are not found any more: {shown}"
-    for code, why in report.not_checked.items():
-        yield f"{code} {rule_named(code).name} was not checked: {why}"
+    by_level = level_counts([finding.level for finding in report.findings])
+    what = f"{counted(len(report.findings), 'finding')} in {counted(report.operators, 'operator')}"
+    return f"{report.source}: {what}{f' ({by_level})' if by_level else ''}"

@@ -155,7 +155,7 @@ def _artifact(path: str) -> dict[str, object]:
 def _otherwise(report: LintReport, checkout: Checkout, imports: Sequence[str]) -> dict[str, object] | None:
     """Where a finding is placed that names no file. See Note [Locations of findings]."""
     packages = [f"{'/'.join(parts)}{end}" for name in imports for parts in (name.split("."),) for end in _MODULE]
-    for path in (report.source, *packages, *_PROJECT):
+    for path in (report.source, *imports, *packages, *_PROJECT):
         found = checkout.find(path)
         if found is not None:
             return {"artifactLocation": _artifact(found), "region": {"startLine": 1}}

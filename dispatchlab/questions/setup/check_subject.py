@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.questions.check.configuration import settings_of
+from dispatchlab.questions.check.configuration import Settings, settings_of
 from dispatchlab.questions.check.report import Question
 from dispatchlab.questions.setup.checkout import Checkout, find_checkout, module_at
 from dispatchlab.questions.setup.first_files import RECORDS
 from dispatchlab.questions.setup.pytest_option import PytestConfigError, folders_of, pytest_options
+from dispatchlab.questions.sources.find_sources import is_registry_source, is_scenario_source
+from dispatchlab.registries.builds import default_registry
 
 
 class NoPackageError(DispatchLabError):
@@ -30,32 +32,44 @@ class NoPackageError(DispatchLabError):
         )
 
 
+class MixedSubjectError(DispatchLabError):
+    """Packages and other sources were named."""
+
+    source: str
+
+    template = "{source} is no package, and of others than packages lint is the only question: name it by itself"
+
+
 class CheckSubject(NamedTuple):
     """What is checked.
 
     Args:
         packages: the modules.
+        sources: the scenarios and registries, of which lint is asked alone.
         records: the files of their records.
         fails: the questions whose findings fail the check.
         baseline: the file of the findings that are accepted; None for none.
+        settings: what the project says of rules; of another package it says nothing.
     """
 
     packages: tuple[str, ...]
+    sources: tuple[str, ...] = ()
     records: tuple[str, ...] = ()
     fails: tuple[Question, ...] = tuple(Question)
     baseline: str | None = None
+    settings: Settings = Settings()
 
 
 def check_subject(packages: Sequence[str], *, report: Callable[[str], None]) -> CheckSubject:
     """What the checkout around this folder says about its packages, whose modules can be imported from then on.
 
     Args:
-        packages: the modules, or paths to them; those of the settings, or the one with the name of the project, when
-            there are none.
+        packages: the modules, paths to them, or scenarios and registries. When there are none: the modules of the
+            settings, or the one with the name of the project, or else the bundled registry of the installed PyTorch.
         report: is called with a sentence about modules that are not installed.
 
     Raises:
-        NoPackageError: no module was named, and there is none or several.
+        NoPackageError: no module was named, and there are several; or some are modules and some are not.
         SettingsError: the settings cannot be read.
     """
     at = {one: found for one in packages if (found := module_at(one)) is not None}
@@ -63,9 +77,17 @@ def check_subject(packages: Sequence[str], *, report: Callable[[str], None]) -> 
         folder for folder in dict.fromkeys(str(folder) for _, folder in at.values()) if folder not in sys.path
     ]
     packages = tuple(at[one][0] if one in at else one for one in packages)
+    sources = tuple(name for name in packages if is_registry_source(name) or is_scenario_source(name))
     checkout = find_checkout(Path.cwd())
     settings = settings_of(checkout.root)
     named = tuple(packages) or settings.packages or (checkout.modules[:1] if checkout.certain else ())
+    if sources and len(sources) < len(packages):
+        raise MixedSubjectError(sources[0])
+    if not named and not checkout.modules:
+        sources, reason = (default_registry().name,), default_registry().reason
+        report(f"note: {reason}")
+    if sources:
+        return CheckSubject((), sources, baseline=settings.baseline, settings=settings)
     if not named:
         raise NoPackageError(checkout)
     own = {name.partition(".")[0] for name in (*checkout.modules, *settings.packages)}
@@ -76,7 +98,9 @@ def check_subject(packages: Sequence[str], *, report: Callable[[str], None]) -> 
         sys.path.append(str(checkout.source))
         report(f"note: {' and '.join(missing)} not installed, so imported from {checkout.source}")
     fails = tuple(Question) if settings.fail is None else settings.fail
-    return CheckSubject(named, settings.record or _records_of_pytest(checkout.root), fails, settings.baseline)
+    return CheckSubject(
+        named, (), settings.record or _records_of_pytest(checkout.root), fails, settings.baseline, settings
+    )
 
 
 def _records_of_pytest(root: Path) -> tuple[str, ...]:

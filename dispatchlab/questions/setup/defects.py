@@ -25,7 +25,7 @@ class UnknownDefectError(DispatchLabError):
     name: str
     near: str
 
-    template = "there is no defect {name}{near}; dispatchlab defects lists them"
+    template = "there is no defect {name}{near}; dispatchlab doctor --defects lists them"
 
 
 class NoForkError(DispatchLabError):
@@ -139,7 +139,7 @@ def _lines(version: str, found: Sequence[KnownDefect]) -> Iterator[Line]:
     width = 2 + max(len(one.name) for one in found)
     yield from (Line(one.what, indent=2, label=one.name, width=width) for one in found if one.found)
     yield from (Line(f"not tried: {one.name}: {one.said}") for one in found if one.found is None)
-    yield Line("dispatchlab defects NAME prints the program of one, and where it is described")
+    yield Line("dispatchlab doctor --defects NAME prints the program of one, and where it is described")
 
 
 def program_view(defect: KnownDefect) -> View[object]:

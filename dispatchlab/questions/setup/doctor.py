@@ -58,10 +58,10 @@ FEATURES: dict[str, Feature] = {
         (
             "dump --from live",
             "explain --from live",
-            "lint live",
+            "check live",
             "diff live",
             "coverage live",
-            "certify live",
+            "permute live",
             "record --all",
         ),
     ),
@@ -69,7 +69,7 @@ FEATURES: dict[str, Feature] = {
     "slots": Feature("read slots", ("permute --engine torch",), limits=True),
     "conform": Feature("compare with the lab engine", ("permute --engine torch --conform",)),
     "record": Feature("record a package", ("record", "init")),
-    "imports": Feature("watch imports", ("imports",)),
+    "imports": Feature("watch imports", ("check --orders",)),
     "leaks": Feature("find leaks", ("fixture dispatcher_leaks",)),
 }
 """Each feature by its probe: `explore` and `conform` run from here, the others are functions of `live_probes`."""

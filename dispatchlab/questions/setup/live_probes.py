@@ -53,7 +53,7 @@ def keys() -> str:
 
 
 def registry() -> str:
-    """Every operator can be read: what `dump`, `lint`, `diff`, `coverage`, `certify` and `explain` do with `live`."""
+    """Every operator can be read: what `dump`, `check`, `diff`, `coverage`, `permute` and `explain` do with `live`."""
     from dispatchlab.errors import ParseError
     from dispatchlab.live.introspection.registry_reader import record_registry
     from dispatchlab.model.printed_schema import parse_printed
@@ -100,7 +100,7 @@ def record() -> str:
 
 
 def imports() -> str:
-    """A run of imports can be observed, which is what `imports` compares."""
+    """A run of imports can be observed, which is what `check --orders` compares."""
     from dispatchlab.live.recording.order_runs import run_orders
 
     with _package("imports") as package:

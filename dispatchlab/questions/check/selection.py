@@ -1,0 +1,184 @@
+"""Which findings are shown: chosen rules, ignored rules, rules ignored for an operator, and comments at a line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+
+from dispatchlab.errors import DispatchLabError, did_you_mean
+from dispatchlab.questions.check.configuration import Settings
+from dispatchlab.questions.check.findings import kinds
+from dispatchlab.questions.lint.checkout import Checkout, checkout_of
+from dispatchlab.questions.lint.rule import Finding, Kind, Rule
+from dispatchlab.questions.lint.rules import RULES
+from dispatchlab.questions.why.cause import causes
+from dispatchlab.registries.debug_text import sites_in
+
+_COMMENT = re.compile(r"(?:#|//)\s*dispatchlab:\s*ignore(?:\[([^\]]*)\])?")
+
+
+class UnknownRuleError(DispatchLabError):
+    """No rule has this code or name."""
+
+    text: str
+
+    def __str__(self) -> str:
+        known = [name for kind in known_kinds().values() for name in (kind.code, kind.name)]
+        return f"there is no rule {self.text!r}: expected DL001, WHY306, a name or the start of codes" + did_you_mean(
+            self.text, known
+        )
+
+
+class NothingSelectedError(DispatchLabError):
+    """Every rule that was selected is ignored."""
+
+    template = "every rule that is selected is ignored, so nothing would be checked: select others, or ignore fewer"
+
+
+@cache
+def known_kinds() -> Mapping[str, Kind]:
+    """Return the rules and the other kinds of findings by their codes."""
+    return {rule.code: rule for rule in RULES} | dict(kinds())
+
+
+def codes_of(texts: Iterable[str]) -> frozenset[str]:
+    """Return the codes that texts mean.
+
+    Args:
+        texts: codes, names or what codes begin with, or several of these with commas between them.
+
+    Raises:
+        UnknownRuleError: one of them is no rule.
+    """
+    found = set[str]()
+    for text in (
+        part.strip() for several in texts for part in (several.strip().removesuffix(",") or several).split(",")
+    ):
+        meant = {
+            kind.code
+            for kind in known_kinds().values()
+            if text and (text.lower() == kind.name or kind.code.lower().startswith(text.lower()))
+        }
+        if not meant:
+            raise UnknownRuleError(text)
+        found |= meant
+    return frozenset(found)
+
+
+def page_of(text: str) -> str:
+    """Return the page of a rule or of a cause.
+
+    Raises:
+        UnknownRuleError: there is none with this code or name.
+    """
+    for kind in known_kinds().values():
+        if text.lower() in (kind.code.lower(), kind.name):
+            cause = next((cause for cause in causes() if cause.code == kind.code and cause.file.is_file()), None)
+            return kind.page if cause is None else cause.page
+    raise UnknownRuleError(text)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The findings that are shown.
+
+    Args:
+        select: the codes that are shown; None for all.
+        ignore: the codes that are not.
+        by_operator: the name or glob of an operator -> the codes that are not shown of it.
+        checkout: where the lines with comments are.
+    """
+
+    select: frozenset[str] | None = None
+    ignore: frozenset[str] = frozenset()
+    by_operator: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    checkout: Checkout | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse to check nothing.
+
+        Raises:
+            NothingSelectedError: every rule is ignored.
+        """
+        if not (known_kinds().keys() if self.select is None else self.select) - self.ignore:
+            raise NothingSelectedError
+
+    @property
+    def codes(self) -> frozenset[str]:
+        """Return the codes that are shown."""
+        return frozenset(known_kinds() if self.select is None else self.select) - self.ignore
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """Return the rules whose findings are shown."""
+        return tuple(rule for rule in RULES if rule.code in self.codes)
+
+    def kept(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
+        """Return the findings that are shown."""
+        return tuple(finding for finding in findings if self._keeps(finding))
+
+    def _keeps(self, finding: Finding) -> bool:
+        if finding.code not in self.codes:
+            return False
+        ignored = [codes for glob, codes in self.by_operator.items() if fnmatchcase(finding.operator, glob)]
+        return not any(finding.code in codes for codes in (*ignored, *self._comments(finding)))
+
+    def _comments(self, finding: Finding) -> Iterator[frozenset[str]]:
+        """The codes that comments at the lines of a finding name."""
+        for path, number in (site for debug in finding.owners for site in sites_in(debug)):
+            found = None if self.checkout is None else self.checkout.find(path)
+            file = Path(path) if self.checkout is None or found is None else self.checkout.root / found
+            lines = _lines(file)
+            if number <= len(lines) and (match := _COMMENT.search(lines[number - 1])):
+                yield frozenset(known_kinds()) if match[1] is None else codes_of([match[1]])
+
+
+EVERYTHING = Selection()
+"""All findings; comments count for files in the checkout alone."""
+
+
+def selection_of(settings: Settings, select: Sequence[str], ignore: Sequence[str]) -> Selection:
+    """Return the findings that options and the settings of a project choose.
+
+    Args:
+        settings: what the project says.
+        select: what the command line selects, in place of the settings.
+        ignore: what the command line ignores, besides the settings.
+
+    Raises:
+        UnknownRuleError: one of them is no rule.
+        NothingSelectedError: no rule is left.
+    """
+    chosen = tuple(select) or settings.select
+    return Selection(
+        codes_of(chosen) if chosen else None,
+        codes_of((*settings.ignore, *ignore)),
+        {glob: codes_of(texts) for glob, texts in settings.by_operator.items()},
+        checkout_of("."),
+    )
+
+
+def selected(select: Sequence[str] = (), ignore: Sequence[str] = ()) -> tuple[Rule, ...]:
+    """Return the rules that are selected and not ignored.
+
+    Args:
+        select: as `codes_of` reads them; all rules when there are none.
+        ignore: likewise.
+
+    Raises:
+        UnknownRuleError: one of them is no rule.
+        NothingSelectedError: no rule is left.
+    """
+    return Selection(codes_of(select) if select else frozenset(rule.code for rule in RULES), codes_of(ignore)).rules
+
+
+@cache
+def _lines(file: Path) -> Sequence[str]:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ()
