@@ -72,12 +72,12 @@ def check_subject(packages: Sequence[str], *, report: Callable[[str], None]) -> 
         NoPackageError: no module was named, and there are several; or some are modules and some are not.
         SettingsError: the settings cannot be read.
     """
-    at = {one: found for one in packages if (found := module_at(one)) is not None}
+    sources = tuple(name for name in packages if is_registry_source(name) or is_scenario_source(name))
+    at = {one: found for one in packages if one not in sources and (found := module_at(one)) is not None}
     sys.path[:0] = [
         folder for folder in dict.fromkeys(str(folder) for _, folder in at.values()) if folder not in sys.path
     ]
     packages = tuple(at[one][0] if one in at else one for one in packages)
-    sources = tuple(name for name in packages if is_registry_source(name) or is_scenario_source(name))
     checkout = find_checkout(Path.cwd())
     settings = settings_of(checkout.root)
     named = tuple(packages) or settings.packages or (checkout.modules[:1] if checkout.certain else ())
