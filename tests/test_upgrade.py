@@ -328,7 +328,7 @@ def test_a_package_is_told_what_is_refused_what_dangles_and_what_runs_elsewhere(
     assert "\nOperators with kernels and no def any more (1)\n  aten::goes\n" in text
     same = upgrade_sources(both[0], both[0], package=str(path))
     assert (same.exit_code, same.package is not None and same.package.refused) == (0, ())
-    assert "nothing changes for it" in upgrade_view(same).text()
+    assert "no registration that it uses changes" in upgrade_view(same).text()
 
 
 def test_a_pytorch_without_a_model_is_read_under_the_nearest_and_that_is_said() -> None:

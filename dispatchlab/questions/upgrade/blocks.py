@@ -262,7 +262,10 @@ def _functions(change: PythonChange) -> Iterator[str]:
 
 def _package(found: PackageUpgrade) -> Iterator[b.Block]:
     affected = found.is_affected
-    yield b.Verdict("it meets something else" if affected else "nothing changes for it", "warn" if affected else "good")
+    yield b.Verdict(
+        "it meets something else" if affected else "no registration that it uses changes",
+        "warn" if affected else "good",
+    )
     yield b.Facts(
         (
             ("registrations", found.registrations),
@@ -271,6 +274,8 @@ def _package(found: PackageUpgrade) -> Iterator[b.Block]:
             ("dangling", len(found.dangling)),
             ("schemas", len(found.schemas)),
             ("calls", len(found.kernels)),
+            ("compared", "what is registered, refused and run"),
+            ("not compared", "what kernels do, functions of PyTorch in Python and C++, what is compiled"),
         )
     )
     if not affected:
@@ -286,6 +291,8 @@ def _package(found: PackageUpgrade) -> Iterator[b.Block]:
     yield from b.part("Operators with kernels and no def any more", ("operator",), dangling, most=_FIRST)
     yield from _schemas("Schemas of operators that it implements", found.schemas)
     yield from _calls("Calls that run its kernel on one side", found.kernels)
+    changes = ((one.since, one.area, b.Cell(b.Stack((one.what, one.source)))) for one in found.behaviour)
+    yield from b.part("PyTorch does otherwise, as users reported", ("since", "where", "what"), changes)
 
 
 def _calls(title: str, changes: Sequence[OtherKernel]) -> tuple[b.Section, ...]:

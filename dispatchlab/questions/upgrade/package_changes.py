@@ -11,6 +11,7 @@ from dispatchlab.model.keys import SLOT_KEYS, DispatchKey
 from dispatchlab.model.registration import Registration, describe
 from dispatchlab.questions.sources.find_sources import foundations_in, registry_of_scenario
 from dispatchlab.questions.sources.replay_on_lab import bench, registry_on
+from dispatchlab.questions.upgrade.behaviour_changes import BehaviourChange, behaviour_between
 from dispatchlab.questions.upgrade.operator_changes import Find, SchemaChange, schema_change
 from dispatchlab.questions.upgrade.slot_models import MISSING, Model, Slots, kernel_bits
 from dispatchlab.registries.backend_coverage import Way
@@ -79,6 +80,7 @@ class PackageUpgrade:
         dangling: operators of which the package has kernels and that have no def any more.
         schemas: operators of PyTorch for which it has kernels, and whose schema differs.
         kernels: calls that run the package's kernel on one side and another one on the other.
+        behaviour: what PyTorch does otherwise, where no registration shows it.
     """
 
     source: str
@@ -88,6 +90,7 @@ class PackageUpgrade:
     dangling: tuple[str, ...]
     schemas: tuple[tuple[str, SchemaChange], ...]
     kernels: tuple[OtherKernel, ...]
+    behaviour: tuple[BehaviourChange, ...] = ()
 
     @property
     def newly_refused(self) -> tuple[Refused, ...]:
@@ -141,6 +144,7 @@ def package_upgrade(
         dangling,
         tuple(_schemas(names, before, after, sides)),
         tuple(change for change in changes if change.before.is_packages or change.after.is_packages),
+        behaviour_between(before.torch, after.torch),
     )
 
 

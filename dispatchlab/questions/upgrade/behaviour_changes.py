@@ -1,0 +1,51 @@
+"""What PyTorch does otherwise since a version, where no table of kernels shows it: facts with date and source."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from dispatchlab.model.profile import version_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BehaviourChange:
+    """A change of behaviour.
+
+    Args:
+        since: the first PyTorch that has it, such as `2.8`.
+        area: the part of PyTorch.
+        what: what it does from then on.
+        source: the report, the change or the file that says so.
+        program: prints `prints` on a PyTorch that has it; empty where none shows it.
+        prints: the line.
+    """
+
+    since: str
+    area: str
+    what: str
+    source: str
+    program: str = ""
+    prints: str = ""
+
+
+@cache
+def behaviour_changes() -> tuple[BehaviourChange, ...]:
+    """Return all that are known, the oldest first."""
+    text = files(__package__).joinpath("behaviour_changes.toml").read_text(encoding="utf-8")
+    return tuple(BehaviourChange(**row) for row in tomllib.loads(text)["change"])
+
+
+def behaviour_between(before: str, after: str) -> tuple[BehaviourChange, ...]:
+    """Return the changes of an upgrade.
+
+    Args:
+        before: a version, such as `2.12.0+cpu`.
+        after: a later one. Of an earlier one nothing is known.
+    """
+    first, last = version_of(before), version_of(after)
+    if first is None or last is None:
+        return ()
+    return tuple(one for one in behaviour_changes() if first < (version_of(one.since) or first) <= last)
