@@ -15,6 +15,7 @@ from dispatchlab.errors import DispatchLabError
 from dispatchlab.live.bridge.running_keys import raw_bits
 from dispatchlab.live.bridge.torch import bindings, torch
 from dispatchlab.live.bridge.wrapped_functions import WrappedFunctions
+from dispatchlab.live.introspection.site_log import registrations_logged
 from dispatchlab.model.key_set import DispatchKeySet, functionality_bit
 from dispatchlab.model.keys import BACKENDS, DispatchKey
 
@@ -80,7 +81,7 @@ class CallRecorder:
         self._started_ns = monotonic_ns()
         self._open: list[RecordedCall] = []
         self._handing_on: object = None
-        self._by_name = WrappedFunctions()
+        self._by_name, self._log = WrappedFunctions(), registrations_logged()
         torch()
         base: Any = import_module("torch.utils._python_dispatch").TorchDispatchMode
 
@@ -101,11 +102,13 @@ class CallRecorder:
         self.thread = threading.current_thread()
         for kind, around in zip(_operators(), (self._called, self._packet_called), strict=True):
             self._by_name.wrap(kind, "__call__", around)
+        self._log.__enter__()
         self._mode.__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
         self._mode.__exit__(*error)
+        self._log.__exit__(None, None, None)
         self._by_name.put_back()
         _running.clear()
 

@@ -23,6 +23,19 @@ class Way(WordEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Stale:
+    """What differs where a slot holds another kernel than the table says.
+
+    Args:
+        held: where the kernel in the slot comes from; empty for none.
+        says: where that of the table comes from; empty for none.
+    """
+
+    held: str
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
 class Filled:
     """What a slot of an operator holds.
 
@@ -30,11 +43,13 @@ class Filled:
         way: how it comes there.
         source: where the kernel is registered; the key itself for a fallback, None when there is none.
         fallthrough: calls skip the key and go to the next one.
+        stale: what differs from the table; None when nothing does.
     """
 
     way: Way
     source: DispatchKey | None = None
     fallthrough: bool = False
+    stale: Stale | None = None
 
 
 FillOf: TypeAlias = Callable[[RecordedOperator, DispatchKey], Filled]
@@ -75,6 +90,11 @@ class Coverage:
             if each.filled.source is not None:
                 counts[each.filled.source] = counts.get(each.filled.source, 0) + 1
         return tuple(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+    @property
+    def stale(self) -> int:
+        """How many operators run another kernel than their table says."""
+        return sum(operator.filled.stale is not None for operator in self.operators)
 
     @property
     def fallthrough(self) -> int:
@@ -134,7 +154,9 @@ def coverage(
     for operator in recorded if operators is None else operators:
         filled = fill(operator, key)
         debug = ""
-        if filled.way is Way.FALLBACK:
+        if filled.stale is not None:
+            debug = filled.stale.held
+        elif filled.way is Way.FALLBACK:
             debug = fallbacks.get(key, "")
         elif filled.source is not None and (kernel := operator.active_at(filled.source)) is not None:
             debug = kernel.debug

@@ -62,6 +62,10 @@ class RecordedKernel:
         return self.flags is KernelFlags.BOXED and self.inferred is not None
 
 
+SLOTS_UNREADABLE = "the slots of this PyTorch cannot be read here: calls may run another kernel than its tables say"
+"""What is said of a registry without the slots of its operators."""
+
+
 @dataclass(frozen=True, slots=True)
 class RecordedOperator:
     """One operator.

@@ -218,6 +218,22 @@ def test_the_fix_that_it_names_takes_the_finding_away(tmp_path: Path) -> None:
     assert "the registrations alone: order-independent" in answer(found, "order")["text"]
 
 
+def test_a_stale_slot_is_shown_with_the_kernel_that_calls_run(tmp_path: Path) -> None:
+    module(tmp_path, "stalepkg", __init__=STALE)
+    _, found = checked(tmp_path, "stalepkg")
+    (finding,) = [one for answer in found["answers"] for one in answer["findings"]]
+    assert "run stalepkg/__init__.py:4 [math kernel] where the table says nothing" in finding["message"]
+    assert finding["message"].endswith(": 34 stale slots, a defect of PyTorch 2.13")
+
+
+STALE = """import torch
+LIB = torch.library.Library("stalepkg", "DEF")
+LIB.define("f(Tensor x) -> Tensor")
+LIB.impl("f", lambda x: x + 1, "CompositeImplicitAutograd")
+LIB.impl("f", lambda x: x + 2, "CompositeExplicitAutograd")
+"""
+
+
 def test_what_an_init_imports_has_one_order_and_no_finding_about_another(planted: Path) -> None:
     _, found = checked(planted)
     assert answer(found, "order")["findings"] == []

@@ -15,6 +15,7 @@ from dispatchlab.errors import DispatchLabError
 from dispatchlab.live.bridge.reserved_namespaces import FALLBACK_ROWS, SLOT_MEMORY
 from dispatchlab.live.bridge.running_keys import running_keys
 from dispatchlab.live.bridge.torch import bindings
+from dispatchlab.live.introspection.builtin_fallbacks import shared_kernels
 from dispatchlab.live.introspection.slot_memory import (
     MISSING,
     MemoryLayout,
@@ -24,7 +25,7 @@ from dispatchlab.live.introspection.slot_memory import (
     fingerprint,
     memory_layout,
 )
-from dispatchlab.model.dump_format import PROVENANCE_OF_ALIAS, Provenance, aliases_of, entry_text
+from dispatchlab.model.dump_format import AMBIGUOUS_DEBUG, PROVENANCE_OF_ALIAS, Provenance, aliases_of, entry_text
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.registries.model import read_dump
 
@@ -62,6 +63,12 @@ class SlotReader:
         self._where = where = _kernel_map()
         self._entries = {} if where is None else dict(entry_addresses(where.layout))
         self._fallbacks = _without_kernels()
+        self._ambiguous = MISSING if where is None else shared_kernels()[1]
+
+    @property
+    def can_read(self) -> bool:
+        """Whether it knows where slots and kernels are in this process."""
+        return self._where is not None
 
     def text(self, name: str, dump: str, table: str) -> str | None:
         """Return what the slots of an operator hold, in the form of its table; None where that cannot be read.
@@ -79,7 +86,7 @@ class SlotReader:
             kernels = read_dump(dump).kernels
         except (DispatchLabError, ValueError):
             return None
-        texts: dict[int, str] = {}
+        texts = {self._ambiguous: _AMBIGUOUS}
         for key, words in registered.items():
             at_key = [kernel for kernel in kernels if kernel.key.name == key]
             if len(at_key) != len(words):
@@ -91,9 +98,8 @@ class SlotReader:
         lines = []
         for key, found, (fallback, fallback_row) in zip(running_keys().runtime, held, self._fallbacks, strict=True):
             row = rows.get(key)
-            if found == (MISSING if row is None else _words_of(row, key, registered, fallback)) or (
-                row is not None and row.endswith(_AMBIGUOUS)
-            ):
+            wanted = MISSING if row is None else _words_of(row, key, registered, fallback)
+            if found == (self._ambiguous if row == _AMBIGUOUS else wanted):
                 text = row
             else:
                 text = None if found == MISSING else texts.get(found) or (fallback_row if found == fallback else _GONE)
@@ -102,12 +108,7 @@ class SlotReader:
         return "".join(lines)
 
 
-def slots_text(name: str, dump: str, table: str) -> str | None:
-    """Return what the slots of one operator hold; see `SlotReader.text`."""
-    return SlotReader().text(name, dump, table)
-
-
-_AMBIGUOUS = f"[{Provenance.AMBIGUOUS}]"
+_AMBIGUOUS = entry_text(AMBIGUOUS_DEBUG, Provenance.AMBIGUOUS, fallthrough=False)
 _GONE = entry_text("a kernel that is no longer registered", Provenance.KERNEL, fallthrough=False)
 _PROVENANCES = {f"[{provenance}]": provenance for provenance in Provenance}
 

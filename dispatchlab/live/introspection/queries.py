@@ -15,7 +15,7 @@ from dispatchlab.live.bridge.error_parser import without_backtrace
 from dispatchlab.live.bridge.reserved_namespaces import is_own
 from dispatchlab.live.bridge.running_keys import running_keys
 from dispatchlab.live.bridge.torch import bindings, torch
-from dispatchlab.live.introspection.held_kernels import slots_text
+from dispatchlab.live.introspection.held_kernels import SlotReader
 from dispatchlab.live.introspection.package_paths import package_roots, without_roots
 from dispatchlab.live.introspection.site_log import log_of_imports, placed_texts
 from dispatchlab.model.dump_format import parse_table
@@ -38,8 +38,8 @@ def look_at(names: Sequence[OperatorName]) -> tuple[tuple[Snapshot, tuple[Violat
     Paths lose the folder in which this machine keeps its packages.
     """
     dangling = frozenset(bindings()._dispatch_find_dangling_impls())
-    roots = package_roots()
-    return tuple(_look_at(name, dangling, roots) for name in names)
+    roots, slots = package_roots(), SlotReader()
+    return tuple(_look_at(name, dangling, roots, slots) for name in names)
 
 
 def keys_by_rule(names: Sequence[OperatorName]) -> tuple[tuple[str, ...], ...]:
@@ -91,7 +91,7 @@ def upstream_check(name: str) -> str | None:
 
 
 def _look_at(
-    name: OperatorName, dangling: frozenset[str], roots: tuple[str, ...]
+    name: OperatorName, dangling: frozenset[str], roots: tuple[str, ...], reader: SlotReader
 ) -> tuple[Snapshot, tuple[Violation, ...]]:
     c, text = bindings(), str(name)
     dump = c._dispatch_dump(text)
@@ -99,7 +99,7 @@ def _look_at(
     is_dangling, log = dump in dangling, log_of_imports()
     if dump and log is not None:
         dump, table = placed_texts(log, dump, table)
-    slots = slots_text(text, dump, table) if dump else ""
+    slots = reader.text(text, dump, table) if dump else ""
     snapshot = Snapshot(
         name,
         without_roots(dump, roots),

@@ -24,6 +24,7 @@ from dispatchlab.model.dump_format import DumpError
 from dispatchlab.model.names import overload_of, qualified
 from dispatchlab.model.registration import TorchLibraryFunction
 from dispatchlab.registries.model import (
+    SLOTS_UNREADABLE,
     RecordedFallback,
     RecordedOperator,
     Registry,
@@ -137,6 +138,8 @@ def _readable(names: Iterable[str], roots: tuple[str, ...]) -> tuple[list[Record
     operators: list[RecordedOperator] = []
     unreadable: list[str] = []
     slots = SlotReader()
+    if not slots.can_read:
+        unreadable.append(SLOTS_UNREADABLE)
     for name in names:
         try:
             operators.append(_operator(name, roots, slots))

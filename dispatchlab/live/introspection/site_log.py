@@ -7,7 +7,8 @@ into what was read from dumps, so that `ownership` and people learn who asked fo
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from dispatchlab.errors import DispatchLabError
@@ -138,14 +139,20 @@ def import_logged(packages: Iterable[str]) -> None:
         ImportEndedError: one calls `sys.exit`, or raises what no `except Exception` catches.
     """
     names = tuple(packages)
-    if not names:
-        return
+    if names:
+        with registrations_logged():
+            import_packages(names)
+
+
+@contextmanager
+def registrations_logged() -> Iterator[None]:
+    """Log who registers inside of a `with` block."""
     if not _of_imports:
         _of_imports.append(SiteLog())
     (log,) = _of_imports
     log.open()
     try:
-        import_packages(names)
+        yield
     finally:
         log.pause()
 

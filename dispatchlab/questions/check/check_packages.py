@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.live.bridge.torch import ImportEndedError, ImportFailedError, ImportTimeoutError
 from dispatchlab.model.failure import Raised
+from dispatchlab.model.installed_torch import model_for
 from dispatchlab.model.trial_run import TrialRun
 from dispatchlab.questions.check.findings import drift_findings, import_findings, order_findings, upgrade_findings
 from dispatchlab.questions.check.registering_modules import registering_modules
@@ -24,6 +25,7 @@ from dispatchlab.questions.check.trials import (
     trial_process,
     trials_answer,
 )
+from dispatchlab.questions.coverage.coverage_on_lab import Fill, stale_text
 from dispatchlab.questions.imports.import_orders import COMPARED, compare_import_orders
 from dispatchlab.questions.lint.rule import Finding, Identity, level_counts
 from dispatchlab.questions.lint.rules import RULES
@@ -31,11 +33,13 @@ from dispatchlab.questions.lint.run import NothingToLintError, lint_source
 from dispatchlab.questions.order.run_scenario import RunOptions, run_scenario
 from dispatchlab.questions.record.check_record import compare_with_record
 from dispatchlab.questions.sources.find_sources import LIVE
+from dispatchlab.questions.sources.replay_on_lab import for_registry
 from dispatchlab.questions.upgrade.package_changes import package_upgrade
 from dispatchlab.questions.upgrade.slot_models import models_of
 from dispatchlab.questions.why.diagnose import diagnose
 from dispatchlab.questions.why.pasted_traceback import RecordedFacts, failure_of_text
 from dispatchlab.registries.file import bundled_names, newest_bundled, open_bundled
+from dispatchlab.registries.model import SLOTS_UNREADABLE
 from dispatchlab.scenario.load import load_scenario, parse_scenario
 from dispatchlab.views.formatting import counted
 
@@ -155,6 +159,7 @@ def _asked(
             *([f"imported after {' and '.join(named)}: {', '.join(facts.later)}"] if facts.later else []),
             *(f"not imported: {module}: {reason}" for module, reason in facts.failed.items()),
             *(f"left out: {each}" for each in dict.fromkeys(facts.record.unreadable)),
+            *(each for each in facts.moments.kept.unreadable if each == SLOTS_UNREADABLE),
         ),
     )
     if len(nothing) == len(named):  # a def that nobody keeps is gone by now, and lint knows
@@ -267,7 +272,13 @@ def _order(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> Chec
         found = outcome.report
         text += f"; the registrations alone: {found.verdict_text}"
         notes = (*found.exploration.notes, *notes)
-        findings += order_findings(found, scenario)
+        now = _stale_now(facts)
+        findings += (
+            replace(one, message=f"{one.message}: {now[one.operator].rpartition(': ')[2]}")
+            if one.operator in now
+            else one
+            for one in order_findings(found, scenario)
+        )
     findings += import_findings(imports, {finding.operator for finding in findings})
     reading = "".join(f" {one.what}" for one in imports.differences)
     nothing = tuple(one for one in report.nothing if f"variable {one}." not in reading)
@@ -277,6 +288,14 @@ def _order(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> Chec
     return _answered(report, Answer(Question.ORDER, text, tuple(findings), notes, asked=asked))
 
 
+def _stale_now(facts: PackageFacts) -> dict[str, str]:
+    """A sentence for each operator whose slots hold another kernel than its table says, after the imports."""
+    kept = facts.moments.kept
+    fill = Fill(for_registry(model_for(kept.torch)), kept.fallbacks)
+    texts = ((str(operator.name), stale_text(operator, fill, kept.torch)) for operator in kept)
+    return {name: text for name, text in texts if text}
+
+
 def _lint(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> CheckReport:
     try:
         found = lint_source(LIVE, RULES, imports=report.packages, moments=facts.moments)
@@ -284,13 +303,15 @@ def _lint(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> Check
         return _not_asked(report, Question.LINT, "nothing is registered with the dispatcher")
     except DispatchLabError as error:
         return _not_asked(report, Question.LINT, error)
-    text = level_counts([finding.level for finding in found.findings])
+    ordered = {finding.operator for answer in report.answers for finding in answer.findings}
+    findings = [one for one in found.findings if one.code != "DL009" or one.operator not in ordered]
+    text = level_counts([finding.level for finding in findings])
     notes = [
         f"{counted(count, 'finding')} about operators of {package} left out: check {package}"
         for package, count in found.others.items()
     ]
     notes += [f"{code} was not checked: {why}" for code, why in found.not_checked.items()]
-    return _answered(report, Answer(Question.LINT, text or "no likely mistake", found.findings, tuple(notes)))
+    return _answered(report, Answer(Question.LINT, text or "no likely mistake", tuple(findings), tuple(notes)))
 
 
 def _upgrade(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> CheckReport:

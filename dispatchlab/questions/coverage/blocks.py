@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dispatchlab.registries.backend_coverage import CoverageReport, Covered, Way
+from dispatchlab.registries.debug_text import owner
 from dispatchlab.views import blocks as b
 from dispatchlab.views.as_json import as_json, fields_of
 from dispatchlab.views.formatting import counted
@@ -43,6 +44,7 @@ def _(value: CoverageReport) -> dict[str, object]:
         found,
         counts={way: len(found.by(way)) for way in Way},
         fallthrough=found.fallthrough,
+        stale=found.stale,
         sources=dict(found.sources(Way.COMPOSITE)),
     )
 
@@ -60,6 +62,8 @@ def _blocks(report: CoverageReport) -> Iterator[b.Block]:
     if found.fallthrough:
         yield b.Line(f"{found.fallthrough:,} of them fall through to the next key", "quiet")
     total = max(1, len(found.operators))
+    if found.stale:
+        yield b.Line(f"calls of {counted(found.stale, 'operator')} run another kernel than the table says", "bad")
     yield b.Table("", ("way", "operators", "part", "what runs"), tuple(_way(report, way, total) for way in Way))
     rows = tuple(_row(one) for one in found.operators if not report.listed or one.filled.way in report.listed)
     table = b.Table("", ("operator", "way", "kernel"), rows)
@@ -80,4 +84,6 @@ def _row(one: Covered) -> b.Row:
     filled = one.filled
     at = f" at {filled.source}" if filled.way is Way.COMPOSITE else ""
     through = ", falls through" if filled.fallthrough else ""
-    return (b.Cell(one.operator, "name"), f"{filled.way}{at}{through}", b.Cell(b.source(one.debug), "code"))
+    says = "" if filled.stale is None else owner(filled.stale.says) if filled.stale.says else "nothing"
+    stale = f", a stale slot: the table says {says}" if says else ""
+    return (b.Cell(one.operator, "name"), f"{filled.way}{at}{through}{stale}", b.Cell(b.source(one.debug), "code"))

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from dispatchlab.engine.semantics import Semantics
-from dispatchlab.model.dump_format import Provenance
+from dispatchlab.model.dump_format import Provenance, TableEntry, aliases_of, parse_table
 from dispatchlab.model.installed_torch import model_for
-from dispatchlab.model.keys import DispatchKey
+from dispatchlab.model.keys import RUNTIME_KEYS, DispatchKey
 from dispatchlab.questions.sources.find_sources import EmptySourceError
 from dispatchlab.questions.sources.replay_on_lab import for_registry
 from dispatchlab.registries.backend_coverage import (
     CoverageReport,
     Filled,
+    FillOf,
+    Stale,
     Way,
     coverage,
 )
 from dispatchlab.registries.builds import backend_named, has_kernels_for, is_in_tree, no_answer
+from dispatchlab.registries.debug_text import owner
 from dispatchlab.registries.model import Recorded, RecordedFallback, RecordedOperator
+from dispatchlab.views.formatting import counted
 
 _WAYS = {Provenance.KERNEL: Way.DIRECT, Provenance.FALLBACK: Way.FALLBACK, Provenance.AMBIGUOUS: Way.AMBIGUOUS}
 
@@ -59,7 +64,12 @@ def _no_answer(recorded: Recorded, key: DispatchKey, name: str) -> str:
 
 
 class Fill:
-    """What a slot of an operator holds, by the precedence of some semantics, key by key."""
+    """What calls use at a key of an operator: what its slot held when it was recorded, else what a table would say.
+
+    Args:
+        semantics: of the table.
+        fallbacks: the backend fallbacks.
+    """
 
     def __init__(self, semantics: Semantics, fallbacks: Sequence[RecordedFallback]) -> None:
         self._plain = semantics.precedence.plain
@@ -67,6 +77,22 @@ class Fill:
         self._fallbacks = frozenset(fallback.key for fallback in fallbacks)
 
     def __call__(self, operator: RecordedOperator, key: DispatchKey) -> Filled:
+        computed = self._computed(operator, key)
+        if not operator.slots:
+            return computed
+        held = _slots(operator.slots).get(key)
+        kernel = None if computed.source is None else operator.active_at(computed.source)
+        says = "" if kernel is None else kernel.debug
+        way = Way.MISSING if held is None else _WAYS.get(held.provenance, Way.COMPOSITE)
+        if way is computed.way and (way is not Way.COMPOSITE or held is None or held.debug == says):
+            return computed
+        if held is None:
+            return Filled(way, stale=Stale("", says))
+        keys = aliases_of(held.provenance) or (key,)
+        source = next((one.key for one in operator.kernels if one.key in keys and one.debug == held.debug), keys[-1])
+        return Filled(way, source, held.fallthrough, Stale(held.debug, says))
+
+    def _computed(self, operator: RecordedOperator, key: DispatchKey) -> Filled:
         direct = frozenset(kernel.key for kernel in operator.kernels)
         for candidate in self._plain.candidates(key, direct, self._fallbacks, self._fallthrough):
             if candidate.held_back:
@@ -77,3 +103,26 @@ class Fill:
             kernel = None if candidate.source is None else operator.active_at(candidate.source)
             return Filled(way, candidate.source, kernel is not None and kernel.is_fallthrough)
         return Filled(Way.MISSING)
+
+
+@lru_cache(1)
+def _slots(text: str) -> Mapping[DispatchKey, TableEntry]:
+    return parse_table(text)
+
+
+def stale_text(operator: RecordedOperator, fill: FillOf, torch: str) -> str:
+    """Return a sentence about the slots that hold another kernel than the table says; empty where none does.
+
+    Args:
+        operator: the operator, as it was recorded.
+        fill: what its slots hold.
+        torch: the version of PyTorch.
+    """
+    held = ((key, fill(operator, key).stale) for key in RUNTIME_KEYS) if operator.slots else ()
+    stale = [(key, each) for key, each in held if each is not None]
+    if not stale:
+        return ""
+    (key, first), count = stale[0], counted(len(stale), "stale slot")
+    runs, says = (owner(debug) if debug else "no kernel" for debug in (first.held, first.says))
+    version = ".".join(torch.split(".")[:2])
+    return f"calls at {key} run {runs} where the table says {says}: {count}, a defect of PyTorch {version}"

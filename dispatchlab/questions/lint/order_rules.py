@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from dispatchlab.questions.certify.certificate import Cause, OrderReason, is_of_custom_op, overrides_of
+from dispatchlab.questions.coverage.coverage_on_lab import stale_text
 from dispatchlab.questions.lint.rule import Found, Level, Subject, rule
 from dispatchlab.registries.debug_text import Packages, file_in, owner
 from dispatchlab.registries.model import RecordedOperator
@@ -73,25 +74,36 @@ def _order(subject: Subject, operators: Iterable[RecordedOperator]) -> Iterator[
     chosen = list(operators)
     by_name = {str(operator.name): operator for operator in chosen}
     packages = Packages(subject.recorded)
+    now = {str(operator.name): stale_text(operator, subject.fill, subject.recorded.torch) for operator in chosen}
     for name, reasons in subject.order_of(chosen).items():
         for reason in reasons:
             if reason.cause is Cause.STALE and name in by_name:
-                yield _stale(by_name[name], reason, packages)
+                yield _stale(by_name[name], reason, packages, now.pop(name, ""))
+    yield from (_left_stale(by_name[name], text) for name, text in now.items() if text)
 
 
-def _stale(operator: RecordedOperator, reason: OrderReason, packages: Packages) -> Found:
+def _left_stale(operator: RecordedOperator, now: str) -> Found:
+    """An operator with stale slots that no order of the registrations in force explains: of a released kernel."""
+    debugs = tuple(kernel.debug for kernel in operator.kernels)
+    mend = "register its kernels before the first call, and release none"
+    return Found(str(operator.name), None, now, debugs, Level.WARNING, cause="released", mend=mend)
+
+
+def _stale(operator: RecordedOperator, reason: OrderReason, packages: Packages, now: str) -> Found:
+    """An operator whose slots depend on an order; `now` says what is stale already."""
     kernels = [registration for registration in reason.registrations if registration.key is not None]
     them = " and ".join(f"{kernel.key} from {owner(kernel.debug)}" for kernel in kernels)
     debugs = tuple(kernel.debug for kernel in kernels)
     when = "" if reason.in_force else ", while not everything is imported"
     fixed = packages.are_one(operator, [(kernel.key, kernel.debug) for kernel in kernels])
+    keys = first_of(reason.keys, _KEYS_SHOWN)
+    depends = f"what calls use at {keys} depends on which of {them} came first{when}; no dump shows it"
     return Found(
         str(operator.name),
         reason.keys[0],
-        f"what calls use at {first_of(reason.keys, _KEYS_SHOWN)} depends on which of {them} came first{when}; "
-        "no dump shows it",
+        f"{now}; {depends}" if now else depends,
         debugs,
-        Level.INFORMATION if fixed else Level.WARNING,
+        Level.INFORMATION if fixed and not now else Level.WARNING,
         cause=" and ".join(str(kernel.key) for kernel in kernels),
         mend=f'lib.impl("{operator.name.without_namespace}", fn, "{reason.keys[0]}"), or drop one of the two',
     )
