@@ -32,10 +32,6 @@ COMPOSITE = "CompositeImplicitAutograd"
 SIGNATURE_LIVES = ("kernel", "operator", "never")
 """How long the C++ signature of a kernel is held against other kernels; see `Profile.signature_life`."""
 
-_KINDS = ("fallthrough", "kernel")
-_LONGEST = 4096  # characters of a text
-_MOST_KEYS = 1024
-
 
 class ProfileError(DispatchLabError):
     """A file is not a profile, or contradicts itself.
@@ -274,27 +270,32 @@ def profile_of(value: object, path: str = "the profile") -> Profile:
     Raises:
         ProfileError: it is none, or contradicts itself.
     """
-    keys = value.get("keys") if isinstance(value, dict) else None
-    reader = _Reader(path, keys if isinstance(keys, dict) else ())
     if not isinstance(value, dict) or "profile" not in value:
-        raise reader.error(f'expected an object that begins with "profile": {FORMAT} but found {_shown(value)}')
+        found = f'expected an object that begins with "profile": {FORMAT} but found {_shown(value)}'
+        raise ProfileError(path, found)
     if value["profile"] != FORMAT:
-        raise reader.error(f"it has the format {_shown(value['profile'])}, and this dispatchlab reads format {FORMAT}")
+        found = f"it has the format {_shown(value['profile'])}, and this dispatchlab reads format {FORMAT}"
+        raise ProfileError(path, found)
     given = {name: one for name, one in value.items() if name != "profile"}
     known = [one.name for one in fields(Profile)]
-    for name in given:
+    facts: dict[str, Any] = dict(DEFAULTS)
+    for name, one in given.items():
         if name not in known:
-            raise reader.error(f"it has an unknown field {_shown(name)}{did_you_mean(name, known)}")
+            raise ProfileError(path, f"it has an unknown field {_shown(name)}{did_you_mean(name, known)}")
+        try:
+            facts[name] = _read_field(name, one)
+        except TypeError as error:
+            raise ProfileError(path, f"expected {error} as {name} but found {_shown(one)}") from None
     for name in known:
         if name not in given and name not in DEFAULTS and name != "not_probed":
-            raise reader.error(f"the field {name} is missing")
-    facts: dict[str, Any] = {**DEFAULTS, **{name: reader.field(name, one) for name, one in given.items()}}
+            raise ProfileError(path, f"the field {name} is missing")
     left_out = DEFAULTS.keys() - given.keys()
     if "replaceable_fallbacks" in left_out:
         facts["replaceable_fallbacks"] = tuple(key for key in facts["replaceable_fallbacks"] if key in facts["keys"])
     facts["not_probed"] = tuple(sorted({*facts.get("not_probed", ()), *left_out}))
     made = Profile(**facts)
-    _check(made, reader)
+    if wrong := _contradiction(made):
+        raise ProfileError(path, wrong)
     return made
 
 
@@ -334,129 +335,88 @@ def profile_text(profile: Profile, *, after: Profile | None = None) -> str:
     return "{" + ",\n".join(lines) + "}\n"
 
 
-_KEY = re.compile(r"[A-Za-z]\w{0,79}", re.ASCII)
-_LISTS = (
-    *("runtime", "parsed", "precedence", "replaceable_fallbacks"),
-    "not_probed",
-)
+_TEXTS = ("torch", "signature_life")
+_NAMES = ("runtime", "parsed", "precedence", "replaceable_fallbacks", "not_probed")
 _MAPPINGS = ("aliases", "takes_composite", "ambiguous", "refresh_on_register", "refresh_on_release")
 
 
-class _Reader:
-    """Checks the form of values, field by field."""
+def _read_field(name: str, value: object) -> object:
+    """The value of a field.
 
-    def __init__(self, path: str, keys: Iterable[str] = ()) -> None:
-        self._path = path
-        self._known = {key: key for key in keys if _KEY.fullmatch(key)}
-
-    def error(self, reason: str) -> ProfileError:
-        return ProfileError(self._path, reason)
-
-    def field(self, name: str, value: object) -> object:
-        """The value of a field."""
-        if name in ("torch", "signature_life"):
-            return self._text(name, value)
-        if name in _LISTS:
-            return self._names(name, value)
-        if name == "keys":
-            return MappingProxyType({key: self._number(key, one) for key, one in self._object(name, value).items()})
-        if name in _MAPPINGS:
-            found = {key: self._names(f"{name} of {key}", one) for key, one in self._object(name, value).items()}
-            return MappingProxyType(found)
-        if name == "fallbacks":
-            return MappingProxyType({key: self._fallback(key, one) for key, one in self._object(name, value).items()})
-        if not isinstance(value, bool):
-            raise self.error(f"expected true or false as {name} but found {_shown(value)}")
-        return value
-
-    def _object(self, name: str, value: object) -> dict[str, object]:
-        if not isinstance(value, dict) or len(value) > _MOST_KEYS:
-            raise self.error(f"expected an object with at most {_MOST_KEYS} fields as {name} but found {_shown(value)}")
-        for key in value:
-            if not _KEY.fullmatch(key):
-                raise self.error(f"expected names in {name} but found {_shown(key)}")
-        return value
-
-    def _text(self, name: str, value: object) -> str:
-        if not isinstance(value, str) or not 0 < len(value) <= _LONGEST:
-            raise self.error(f"expected a text of 1 to {_LONGEST} characters as {name} but found {_shown(value)}")
-        return value
-
-    def _number(self, key: str, value: object) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**16:
-            raise self.error(f"expected a number from 0 to {2**16 - 1} for the key {key} but found {_shown(value)}")
-        return value
-
-    def _names(self, what: str, value: object) -> Names:
-        if not isinstance(value, list | tuple) or len(value) > _MOST_KEYS:
-            raise self.error(f"expected a list of at most {_MOST_KEYS} names as {what} but found {_shown(value)}")
-        for one in value:
-            if not isinstance(one, str) or (one not in self._known and not _KEY.fullmatch(one)):
-                raise self.error(f"expected names in {what} but found {_shown(one)}")
-        if len({*value}) != len(value):
-            twice = next(one for at, one in enumerate(value) if one in value[:at])
-            raise self.error(f"{what} lists {twice} twice")
-        return tuple(self._known.get(str(one), str(one)) for one in value)
-
-    def _fallback(self, key: str, value: object) -> BuiltinFallback:
-        if not isinstance(value, dict) or value.keys() != {"kind", "debug"} or value["kind"] not in _KINDS:
-            raise self.error(
-                f"expected a kind, {' or '.join(_KINDS)}, and a debug text as the fallback of {key} but found "
-                f"{_shown(value)}"
-            )
-        return BuiltinFallback(value["kind"], self._text(f"the debug text of the fallback of {key}", value["debug"]))
+    Raises:
+        TypeError: it is not of the field's type; the argument is what was expected.
+    """
+    if name in _TEXTS:
+        return _of_type(value, str, "a text")
+    if name in _NAMES:
+        return _names(value)
+    if name not in (*_MAPPINGS, "keys", "fallbacks"):
+        return _of_type(value, bool, "true or false")
+    rows: dict[str, Any] = _of_type(value, dict, "an object")
+    match name:
+        case "keys":
+            made: dict[str, object] = {key: _of_type(one, int, "numbers") for key, one in rows.items()}
+        case "fallbacks":
+            made = {key: _fallback(one) for key, one in rows.items()}
+        case _:
+            made = {key: _names(one) for key, one in rows.items()}
+    return MappingProxyType(made)
 
 
-def _check(profile: Profile, reader: _Reader) -> None:
-    """Raises a ProfileError where fields contradict each other."""
+def _of_type(value: Any, kind: type, what: str) -> Any:
+    if type(value) is not kind:
+        raise TypeError(what)
+    return value
+
+
+def _names(value: object) -> Names:
+    names: list[object] = _of_type(value, list, "a list of names")
+    if not all(isinstance(one, str) for one in names) or len({*names}) != len(names):
+        raise TypeError("a list of different names")
+    return tuple(map(str, names))
+
+
+def _fallback(value: object) -> BuiltinFallback:
+    match value:
+        case {"kind": "fallthrough" | "kernel" as kind, "debug": str(debug), **more} if not more:
+            return BuiltinFallback(kind, debug)
+        case _:
+            raise TypeError("a kind, fallthrough or kernel, and a debug text")
+
+
+def _contradiction(profile: Profile) -> str:
+    """Why fields contradict each other, a sentence; empty when they do not."""
     numbers = [*profile.keys.values()]
     if sorted({*numbers}) != numbers:
-        raise reader.error("the numbers of keys must ascend")
+        return "the numbers of keys must ascend"
     if profile.runtime[:1] != ("Undefined",):
-        raise reader.error("the first of the runtime keys must be Undefined")
+        return "the first of the runtime keys must be Undefined"
     if profile.signature_life not in SIGNATURE_LIVES:
-        lives = ", ".join(SIGNATURE_LIVES)
-        raise reader.error(f"expected one of {lives} as signature_life but found {_shown(profile.signature_life)}")
-    slots = {*profile.runtime}
-    levels = {*profile.aliases, KERNEL, FALLBACK}
-    if {*profile.precedence} != levels:
+        return f"expected one of {', '.join(SIGNATURE_LIVES)} as signature_life but found {profile.signature_life!r}"
+    if {*profile.precedence} != (levels := {*profile.aliases, KERNEL, FALLBACK}):
         wrong = ", ".join(sorted({*profile.precedence} ^ levels))
-        raise reader.error(f"the precedence must have kernel, every alias key and fallback; look at {wrong}")
-    if profile.precedence[0] != KERNEL or profile.precedence[-1] != FALLBACK:
-        raise reader.error("the precedence must begin with kernel and end with fallback")
-    keys: dict[str, Iterable[str]] = {
-        "runtime": profile.runtime,
-        "parsed": profile.parsed,
-        "fallbacks": profile.fallbacks,
-        "replaceable_fallbacks": profile.replaceable_fallbacks,
-        **{name: getattr(profile, name) for name in _MAPPINGS},
-        **{f"ambiguous of {slot}": found for slot, found in profile.ambiguous.items()},
+        return f"the precedence must have kernel, every alias key and fallback; look at {wrong}"
+    if (profile.precedence[0], profile.precedence[-1]) != (KERNEL, FALLBACK):
+        return "the precedence must begin with kernel and end with fallback"
+    slots = {*profile.runtime}
+    mappings = {name: getattr(profile, name) for name in _MAPPINGS}
+    named: dict[str, Iterable[str]] = {name: getattr(profile, name) for name in ("parsed", "replaceable_fallbacks")}
+    named |= {"runtime": profile.runtime, "fallbacks": profile.fallbacks, **mappings}
+    named |= {f"ambiguous of {slot}": keys for slot, keys in profile.ambiguous.items()}
+    for what, names in named.items():
+        if wrong := ", ".join(name for name in names if name not in profile.keys):
+            return f"{what} names {wrong}, which is not among the keys"
+    filled = {
+        f"{name} of {key}": rows for name in mappings if name != "ambiguous" for key, rows in mappings[name].items()
     }
-    for what, names in keys.items():
-        for name in names:
-            if name not in profile.keys:
-                raise reader.error(f"{what} names {name}, which is not among the keys")
-    for name in ("aliases", "takes_composite", "refresh_on_register", "refresh_on_release"):
-        mapping: Mapping[str, Names] = getattr(profile, name)
-        for key, filled in mapping.items():
-            if not slots.issuperset(filled):
-                wrong = next(one for one in filled if one not in slots)
-                raise reader.error(f"{name} of {key} names {wrong}, which is not among the runtime keys")
-    somes: dict[str, Iterable[str]] = {
-        "aliases": profile.aliases,
-        "ambiguous": profile.ambiguous,
-        "fallbacks": profile.fallbacks,
-        "replaceable_fallbacks": profile.replaceable_fallbacks,
-    }
-    for what, some in somes.items():
-        for key in some:
-            if (key in slots) is (what == "aliases"):
-                raise reader.error(f"{key} is {'' if what == 'aliases' else 'not '}a runtime key, and {what} has it")
+    filled |= {name: named[name] for name in ("ambiguous", "fallbacks", "replaceable_fallbacks")}
+    for what, names in filled.items():
+        if wrong := ", ".join(name for name in names if name not in slots):
+            return f"{what} names {wrong}, which is not among the runtime keys"
     for name in profile.not_probed:
         if name not in DEFAULTS:
-            raise reader.error(
-                f"not_probed names {name}, which is no field with a default{did_you_mean(name, DEFAULTS)}"
-            )
+            return f"not_probed names {name}, which is no field with a default{did_you_mean(name, DEFAULTS)}"
+    return ""
 
 
 def _shown(value: object) -> str:
