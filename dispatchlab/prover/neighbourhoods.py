@@ -52,7 +52,6 @@ checked are in docs/proof.md; Note [Neighbourhoods of a variable] has the short 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
@@ -73,6 +72,7 @@ from dispatchlab.prover.prng import SplitMix64
 from dispatchlab.prover.protocol import Dependences, StateSpace
 from dispatchlab.prover.result import Conflict, Counterexample, Exploration, NotReduced, Verdict
 from dispatchlab.prover.run_sequence import compare_sequences, on_states
+from dispatchlab.prover.states import ReachableStates
 
 MOST_REGISTRATIONS: Final = 14
 """A report says when more registrations than these were explored together."""
@@ -404,7 +404,7 @@ class _Proof:
                     {self.numbers[index] for index in neighbourhood.indices} - {*result.never_accepted}
                 )
                 if self.best is None and self.strange is None:
-                    self.strange = self._trouble_with(neighbourhood, every_state=result.states > result.sets)
+                    self.strange = self._trouble_with(neighbourhood)
             elif result.verdict is not Verdict.INCOMPLETE or self._shorter() is None:
                 return self._stopped(result)
             else:
@@ -508,22 +508,28 @@ class _Proof:
             length += 1
         return length if self.max_length is None else min(length, self.max_length)
 
-    def _trouble_with(self, one: Neighbourhood, *, every_state: bool) -> NotReduced | None:
+    def _trouble_with(self, one: Neighbourhood) -> NotReduced | None:
         try:
-            self._visit(one, every_state=every_state)
+            self._visit(one)
         except NotReduced as why:
             return why
         return None
 
-    def _visit(self, one: Neighbourhood, *, every_state: bool) -> None:
-        """Go to every active set of a neighbourhood, or to every state, and look at its variables there."""
-        part = self.space.restricted(one.indices, self.operators)
-        visited = set()
-        visit = _Visit(part, one.indices, self._local(one.indices), self.knowledge)
-        for mask, state in visit.states() if every_state else visit.sets():
-            visited.add(mask)
-            self.knowledge.look(mask, part.values(state), one.variables)
-        self.knowledge.visited(one.members, visited)
+    def _visit(self, one: Neighbourhood) -> None:
+        """Go to every state of a neighbourhood, and look at its variables there."""
+        knowledge, indices = self.knowledge, one.indices
+        part = self.space.restricted(indices, self.operators)
+        found = ReachableStates(part, range(len(indices)), self._local(indices))
+        for edge in found.edges():
+            if edge.step < 0:
+                continue
+            knowledge.outcome(_whole(indices, found.masks[edge.source]), indices[edge.step], edge.refusal)
+            if edge.refusal is not None:
+                knowledge.refused(indices[edge.step], part, found.states[edge.source], found.states[edge.target])
+        masks = [_whole(indices, mask) for mask in found.masks]
+        for mask, state in zip(masks, found.states, strict=True):
+            knowledge.look(mask, part.values(state), one.variables)
+        knowledge.visited(one.members, {*masks})
 
     def _look_far(self) -> None:
         """Run sequences over everything. See Note [Neighbourhoods of a variable]."""
@@ -859,61 +865,6 @@ def _subsets(mask: int) -> Iterator[int]:
         subset = subset - 1 & mask
 
 
-class _Visit:
-    """Goes to what can be reached in a neighbourhood, and gives active sets in the numbers of the whole."""
-
-    def __init__(self, space: StateSpace[Any], indices: Sequence[int], order: Chains, knowledge: Knowledge) -> None:
-        self._space = space
-        self._indices = indices
-        self._later = later_masks(len(indices), order)
-        self._knowledge = knowledge
-
-    def sets(self) -> Iterator[tuple[int, Any]]:
-        """Each active set with a state of it."""
-        states = {0: self._space.empty()}
-        waiting = deque([0])
-        while waiting:
-            mask = waiting.popleft()
-            whole = self._whole(mask)
-            yield whole, states[mask]
-            for local, later in enumerate(self._later):
-                target = mask | 1 << local
-                if target not in states and not later & mask:
-                    state, is_accepted = self._register(whole, states[mask], local)
-                    if is_accepted:
-                        states[target] = state
-                        waiting.append(target)
-
-    def states(self) -> Iterator[tuple[int, Any]]:
-        """Each state with its active set."""
-        first = 0, self._space.empty()
-        known, waiting = {first}, deque([first])
-        while waiting:
-            mask, state = waiting.popleft()
-            whole = self._whole(mask)
-            yield whole, state
-            for local, later in enumerate(self._later):
-                if mask >> local & 1:
-                    after = mask & ~(1 << local), self._space.release(state, local)
-                elif later & mask:
-                    continue
-                else:
-                    new, is_accepted = self._register(whole, state, local)
-                    after = mask | (1 << local if is_accepted else 0), new
-                if after not in known:
-                    known.add(after)
-                    waiting.append(after)
-
-    def _register(self, whole: int, state: Any, local: int) -> tuple[Any, bool]:
-        index = self._indices[local]
-        after, refusal = self._space.register(state, local)
-        self._knowledge.outcome(whole, index, refusal)
-        if refusal is not None:
-            self._knowledge.refused(index, self._space, state, after)
-        return after, refusal is None
-
-    def _whole(self, mask: int) -> int:
-        found = 0
-        for local in set_bits(mask):
-            found |= 1 << self._indices[local]
-        return found
+def _whole(indices: Sequence[int], mask: int) -> int:
+    """An active set of a neighbourhood in the numbers of the whole."""
+    return sum(1 << indices[local] for local in set_bits(mask))
