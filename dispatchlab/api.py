@@ -198,37 +198,26 @@ def check_order(
     >>> foo = parse_name("test::foo")
     >>> check_order([Def(parse_schema("test::foo(Tensor x) -> Tensor")), Impl(foo, DispatchKey.CPU, debug="fn_cpu")])
     <OrderCheck: order-independent, 2 registrations>
-    >>> two = check_order([Impl(foo, DispatchKey.CPU, debug="fn_1"), Impl(foo, DispatchKey.CPU, debug="fn_2")])
-    >>> two
+    >>> check_order([Impl(foo, DispatchKey.CPU, debug="fn_1"), Impl(foo, DispatchKey.CPU, debug="fn_2")])
     <OrderCheck: order-dependent, non-commuting: +0 +1 against +1 +0>
-    >>> two.as_expected
-    False
 
     Args:
         subject: a scenario file, a scenario, or registrations; releases are checked too.
-        package: instead of a subject, a package to import in a process of its own: what it registers on the installed
-            PyTorch is recorded and checked, in every order in which its modules can be imported.
-        engine: `lab`, or `torch` for the PyTorch that is installed; `lab` when left out, and `torch` for a package.
+        package: in place of a subject, a package to import in a process of its own: what it registers is checked in
+            every order in which its modules can be imported.
+        engine: `lab`, or `torch` for the installed PyTorch; `lab` when left out, and `torch` for a package.
         semantics: which dispatcher the lab engine is; what the scenario names, or `strict`, when left out.
         walk: `auto` proves by the strongest reduction that applies; `graph` visits every state once, with no reduction;
             `orders` runs every order; `sample` walks at random.
-        samples: how many random walks `sample` takes.
-        seed: the random seed.
-        max_states: stop at this many states.
-        timeout_s: stop after so many seconds.
+        samples, seed: how many random walks `sample` takes, and their seed.
+        max_states, timeout_s: stop at so many states, after so many seconds.
         allow_import: import the functions that a scenario file names, which runs their code.
-
-    Returns:
-        The result; `print` shows the whole report.
 
     Raises:
         CheckSubjectError: there is nothing to check.
         CheckOptionError: an option has no such value, or two options exclude each other.
-        UnknownSemanticsError: there are no semantics of that name.
-        TorchMissingError: a package, or the engine `torch`, needs PyTorch, and there is none.
-        ImportFailedError: the package cannot be imported.
         NothingRegisteredError: importing the package registers nothing.
-        DispatchLabError: the scenario cannot be read.
+        DispatchLabError: the scenario, the package or the engine cannot be used.
     """
     if (subject is None) == (package is None):
         raise CheckSubjectError("nothing" if subject is None else "both a subject and a package")
@@ -376,14 +365,9 @@ def explain(
         arguments: the arguments that decide the dispatch, in order: what each tensor is like, such as
             `cuda requires_grad`, or a tensor or a list of tensors; or `NAME=...`; CPU tensors when left out. See
             `dispatchlab explain --help`.
-        of: a dispatcher, the name of a bundled registry, or a path or source that `dispatchlab explain --from` takes;
-            the dispatcher of an `Operator` is its own. The bundled registry that has the kernels of the call when left
-            out.
-        include: keys that a guard includes; guards that are open now do not count.
-        exclude: keys that a guard excludes.
-
-    Returns:
-        The explanation; `print` shows all of it.
+        of: a dispatcher, or a source that `dispatchlab explain --from` takes; the bundled registry that has the kernels
+            of the call when left out. The dispatcher of an `Operator` is its own.
+        include, exclude: keys that a guard includes or excludes; guards that are open now do not count.
 
     Raises:
         DispatchLabError: there is no such operator or source, or an argument or key cannot be read.
@@ -455,12 +439,9 @@ def dump(operator: str, *, of: Dispatcher | str | None = None, after: str | None
 
     Args:
         operator: its name, with the overload where there are several.
-        of: a dispatcher, the name of a bundled registry, or a path or source that `dispatchlab dump --from` takes; the
-            bundled registry of the installed PyTorch, or else the newest, when left out.
+        of: a dispatcher, or a source that `dispatchlab dump --from` takes; the bundled registry of the installed
+            PyTorch, or else the newest, when left out.
         after: the steps of a scenario to run first, such as `+0 +2 -0`; all of its registrations when left out.
-
-    Returns:
-        The operator; `print` shows its dump and its table.
 
     Raises:
         DispatchLabError: there is no such operator or source, or the steps cannot be read.
@@ -501,13 +482,9 @@ def diff(
     True
 
     Args:
-        before: the first: the name of a bundled registry, a recorded one, a scenario, or `live`.
-        after: the second.
+        before, after: the name of a bundled registry, a recorded one, a scenario, or `live`.
         operators: names and globs of operators; all of them when there are none.
         package: the recording or scenario of the package that it is about.
-
-    Returns:
-        What differs; `print` shows all of it, and `report.exit_code` is 0 where nothing does.
 
     Raises:
         CheckOptionError: operators are named, and it is about a package, whose file names its operators.
@@ -582,8 +559,7 @@ def lint(
         source: a scenario, a recorded registry, the name of a bundled one, or `live`, the installed PyTorch.
         package: a package to import first, into `live`; only what it adds is reported.
         operators: names and globs of operators; all of them when there are none.
-        select: the rules that are checked, by code or name; all of them when there are none.
-        ignore: rules that are not.
+        select, ignore: the rules that are checked, by code or name, and those that are not; all when there are none.
 
     Raises:
         DispatchLabError: the source cannot be used, or there is no such rule or operator.
@@ -714,9 +690,6 @@ def why(error: BaseException | str) -> Result[Answer]:
 
     Args:
         error: the exception, with its traceback; or the text of a traceback.
-
-    Returns:
-        The `Answer`: cause, fixes with what came of trying them, evidence.
     """
     from dispatchlab.live.failure.program_watch import ProgramWatch
     from dispatchlab.questions.why.answer_blocks import why_view
@@ -795,9 +768,6 @@ def trace(line: Callable[[str], object] | None = None, *, engine: EngineName = "
     Args:
         line: is given a line for each call of the lab as it begins, in upstream's format.
         engine: `lab`, or `torch` for the operators of the PyTorch of this process, whose trace is read after the block.
-
-    Returns:
-        What is recorded, to be entered: `threads` and `calls`.
 
     Raises:
         TorchMissingError: there is no PyTorch here.
