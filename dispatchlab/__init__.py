@@ -6,7 +6,7 @@ The public names:
   (`Verdict`, `Expectation`, `Counterexample`, `Exploration`); `explore` checks a predicate in every state and gives a
   `StateCheck`; `LabEngine` is the engine that both explore;
 - register: `Dispatcher`, `Library`, `RegistrationHandle`; kernels by `boxed`, `unboxed`, `fallthrough`, `dispatch`,
-  `dispatch_autograd`; `Listener`, `OverrideWarning`, `InvariantError`;
+  `dispatch_autograd`; `OverrideWarning`, `InvariantError`;
 - registrations as values: `Def`, `Impl`, `Fallback`, `NameOnly`, `Claim`, `Block`, with `Kernel`, `KernelForm`,
   `AliasKind`, `BlockKind`; scenarios of them: `Scenario`, `load_scenario`, `parse_scenario`, `scenario_text`;
 - call: `operator`, `ops`, `Operator`, `Tensor`, `tensor`, `trace`; `explain` gives an `ExplainedCall`; `Lab` is a
@@ -75,7 +75,6 @@ if TYPE_CHECKING:  # what `_NAMES` imports on first use, for type checkers
     from dispatchlab.engine.kernel import unboxed as unboxed
     from dispatchlab.engine.lab_engine import LabEngine as LabEngine
     from dispatchlab.engine.library import Library as Library
-    from dispatchlab.engine.listeners import Listener as Listener
     from dispatchlab.errors import CallError as CallError
     from dispatchlab.errors import DispatchLabError as DispatchLabError
     from dispatchlab.errors import ErrorKind as ErrorKind
@@ -118,7 +117,6 @@ _NAMES = {
     ".call.operators": "Operator operator ops",
     ".call.tensor": "Tensor tensor",
     ".engine.dispatcher": "Dispatcher InvariantError OverrideWarning",
-    ".engine.listeners": "Listener",
     ".engine.handle": "RegistrationHandle",
     ".engine.kernel": "boxed dispatch dispatch_autograd fallthrough unboxed",
     ".engine.lab_engine": "LabEngine",

@@ -179,23 +179,3 @@ def test_a_refused_def_with_a_kernel_leaves_nothing() -> None:
     block = Import("test", dispatcher=dispatcher)
     assert refusal(lambda: block.def_("foo(Tensor x, Tensor y) -> Tensor", one)) is ErrorKind.SCHEMA_MISMATCH
     assert state(dispatcher) == {}
-
-
-def test_delayed_listener_hears_of_the_def_and_not_of_the_impl() -> None:
-    dispatcher = Dispatcher.for_scenario("pr35061")
-    heard: list[str] = []
-
-    class Listener:
-        def on_operator_registered(self, name: OperatorName, schema: FunctionSchema) -> None:
-            heard.append(f"+{name}")
-
-        def on_operator_deregistered(self, name: OperatorName, schema: FunctionSchema) -> None:
-            heard.append(f"-{name}")
-
-    listening = dispatcher.add_listener(Listener())
-    kernels = Import("test", dispatcher=dispatcher).impl("foo", one)
-    assert heard == []
-    Import("test", dispatcher=dispatcher).def_("foo(Tensor x) -> Tensor").release()
-    assert heard == ["+test::foo", "-test::foo"]
-    kernels.release()
-    assert (len(heard), listening.is_released) == (2, False)

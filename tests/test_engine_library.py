@@ -11,6 +11,7 @@ import pytest
 from dispatchlab.engine.dispatcher import Dispatcher, OverrideWarning
 from dispatchlab.engine.kernel import boxed, dispatch, dispatch_autograd, fallthrough, unboxed
 from dispatchlab.engine.library import Library
+from dispatchlab.engine.lowering import LoweredRegistration
 from dispatchlab.errors import ErrorKind, ParseError, RegistrationError
 from dispatchlab.model.keys import FORMER_KEYS, DispatchKey
 from dispatchlab.model.registration import Block, BlockKind, Fallback, Impl
@@ -299,19 +300,17 @@ def test_a_fallback_at_an_alias_key_is_one_for_each_of_its_keys() -> None:
     assert left == {"strict": [], "torch-2.13": ["NestedTensorCPU: all [backend fallback]"]}
 
 
-def test_a_forgotten_library_releases_its_registrations_first_one_first() -> None:
+def test_a_forgotten_library_releases_its_registrations_first_one_first(monkeypatch: pytest.MonkeyPatch) -> None:
     dispatcher = Dispatcher()
     before = state(dispatcher)
-    gone: list[str] = []
+    left: list[list[str]] = []
+    release = Dispatcher._release
 
-    class Listener:
-        def on_operator_registered(self, name: object, schema: object) -> None:
-            pass
+    def noting(self: Dispatcher, made: LoweredRegistration) -> None:
+        release(self, made)
+        left.append([f"{name} {dispatcher.def_and_impl_count(name)}" for name in map(str, dispatcher.operators())])
 
-        def on_operator_deregistered(self, name: object, schema: object) -> None:
-            gone.append(f"{name} with {dispatcher.def_and_impl_count('test::foo')}")
-
-    listening = dispatcher.add_listener(Listener())
+    monkeypatch.setattr(Dispatcher, "_release", noting)
     library: Library | None = Library("test", "DEF", dispatcher=dispatcher)
     assert library is not None
     for name in ("b", "foo", "a"):
@@ -319,9 +318,9 @@ def test_a_forgotten_library_releases_its_registrations_first_one_first() -> Non
     library.impl("foo", kernel, "CPU")
     library = None
     gc.collect()
-    assert gone == ["test::b with 2", "test::foo with 2", "test::a with 1"]
+    every = ["test::a 1", "test::b 1", "test::foo 2"]
+    assert left == [every, ["test::a 1", "test::foo 2"], ["test::a 1", "test::foo 1"], ["test::foo 1"], []]
     assert state(dispatcher) == before
-    assert not listening.is_released
 
 
 def test_the_end_of_a_with_block_releases_a_library() -> None:

@@ -15,10 +15,8 @@ from dispatchlab import (
     Dispatcher,
     DispatchKey,
     DispatchKeySet,
-    FunctionSchema,
     LabEngine,
     Library,
-    OperatorName,
     boxed,
     check_order,
     explain,
@@ -168,16 +166,6 @@ class Mode(DispatchMode):
     """A mode that handles nothing."""
 
 
-class Silent:
-    """A listener that does nothing."""
-
-    def on_operator_registered(self, name: OperatorName, schema: FunctionSchema, /) -> None:
-        """A def came."""
-
-    def on_operator_deregistered(self, name: OperatorName, schema: FunctionSchema, /) -> None:
-        """A def goes."""
-
-
 def reachable() -> dict[str, object]:
     """What public functions and methods give, by how it is had."""
     dispatcher, lab, engine = Dispatcher(), Lab(), LabEngine()
@@ -194,7 +182,6 @@ def reachable() -> dict[str, object]:
         "view": dispatcher.explain("test::foo"),
         "snapshot": dispatcher.snapshot(parse_name("test::foo")),
         "handle": handle,
-        "listener": dispatcher.add_listener(Silent()),
         "library": library,
         "operator": operator(dispatcher, "test::foo"),
         "ops": (ops(dispatcher), ops(dispatcher).test, ops(dispatcher).test.foo),

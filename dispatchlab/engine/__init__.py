@@ -3,7 +3,6 @@
 - `dispatcher`: `Dispatcher`, where the state of registrations changes, and what can be asked of it;
 - `library`: `Library`, the front end of `torch.library`, and the base of all front ends;
 - `handle`: `RegistrationHandle`, which releases a registration;
-- `listeners`: notifications of operators that come and go;
 - `kernel`: wrappers of Python functions, registered kernels, and entries of the dispatch table;
 - `fallbacks`: the backend fallbacks of a dispatcher;
 - `operator_entry`: `OperatorEntry`, all that is known of one operator;

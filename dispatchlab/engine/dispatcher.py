@@ -18,7 +18,6 @@ from dispatchlab.engine import introspection, lowering
 from dispatchlab.engine.handle import RegistrationHandle
 from dispatchlab.engine.introspection import dump, dump_table, slots_text
 from dispatchlab.engine.kernel import call_site
-from dispatchlab.engine.listeners import Listener, Listeners, Named
 from dispatchlab.engine.lowering import LoweredRegistration, initial_state, lower
 from dispatchlab.engine.operator_entry import OperatorEntry
 from dispatchlab.engine.primitives import RegisterImpl
@@ -43,8 +42,7 @@ if TYPE_CHECKING:
 # registration of the same thread the (re-entrant) lock would let it in to change the state under its feet; in any other
 # place waiting for the lock can be a deadlock, for it is not known which locks the interrupted code holds. So such a
 # release is queued, and what can have the lock without waiting runs the queue: the finalizer itself, or the thread
-# that holds the lock, when it leaves it. Registrations from a listener come after the state has changed and are
-# therefore let in.
+# that holds the lock, when it leaves it.
 
 # Note [Looking without a lock]
 # ~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
@@ -123,7 +121,6 @@ class Dispatcher:
         self._changing = False
         self._held: dict[LoweredRegistration, None] = {}  # what is in force, in order
         self._postponed: deque[LoweredRegistration] = deque()
-        self._listeners = Listeners()
 
     @classmethod
     def for_scenario(cls, semantics: str | Semantics = "strict") -> Dispatcher:
@@ -155,7 +152,6 @@ class Dispatcher:
 
         Raises:
             RegistrationError: it is refused; under `strict` nothing has changed then.
-            Exception: a listener raised; the registration is taken back. See Note [Listeners that raise].
         """
         return self._register_lowered(lower(registration, self.semantics), describe(registration))
 
@@ -175,29 +171,6 @@ class Dispatcher:
         except RegistrationError:
             handle.settle()  # what semantics leave of one that is refused is not to be released
             raise
-        except BaseException:
-            handle.release()
-            raise
-        finally:
-            self._settle()
-        return handle
-
-    def add_listener(self, listener: Listener) -> RegistrationHandle:
-        """Notify `listener` of every operator that has a schema now, and of all that come and go later.
-
-        Returns:
-            A handle that ends it.
-        """
-        token = object()
-        handle = RegistrationHandle(lambda: self._listeners.remove(token), f"listener {type(listener).__name__}")
-        try:
-            with self._lock:
-                known = dict(self.state)
-                self._listeners[token] = listener
-                for entry in introspection.operators_in(known):
-                    now = self.operator_entry(entry.name)
-                    if entry.stored is not None and now is not None and now.stored is entry.stored:
-                        listener.on_operator_registered(entry.name, entry.stored.schema)
         except BaseException:
             handle.release()
             raise
@@ -236,58 +209,29 @@ class Dispatcher:
     def _register(self, made: LoweredRegistration) -> list[str]:
         """Register; returns the sentences about kernels that were overridden."""
         transaction = Transaction(self.state, set())
-        come: list[Named] = []
         self._changing = True
         try:
             lowering.register(self.semantics, transaction, made)
             overridden = self._overridden(made, transaction)
-            come = self._schemas(transaction, come=True)
             self._commit(transaction)
             self._held[made] = None
         except RegistrationError:
             if self.semantics.refusal_leaves_traces:
-                come = self._schemas(transaction, come=True)
                 self._commit(transaction)
-                self._changing = False
-                self._listeners.registered(come)
             raise
         finally:
             self._changing = False
-        if come:
-            try:
-                self._listeners.registered(come)
-            except BaseException:
-                self._take_out(made)
-                raise
         return overridden
 
     def _release(self, made: LoweredRegistration) -> None:
-        try:
-            if self._listeners:
-                self._listeners.deregistered(self._leaving(made))
-        finally:
-            self._take_out(made)
-
-    def _leaving(self, made: LoweredRegistration) -> list[Named]:
-        """What a release would take from the listeners, who may still change the state when they hear of it."""
         self._changing = True
         try:
-            return self._schemas(self._without(made), come=False)
-        finally:
-            self._changing = False
-
-    def _take_out(self, made: LoweredRegistration) -> None:
-        self._changing = True
-        try:
-            self._commit(self._without(made))
+            transaction = Transaction(self.state, set())
+            lowering.release(self.semantics, transaction, made)
+            self._commit(transaction)
             self._held.pop(made, None)
         finally:
             self._changing = False
-
-    def _without(self, made: LoweredRegistration) -> Transaction:
-        transaction = Transaction(self.state, set())
-        lowering.release(self.semantics, transaction, made)
-        return transaction
 
     def _commit(self, transaction: Transaction) -> None:
         # See Note [Looking without a lock]
@@ -301,18 +245,6 @@ class Dispatcher:
                 state.pop(variable, None)
             else:
                 state[variable] = value
-
-    def _schemas(self, transaction: Transaction, *, come: bool) -> list[Named]:
-        """The operators that get a schema by a transaction, or those that lose theirs."""
-        found: list[Named] = []
-        for variable in transaction.changes if self._listeners else ():
-            if not isinstance(variable, str):
-                continue
-            before, after = self.operator_entry(variable), transaction.operator(variable)
-            has, lacks = (after, before) if come else (before, after)
-            if has is not None and has.stored is not None and (lacks is None or lacks.stored is None):
-                found.append(Named(has.name, has.stored.schema))
-        return found
 
     def _overridden(self, made: LoweredRegistration, transaction: Transaction) -> list[str]:
         texts: list[str] = []

@@ -94,10 +94,10 @@ def not_copied(owner: object) -> TypeError:
 
 
 def release_all(handles: Iterable[RegistrationHandle]) -> None:
-    """Release every one of them, in order, whatever listeners do.
+    """Release every one of them, in order.
 
     Raises:
-        Exception: what a listener raised, when all are released; an ExceptionGroup when several did.
+        Exception: what one raised, when all were tried; an ExceptionGroup when several did.
     """
     errors: list[Exception] = []
     for handle in handles:
@@ -105,18 +105,13 @@ def release_all(handles: Iterable[RegistrationHandle]) -> None:
             handle.release()
         except Exception as error:
             errors.append(error)
-    raise_all("some releases raised", errors)
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        raise ExceptionGroup("some releases raised", errors)
 
 
 def forget_all(handles: Iterable[RegistrationHandle]) -> None:
     """Forget every one of them, in order."""
     for handle in handles:
         handle.forget()
-
-
-def raise_all(what: str, errors: list[Exception]) -> None:
-    """Raise what was collected, if anything was."""
-    if len(errors) == 1:
-        raise errors[0]
-    if errors:
-        raise ExceptionGroup(what, errors)

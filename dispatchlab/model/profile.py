@@ -370,10 +370,11 @@ def _of_type(value: Any, kind: type, what: str) -> Any:
 
 
 def _names(value: object) -> Names:
-    names: list[object] = _of_type(value, list, "a list of names")
-    if not all(isinstance(one, str) for one in names) or len({*names}) != len(names):
+    if not isinstance(value, list | tuple):
+        raise TypeError("a list of names")
+    if not all(isinstance(one, str) for one in value) or len({*value}) != len(value):
         raise TypeError("a list of different names")
-    return tuple(map(str, names))
+    return tuple(value)
 
 
 def _fallback(value: object) -> BuiltinFallback:

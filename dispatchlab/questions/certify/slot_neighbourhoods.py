@@ -56,7 +56,7 @@ from dispatchlab.questions.certify.operator_neighbourhoods import (
 # by time: the order matters there, by design, which is shown by two sequences. What the certificate says beyond that is
 # proved with the order of these two kept.
 # Not covered: C++ signatures, which no dump shows; kernels registered without a key are on record with the key that
-# they were given; listeners and library claims, which no operator sees.
+# they were given; library claims, which no operator sees.
 
 
 def neighbourhoods_of(
