@@ -8,7 +8,6 @@ A method is another function than the function of its name, as in PyTorch: handl
 from __future__ import annotations
 
 import functools
-import keyword
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
@@ -33,7 +32,7 @@ from dispatchlab.lab.overrides.torch_functions import (
     torch_functions,
 )
 from dispatchlab.lab.schemas import NAMESPACE
-from dispatchlab.model.schema import TENSOR, Argument, FunctionSchema, SimpleType
+from dispatchlab.model.schema import TENSOR, FunctionSchema, SimpleType
 
 Function = Callable[..., Any]
 
@@ -183,60 +182,20 @@ def _rank(overload: str) -> tuple[bool, bool, str]:
     return overload != "", overload != "Tensor", overload
 
 
+_NOT_THIS_ONE = (ErrorKind.WRONG_TYPE, ErrorKind.MISSING_ARGUMENT, ErrorKind.EXTRA_ARGUMENT)
+
+
 def _implementation(name: str, operators: Sequence[Operator]) -> Function:
-    made = _of_operators(name, operators)
-    made.__dict__["schema"] = operators[0].schema
-    return made
-
-
-def _of_operators(name: str, operators: Sequence[Operator]) -> Function:
-    if len(operators) > 1 or not all(map(_is_plain_argument, operators[0].schema.arguments)):
-        return _overloaded(name, operators)
-    implementation = _of_schema(name, operators[0])
-    implementation.__doc__ = f"`{operators[0].schema}`"
-    return implementation
-
-
-def _is_plain_argument(argument: Argument) -> bool:
-    return argument.name.isidentifier() and not keyword.iskeyword(argument.name)
-
-
-def _of_schema(name: str, operator: Operator) -> Function:
-    """The implementation, with the parameters of the schema."""
-    schema = operator.schema
+    """A function that tries the overloads in order."""
+    schema = operators[0].schema
     options: dict[str, object] = (
         {"pin_memory": False} if any(one.name == "pin_memory" for one in schema.arguments) else {}
     )
     if options and TENSOR not in [one.type for one in schema.arguments]:
         options["device"] = "cpu"
-    values = {name: f"{value!r} if {name} is None else {name}" for name, value in options.items()}
-    call = ", ".join(
-        f"{one.name}={values.get(one.name, one.name)}" if one.kwarg_only else one.name for one in schema.arguments
-    )
-    constants: dict[str, Any] = {"_operator": operator, "__name__": __name__}
-    constants |= {
-        f"_D{at}": None if one.default is None else one.default.value for at, one in enumerate(schema.arguments)
-    }
-    source = f"def {name}({_parameters(schema)}):\n    return _operator({call})\n"
-    exec(compile(source, f"<function {name}>", "exec"), constants)
-    made: Function = constants[name]
-    return made
 
-
-def _parameters(schema: FunctionSchema) -> str:
-    parts: list[str] = []
-    for at, one in enumerate(schema.arguments):
-        if one.kwarg_only and "*" not in parts:
-            parts.append("*")
-        parts.append(one.name + ("" if one.default is None else f"=_D{at}"))
-    return ", ".join(parts)
-
-
-_NOT_THIS_ONE = (ErrorKind.WRONG_TYPE, ErrorKind.MISSING_ARGUMENT, ErrorKind.EXTRA_ARGUMENT)
-
-
-def _overloaded(name: str, operators: Sequence[Operator]) -> Function:
     def implementation(*args: Any, **kwargs: Any) -> Any:
+        kwargs |= {option: value for option, value in options.items() if kwargs.get(option) is None}
         first: CallError | None = None
         for operator in operators:
             try:
@@ -250,6 +209,7 @@ def _overloaded(name: str, operators: Sequence[Operator]) -> Function:
 
     implementation.__name__ = implementation.__qualname__ = name
     implementation.__doc__ = "\n".join(f"`{operator.schema}`" for operator in operators)
+    implementation.__dict__["schema"] = schema
     return implementation
 
 
@@ -259,11 +219,9 @@ def _overridable(own: type[Tensor], lab: Lab, implementation: Function, name: st
     entry = known or _entry_of(name, getattr(implementation, "schema", None))
     is_operator = name.startswith("Tensor.__") and bool(entry and entry.facts)
     is_lone = name.startswith("Tensor.") and entry is not None and not entry.facts
-    positions = _positions(implementation)
 
     def candidates(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterable[Any]:
-        named = sorted(kwargs, key=lambda one: positions.get(one, len(positions))) if len(kwargs) > 1 else kwargs
-        for one in (*args, *[kwargs[each] for each in named]):
+        for one in (*args, *kwargs.values()):
             if isinstance(one, list | tuple):
                 yield from one
             else:
@@ -383,12 +341,6 @@ def _transposed(lab: Lab, self: Tensor, *, last: bool) -> Any:
 
 
 _NUMBERS = frozenset((int, float, bool, complex, type(None)))
-
-
-def _positions(implementation: Function) -> dict[str, int]:
-    code = getattr(implementation, "__code__", None)
-    names = () if code is None else code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    return {name: at for at, name in enumerate(names)}
 
 
 def adopt(result: Any, own: type[Tensor]) -> None:
