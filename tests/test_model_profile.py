@@ -158,7 +158,7 @@ def test_a_file_that_is_no_profile_is_refused(tmp_path: Path, content: str) -> N
 def test_a_file_of_another_kind_is_named(tmp_path: Path) -> None:
     path = tmp_path / "baseline.json"
     path.write_text('{"version": 2, "findings": [\n]}\n')
-    with pytest.raises(OtherFileError, match=r"expected a profile of a PyTorch but found a baseline of lint"):
+    with pytest.raises(OtherFileError, match=r"expected a profile of a PyTorch but found a baseline of check"):
         read_profile(path)
 
 
