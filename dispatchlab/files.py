@@ -39,8 +39,12 @@ class ReadError(DispatchLabError):
         return f"{where}: {self.reason}"
 
 
+_OPEN_ALREADY = ("/dev/", "/proc/")
+"""Where pipes are that somebody writes to, as a shell makes them."""
+
+
 def read_file(path: str | os.PathLike[str], *, limit: int, what: str) -> bytes:
-    """Return the content of a file or a pipe.
+    """Return the content of a file, or of a pipe that is open.
 
     Args:
         path: the file.
@@ -49,13 +53,15 @@ def read_file(path: str | os.PathLike[str], *, limit: int, what: str) -> bytes:
 
     Raises:
         OSError: the system cannot open or read it.
-        ReadError: it is larger, or it is a device, which may have no end.
+        ReadError: it is larger, or it is a device or a named pipe, which may have no end.
     """
     name = os.fspath(path)
     try:
         mode = os.stat(name).st_mode
         if stat.S_ISBLK(mode) or (stat.S_ISCHR(mode) and name not in (os.devnull, "/dev/stdin")):
             raise ReadError(name, "it is a device, which may have no end: name a file or a pipe")
+        if stat.S_ISFIFO(mode) and not name.startswith(_OPEN_ALREADY):
+            raise ReadError(name, "it is a named pipe, which may have no writer: name a file, or write to /dev/stdin")
         with open(name, "rb") as stream:
             data = stream.read(limit + 1)
     except ValueError as error:  # Python 3.13 says it in other words

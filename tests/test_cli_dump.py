@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -238,3 +239,12 @@ def test_a_key_in_other_letters_is_taken_with_a_note() -> None:
     found = dump("test::foo", "--from", "five.yaml", "--key", "autogradcpu")
     assert (found.exit_code, found.stdout) == (0, exact.stdout)
     assert found.stderr == "note: autogradcpu is taken as AutogradCPU\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_a_named_pipe_is_refused_at_once(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    result = dump("aten::relu", "--from", str(pipe))
+    assert result.exit_code == 2
+    assert f"{pipe}: it is a named pipe, which may have no writer" in result.stderr

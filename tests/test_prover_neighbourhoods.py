@@ -346,3 +346,25 @@ def test_a_precedence_with_other_groups_than_it_declares_is_not_proved(monkeypat
     found = explore_forkable(LabEngine(), some, [FOO], least=0)
     assert found.neighbourhoods == 0
     assert "depends on more than the engine declares" in found.notes[0]
+
+
+def kernels_of_one_key(count: int) -> list[Registration]:
+    return [Impl(FOO, DispatchKey.CPU, Kernel(), f"fn_{number}") for number in range(count)]
+
+
+@pytest.mark.filterwarnings("ignore::dispatchlab.engine.dispatcher.OverrideWarning")
+def test_of_very_many_kernels_of_one_key_two_show_that_order_matters() -> None:
+    found = explore(LabEngine(), kernels_of_one_key(1_000), [FOO])
+    assert (found.verdict, found.neighbourhoods) == (Verdict.ORDER_DEPENDENT, 1)
+    assert found.counterexample is not None
+    first, second = found.counterexample.expected_sequence
+    assert found.counterexample.actual_sequence == (second, first)
+    assert found.edges < 2_000
+
+
+def test_of_very_many_kernels_of_one_key_the_first_are_explored_and_the_report_says_so() -> None:
+    count = 450
+    with mock.patch.object(neighbourhoods, "_FIRST", 20):
+        found = explore(LabEngine(), kernels_of_one_key(count), [FOO], order=[range(count)])
+    assert (found.verdict, found.neighbourhoods) == (Verdict.INCOMPLETE, 20)
+    assert found.notes == ("stopped after 20 of 25,200 neighbourhoods, which showed no difference",)

@@ -55,7 +55,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from itertools import chain, combinations, product
+from itertools import chain, combinations, groupby, product
 from typing import Any, Final, NamedTuple
 
 from dispatchlab.errors import RegistrationError
@@ -81,6 +81,8 @@ NEAR_EDGES: Final = 5_000
 """So many edges of the whole are walked at most."""
 
 _MOST_NEAR: Final = 4 * NEAR_EDGES
+_MOST_NEIGHBOURHOODS: Final = 20_000  # of more, the first ones are explored, and nothing is proved
+_FIRST: Final = 2_000
 _DENSITIES: Final = (15, 50, 85)
 _STEPS: Final = 120
 _LOOK_EVERY: Final = 16
@@ -289,12 +291,22 @@ def _components(deciders: Sequence[int]) -> Iterator[int]:
 def _largest(wanted: Iterable[Neighbourhood]) -> tuple[Neighbourhood, ...]:
     """Without those that are inside of another, which takes over their variables."""
     kept: list[Neighbourhood] = []
-    for neighbourhood in sorted(wanted, key=lambda item: (-item.members.bit_count(), item.members)):
-        outer = next((other for other in kept if neighbourhood.members & ~other.members == 0), None)
-        if outer is None:
-            kept.append(neighbourhood)
-        else:
-            outer.variables.extend(neighbourhood.variables)
+    having: dict[int, list[Neighbourhood]] = {}  # a registration -> the larger ones that have it
+    by_size = sorted(wanted, key=lambda item: (-item.members.bit_count(), item.members))
+    for _, same in groupby(by_size, key=lambda item: item.members.bit_count()):
+        fresh: list[Neighbourhood] = []
+        for neighbourhood in same:
+            first = (neighbourhood.members & -neighbourhood.members).bit_length() - 1
+            some = having.get(first, ())
+            outer = next((other for other in some if neighbourhood.members & ~other.members == 0), None)
+            if outer is None:
+                fresh.append(neighbourhood)
+            else:
+                outer.variables.extend(neighbourhood.variables)
+        kept += fresh
+        for neighbourhood in fresh:
+            for index in neighbourhood.indices:
+                having.setdefault(index, []).append(neighbourhood)
     return tuple(reversed(kept))
 
 
@@ -386,7 +398,12 @@ class _Proof:
             (too_many(_MOST_NEAR),),
         ):
             return near
-        for neighbourhood in chain(self.plan.neighbourhoods, self._more()):
+        is_near_known = near.notes == (too_long(self._near),)
+        planned = self.plan.neighbourhoods
+        is_whole = len(planned) <= _MOST_NEIGHBOURHOODS
+        for neighbourhood in chain(planned if is_whole else planned[:_FIRST], self._more() if is_whole else ()):
+            if self.best is not None and is_near_known and (self._shorter() or 0) <= self._near:
+                break  # all shorter sequences over everything were walked
             try:
                 result = self._explore(neighbourhood, self._operators_of(neighbourhood), self._shorter())
             except Interrupted as stopped:
@@ -417,6 +434,9 @@ class _Proof:
             )
         if self.strange is not None:
             raise self.strange
+        if not is_whole:
+            left = f"stopped after {_FIRST:,} of {len(planned):,} neighbourhoods, which showed no difference"
+            return replace(self._result(), verdict=Verdict.INCOMPLETE, never_accepted=(), notes=(left,))
         self._look_far()
         reason = self.watch.stop(0, 0, 0)
         return (
