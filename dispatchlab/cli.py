@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from dispatchlab.commands.help import SHORT
 from dispatchlab.commands.output import NO_PAGER, QUIET, OutputClosed, OutputFailed, out, tolerate_encodings, warn
 from dispatchlab.commands.overview import COMMANDS, HIDDEN, RENAMED, overview
 from dispatchlab.errors import DispatchLabError, nearest
@@ -48,6 +49,7 @@ class _Group(click.Group):
         for former, call in RENAMED.items():
             if former.startswith(args[0]) and (match := re.fullmatch(former, join(args), re.DOTALL)):
                 raise click.UsageError(f"{args[0]} has another name now: dispatchlab {match.expand(call)}", ctx)
+        ctx.meta[SHORT] = "--help" not in args
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:

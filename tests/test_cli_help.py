@@ -117,6 +117,22 @@ def test_the_list_has_fourteen_commands() -> None:
     assert len(COMMANDS) == 14
 
 
+@pytest.mark.parametrize("name", ["", *COMMANDS, *HIDDEN])
+def test_the_short_help_fits_a_screen(name: str) -> None:
+    arguments = [*([name] if name else []), "-h"]
+    text = CliRunner().invoke(main, arguments, prog_name="dispatchlab", terminal_width=80).stdout
+    assert len(text.splitlines()) <= 40
+    assert all(len(line) <= 80 for line in text.splitlines() if "  dispatchlab " not in line)
+    assert "Examples:\n" in text
+
+
+def test_rare_options_are_a_group_of_the_whole_help_alone() -> None:
+    short = CliRunner().invoke(main, ["permute", "-h"], terminal_width=80).stdout
+    assert "--passes" not in short
+    assert "\nBounds of the prover, and engines:\n" in help_of("permute")
+    assert "  --passes N " in help_of("permute").partition("Bounds of the prover")[2]
+
+
 def test_the_help_of_all_commands_needs_no_other_module() -> None:
     program = "import sys; from dispatchlab.__main__ import run; run(); print(sorted(sys.modules), file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", program, "--help"], capture_output=True, text=True, check=True)

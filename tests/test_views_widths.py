@@ -193,7 +193,7 @@ def test_the_plain_text_of_an_operator_is_what_the_engine_prints() -> None:
 
 
 COMMANDS = (
-    "lint scenarios/lint/dl006_found.yaml",
+    "check scenarios/lint/dl006_found.yaml",
     "coverage torch-2.13-cpu --key PrivateUse1 --operator aten::mm* --list composite",
     "diff torch-2.12 torch-2.13 --operator aten::_c* --all",
     "permute scenarios/defects/stale_slots_torch.yaml --semantics strict",

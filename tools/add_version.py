@@ -82,7 +82,7 @@ COMMANDS: tuple[tuple[str, tuple[int, ...]], ...] = (
     ("permute sample.yaml --engine torch --conform", (0, 1)),
     ("dump sample::made --from sample", (0,)),
     ("explain aten::add.Tensor requires_grad --from live", (0,)),
-    ("lint sample", (0, 1)),
+    ("check sample --only lint", (0, 1)),
     ("coverage live --key PrivateUse1", (0,)),
     ("diff REGISTRY sample", (0,)),
 )

@@ -17,6 +17,7 @@
 - `rule`: the page of a rule or a cause.
 - `schema`: the JSON Schema of scenario files.
 - `trace`: the calls of a program.
+- `help`: help in two lengths.
 - `options`: options that several commands share, and the values that a shell completes.
 - `output`: where results, notes and files go; formats, colour and progress.
 - `overview`: the commands with a line each, and the help of the whole command line, which needs no other module.

@@ -7,6 +7,7 @@ from typing import Literal, NoReturn
 
 import click
 
+from dispatchlab.commands.help import Command
 from dispatchlab.commands.options import (
     LIVE,
     SOURCE,
@@ -32,7 +33,7 @@ from dispatchlab.views.formatting import counted
 _QUESTIONS = ("order", "lint", "trials", "upgrade", "drift")
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("names", metavar="[PACKAGE|SOURCE]...", nargs=-1, type=SOURCE)
 @click.option("--only", type=click.Choice(_QUESTIONS), multiple=True, help="Ask only this question; may be repeated.")
 @click.option("--select", metavar="RULE", multiple=True, help="Show only findings of RULE: DL004, WHY3, a name.")
@@ -42,7 +43,7 @@ _QUESTIONS = ("order", "lint", "trials", "upgrade", "drift")
     "--inputs",
     metavar="FILE",
     type=click.Path(),
-    help='Run operators on the inputs of FILE.py, which has INPUTS = {"ns::name": [(args, kwargs)]}. '
+    help='Run operators on the inputs in FILE.py. It has INPUTS = {"ns::name": [(args, kwargs)]}. '
     "Default: inputs made from the schemas.",
 )
 @click.option("--no-submodules", is_flag=True, help="Import the packages alone, not all their modules that register.")

@@ -8,11 +8,12 @@ from typing import TypeAlias
 
 import click
 
+from dispatchlab.commands.help import Command
 from dispatchlab.commands.options import format_option
 from dispatchlab.commands.output import Format, note, out, show_view
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("file", metavar="FILE.yaml", type=click.Path())
 @click.option(
     "-o", "--output", "folder", metavar="DIR", type=click.Path(), help="Write the files to DIR. Default: print them."

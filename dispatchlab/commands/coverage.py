@@ -6,13 +6,14 @@ from typing import Any
 
 import click
 
+from dispatchlab.commands.help import Command
 from dispatchlab.commands.options import ROW, SOURCE, format_option, operators_option, report_option, subject
 from dispatchlab.commands.output import Format, note, show_and_keep
 
 _WAYS = click.Choice(["direct", "composite", "fallback", "ambiguous", "missing"])
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("source", metavar="[SOURCE]", required=False, type=SOURCE)
 @click.option(
     "--key",
@@ -44,7 +45,7 @@ _WAYS = click.Choice(["direct", "composite", "fallback", "ambiguous", "missing"]
     metavar="NAME",
     help="What the programs call the device. Default: the name that the registry has, or privateuseone.",
 )
-@report_option(", with every operator unless --list selects some")
+@report_option()
 @format_option()
 def coverage(
     *,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
+from dispatchlab.commands.help import Command
 from dispatchlab.commands.output import out, save
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--save", "file", metavar="FILE", type=click.Path(), help="Write the example to FILE as a scenario, too.")
 def demo(*, file: str | None) -> None:
     """Show a defect of order on a small example, and what to do next.

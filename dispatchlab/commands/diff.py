@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dispatchlab.commands.help import Command
 from dispatchlab.commands.options import SOURCE, format_option, operators_option, report_option, with_package
 from dispatchlab.commands.output import Format, exit_with, note, reading, show_and_keep
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from dispatchlab.questions.upgrade.compare_sources import Layer
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("before", metavar="A", type=SOURCE)
 @click.argument("after", metavar="B", type=SOURCE)
 @operators_option
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     "is first used, too.",
 )
 @click.option("--exit-code", is_flag=True, help="Exit with 1 when anything is reported; else it is 0 in any case.")
-@report_option(", with every detail")
+@report_option(" with every detail")
 @format_option()
 def diff(
     *,

@@ -6,11 +6,12 @@ import sys
 
 import click
 
+from dispatchlab.commands.help import Command
 from dispatchlab.commands.options import format_option
 from dispatchlab.commands.output import Format, exit_with, note, out, save, show_view
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("defect", required=False)
 @click.option("--defects", is_flag=True, help="Show which known defects PyTorch has, by running a program for each.")
 @click.option(

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from dispatchlab.commands.help import Command
 from dispatchlab.commands.options import (
     OPERATOR,
     ROW,
@@ -19,7 +20,7 @@ from dispatchlab.commands.options import (
 from dispatchlab.commands.output import Format, chosen_format, note, out_paged, show_view
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("operator", metavar="OP", required=False, type=OPERATOR)
 @from_option
 @click.option(

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from dispatchlab.commands.help import Command
 from dispatchlab.commands.options import (
     OPERATOR,
     ROW,
@@ -32,7 +33,7 @@ MODES = (
 """The modes that a call can be made under."""
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("operator", metavar="OP", type=OPERATOR)
 @click.argument("arguments", metavar="[ARG...]", nargs=-1)
 @click.option(

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from dispatchlab.commands.help import Command
 from dispatchlab.commands.options import allow_import_option, from_option, semantics_option, with_package
 from dispatchlab.commands.output import exit_with, note, use_color
 from dispatchlab.errors import DispatchLabError
@@ -32,7 +33,7 @@ class NoTerminalError(DispatchLabError):
     )
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("what", metavar="[SCENARIO|OP]", required=False)
 @from_option
 @click.option(

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import click
 
+from dispatchlab.commands.help import Command
 from dispatchlab.commands.options import reach_checkout
 from dispatchlab.commands.output import exit_with, note, out
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("module", metavar="[MODULE]", required=False)
 @click.option(
     "--ci",
-    type=click.Choice(["github", "none"]),
-    help="CI to write a workflow for. Default: github where the checkout has a .github folder.",
+    type=click.Choice(["github", "sarif", "none"]),
+    help="Write a workflow for GitHub. Findings are annotations or, with sarif, an upload, which needs a permission. "
+    "Default: github where the checkout has a .github folder, else none.",
 )
 def init(*, module: str | None, ci: str | None) -> None:
     """Set up dispatchlab in the checkout of a package, the one that contains the current folder.
@@ -45,7 +47,7 @@ def init(*, module: str | None, ci: str | None) -> None:
         module,
         record=first_files.record_module,
         golden=golden,
-        ci=ci == "github" or (ci is None and (checkout.root / ".github").is_dir()),
+        ci=ci or ("github" if (checkout.root / ".github").is_dir() else "none"),
     )
     planned.write()
     out(plan_text(planned))

@@ -197,9 +197,8 @@ semantics_option = click.option(
     "--semantics",
     metavar="NAME",
     type=SEMANTICS,
-    help="Semantics of the lab engine: strict, a PyTorch such as torch-2.13, torch for the model of the installed "
-    "PyTorch or else the newest, pr35061, or the file of a profile. Default: those that the scenario names, or "
-    "strict.",
+    help="The dispatcher of the lab engine, such as torch-2.13. Or strict, pr35061, the file of a model, or torch for "
+    "the model of the installed PyTorch or else the newest. Default: what the scenario names, or strict.",
 )
 """`--semantics`, of the lab engine."""
 
@@ -258,7 +257,7 @@ def baseline_options(command: _Command) -> _Command:
         "--write-baseline",
         metavar="FILE",
         type=click.Path(),
-        help="Write the findings to FILE, as accepted ones for --baseline.",
+        help="Write the findings to FILE for --baseline.",
     )
     return accepts(writes(command))
 
@@ -275,7 +274,7 @@ def report_option(what: str = "") -> Callable[[_Command], _Command]:
         metavar="FILE.html",
         type=click.Path(),
         callback=_writable_page,
-        help=f"Also write a report to keep{what}: one page that needs no network, for a browser or as a CI artifact.",
+        help=f"Also write a report{what} to FILE. It is one page that needs no network, for a browser or for CI.",
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import click
 from click.core import ParameterSource
 
+from dispatchlab.commands.help import Command
 from dispatchlab.commands.options import (
     JOBS,
     SEED,
@@ -37,7 +38,11 @@ from dispatchlab.commands.output import (
 )
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    rare=("samples", "seed", "passes", "max_states", "timeout_s", "require_proof", "conform", "allow_import"),
+    group="Bounds of the prover, and engines",
+)
 @click.argument("scenarios", metavar="[SCENARIO|REGISTRY]...", nargs=-1, type=SOURCE)
 @operators_option
 @engine_option("Engine to explore. Default: lab.", default=None)
@@ -47,8 +52,8 @@ from dispatchlab.commands.output import (
     type=click.Choice(["auto", "graph", "orders", "sample"]),
     default="auto",
     show_default=True,
-    help="auto: prove by the strongest reduction that applies. graph: visit every state once, with no reduction. "
-    "orders: run all n! times n! orders of registration and then release, which proves something of these alone. "
+    help="How to explore. auto: prove by the strongest reduction that applies. graph: visit every state once, with no "
+    "reduction. orders: run all n! times n! orders of registration and then release, which proves something of these. "
     "sample: take random walks, where the state graph is too large.",
 )
 @click.option("--samples", metavar="N", type=click.IntRange(min=1), help="With --walk sample: take N random walks.")
@@ -83,7 +88,7 @@ from dispatchlab.commands.output import (
 @click.option(
     "--snapshots", is_flag=True, help="Also show what every registration and release leads to, in all orders."
 )
-@report_option(" of all scenarios, with their tables")
+@report_option(" of all scenarios")
 @click.option("-v", "--details", is_flag=True, help="Print the whole report of every scenario, with what was explored.")
 @format_option()
 @allow_import_option

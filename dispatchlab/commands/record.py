@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from dispatchlab.commands.help import Command
 from dispatchlab.commands.options import reach_checkout
 from dispatchlab.commands.output import exit_with, note, out, save, working
 from dispatchlab.views.formatting import counted, first_of
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 _FEW = 3
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("packages", metavar="PACKAGE...", nargs=-1)
 @click.option(
     "-o", "--output", "file", metavar="FILE", type=click.Path(), help="The file to write. Default: print the record."

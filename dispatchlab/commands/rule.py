@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
+from dispatchlab.commands.help import Command
 from dispatchlab.commands.output import out
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("rule", metavar="RULE")
 def rule(*, rule: str) -> None:
     """Print the page of a rule or a cause: what it reports, why that matters, and how to fix it.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
+from dispatchlab.commands.help import Command
 from dispatchlab.commands.output import out
 
 
-@click.command()
+@click.command(cls=Command)
 def schema() -> None:
     """Print the JSON Schema of scenario files, which editors use to complete and check them.
 

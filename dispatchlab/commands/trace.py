@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dispatchlab.commands.help import Command
 from dispatchlab.commands.options import ROW, engine_option, format_option, operators_option
 from dispatchlab.commands.output import Format, exit_with, note, show_view, warn
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from dispatchlab.questions.sources.engines import EngineName
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(cls=Command, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("file", metavar="FILE.py")
 @click.argument("arguments", metavar="[ARGUMENT]...", nargs=-1, type=click.UNPROCESSED)
 @engine_option(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from dispatchlab.commands.help import Command
 from dispatchlab.commands.options import format_option
 from dispatchlab.commands.output import Format, exit_with, out, show_view
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from dispatchlab.questions.why.diagnose import Answer
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(cls=Command, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="PROGRAM.py [ARGUMENT]...")
 @click.option("--text", metavar="FILE", help="Read a traceback from FILE instead of running; - is standard input.")
 @click.option(

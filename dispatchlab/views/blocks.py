@@ -57,7 +57,8 @@ def key_mood(key: str) -> Mood:
     return "autograd" if key == "Autograd" else "kernel"
 
 
-SpanKind: TypeAlias = Literal["words", "name", "code", "source", "mark"]
+SpanKind: TypeAlias = Literal["words", "name", "code", "source", "mark", "fix"]
+"""A `fix` is never broken into lines, so that it can be copied."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,6 +146,7 @@ class _Page:
             self._add(Text.assemble(Text(" " * indent) if number else begin, line))
 
     def _add(self, line: Text) -> None:
+        line.plain = line.plain.replace(_UNBROKEN, " ")
         line.rstrip()
         self._lines.append(line)
 
@@ -164,6 +165,7 @@ class _Page:
                     made.append(found.text, Style.parse(style) + Style(link=address) if address else style)
             else:
                 text = short_paths(printable(piece.text))
+                text = text.replace(" ", _UNBROKEN) if piece.kind == "fix" else text
                 made.append(text, Style.parse(style) + Style(link=piece.href) if piece.href else style)
         return made
 
@@ -182,6 +184,8 @@ def _wrapped(content: Text, width: int, *, taken: int = 0) -> list[Text]:
 
 
 _WORD = re.compile(r"\S+")
+_UNBROKEN = "\ue000"
+"""Stands for a blank at which no line ends."""
 
 
 def _spans(content: b.Inline, mood: b.Mood) -> Iterator[b.Span | b.Meter]:

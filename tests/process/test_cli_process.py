@@ -94,7 +94,7 @@ def test_text_imports_neither_rich_nor_numpy(folder: Path) -> None:
 def test_a_report_and_a_picture_are_imported_by_those_who_ask_for_them(folder: Path) -> None:
     for arguments in (
         ["permute", "five.yaml"],
-        ["lint", "five.yaml"],
+        ["check", "five.yaml"],
         ["permute", "five.yaml"],
         ["diff", "five.yaml", "five.yaml"],
         ["coverage", "five.yaml", "--key", "CPU"],

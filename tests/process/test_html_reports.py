@@ -20,9 +20,9 @@ from tests.scenario_texts import FIVE, TWICE, TWO_DEFS, many
 HOSTILE = {
     "permute": "permute {scenario}",
     "folder": "permute {scenario} {broken} {five} {conflict}",
-    "certify": "certify {registry}",
-    "certify live kinds": "certify {scenario} --semantics torch-2.13",
-    "lint": "lint {registry} {scenario}",
+    "permute registry": "permute {registry}",
+    "permute live kinds": "permute {scenario} --operator * --semantics torch-2.13",
+    "check": "check {registry} {scenario}",
     "diff": "diff {registry} {other} --all",
     "diff package": "diff {registry} {other} --for {scenario}",
     "coverage": "coverage {registry} --key CUDA",
@@ -79,7 +79,7 @@ def test_a_report_asks_for_nothing_says_nothing_and_shows_hostile_texts_as_text(
         assert page.evaluate("document.scripts.length") == 1
         shown = page.evaluate("document.body.textContent")
         assert "$(touch RUN)" in shown
-        if name in ("permute", "folder", "lint", "coverage"):
+        if name in ("permute", "folder", "check", "coverage"):
             assert re.sub(r"\s+", " ", printable(EVIL)) in re.sub(r"\s+", " ", shown)
         assert page.title().endswith(f"dispatchlab {name.partition(' ')[0].replace('folder', 'permute')}")
         headings = page.evaluate("[...document.querySelectorAll('h1,h2,h3,h4')].map(each => +each.tagName[1])")

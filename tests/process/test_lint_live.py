@@ -43,7 +43,7 @@ def lint(folder: Path, module: str, *codes: str) -> list[dict[str, object]]:
     """What the rules find in a process that imports a module."""
     run = run_lint(folder, module, *codes)
     assert run.stdout, run.stderr
-    (source,) = json.loads(run.stdout)["sources"]
+    (source,) = json.loads(run.stdout)["answers"]
     findings: list[dict[str, object]] = source["findings"]
     assert run.returncode == bool(findings)
     return findings

@@ -95,14 +95,14 @@ def test_what_a_package_prints_on_import_is_not_in_the_json(tmp_path: Path) -> N
         done = dispatchlab(tmp_path, *arguments, "--format", "json")
         assert done.returncode in (0, 1), done.stderr
         assert json.loads(done.stdout)["version"] >= 1
-        assert "street::door" in done.stdout or arguments[0] == "lint"
+        assert "street::door" in done.stdout or arguments[0] == "check"
 
 
 def test_the_process_of_the_command_imports_neither_torch_nor_the_package(tmp_path: Path) -> None:
     package(tmp_path, "street", init=_REGISTERS)
     program = (
         "import sys\nfrom tests.command_line import run\n"
-        "for arguments in (['lint', 'street'], ['dump', '--list', '--from', 'street', 'street::*']):\n"
+        "for arguments in (['check', 'street', '--only', 'lint'], ['dump', '--list', '--from', 'street', 'street::*']):\n"
         "    done = run(*arguments)\n"
         "    print(done.exit_code, 'torch' in sys.modules, 'street' in sys.modules)\n"
     )

@@ -27,12 +27,12 @@ library.impl("plain", lambda x: x, "CompositeImplicitAutograd")
 WORKS = {
     "record --all -o all.dlreg": "",
     "record sample -o sample.yaml": f"no registry of PyTorch {VERSION} comes with dispatchlab",
-    "imports sample": "",
-    "lint sample": "",
+    "check sample --orders": "",
+    "check sample --only lint": "",
     "diff torch-2.13 live": "",
     "coverage live --key CPU": "",
     "permute five.yaml --engine torch": "",
-    "profile -o mine.json": f"a profile of a PyTorch\nPyTorch {VERSION}: ",
+    "doctor --measure mine.json": f"a profile of a PyTorch\nPyTorch {VERSION}: ",
     "permute five.yaml --semantics mine.json": "",
 }
 """Commands that work, each with what standard error says."""

@@ -27,7 +27,7 @@ from dispatchlab.questions.check.trials import (
 )
 from dispatchlab.questions.coverage.coverage_on_lab import Fill, stale_text
 from dispatchlab.questions.imports.import_orders import COMPARED, compare_import_orders
-from dispatchlab.questions.lint.rule import Finding, Identity, level_counts
+from dispatchlab.questions.lint.rule import Finding, Identity, cause_counts
 from dispatchlab.questions.lint.rules import RULES
 from dispatchlab.questions.lint.run import NothingToLintError, lint_source
 from dispatchlab.questions.order.run_scenario import RunOptions, run_scenario
@@ -218,6 +218,12 @@ def _without_accepted(report: CheckReport, accepted: Collection[Identity], selec
         for answer in answers
     ]
     count = sum(len(answer.findings) for answer in answers) - sum(len(answer.findings) for answer in kept)
+    kept = [
+        replace(answer, text=cause_counts(answer.findings) or "no likely mistake")
+        if answer.asked and answer.question is Question.LINT
+        else answer
+        for answer in kept
+    ]
     return replace(report, answers=tuple(kept), accepted=count, outdated=tuple(sorted({*accepted} - found)))
 
 
@@ -305,13 +311,12 @@ def _lint(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> Check
         return _not_asked(report, Question.LINT, error)
     ordered = {finding.operator for answer in report.answers for finding in answer.findings}
     findings = [one for one in found.findings if one.code != "DL009" or one.operator not in ordered]
-    text = level_counts([finding.level for finding in findings])
     notes = [
         f"{counted(count, 'finding')} about operators of {package} left out: check {package}"
         for package, count in found.others.items()
     ]
     notes += [f"{code} was not checked: {why}" for code, why in found.not_checked.items()]
-    return _answered(report, Answer(Question.LINT, text or "no likely mistake", tuple(findings), tuple(notes)))
+    return _answered(report, Answer(Question.LINT, "", tuple(findings), tuple(notes)))
 
 
 def _upgrade(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> CheckReport:

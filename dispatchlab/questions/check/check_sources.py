@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dispatchlab.questions.check.report import Answer, CheckReport, Question
 from dispatchlab.questions.check.selection import EVERYTHING, Selection
-from dispatchlab.questions.lint.rule import Identity, LintReport, level_counts
+from dispatchlab.questions.lint.rule import Identity, LintReport, cause_counts
 from dispatchlab.questions.lint.rules import rule_named
 from dispatchlab.questions.lint.run import lint_source
 from dispatchlab.questions.sources.find_sources import LIVE, check_sources
@@ -63,7 +63,7 @@ def check_report(reports: Sequence[LintReport], selection: Selection = EVERYTHIN
         ignored = len(report.findings) - len(findings)
         left_out = [f"{counted(ignored, 'finding')} ignored"] * bool(ignored)
         of = f"{report.source}: " if len(reports) > 1 else ""
-        text = f"{of}{level_counts([finding.level for finding in findings]) or 'no likely mistake'}"
+        text = f"{of}{cause_counts(findings) or 'no likely mistake'}"
         answers.append(Answer(Question.LINT, text, findings, (*_notes(report), *left_out)))
     operators = counted(sum(report.operators for report in reports), "operator")
     return CheckReport(

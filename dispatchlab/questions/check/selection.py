@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import linecache
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
-from pathlib import Path
 
 from dispatchlab.errors import DispatchLabError, did_you_mean
 from dispatchlab.questions.check.configuration import Settings
@@ -130,10 +130,11 @@ class Selection:
     def _comments(self, finding: Finding) -> Iterator[frozenset[str]]:
         """The codes that comments at the lines of a finding name."""
         for path, number in (site for debug in finding.owners for site in sites_in(debug)):
-            found = None if self.checkout is None else self.checkout.find(path)
-            file = Path(path) if self.checkout is None or found is None else self.checkout.root / found
-            lines = _lines(file)
-            if number <= len(lines) and (match := _COMMENT.search(lines[number - 1])):
+            file = None if self.checkout is None else self.checkout.file(path)
+            if file is None:
+                continue
+            linecache.checkcache(str(file))
+            if match := _COMMENT.search(linecache.getline(str(file), number)):
                 yield frozenset(known_kinds()) if match[1] is None else codes_of([match[1]])
 
 
@@ -174,11 +175,3 @@ def selected(select: Sequence[str] = (), ignore: Sequence[str] = ()) -> tuple[Ru
         NothingSelectedError: no rule is left.
     """
     return Selection(codes_of(select) if select else frozenset(rule.code for rule in RULES), codes_of(ignore)).rules
-
-
-@cache
-def _lines(file: Path) -> Sequence[str]:
-    try:
-        return file.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return ()

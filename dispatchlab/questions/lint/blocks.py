@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from dispatchlab.questions.lint.checkout import Checkout, checkout_of
 from dispatchlab.questions.lint.rule import (
     LEVELS,
     Finding,
@@ -42,10 +43,11 @@ def finding_part(title: str, groups: Sequence[FindingGroup], name: Callable[[str
         name: what a kind of findings is called, by its code.
     """
     shared = Counter(site for group in groups for finding in group.findings for site in set(_sites(finding)))
+    checkout = checkout_of(".")
     heads = ("finding", "what was found, and how to fix it", "the same")
     errors = (at for at, group in enumerate(groups) if group.level is Level.ERROR)
     rows = (
-        (_head(group, name), b.Cell(b.Stack(tuple(_details(group))), "prose"), _others(group, shared))
+        (_head(group, name), b.Cell(b.Stack(tuple(_details(group, checkout))), "prose"), _others(group, shared))
         for group in groups
     )
     return b.part(title, heads, rows, marked=errors, most=SHOWN)
@@ -59,14 +61,14 @@ def _head(group: FindingGroup, name: Callable[[str], str]) -> b.Cell:
     return b.Cell(text, "name", LEVELS.index(group.level))
 
 
-def _details(group: FindingGroup) -> Iterator[b.Inline]:
-    """What was found and where, and what fixes it."""
+def _details(group: FindingGroup, checkout: Checkout) -> Iterator[b.Inline]:
+    """What was found and where, and what fixes it; a file of the checkout by its path from this folder."""
     yield group.first.message
     places = dict.fromkeys(site for debug in group.first.owners for site in list(sites_in(debug))[:1])
     for path, line in list(places)[:OTHERS]:
-        yield (b.quiet("at: "), b.source(f"{path}:{line}"))
+        yield (b.quiet("at: "), b.source(f"{checkout.shown(path)}:{line}"))
     if group.first.mend:
-        yield (b.quiet("to fix it: "), group.first.mend)
+        yield (b.quiet("to fix it: "), b.Span(group.first.mend, kind="fix"))
 
 
 def _others(group: FindingGroup, shared: Mapping[tuple[str, int], int]) -> b.Cell:

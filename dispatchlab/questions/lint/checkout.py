@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from functools import cached_property
 from pathlib import Path
 
@@ -47,6 +48,18 @@ class Checkout:
             if (self.root / folder / path).is_file():
                 return f"{folder}/{path}" if folder else path
         return self._by_end(path)
+
+    def file(self, path: str) -> Path | None:
+        """Return the file that a path means, in the checkout or in a folder that modules are imported from."""
+        found = self.find(path)
+        files = [self.root / found] if found is not None else [Path(folder, path) for folder in sys.path]
+        return next((file for file in files if file.is_file()), None)
+
+    def shown(self, path: str) -> str:
+        """Return a path from this folder where the checkout has the file, so that it can be clicked; else the path."""
+        file = self.file(path)
+        is_own = file is not None and self.root in file.resolve().parents and "site-packages" not in file.parts
+        return path if file is None or not is_own else os.path.relpath(file)
 
     def _by_end(self, path: str) -> str | None:
         parts = [part for part in path.split("/") if part not in ("", ".", "..")]

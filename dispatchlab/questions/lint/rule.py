@@ -136,6 +136,11 @@ def grouped(findings: Iterable[Finding]) -> tuple[FindingGroup, ...]:
     return tuple(FindingGroup(tuple(found)) for _, found in ranked)
 
 
+def cause_counts(findings: Iterable[Finding]) -> str:
+    """Return how many causes there are of each level, as they are shown; empty when there is none."""
+    return level_counts([group.level for group in grouped(findings)])
+
+
 @dataclass(frozen=True, slots=True)
 class LintReport:
     """What was found in one source.

@@ -110,7 +110,7 @@ def plan(
     *,
     record: Callable[[str], str],
     golden: Callable[[Scenario], tuple[Report, str]],
-    ci: bool,
+    ci: str,
 ) -> Plan:
     """Plan the files for a checkout.
 
@@ -119,7 +119,7 @@ def plan(
         module: the module to record; the one that has the name of the checkout, when left out.
         record: imports a module elsewhere, and gives what it registers.
         golden: explores a scenario, and gives its golden file.
-        ci: whether to write a workflow for GitHub.
+        ci: the format of findings in the workflow for GitHub, `github` or `sarif`; `none` for no workflow.
 
     Raises:
         PytestConfigError: pytest's configuration cannot be read.
@@ -151,8 +151,8 @@ def plan(
     report, text = golden(parse_scenario(scenario_file.text, file=path))
     golden_path = f"{expect}/{Path(path).relative_to(folder).with_suffix('.txt').as_posix()}"
     files = [scenario_file, _planned(root, golden_path, text, "its golden file")]
-    if ci:
-        text = workflow(folder, path, name)
+    if ci != "none":
+        text = workflow(folder, name, sarif=ci == "sarif")
         files.append(_planned(root, ".github/workflows/dispatchlab.yml", text, "runs it on GitHub"))
     missing: dict[str, str | list[str]] = {} if configured else {SCENARIOS: [folder], EXPECT: expect}
     if name is not None and RECORDS not in options:
@@ -235,7 +235,7 @@ def _lines(plan: Plan) -> Iterator[str]:
 
 
 _HEAD = """\
-# What importing this package registers: the scenarios still hold, and findings annotate pull requests.
+# Check what this package registers: findings annotate pull requests, and the scenarios still hold.
 name: dispatchlab
 
 on:
@@ -244,8 +244,7 @@ on:
 
 permissions:
   contents: read
-  security-events: write
-
+{more}
 jobs:
   dispatchlab:
     runs-on: ubuntu-latest
@@ -259,21 +258,24 @@ jobs:
 """
 
 
-def workflow(folder: str, scenario: str, module: str | None) -> str:
-    """The text of the workflow.
+_SARIF = """\
+      - run: dispatchlab check {module} --format sarif > dispatchlab.sarif
+      - uses: github/codeql-action/upload-sarif@48ab28a6f5dbc2a99bf1e0131198dd8f1df78169  # v3.28.0
+        if: always()
+        with:
+          sarif_file: dispatchlab.sarif
+"""
+
+
+def workflow(folder: str, module: str | None, *, sarif: bool) -> str:
+    """Return the text of the workflow.
 
     Args:
         folder: the folder of the scenarios.
-        scenario: the scenario that was recorded.
-        module: the module that it is a record of; None for an example.
+        module: the module that is checked; None for none.
+        sarif: upload the findings, for which the workflow needs a permission.
     """
-    steps = [f"      - run: pytest {folder}\n"]
-    if module is not None:
-        steps.append(
-            f"      - run: dispatchlab check {module} --format sarif > dispatchlab.sarif\n"
-            "      - uses: github/codeql-action/upload-sarif@48ab28a6f5dbc2a99bf1e0131198dd8f1df78169  # v3.28.0\n"
-            "        if: always()\n"
-            "        with:\n"
-            "          sarif_file: dispatchlab.sarif\n"
-        )
-    return _HEAD + "".join(steps)
+    check = _SARIF.format(module=module) if sarif else f"      - run: dispatchlab check {module} --format github\n"
+    tests = f"      - run: pytest {folder}\n        if: always()\n"
+    head = _HEAD.replace("{more}", "  security-events: write\n" if sarif else "")
+    return f"{head}{'' if module is None else check}{tests}"
