@@ -78,7 +78,7 @@ COMMANDS: tuple[tuple[str, tuple[int, ...]], ...] = (
     ("doctor", (0,)),
     ("record sample -o sample.yaml", (0,)),
     ("record --check sample.yaml", (0,)),
-    ("imports sample", (0,)),
+    ("check sample --orders", (0,)),
     ("permute sample.yaml --engine torch --conform", (0, 1)),
     ("dump sample::made --from sample", (0,)),
     ("explain aten::add.Tensor requires_grad --from live", (0,)),
@@ -189,7 +189,7 @@ def install(work: Work) -> dict[str, Any]:
 def profile(work: Work) -> dict[str, Any]:
     """Measure the profile, of which its model is made."""
     file = work.out / f"{work.name}.json"
-    work.run("dispatchlab", "profile", "-o", str(file)).expect(0)
+    work.run("dispatchlab", "doctor", "--measure", str(file)).expect(0)
     measured = read_profile(file)
     file.unlink()
     store_profiles({**{name: bundled_profile(name) for name in bundled_profiles()}, work.name: measured})

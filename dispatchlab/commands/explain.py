@@ -44,8 +44,10 @@ MODES = (
 )
 @click.option(
     "--mode",
+    metavar="MODE",
     type=click.Choice(MODES),
-    help="Make the call on the installed PyTorch under a mode, and show what the mode does with it.",
+    help="Make the call on the installed PyTorch under MODE, and show what it does: fake, make_fx, aot, compile, export, "
+    "functionalize, vmap, grad, autocast or dtensor.",
 )
 @click.option("--inference-mode", is_flag=True, help="Explain the call in inference mode.")
 @from_option

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 COMMANDS: Mapping[str, str] = {
-    "check": "Find what is wrong with a package: order, mistakes, failing operators.",
+    "check": "Find what is wrong with a package and its operators.",
     "why": "Show why a program fails, and what fixes it.",
     "explain": "Show which kernel a call of OP runs and why, without running it.",
     "dump": "Show the kernels and the dispatch table of an operator.",
@@ -16,7 +16,7 @@ COMMANDS: Mapping[str, str] = {
     "trace": "Run FILE.py and show every call of its operators.",
     "explore": "Register and release by hand in an application.",
     "init": "Set up dispatchlab in the checkout of a package.",
-    "doctor": "Show what works with the installed PyTorch, and which defects it has.",
+    "doctor": "Show what works with the installed PyTorch, or its known defects.",
     "demo": "Show a defect of order on a small example, and what to do next.",
     "codegen": "Generate code from a native_functions.yaml.",
 }
