@@ -46,8 +46,8 @@ MODES = (
     "--mode",
     metavar="MODE",
     type=click.Choice(MODES),
-    help="Make the call on the installed PyTorch under MODE, and show what it does: fake, make_fx, aot, compile, export, "
-    "functionalize, vmap, grad, autocast or dtensor.",
+    help="Make the call on the installed PyTorch under MODE, and show what it does: fake, make_fx, aot, compile, "
+    "export, functionalize, vmap, grad, autocast or dtensor.",
 )
 @click.option("--inference-mode", is_flag=True, help="Explain the call in inference mode.")
 @from_option
