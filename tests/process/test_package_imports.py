@@ -102,7 +102,8 @@ def test_the_process_of_the_command_imports_neither_torch_nor_the_package(tmp_pa
     package(tmp_path, "street", init=_REGISTERS)
     program = (
         "import sys\nfrom tests.command_line import run\n"
-        "for arguments in (['check', 'street', '--only', 'lint'], ['dump', '--list', '--from', 'street', 'street::*']):\n"
+        "for arguments in (['check', 'street', '--only', 'lint'], ['dump', '--list', '--from', 'street', 'street::*']"
+        "):\n"
         "    done = run(*arguments)\n"
         "    print(done.exit_code, 'torch' in sys.modules, 'street' in sys.modules)\n"
     )
