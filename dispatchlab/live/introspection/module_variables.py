@@ -25,6 +25,20 @@ def own_modules(packages: Iterable[str]) -> Iterator[tuple[str, ModuleType]]:
             yield name, module
 
 
+def shared_modules(packages: Iterable[str]) -> Iterator[tuple[str, ModuleType]]:
+    """Return the modules that two of these packages import, by name, those of PyTorch and of Python left out."""
+    users: dict[str, set[str]] = {}
+    for name, module in own_modules(packages):
+        for value in list(vars(module).values()):
+            if isinstance(value, ModuleType):
+                users.setdefault(value.__name__, set()).add(name.partition(".")[0])
+    known = {"torch", "dispatchlab", *sys.stdlib_module_names, *sys.builtin_module_names}
+    for name, tops in sorted(users.items()):
+        module = sys.modules.get(name)
+        if len(tops) > 1 and name.partition(".")[0] not in known | tops and isinstance(module, ModuleType):
+            yield name, module
+
+
 def public_variables(module: ModuleType) -> dict[str, str]:
     """What describes each variable whose name has no underscore in front; modules are no variables."""
     return {

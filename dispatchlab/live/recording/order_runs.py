@@ -20,7 +20,7 @@ from dispatchlab.live.bridge.torch import (
     forget_import_listeners,
     torch,
 )
-from dispatchlab.live.introspection.module_variables import own_modules, public_variables
+from dispatchlab.live.introspection.module_variables import own_modules, public_variables, shared_modules
 from dispatchlab.live.introspection.package_paths import modules_by_path, package_roots, without_root
 from dispatchlab.live.introspection.process_copies import ProcessCopy, Say, how_it_ended
 from dispatchlab.live.introspection.python_registries import read_now
@@ -113,7 +113,7 @@ def _import(order: Order, before: _Before, say: Say) -> None:
         what = f"{entry.registry} of {entry.operator}{f' at {entry.key}' if entry.key else ''}"
         site = f" registered at {entry.site}" if entry.site else ""
         found[what] = f"{found.get(what, '')}{entry.function}{site}\n"
-    modules = dict(own_modules(order))
+    modules = {**dict(shared_modules(order)), **dict(own_modules(order))}
     for name, imported in modules.items():
         found[f"module {name}"] = "imported"
         found.update((f"variable {name}.{variable}", text) for variable, text in public_variables(imported).items())
