@@ -27,8 +27,8 @@ from dispatchlab.views.formatting import counted, first_of
 
 COMPARED = (
     "whether each import succeeds; registrations, table and slots of the operators that are new or changed; backend "
-    "fallbacks; the registries of Python; the public variables of the packages' modules, and of modules that two of them "
-    "import, by type, length and plain value"
+    "fallbacks; the registries of Python; the public variables of the packages' modules, and of modules that two of "
+    "them import, by type, length and plain value"
 )
 """What is compared, for the output."""
 
