@@ -34,9 +34,8 @@ def shared_modules(packages: Iterable[str]) -> Iterator[tuple[str, ModuleType]]:
                 users.setdefault(value.__name__, set()).add(name.partition(".")[0])
     known = {"torch", "dispatchlab", *sys.stdlib_module_names, *sys.builtin_module_names}
     for name, tops in sorted(users.items()):
-        module = sys.modules.get(name)
-        if len(tops) > 1 and name.partition(".")[0] not in known | tops and isinstance(module, ModuleType):
-            yield name, module
+        if len(tops) > 1 and name.partition(".")[0] not in known | tops and name in sys.modules:
+            yield name, sys.modules[name]
 
 
 def public_variables(module: ModuleType) -> dict[str, str]:
