@@ -345,12 +345,19 @@ def check_alpha(dtype: DType, alpha: Number) -> None:
         raise refused("For non-complex input tensors, argument alpha must not be a complex number.")
 
 
-def _check_sub(self: Tensor, other: Tensor) -> None:
-    """Source: aten/src/ATen/native/BinaryOps.h (`sub_check`)."""
-    if DType.bool in (self.dtype, other.dtype):
-        what = "two bool tensors" if self.dtype == other.dtype else "a bool tensor"
-        hint = "use the `^` or `logical_xor()` operator, or `~` to invert a mask"
-        raise refused(f"Subtraction, the `-` operator, with {what} is not supported: {hint}")
+def check_sub(self: Tensor, other: Tensor) -> None:
+    """Refuse to subtract bool tensors.
+
+    Source: aten/src/ATen/native/BinaryOps.h (`sub_check`), whose words these are.
+    """
+    if self.dtype is DType.bool and other.dtype is DType.bool:
+        what, hint = "two bool tensors", "Use the `^` or `logical_xor()` operator instead."
+    elif DType.bool in (self.dtype, other.dtype):
+        what = "a bool tensor"
+        hint = "If you are trying to invert a mask, use the `~` or `logical_not()` operator instead."
+    else:
+        return
+    raise refused(f"Subtraction, the `-` operator, with {what} is not supported. {hint}")
 
 
 def _binary(name: str) -> Callable[..., Tensor]:
@@ -361,7 +368,7 @@ def _binary(name: str) -> Callable[..., Tensor]:
         shape = shape_of(name, self.shape, other.shape)
         dtype = _binary_dtype(self, other)
         if name == "sub":
-            _check_sub(self, other)
+            check_sub(self, other)
         if alpha != 1 or isinstance(alpha, bool):
             check_alpha(dtype, alpha)
 

@@ -14,7 +14,7 @@ from dispatchlab.call.tensor import Tensor
 from dispatchlab.call.tensor_options import DType, result_dtype
 from dispatchlab.codegen.runtime.memory import Array, Number
 from dispatchlab.codegen.runtime.tensor_iterator import TensorIteratorBase
-from dispatchlab.lab.kernels import check_alpha, refused
+from dispatchlab.lab.kernels import check_alpha, check_sub, refused
 
 Op: TypeAlias = TensorIteratorBase
 
@@ -39,62 +39,47 @@ def meta_add_Tensor(op: Op, self: Tensor, other: Tensor, alpha: Number) -> None:
     check_alpha(op.common_dtype, alpha)
 
 
-def ufunc_add_CPU(op: Op, self: Tensor, other: Tensor, alpha: Number, out: Tensor) -> None:
-    first, second = map(_wide, op.inputs)
-    with np.errstate(all="ignore"):
-        op.store(first + _scaled(op, second, alpha))
-
-
-ufunc_add_CUDA = ufunc_add_CPU
-
-
 def meta_sub_Tensor(op: Op, self: Tensor, other: Tensor, alpha: Number) -> None:
-    if self.dtype is DType.bool and other.dtype is DType.bool:
-        raise refused(
-            "Subtraction, the `-` operator, with two bool tensors is not supported. "
-            "Use the `^` or `logical_xor()` operator instead."
-        )
-    if DType.bool in (self.dtype, other.dtype):
-        raise refused(
-            "Subtraction, the `-` operator, with a bool tensor is not supported. "
-            "If you are trying to invert a mask, use the `~` or `logical_not()` operator instead."
-        )
-    op.build(self, other)
-    check_alpha(op.common_dtype, alpha)
+    check_sub(self, other)
+    meta_add_Tensor(op, self, other, alpha)
 
 
-def sub_out(op: Op, self: Tensor, other: Tensor, alpha: Number, out: Tensor) -> None:
-    first, second = map(_wide, op.inputs)
-    with np.errstate(all="ignore"):
-        op.store(first - _scaled(op, second, alpha))
+def _scaling_impl(function: Callable[[Array, Array], Array]) -> Callable[[Op, Tensor, Tensor, Number, Tensor], None]:
+    def impl(op: Op, self: Tensor, other: Tensor, alpha: Number, out: Tensor) -> None:
+        first, second = map(_wide, op.inputs)
+        with np.errstate(all="ignore"):
+            op.store(function(first, _scaled(op, second, alpha)))
+
+    return impl
+
+
+ufunc_add_CPU = ufunc_add_CUDA = _scaling_impl(np.add)
+sub_out = _scaling_impl(np.subtract)
+
+
+def _impl(function: Callable[..., Array]) -> Callable[..., None]:
+    """The impl of a function that takes the inputs alone."""
+
+    def impl(op: Op, *arguments: Tensor) -> None:
+        with np.errstate(all="ignore"):
+            op.store(function(*op.inputs))
+
+    return impl
+
+
+mul_out, div_out, eq_Tensor_out = map(_impl, (np.multiply, np.true_divide, np.equal))
 
 
 def meta_mul_Tensor(op: Op, self: Tensor, other: Tensor) -> None:
     op.build(self, other)
 
 
-def mul_out(op: Op, self: Tensor, other: Tensor, out: Tensor) -> None:
-    first, second = op.inputs
-    with np.errstate(all="ignore"):
-        op.store(first * second)
-
-
 def meta_div_Tensor(op: Op, self: Tensor, other: Tensor) -> None:
     op.build(self, other, to_float=True)
 
 
-def div_out(op: Op, self: Tensor, other: Tensor, out: Tensor) -> None:
-    first, second = op.inputs
-    with np.errstate(all="ignore"):
-        op.store(first / second)
-
-
 def meta_eq_Tensor(op: Op, self: Tensor, other: Tensor) -> None:
     op.build(self, other, dtype=DType.bool, checks_cast=False)
-
-
-def eq_Tensor_out(op: Op, self: Tensor, other: Tensor, out: Tensor) -> None:
-    op.store(np.equal(*op.inputs))
 
 
 # -- unary
@@ -109,26 +94,12 @@ def meta_neg(op: Op, self: Tensor) -> None:
     op.build(self, same_dtype=True)
 
 
-def neg_out(op: Op, self: Tensor, out: Tensor) -> None:
-    op.store(np.negative(op.inputs[0]))
-
-
 def _float_meta(op: Op, self: Tensor) -> None:
     op.build(self, to_float=True)
 
 
 meta_sin = meta_cos = meta_exp = _float_meta
-
-
-def _float_impl(function: Callable[[Array], Array]) -> Callable[[Op, Tensor, Tensor], None]:
-    def impl(op: Op, self: Tensor, out: Tensor) -> None:
-        with np.errstate(all="ignore"):
-            op.store(function(op.inputs[0]))
-
-    return impl
-
-
-sin_out, cos_out, exp_out = _float_impl(np.sin), _float_impl(np.cos), _float_impl(np.exp)
+neg_out, sin_out, cos_out, exp_out = map(_impl, (np.negative, np.sin, np.cos, np.exp))
 
 
 def meta_clamp(op: Op, self: Tensor, min: Number | None, max: Number | None) -> None:
