@@ -164,12 +164,14 @@ def _strided(name: str, size: Size, stride: Size) -> Fill:
     if len(size) != len(stride) or any(one < 0 for one in (*size, *stride)):
         raise refused(f"{name} got the size {list(size)} and the strides {list(stride)}")
 
-    def fill(shape: tuple[int, ...], kind: np.dtype[Any]) -> Array:
-        last = 0 if 0 in shape else 1 + sum((one - 1) * step for one, step in zip(shape, stride, strict=True))
-        steps = [step * kind.itemsize for step in stride]
-        return np.lib.stride_tricks.as_strided(np.empty(last, kind), shape, steps)
+    return lambda shape, kind: strided_array(shape, stride, kind)
 
-    return fill
+
+def strided_array(shape: tuple[int, ...], strides: Size, kind: np.dtype[Any]) -> Array:
+    """A new array with these strides, which count elements, over memory of its own."""
+    needed = 1 if 0 in shape else 1 + sum((size - 1) * step for size, step in zip(shape, strides, strict=True))
+    steps = [step * kind.itemsize for step in strides]
+    return np.lib.stride_tricks.as_strided(np.zeros(needed, kind), shape, steps)
 
 
 def new_empty_strided(self: Tensor, size: Size, stride: Size, **options: Any) -> Tensor:

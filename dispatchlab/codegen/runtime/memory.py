@@ -14,7 +14,7 @@ import numpy as np
 
 from dispatchlab.call.tensor import Tensor, contiguous_strides
 from dispatchlab.call.tensor_options import Device, DeviceType, DType
-from dispatchlab.lab.kernels import stand_in
+from dispatchlab.lab.kernels import stand_in, strided_array
 
 _META = Device(DeviceType.META)
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -96,23 +96,18 @@ def empty_strided(
     device = _META if on_meta else options.device
     if device.type is DeviceType.META:
         return Tensor(stand_in(tuple(sizes), options.dtype), device=device, dtype=options.dtype)
-    return Tensor(strided_array(sizes, strides, options.dtype), device=device, dtype=options.dtype)
-
-
-def strided_array(sizes: Sequence[int], strides: Sequence[int] | None, dtype: DType) -> np.ndarray[Any, Any]:
-    """A new array with these strides over memory of its own."""
-    steps = contiguous_strides(sizes) if not strides else tuple(strides)
-    needed = 0 if 0 in sizes else 1 + sum((size - 1) * step for size, step in zip(sizes, steps, strict=True))
-    memory = np.zeros(max(needed, 1), dtype.numpy)
-    item = memory.itemsize
-    return np.lib.stride_tricks.as_strided(memory, tuple(sizes), tuple(step * item for step in steps))
+    return Tensor(_array(sizes, strides, options.dtype), device=device, dtype=options.dtype)
 
 
 def reset(tensor: Tensor, sizes: Sequence[int], strides: Sequence[int] | None) -> None:
     """Give the tensor another shape, with memory of its own; what shared its memory does so no longer."""
     tensor.shape = tuple(sizes)
     if not is_on_meta(tensor):
-        tensor.elements = strided_array(sizes, strides, tensor.dtype)
+        tensor.elements = _array(sizes, strides, tensor.dtype)
+
+
+def _array(sizes: Sequence[int], strides: Sequence[int] | None, dtype: DType) -> Array:
+    return strided_array(tuple(sizes), strides or contiguous_strides(sizes), dtype.numpy)
 
 
 def overwrite(tensor: Tensor, source: Tensor) -> None:

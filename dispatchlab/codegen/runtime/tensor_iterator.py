@@ -19,12 +19,11 @@ from dispatchlab.codegen.runtime.memory import (
     cast_into,
     dense_strides,
     is_on_meta,
-    strided_array,
     strides_in_order,
     write,
 )
 from dispatchlab.errors import CallError, ErrorKind
-from dispatchlab.lab.kernels import overlap_in_part, overlaps_itself
+from dispatchlab.lab.kernels import overlap_in_part, overlaps_itself, strided_array
 
 
 class MetaBase:
@@ -142,7 +141,7 @@ def _elements(tensor: Tensor, common: DType) -> np.ndarray[Any, Any]:
     """The elements of an input, copied where they have another dtype, with the strides that such a copy has."""
     if tensor.dtype == common:
         return tensor.data
-    copied = strided_array(tensor.shape, dense_strides(tensor), common)
+    copied = strided_array(tensor.shape, dense_strides(tensor), common.numpy)
     cast_into(copied, tensor.data)
     return copied
 
