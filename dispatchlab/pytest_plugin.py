@@ -20,6 +20,7 @@ was there before or on the running PyTorch, and shows which; `dispatchlab_leaks 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Generator, Iterator
 from difflib import unified_diff
 from fnmatch import fnmatchcase
@@ -88,9 +89,10 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Watch what registers before any conftest.py imports torch."""
     if early_config.known_args_namespace.why:
         from dispatchlab.live.failure.program_watch import ProgramWatch
+        from dispatchlab.live.failure.torch_watch import start
 
         watch = ProgramWatch(str(early_config.invocation_params.dir))
-        watch.start()
+        start(watch)
         early_config.pluginmanager.register(_Why(watch), "dispatchlab-why")
 
 
@@ -100,6 +102,22 @@ class _Why:
     def __init__(self, watch: ProgramWatch) -> None:
         self._watch = watch
         self._known: dict[tuple[str, str], str] = {}
+        self._notes_calls = False
+
+    def pytest_runtest_setup(self) -> None:
+        """Keep the inputs of operators once torch is there."""
+        if "torch" in sys.modules and not self._notes_calls:
+            from dispatchlab.live.failure.torch_watch import note_calls
+
+            self._notes_calls = True
+            note_calls(self._watch)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Leave the inputs where `dispatchlab check` takes them for operators of which it makes none."""
+        if self._watch.calls and (cache := getattr(session.config, "cache", None)) is not None:
+            from dispatchlab.live.failure.torch_watch import save_calls
+
+            save_calls(self._watch, cache.mkdir("dispatchlab") / "inputs.pt")
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(

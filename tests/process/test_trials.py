@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -209,6 +212,26 @@ lib.impl("recurses", lambda x: torch.ops.own.recurses(x), "CPU")
     assert {operator for operator, _ in said(answer)} == {"own::raises", "own::aborts", "own::recurses"}
 
 
+def test_inputs_are_taken_from_calls_that_tests_made(tried: Try, tmp_path: Path) -> None:
+    source = """
+import torch
+@torch.library.custom_op("own::named", mutates_args=())
+def named(x: torch.Tensor, kind: str) -> torch.Tensor:
+    if kind != "of one kind": raise ValueError(kind)
+    return x * 2
+named.register_fake(lambda x, kind: torch.empty_like(x))
+"""
+    assert runs(tried(source))["own::named", "call"].status == "no input"
+    test = "import module0, torch\ndef test(): torch.ops.own.named(torch.ones(2, 3), 'of one kind')\n"
+    (tmp_path / "test_named.py").write_text(test, encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "dispatchlab.pytest_plugin", "--why", "test_named.py"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), *sys.path))}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = runs(tried(source))
+    assert [found["own::named", trial].status for trial in ("call", "schema", "fake")] == ["passed"] * 3
+
+
 def test_inputs_that_cannot_be_read_are_an_error(tried: Try) -> None:
     with pytest.raises(TrialsFailedError, match="it has no dictionary such as INPUTS"):
         tried("import torch", inputs="INPUTS = {}")
@@ -284,6 +307,15 @@ twice.register_fake(lambda x: torch.empty_like(x))
     found = runs(tried(source, inputs=inputs, whole=True))
     for trial in ("AOT", "compile with a consumer", "compile before a write"):
         assert (found["own::same", trial].status, found["own::twice", trial].status) == ("failed", "passed")
+
+
+def test_each_planted_defect_is_found_by_its_trial(tried: Try, tmp_path: Path) -> None:
+    source = (Path(__file__).parent / "planted_operators.txt").read_text(encoding="utf-8")
+    source += "import json, pathlib\npathlib.Path('expected.json').write_text(json.dumps(EXPECTED))\n"
+    found = runs(tried(source, inputs="from module0 import CALLS"))
+    expected = json.loads((tmp_path / "expected.json").read_text(encoding="utf-8"))
+    assert len(expected) > 60
+    assert [(name, trial) for name, (trial, *_) in expected.items() if found[name, trial].status != "failed"] == []
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -7,11 +7,12 @@ import inspect
 import linecache
 from collections.abc import Iterator
 from contextlib import suppress
+from traceback import walk_tb
 from types import FrameType
 from typing import Any, Final
 
 from dispatchlab.live.failure.positions import position_of
-from dispatchlab.live.failure.program_watch import ProgramWatch
+from dispatchlab.live.failure.program_watch import ProgramWatch, raw_chain
 from dispatchlab.model.failure import Event
 
 _PROTOCOLS: Final = ("__torch_function__", "__torch_dispatch__")
@@ -20,21 +21,12 @@ _PROTOCOLS: Final = ("__torch_function__", "__torch_dispatch__")
 def events_of_frames(error: BaseException, watch: ProgramWatch) -> tuple[Event, ...]:
     """Return what the frames of the user say of an exception and of those that led to it."""
     found: dict[tuple[str, str, str], Event] = {}
-    current: BaseException | None = error
-    seen: set[int] = set()
-    while current is not None and id(current) not in seen:
-        seen.add(id(current))
-        at = current.__traceback__
-        frames = []
-        while at is not None:
-            if watch.is_users(at.tb_frame.f_code.co_filename):
-                frames.append(at.tb_frame)
-            at = at.tb_next
+    for raised in raw_chain(error, hidden=False):
+        frames = [frame for frame, _ in walk_tb(raised.__traceback__) if watch.is_users(frame.f_code.co_filename)]
         for frame in (*frames[:2], *frames[-3:]):
             with suppress(Exception):
                 for event in _events(frame, watch, error):
                     found.setdefault((event.kind, event.subject, event.detail), event)
-        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
     rules = {event.subject for event in watch.events if event.kind == "impl" and event.detail == "FuncTorchBatched"}
     if isinstance(error, AssertionError):
         for name in rules & watch.calls.keys():

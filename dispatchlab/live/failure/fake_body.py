@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
-from types import FrameType
+from traceback import walk_tb
 from typing import Any, Final
 
 from dispatchlab.live.failure.program_watch import ProgramWatch, raw_chain
@@ -48,12 +48,7 @@ def _calls(name: str, error: BaseException) -> Iterator[_Call]:
     """Return the calls of an operator that stand on the stacks of an exception, the innermost first."""
     packet = name.partition(".")[0]
     for raised in reversed(list(raw_chain(error))):
-        frames: list[FrameType] = []
-        at = raised.__traceback__
-        while at is not None:
-            frames.append(at.tb_frame)
-            at = at.tb_next
-        for frame in reversed(frames):
+        for frame, _ in reversed(list(walk_tb(raised.__traceback__))):
             names = frame.f_locals
             if not isinstance(names.get("args"), tuple | list):
                 continue

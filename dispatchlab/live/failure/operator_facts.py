@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from dispatchlab.live.bridge.torch import bindings, torch
+from dispatchlab.live.introspection.python_registries import UNREADABLE, entries_of
 from dispatchlab.model.failure import OperatorFacts
 
 _KERNEL = re.compile(r"^(\w+)(?:\[alias\])?: (.*?)(?: :: .*)?$")
@@ -67,51 +68,35 @@ def _facts(name: str, dump: str) -> OperatorFacts:
             head.setdefault(key, rest)
         elif (found := _KERNEL.match(line)) is not None:
             kernels.setdefault(found[1], found[2].removeprefix("registered at "))
-    packet = name.partition(".")[0]
-    definition = _custom_op(packet)
+    functions = _functions(name.partition(".")[0])
+    made, fake, backward = (functions.get(key) for key in ("custom_op", "fake", "backward"))
     return OperatorFacts(
         name,
         schema=head.get("schema", "") if head.get("schema") != "(none)" else "",
         kernels=kernels,
-        site=line_of(definition._init_fn) if definition is not None else "",
-        custom_op=definition is not None,
-        fake=_fake(packet),
-        empty_fake=_is_empty_fake(packet),
-        autograd=line_of(definition._backward_fn) if definition is not None and definition._backward_fn else "",
+        site=line_of(made) if made is not None else "",
+        custom_op=made is not None,
+        fake=(line_of(fake) or "a place that is not known") if fake is not None else "",
+        empty_fake=_is_empty_fake(fake),
+        autograd=line_of(backward) if backward is not None else "",
     )
 
 
-def _custom_op(packet: str) -> Any:
-    with suppress(ImportError, AttributeError):
-        from torch._library.custom_ops import OPDEFS
-
-        return OPDEFS.get(packet)
-    return None
-
-
-def _fake(packet: str) -> str:
-    function = _fake_function(packet)
-    return "" if function is None else line_of(function) or "a place that is not known"
-
-
-def _fake_function(packet: str) -> Any:
-    """Return the user's fake kernel: custom_op registers one of its own, which calls the user's where there is one."""
-    definition = _custom_op(packet)
-    if definition is not None:
-        return definition._abstract_fn
-    with suppress(ImportError, AttributeError):
-        from torch._library.simple_registry import singleton
-
-        entry = singleton._data.get(packet)
-        kernel = None if entry is None else entry.fake_impl.kernel
-        # register_fake wraps the function, and keeps it in a closure.
-        return None if kernel is None else inspect.getclosurevars(kernel.func).nonlocals.get("func", kernel.func)
-    return None
+def _functions(packet: str) -> dict[str, Any]:
+    """Return what Python has registered for an operator: key -> the user's function."""
+    for registry in ("custom_ops", "torch_library"):  # custom_op registers a fake, too, which calls the user's
+        found: dict[str, Any] = {}
+        with suppress(*UNREADABLE):
+            found = {entry.key: entry.value for entry in entries_of(registry) if entry.operator == packet}
+        if "custom_op" in found:
+            return found
+    if "fake" in found:  # register_fake wraps the function, and keeps it in a closure
+        found["fake"] = inspect.getclosurevars(found["fake"]).nonlocals.get("func", found["fake"])
+    return found
 
 
-def _is_empty_fake(packet: str) -> bool:
-    """Return whether every return of an operator's fake kernel returns None."""
-    function = _fake_function(packet)
+def _is_empty_fake(function: Any) -> bool:
+    """Return whether every return of a fake kernel returns None."""
     code = getattr(function, "__code__", None)
     if code is None:
         return False

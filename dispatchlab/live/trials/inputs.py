@@ -6,6 +6,7 @@ import random
 import runpy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 import torch
@@ -137,6 +138,13 @@ def read_inputs(path: str) -> dict[str, list[Inputs]]:
     if not found:
         raise InputsError(path + ': it has no dictionary such as INPUTS = {"ns::name": [((x,), {})]}')
     return found
+
+
+def noted_inputs() -> dict[str, list[Inputs]]:
+    """Return the calls that `pytest --why` noted when tests ran in this folder."""
+    path = Path(".pytest_cache", "d", "dispatchlab", "inputs.pt")
+    found = torch.load(path, weights_only=True) if path.exists() else {}
+    return {name: [Inputs(tuple(args), dict(named)) for args, named in calls] for name, calls in found.items()}
 
 
 def _call(given: Any) -> Inputs:

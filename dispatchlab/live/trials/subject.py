@@ -43,6 +43,7 @@ class Subject:
         name: its full name.
         watch: where events are noted.
         given: the user's inputs; empty where there are none.
+        noted: inputs of calls that tests made, for an operator of which no input can be generated.
         seed: chooses generated inputs.
         inputs: those that calls succeed on, once they are chosen.
         now: the input of the call that is made.
@@ -56,6 +57,7 @@ class Subject:
     name: str
     watch: PackageWatch
     given: Sequence[Inputs] = ()
+    noted: Sequence[Inputs] = ()
     seed: int = 0
     inputs: list[Inputs] = field(default_factory=list)
     now: Inputs | None = None
@@ -120,6 +122,7 @@ class Subject:
         tries = self.given or generated(self.op, self.device, self.seed)
         taken: set[str] = set()
         unsteady: list[Inputs] = []
+        refused = ""
         try:
             for inputs in tries:
                 self.now = inputs
@@ -141,12 +144,14 @@ class Subject:
                 taken.add(key)
                 self.inputs.append(inputs)
         except NoInputError as error:
-            raise NothingTriedError(str(error)) from None
+            refused = str(error)
         if unsteady and (self.given or not self.inputs):
             self.random = self.unsteady = True
             self.inputs = [*self.inputs, *unsteady[:KEPT]]
         if not self.inputs:
-            raise NothingTriedError("no generated input gives a call that succeeds")
+            self.inputs = self.given = [inputs for inputs in self.noted if self.takes(inputs)]
+        if not self.inputs:
+            raise NothingTriedError(refused or "no generated input gives a call that succeeds")
 
     def _is_wrong(self, error: Exception) -> bool:
         """Return whether an exception says that the operator is wrong, and not the generated input."""

@@ -14,8 +14,9 @@ from typing import Final
 
 from dispatchlab.live.failure.operator_facts import InstalledRegistry, privateuse1_name
 from dispatchlab.live.failure.program_watch import frames_of, raised_of
+from dispatchlab.live.failure.torch_watch import start
 from dispatchlab.live.introspection.registry_reader import all_dumps
-from dispatchlab.live.trials.inputs import InputsError, read_inputs
+from dispatchlab.live.trials.inputs import InputsError, noted_inputs, read_inputs
 from dispatchlab.live.trials.package_watch import PackageWatch
 from dispatchlab.live.trials.subject import Subject
 from dispatchlab.live.trials.trials import COMPILED, TRIALS, run_trials
@@ -48,7 +49,7 @@ def main(arguments: Sequence[str]) -> None:
 
 def _runs(request: TrialRequest) -> Iterator[Run]:
     watch = PackageWatch(request.packages)
-    watch.start()
+    start(watch)
     # Before what registers operators of its own is compared, and once for all forks.
     for module in (
         "torch._dynamo",
@@ -56,7 +57,6 @@ def _runs(request: TrialRequest) -> Iterator[Run]:
         *["torch.testing._internal.optests"] * request.whole,
     ):
         import_module(module)
-    watch.watch_library()
     before = all_dumps()
     for package in (*request.packages, *request.submodules):
         try:
@@ -72,6 +72,7 @@ def _runs(request: TrialRequest) -> Iterator[Run]:
             if answer is not None and answer.dispatcher:
                 yield run, answer
     given = read_inputs(request.inputs) if request.inputs else {}
+    noted = noted_inputs()
     yield from ((run, _answer(run, watch)) for run in _registration_runs(watch))
     end = time.monotonic() + (_LONGEST_COMPILED_S if request.whole else _LONGEST_S)
     names = [name for name in TRIALS if request.whole or name not in COMPILED]
@@ -81,7 +82,8 @@ def _runs(request: TrialRequest) -> Iterator[Run]:
         if time.monotonic() > end:
             yield TrialRun(operator=operator, trial="call", status="open", why="the time is over"), None
             continue
-        subject = Subject(operator, watch, given.get(operator, ()), request.seed)
+        calls = noted.get(operator, []) + noted.get(operator.partition(".")[0], [])
+        subject = Subject(operator, watch, given.get(operator, ()), calls, request.seed)
         for run in run_trials(subject, names):
             yield run, _answer(run, watch, partial(_try_fix, run=run, subject=subject))
 

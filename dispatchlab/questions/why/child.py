@@ -20,6 +20,7 @@ from traceback import print_exception
 
 from dispatchlab.live.failure.operator_facts import InstalledRegistry
 from dispatchlab.live.failure.program_watch import CHILDREN, ProgramWatch, events_in_children, left_events
+from dispatchlab.live.failure.torch_watch import start
 from dispatchlab.model.failure import Event
 from dispatchlab.questions.why.diagnose import Answer, diagnose
 from dispatchlab.questions.why.exception import why_exception
@@ -40,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
         return _leave(answer_file, diagnose(failure_of_text(text, InstalledRegistry(), events)))
     faulthandler.enable()  # a crash prints where Python was
     watch = ProgramWatch(os.getcwd())
-    watch.start()
+    start(watch)
     try:
         _run(rest)
     except SystemExit as ended:

@@ -13,6 +13,7 @@ from dispatchlab.live.failure.fake_body import fake_body
 from dispatchlab.live.failure.fix_trial import failing_call, try_fix
 from dispatchlab.live.failure.operator_facts import InstalledRegistry, privateuse1_name
 from dispatchlab.live.failure.program_watch import ProgramWatch, frames_of, raised_of
+from dispatchlab.live.failure.torch_watch import start
 from dispatchlab.model.failure import Event, Failure
 from dispatchlab.questions.why.answer_blocks import why_view
 from dispatchlab.questions.why.diagnose import Answer, diagnose
@@ -53,7 +54,7 @@ def watch_exceptions() -> ProgramWatch:
     Call it before torch is imported: registrations that were made before have no lines.
     """
     watch = ProgramWatch(os.getcwd())
-    watch.start()
+    start(watch)
     show = sys.excepthook
 
     def excepthook(kind: type[BaseException], error: BaseException, at: TracebackType | None) -> None:

@@ -129,7 +129,8 @@ import os, sys
 if not getattr(sys, "orig_argv", [])[1:3] == ["-m", "dispatchlab.questions.why.child"]:
     try:
         from dispatchlab.live.failure.program_watch import ProgramWatch
-        ProgramWatch(os.getcwd()).start()
+        from dispatchlab.live.failure.torch_watch import start
+        start(ProgramWatch(os.getcwd()))
     except Exception:
         pass
 """

@@ -1,0 +1,475 @@
+"""Watch a program: patch imports, warnings and PyTorch, so that what it does with them is noted.
+
+PyTorch is patched when the program imports it, so that environment variables that the program sets before still count.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import inspect
+import logging
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import Any, Final
+
+from dispatchlab.live.bridge.torch import torch
+from dispatchlab.live.bridge.wrapped_functions import WrappedFunctions
+from dispatchlab.live.failure.positions import position_of
+from dispatchlab.live.failure.program_watch import OURS, STARTED, ProgramWatch, plain_text
+
+_KEPT_CALLS: Final = 3
+_KEPT_NUMBERS: Final = 65_536
+_WRAPPED: Final = WrappedFunctions()
+
+
+def start(watch: ProgramWatch) -> None:
+    """Watch this process from now on."""
+    STARTED.append(watch)
+    if "torch" in sys.modules:
+        watch_torch(watch)
+    else:
+        sys.meta_path.insert(0, _TorchFinder(watch))
+    sys.meta_path.append(_MissingModules(watch))
+    _around(importlib.machinery.ExtensionFileLoader, "create_module", _load_extension, watch)
+    _around(warnings, "showwarning", _warn, watch)
+
+
+def _around(owner: Any, name: str, around: Callable[..., object], watch: ProgramWatch) -> None:
+    """Call something in place of a function, with the watch and the function before the arguments."""
+    _WRAPPED.wrap(owner, name, functools.partial(around, watch))
+
+
+def after(owner: Any, name: str, then: Callable[..., None]) -> None:
+    """Call something after a function, with its result and arguments; what it raises stays here."""
+
+    def around(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
+        with suppress(Exception):
+            then(result, *args, **kwargs)
+        return result
+
+    _WRAPPED.wrap(owner, name, around)
+
+
+class _MissingModules(importlib.abc.MetaPathFinder):
+    """Asked last: a module that comes here cannot be found."""
+
+    def __init__(self, watch: ProgramWatch) -> None:
+        self.watch = watch
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
+        at = self.watch.position(sys._getframe(1))
+        asked = _importer(sys._getframe(1))
+        if at is not None and asked is not None and self.watch.is_users(asked):
+            self.watch.note("missing module", name, f"No module named {name!r}", at)
+
+
+def _importer(frame: FrameType | None) -> str | None:
+    """Return the file whose import statement leads here."""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith("<frozen importlib") and not file.startswith(OURS):
+            return file
+        frame = frame.f_back
+    return None
+
+
+class _TorchFinder(importlib.abc.MetaPathFinder):
+    """Finds torch as the other finders do, and patches it once it is imported."""
+
+    def __init__(self, watch: ProgramWatch) -> None:
+        self.watch = watch
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if name != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec("torch")
+        if spec is None or spec.loader is None:
+            return None
+        run = spec.loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            run(module)
+            with suppress(Exception):
+                watch_torch(self.watch)
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+def _load_extension(
+    watch: ProgramWatch, create: Callable[..., ModuleType], loader: Any, spec: ModuleSpec
+) -> ModuleType:
+    """Note an extension module that cannot be loaded."""
+    try:
+        return create(loader, spec)
+    except ImportError as error:
+        watch.note("failed import", spec.name, plain_text(error))
+        raise
+
+
+def _warn(
+    watch: ProgramWatch, show: Callable[..., None], message: Any, category: Any, *rest: Any, **named: Any
+) -> None:
+    watch.note("warning", category.__name__, str(message))
+    show(message, category, *rest, **named)
+
+
+def watch_torch(watch: ProgramWatch) -> None:
+    """Patch the functions of `torch.library` and `torch.ops` that register, load and release."""
+    importlib.import_module("torch.library")
+    modes = importlib.import_module("torch.utils._python_dispatch")
+    public, library, definition = torch().library, torch().library.Library, torch().library.CustomOpDef
+    after(library, "define", lambda result, self, schema, *_, **__: watch.note("define", _named(self.ns, str(schema))))
+    after(library, "_destroy", functools.partial(_note_destroyed, watch))
+    after(public, "custom_op", functools.partial(_note_unknown, watch))
+    after(public, "_del_library", lambda result, *given: _note_released(watch, given[3], given[1]))
+    _around(library, "impl", _impl, watch)
+    after(library, "fallback", functools.partial(_note_fallback, watch))
+    for name in ("register_fake", "register_autograd"):
+        after(public, name, functools.partial(_note_registered, watch, name))
+    _around(definition, "register_kernel", _register_kernel, watch)
+    _around(definition, "register_fake", _fake_of_custom_op, watch)
+    after(definition, "__init__", functools.partial(_note_custom_op, watch))
+    for owner in (public, definition):
+        after(owner, "register_autograd", functools.partial(_note_formula, watch))
+    _around(type(torch().ops), "load_library", _load_library, watch)
+    after(torch().overrides.TorchFunctionMode, "__enter__", functools.partial(_note_mode, watch, "TorchFunctionMode"))
+    after(modes.TorchDispatchMode, "__enter__", functools.partial(_note_mode, watch, "TorchDispatchMode"))
+    after(torch(), "compile", lambda result, *_, **__: watch.note("compiled", "torch.compile"))
+    logging.getLogger("torch.export").addFilter(functools.partial(_note_log, watch))
+
+
+def note_calls(watch: ProgramWatch) -> None:
+    """Keep the arguments of the first calls of operators that are not PyTorch's own."""
+    for owner in (torch()._ops.OpOverloadPacket, torch()._ops.OpOverload):
+        _around(owner, "__call__", _noted_call, watch)
+
+
+def _noted_call(watch: ProgramWatch, call: Callable[..., Any], op: Any, /, *args: Any, **kwargs: Any) -> Any:
+    name = getattr(op, "_qualified_op_name", "") or op._name
+    if name.partition("::")[0] not in ("aten", "prim", "prims"):
+        keep_call(watch, name, args, kwargs)
+    return call(op, *args, **kwargs)
+
+
+def save_calls(watch: ProgramWatch, path: Path) -> None:
+    """Write the arguments that were kept, those that can be read back safely."""
+    plain = (torch().Tensor, int, float, str, bool, type(None), torch().dtype, torch().device)
+    kept = {
+        name: [call for call in calls if all(isinstance(x, plain) for x in torch().utils._pytree.tree_leaves(call))]
+        for name, calls in watch.calls.items()
+    }
+    torch().save(kept, path)
+
+
+def _note_log(watch: ProgramWatch, record: logging.LogRecord) -> bool:
+    """Note what torch.export logs: load() says there alone which operator it does not find."""
+    if record.levelno >= logging.WARNING:
+        text = record.getMessage() + (logging.Formatter().formatException(record.exc_info) if record.exc_info else "")
+        watch.note("warning", record.name, text)
+    return True
+
+
+def _named(namespace: str, schema: str) -> str:
+    name = schema.partition("(")[0].strip()
+    return name if "::" in name else f"{namespace}::{name}"
+
+
+def _op_text(op: Any) -> str:
+    if isinstance(op, str):
+        return op
+    return str(getattr(op, "_qualname", "") or getattr(op, "_name", "") or op)
+
+
+def _note_fallback(watch: ProgramWatch, result: Any, library: Any, fn: Any, key: str = "", **_: Any) -> None:
+    key = str(key or library.dispatch_key)
+    watch.note("fallback", key)
+    note_function(watch, "_", f"fallback for {key}", fn)
+
+
+def _note_released(watch: ProgramWatch, defs: set[str], impls: set[str]) -> None:
+    """Note what went with a Library; nothing is left to go when it was destroyed before."""
+    for name in sorted(defs):
+        watch.note("collected", name, "def")
+    for name in sorted(impls):
+        parts = name.split("/")
+        watch.note("collected", f"{parts[0]}::{parts[1]}" if len(parts) > 1 else name, parts[-1])
+    defs.clear()
+    impls.clear()
+
+
+def _note_destroyed(watch: ProgramWatch, result: None, library: Any) -> None:
+    watch.destroyed.update((*library._op_defs, *library._op_impls))
+    _note_released(watch, library._op_defs, library._op_impls)
+
+
+def _note_unknown(watch: ProgramWatch, result: Any, name: str, *_: Any, mutates_args: Any = (), **__: Any) -> None:
+    watch.unknown.update([name] if mutates_args == "unknown" else ())
+
+
+def _note_registered(watch: ProgramWatch, kind: Any, result: Any, op: Any, *_: Any, **__: Any) -> None:
+    watch.note(kind, _op_text(op))
+
+
+def _note_formula(
+    watch: ProgramWatch, result: Any, op: Any, backward: Any, /, *, setup_context: Any = None, **_: Any
+) -> None:
+    note_function(watch, _op_text(op), "backward", backward)
+    note_function(watch, _op_text(op), "setup_context", setup_context)
+
+
+def _fake_of_custom_op(watch: ProgramWatch, register: Callable[..., Any], op: Any, fn: Any, /) -> Any:
+    watch.note("register_fake", op._qualname)
+    note_function(watch, op._qualname, "fake", fn)
+    return register(op, fn)
+
+
+def _note_custom_op(watch: ProgramWatch, result: None, op: Any, *_: Any, **__: Any) -> None:
+    watch.note("custom_op", op._qualname, op._schema)
+    note_function(watch, op._qualname, "custom_op", op._init_fn)
+
+
+def _note_mode(watch: ProgramWatch, base: str, result: Any, mode: Any) -> None:
+    if not type(mode).__module__.startswith("torch"):
+        watch.note("entered mode", type(mode).__name__, base)
+
+
+def _load_library(watch: ProgramWatch, load: Callable[..., Any], ops: Any, path: Any) -> Any:
+    try:
+        result = load(ops, path)
+    except Exception as error:
+        watch.note("failed library", str(path), plain_text(error.__cause__ or error))
+        raise
+    watch.note("loaded library", str(path))
+    return result
+
+
+def _impl(
+    watch: ProgramWatch,
+    impl: Callable[..., Any],
+    library: Any,
+    op_name: Any,
+    fn: Any,
+    dispatch_key: str = "",
+    **options: Any,
+) -> Any:
+    """Note a kernel, and keep the arguments of its first calls."""
+    full = _named(library.ns, op_name if isinstance(op_name, str) else getattr(op_name, "_name", str(op_name)))
+    key = dispatch_key or library.dispatch_key or "CompositeImplicitAutograd"
+    result = impl(library, op_name, _keeping(watch, full, key, fn, options), dispatch_key, **options)
+    watch.note("impl", full, key)
+    note_function(watch, full, key, fn, keyset=bool(options.get("with_keyset")))
+    return result
+
+
+def _register_kernel(
+    watch: ProgramWatch, register: Callable[..., Any], op: Any, device_types: Any, fn: Any = None, /
+) -> Any:
+    """Keep the arguments of the first calls of a custom operator's kernel."""
+
+    def registered(function: Any) -> Any:
+        @functools.wraps(function)
+        def kernel(*args: Any, **named: Any) -> Any:
+            return watched_call(watch, op._qualname, function, args, named)
+
+        register(op, device_types, kernel)
+        return function
+
+    return registered if fn is None else registered(fn)
+
+
+def note_function(watch: ProgramWatch, operator: str, role: str, fn: Any, *, keyset: bool = False) -> None:
+    """Note a function of the user, and whether its operator can call it.
+
+    Args:
+        watch: notes it.
+        operator: the operator's full name.
+        role: the key of a kernel, or `fake`, `backward`, `setup_context`.
+        fn: the function.
+        keyset: it gets the key set before the arguments.
+    """
+    code = getattr(fn, "__code__", None)
+    if code is None or not watch.is_users(code.co_filename):
+        return
+    at = position_of(code.co_filename, code.co_firstlineno, code.co_name)
+    watch.note("function", operator, role, at)
+    with suppress(Exception):
+        signature = inspect.signature(fn, follow_wrapped=False)  # a wrapper may take other arguments
+        if _cannot_be_called(signature, schema_of(operator), role, keyset=keyset):
+            watch.note("unfit function", operator, f"{role}: {', '.join(_shown(signature))}", at)
+
+
+def schema_of(operator: str) -> Any:
+    """Return the schema of an operator, as PyTorch holds it."""
+    packet, _, overload = operator.partition(".")
+    return torch()._C._dispatch_find_schema_or_throw(packet, overload).schema()
+
+
+def _cannot_be_called(signature: inspect.Signature, schema: Any, role: str, *, keyset: bool) -> bool:
+    """Bind a signature as the dispatcher calls it: with all arguments, and without those that equal their default."""
+    if role == "setup_context":
+        extra = {"keyword_only_inputs": 0} if any(a.kwarg_only for a in schema.arguments) else {}
+        return not _binds(signature, (), {"ctx": 0, "inputs": 0, "output": 0, **extra})
+    if role == "backward":
+        return not _binds(signature, (0,) * (1 + len(schema.returns)), {})
+    first = (0,) if keyset else ()
+    whole = [a for a in schema.arguments if not a.kwarg_only]
+    named = {a.name: 0 for a in schema.arguments if a.kwarg_only}
+    needed = [a for a in whole if not a.has_default_value()]
+    required = {a.name: 0 for a in schema.arguments if a.kwarg_only and not a.has_default_value()}
+    every = _binds(signature, first + (0,) * len(whole), named)
+    return not every or not _binds(signature, first + (0,) * len(needed), required)
+
+
+def _binds(signature: inspect.Signature, args: tuple[int, ...], kwargs: dict[str, int]) -> bool:
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
+
+
+def _shown(signature: inspect.Signature) -> list[str]:
+    return [
+        str(parameter.replace(annotation=inspect.Parameter.empty)).replace(" ", "")
+        for parameter in signature.parameters.values()
+    ]
+
+
+def note_result(watch: ProgramWatch, operator: str, result: Any) -> None:
+    """Note a result that is not what the schema says."""
+    returns = schema_of(operator).returns
+    kinds = [str(value.type) for value in returns]
+    if not kinds:
+        fits = result is None
+    elif len(kinds) > 1:
+        fits = isinstance(result, tuple | list) and len(result) == len(kinds)
+    else:
+        fits = kinds != ["Tensor"] or isinstance(result, torch().Tensor)
+    tensors = [leaf for leaf in torch().utils._pytree.tree_leaves(result) if isinstance(leaf, torch().Tensor)]
+    if tensors and not any(tensor.is_floating_point() or tensor.is_complex() for tensor in tensors):
+        watch.note("integer result", operator, str(tensors[0].dtype))
+    if not fits:
+        given = f"{len(result)} values" if isinstance(result, tuple | list) else type(result).__name__
+        watch.note("wrong result", operator, f"{given}\n{', '.join(kinds) or 'nothing'}")
+
+
+def _keeping(watch: ProgramWatch, operator: str, key: str, fn: Any, options: dict[str, Any]) -> Any:
+    """Return a kernel that keeps copies of the arguments of its first calls; others as they are."""
+    ours = getattr(getattr(fn, "__code__", None), "co_filename", "")
+    if (
+        not ours
+        or not watch.is_users(ours)
+        or options.get("with_keyset")
+        or key == "Meta"
+        or key.startswith("Autograd")
+    ):
+        return fn
+
+    @functools.wraps(fn)
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        return watched_call(watch, operator, fn, args, kwargs)
+
+    return kernel
+
+
+def watched_call(watch: ProgramWatch, operator: str, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a kernel, keep copies of its first arguments, and note which of them it writes without saying so."""
+    before = keep_call(watch, operator, args, kwargs)
+    result = fn(*args, **kwargs)
+    with suppress(Exception):
+        note_result(watch, operator, result)
+    if before is not None:
+        with suppress(Exception):
+            _note_writes(watch, operator, before, (args, kwargs))
+        with suppress(Exception):
+            _note_aliases(watch, operator, args, result)
+    return result
+
+
+def _note_writes(watch: ProgramWatch, operator: str, before: Any, after: Any) -> None:
+    schema = schema_of(operator)
+    names = [argument.name for argument in schema.arguments]
+    declared = {argument.name for argument in schema.arguments if argument.is_write}
+    pairs = [*zip(names, before[0], after[0], strict=False)]
+    pairs += [(name, before[1][name], value) for name, value in after[1].items()]
+    written = [name for name, old, new in pairs if name not in declared and not _same(old, new)]
+    if written:
+        watch.note("wrote undeclared", operator, ", ".join(written))
+
+
+def _note_aliases(watch: ProgramWatch, operator: str, args: tuple[Any, ...], result: Any) -> None:
+    """Note results that share the storage of an argument, where the schema says that they are new."""
+    schema = schema_of(operator)
+    results = result if isinstance(result, tuple | list) else (result,)
+    storages = {
+        value.untyped_storage().data_ptr()
+        for value, returned in zip(results, schema.returns, strict=False)
+        if isinstance(value, torch().Tensor) and returned.alias_info is None and value.numel()
+    }
+    shared = [
+        argument.name
+        for argument, value in zip(schema.arguments, args, strict=False)
+        if isinstance(value, torch().Tensor) and value.untyped_storage().data_ptr() in storages
+    ]
+    if shared:
+        watch.note("returned alias", operator, ", ".join(shared))
+
+
+def _same(old: Any, new: Any) -> bool:
+    if isinstance(old, list | tuple):
+        return all(_same(*pair) for pair in zip(old, new, strict=False))
+    if not isinstance(old, torch().Tensor):
+        return True
+    return bool(old.shape == new.shape and torch().equal(old.nan_to_num(), new.detach().nan_to_num()))
+
+
+def keep_call(watch: ProgramWatch, operator: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Keep copies of the arguments of an operator's first calls, where they are small, and return them."""
+    if (state := _state_of_call(args)) and (operator, state) not in watch.states:
+        watch.states.add((operator, state))
+        watch.note("called", operator, state)
+    calls = watch.calls.setdefault(operator, [])
+    if len(calls) >= _KEPT_CALLS:
+        return None
+    with suppress(Exception):
+        calls.append(copy_of((args, kwargs)))
+        return calls[-1]
+    return None
+
+
+def _state_of_call(args: tuple[Any, ...]) -> str:
+    """Return the modes that a call is made under, in words, with the dtypes of its tensors where they differ."""
+    states = [f"autocast {device}" for device in ("cpu", "cuda", "xpu") if torch().is_autocast_enabled(device)]
+    if torch().is_inference_mode_enabled():
+        states.append("inference mode")
+    dtypes = dict.fromkeys(str(a.dtype) for a in args if isinstance(a, torch().Tensor) and a.is_floating_point())
+    mixed = f"; {' and '.join(dtypes)}" if states and len(dtypes) > 1 else ""
+    if any(isinstance(leaf, torch().Tensor) and leaf.requires_grad for leaf in torch().utils._pytree.tree_leaves(args)):
+        states.append("gradients")
+    return ", ".join(states) + mixed
+
+
+def copy_of(value: Any) -> Any:
+    """Return a value with its tensors copied.
+
+    Raises:
+        ValueError: a tensor is large, or is none of plain numbers.
+    """
+
+    def copied(tensor: Any) -> Any:
+        if tensor.numel() > _KEPT_NUMBERS or type(tensor) not in (torch().Tensor, torch().nn.Parameter):
+            raise ValueError
+        return tensor.detach().clone().requires_grad_(tensor.requires_grad)
+
+    return torch().utils._pytree.tree_map_only(torch().Tensor, copied, value)
