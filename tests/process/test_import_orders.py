@@ -83,8 +83,8 @@ DIFFERENT = {
         KERNEL.format(key="CompositeImplicitAutograd"),
         KERNEL.format(key="CompositeExplicitAutograd"),
         "slots of home::door",
-        [],
-        ": kernel ",
+        ["left.py:4"],
+        ": registered at left.py:4 [math kernel]",
     ),
     "a backend fallback that one order has": (
         'import torch\nlib = torch.library.Library("_", "IMPL")\n'

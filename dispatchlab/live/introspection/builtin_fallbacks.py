@@ -80,10 +80,10 @@ def put_back(before: BuiltinFallbacks) -> None:
     _last.clear()
 
 
-def shared_kernels() -> tuple[int, int]:
-    """The fingerprints of every fallthrough kernel and of that at an ambiguous AutogradOther.
+def fallbacks_now() -> BuiltinFallbacks:
+    """The builtin fallbacks as they are now, with no operator left behind that was not there.
 
-    Leaves no operator behind that was not there: a program that looks at every operator is not to find ours.
+    A program that looks at every operator is not to find ours.
     """
     was_there = _probes.cache_info().currsize
     found = builtin_fallbacks()
@@ -92,7 +92,20 @@ def shared_kernels() -> tuple[int, int]:
             library.reset()
         _probes.cache_clear()
         _last.clear()
-    return found.fallthrough, found.ambiguous
+    return found
+
+
+def rows_of(table: str) -> dict[str, str]:
+    """Return the rows of a table by key; a debug text may have several lines."""
+    rows: dict[str, str] = {}
+    for line in table.splitlines():
+        key, _, text = line.partition(": ")
+        if text and key in running_keys().slot_of:
+            rows[key] = text
+        elif rows:
+            last = next(reversed(rows))
+            rows[last] += f"\n{line}"
+    return rows
 
 
 @cache
@@ -114,7 +127,7 @@ def _probes() -> tuple[Any, ...]:
 
 def _read(table: str) -> BuiltinFallbacks:
     slot_of = running_keys().slot_of
-    lines = {slot_of[line.partition(":")[0]]: line for line in table.splitlines()}
+    lines = {slot_of[key]: f"{key}: {row}" for key, row in rows_of(table).items()}
     layout = memory_layout()
     if layout is None:
         return BuiltinFallbacks(table, lines)

@@ -12,10 +12,10 @@ from functools import cache
 from typing import NamedTuple
 
 from dispatchlab.errors import DispatchLabError
-from dispatchlab.live.bridge.reserved_namespaces import FALLBACK_ROWS, SLOT_MEMORY
+from dispatchlab.live.bridge.reserved_namespaces import SLOT_MEMORY
 from dispatchlab.live.bridge.running_keys import running_keys
 from dispatchlab.live.bridge.torch import bindings
-from dispatchlab.live.introspection.builtin_fallbacks import shared_kernels
+from dispatchlab.live.introspection.builtin_fallbacks import fallbacks_now, rows_of
 from dispatchlab.live.introspection.slot_memory import (
     MISSING,
     MemoryLayout,
@@ -62,8 +62,10 @@ class SlotReader:
     def __init__(self) -> None:
         self._where = where = _kernel_map()
         self._entries = {} if where is None else dict(entry_addresses(where.layout))
-        self._fallbacks = _without_kernels()
-        self._ambiguous = MISSING if where is None else shared_kernels()[1]
+        builtin = fallbacks_now()
+        keys, rows = running_keys().runtime, rows_of(builtin.table)
+        self._fallbacks = [(words, rows.get(key, "")) for key, words in zip(keys, builtin.fingerprints, strict=False)]
+        self._ambiguous = builtin.ambiguous
 
     @property
     def can_read(self) -> bool:
@@ -93,7 +95,7 @@ class SlotReader:
                 return None
             shown = (entry_text(one.debug, _provenance(one.key), fallthrough=one.is_fallthrough) for one in at_key)
             texts.update(zip(words, shown, strict=True))
-        rows = _rows(table)
+        rows = rows_of(table)
         held = SlotView(where.layout, entry).fingerprints().tolist()
         lines = []
         for key, found, (fallback, fallback_row) in zip(running_keys().runtime, held, self._fallbacks, strict=True):
@@ -113,19 +115,6 @@ _GONE = entry_text("a kernel that is no longer registered", Provenance.KERNEL, f
 _PROVENANCES = {f"[{provenance}]": provenance for provenance in Provenance}
 
 
-def _rows(table: str) -> dict[str, str]:
-    """Return the rows of a table by key; a debug text may have several lines."""
-    rows: dict[str, str] = {}
-    for line in table.splitlines():
-        key, _, text = line.partition(": ")
-        if text and key in running_keys().slot_of:
-            rows[key] = text
-        elif rows:
-            last = next(reversed(rows))
-            rows[last] += f"\n{line}"
-    return rows
-
-
 def _provenance(key: DispatchKey) -> Provenance:
     return PROVENANCE_OF_ALIAS.get(key, Provenance.KERNEL)
 
@@ -137,25 +126,6 @@ def _words_of(row: str, slot: str, registered: dict[str, list[int]], fallback: i
         return None if provenance is None else fallback
     keys = (slot,) if provenance is Provenance.KERNEL else (key.name for key in aliases_of(provenance))
     return next((registered[key][0] for key in keys if key in registered), None)
-
-
-def _without_kernels() -> list[tuple[int, str]]:
-    """Return what each slot of an operator without kernels holds, with its row: the fallbacks."""
-    layout = memory_layout()
-    if layout is None:
-        return []
-    library = bindings()._dispatch_library("FRAGMENT", FALLBACK_ROWS, "")
-    library.define("held() -> ()", "")
-    try:
-        entry = entry_address(layout, f"{FALLBACK_ROWS}::held")
-        if entry is None:
-            return []
-        table = bindings()._dispatch_dump_table(f"{FALLBACK_ROWS}::held")
-        rows = _rows(table)
-        held = SlotView(layout, entry).fingerprints().tolist()
-        return [(words, rows.get(key, "")) for key, words in zip(running_keys().runtime, held, strict=True)]
-    finally:
-        library.reset()
 
 
 def _read(address: int, count: int) -> tuple[int, ...] | None:

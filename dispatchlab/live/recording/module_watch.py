@@ -98,27 +98,13 @@ class ModuleWatch:
         Args:
             numbers: by what `registered` was given, and by what C++ registered; nothing else counts.
         """
-        taken: set[int] = set()
-        bodies: dict[str, tuple[int | str, ...]] = {}
-        for name, body in self._bodies.items():
-            items: list[int | str] = []
-            imported: set[str] = set(_parents(name))
-            for item in body:
-                if isinstance(item, str):
-                    if item in self._bodies and item not in imported:
-                        imported.add(item)
-                        items.append(item)
-                else:
-                    events = item if isinstance(item, frozenset) else (item,)
-                    fresh = {number for event in events for number in numbers.get(event, ())} - taken
-                    taken.update(fresh)
-                    items += sorted(fresh)
-            bodies[name] = tuple(items)
-        unseen = tuple(sorted(number for each in numbers.values() for number in each if number not in taken))
-        if unseen:
-            taken.update(unseen)
-            bodies[self._packages[0]] = (*unseen, *bodies.get(self._packages[0], ()))
-        return blocks_of(bodies)
+        owners = self.owners()
+        found = {
+            name: list[int | str](one for one in body if isinstance(one, str)) for name, body in self._bodies.items()
+        }
+        for event, own in numbers.items():
+            found.setdefault(owners.get(event, self._packages[0]), []).extend(own)
+        return blocks_of(found)
 
     def _import(
         self,
@@ -221,10 +207,3 @@ def _registrations_of(name: str, text: str, roots: tuple[str, ...]) -> frozenset
             found.add(native(name, None, without_root(read.debug, roots)))
         return frozenset(found)
     return frozenset()
-
-
-def _parents(name: str) -> Iterator[str]:
-    """The packages around a module, and the module."""
-    while name:
-        yield name
-        name = name.rpartition(".")[0]

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import NamedTuple
 
-from dispatchlab.live.bridge.running_keys import running_keys
 from dispatchlab.live.bridge.torch import (
     ImportEndedError,
     ImportFailedError,
@@ -27,7 +26,6 @@ from dispatchlab.live.introspection.python_registries import read_now
 from dispatchlab.live.introspection.queries import look_at
 from dispatchlab.live.introspection.registry_reader import all_dumps, record_registry
 from dispatchlab.live.introspection.site_log import import_logged, log_of_imports
-from dispatchlab.live.introspection.slot_memory import SlotView, entry_address, memory_layout
 from dispatchlab.model.names import name_of
 from dispatchlab.model.order_run import PROCESS, SUCCEEDS, Order, OrderRun
 from dispatchlab.model.python_layer import PythonRegistration
@@ -126,24 +124,14 @@ def _import(order: Order, before: _Before, say: Say) -> None:
 
 
 def _operators(before: _Before) -> Iterator[tuple[str, str]]:
-    """The dump, the table and the slots of each operator whose dump is not what it was."""
+    """The dump, the table and the stale slots of each operator whose dump is not what it was."""
     after = all_dumps()
     names = [name_of(name) for name, dump in after.items() if before.dumps.get(name) != dump]
     for name, (snapshot, violations) in zip(names, look_at(names), strict=True):
         yield f"registrations of {name}", snapshot.dump
         yield f"table of {name}", snapshot.table
-        yield f"slots of {name}", _slots(name.qualified, name.overload) + "".join(f"{one}\n" for one in violations)
+        said = {*snapshot.table.splitlines()}
+        stale = [line for line in (snapshot.slots or "").splitlines() if line not in said]
+        yield f"slots of {name}", "".join(f"{one}\n" for one in (*stale, *violations))
     for gone in before.dumps.keys() - after.keys():
         yield f"registrations of {gone}", "gone"
-
-
-def _slots(name: str, overload: str) -> str:
-    """Which slots hold the same kernel: a number for each, by the first slot that holds it; empty where unreadable."""
-    layout = memory_layout()
-    address = None if layout is None else entry_address(layout, name, overload)
-    if layout is None or address is None:
-        return ""
-    numbers: dict[int, int] = {0: 0}
-    held = SlotView(layout, address).fingerprints().tolist()
-    rows = zip(running_keys().runtime, (numbers.setdefault(one, len(numbers)) for one in held), strict=True)
-    return "".join(f"{key}: kernel {number}\n" for key, number in rows if number)
