@@ -8,7 +8,7 @@ that leads to the base. Source: tools/autograd/templates/VariableType.cpp; torch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dispatchlab.call.local_key_set import AutoDispatchBelowADInplaceOrView, AutoDispatchBelowAutograd
@@ -188,35 +188,34 @@ def _recorded(
     derivative: Derivative | None,
     operator: Operator,
     tensors: Sequence[Tensor],
-    values: Mapping[str, Any],
+    values: dict[str, Any],
     *,
     writes: bool,
 ) -> Node:
     if derivative is None:
         return Node(f"{operator.name}: no formula", _no_formula(operator), tensors)
     inputs = [Geometry.of(tensor) for tensor in tensors]
-    given = {name: _geometry(value) for name, value in values.items()}
 
     def run(node: Node, gradients: Gradients) -> Gradients:
         (gradient,) = gradients
         assert gradient is not None
         node.check_saved()
-        return _as_inputs(calls, derivative.backward(Recorded(calls, node, given), gradient), inputs)
+        return _as_inputs(calls, derivative.backward(Recorded(calls, node, values), gradient), inputs)
 
     node = Node(derivative.name, run, tensors)
     node.detach = calls("detach")
-    order = [name for name in values if name in derivative.gradients]
-    for name, needed_by in derivative.saves.items():
-        if not needed_by or node.needs(order.index(needed_by)):
-            node.save(name, calls("clone")(values[name]) if writes and name == order[0] else values[name])
+    if derivative.saves:
+        order = [name for name in values if name in derivative.gradients]
+        for name, needed_by in derivative.saves.items():
+            if not needed_by or node.needs(order.index(needed_by)):
+                node.save(name, calls("clone")(values[name]) if writes and name == order[0] else values[name])
+    geometries = iter(inputs)
+    for name, value in values.items():  # of a tensor its geometry is kept alone
+        if isinstance(value, Tensor):
+            values[name] = next(geometries)
+        elif isinstance(value, list):
+            values[name] = [next(geometries) if isinstance(one, Tensor) else one for one in value]
     return node
-
-
-def _geometry(value: object) -> object:
-    """What is kept of an argument: of a tensor its geometry."""
-    if isinstance(value, list):
-        return [_geometry(one) for one in value]
-    return Geometry.of(value) if isinstance(value, Tensor) else value
 
 
 def _as_inputs(calls: Calls, gradients: Gradients, inputs: Sequence[Geometry]) -> Gradients:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Self, TypeAlias
+from typing import NamedTuple, Self, TypeAlias
 
 from dispatchlab.call.operators import Operator
 from dispatchlab.call.tensor import Tensor, is_dense
@@ -13,8 +12,7 @@ from dispatchlab.call.tensor_options import Device, DType, Layout, MemoryFormat
 Calls: TypeAlias = Callable[[str], Operator]
 
 
-@dataclass(frozen=True, slots=True)
-class Geometry:
+class Geometry(NamedTuple):
     """Shape, strides in elements, and options."""
 
     shape: tuple[int, ...]
