@@ -11,11 +11,11 @@ from string import Formatter
 
 import pytest
 
-from dispatchlab.model.failure import Failure, OperatorFacts
+from dispatchlab.model.failure import Event, Failure, OperatorFacts, Raised
 from dispatchlab.questions.why import cause as cause_module
 from dispatchlab.questions.why.cause import FAMILIES, Cause, _family
 from dispatchlab.questions.why.facts import Words
-from dispatchlab.questions.why.row import _CHOICE, Row
+from dispatchlab.questions.why.row import _CHOICE, _FIELD_IN_EXPRESSION, Row
 
 OF_FAMILY = {family: tuple(_family(family)) for family in FAMILIES}
 ROWS = [
@@ -24,6 +24,22 @@ ROWS = [
     for cause in causes
     for number, row in enumerate(cause.rows)
 ]
+
+
+class NoRegistry:
+    """A dispatcher that holds nothing."""
+
+    version = ""
+
+    def operator(self, name: str) -> None: ...
+
+    def overloads(self, packet: str) -> tuple[str, ...]:
+        return ()
+
+    def names(self, namespace: str) -> tuple[str, ...]:
+        return ()
+
+
 FACTS = {name for holder in (Words, Failure, OperatorFacts) for name in vars(holder) if not name.startswith("_")}
 
 
@@ -69,11 +85,19 @@ def is_text(node: ast.expr | None) -> bool:
 def test_a_row_names_what_is_known(family: str, cause: Cause, row: Row) -> None:
     patterns = row.pattern or cause.pattern
     expressions = [re.compile(text) for text in (*row.pattern, *cause.pattern, *(text for _, text in conditions(row)))]
-    known = FACTS | seen(family, cause.code)[0] | {name for each in expressions for name in each.groupindex}
-    known |= {str(number) for number in range(min((re.compile(text).groups for text in patterns), default=-1) + 1)}
-    known |= {"subject", "detail"} if row.event else set()
-    assert fields(row) | {name for name, _ in conditions(row)} <= known
+    given = seen(family, cause.code)[0] | {name for each in expressions for name in each.groupindex}
+    given |= {"subject", "detail", "event_at"} if row.event else set()
+    numbers = range(min((re.compile(text).groups for text in patterns), default=-1) + 1)
+    named = {field for _, text in conditions(row) for field in _FIELD_IN_EXPRESSION.findall(text)}
+    named |= fields(row) | {name for name, _ in conditions(row)}
+    assert named <= FACTS | given | set(map(str, numbers))
     assert row.says
+    words = Words(Failure((Raised("builtins.Error", "x"),), (), (), NoRegistry()))
+    words.groups = ("x", "x")
+    words |= dict.fromkeys(given, "x") | ({"event": Event("function", "")} if row.event else {})
+    assert {name for name in named - set(map(str, numbers)) if words[name] is None} == set(), (
+        "a fact that needs what the row does not know"
+    )
 
 
 @pytest.mark.parametrize(("family", "cause", "row"), ROWS)

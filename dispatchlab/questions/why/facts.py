@@ -7,10 +7,16 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
-from dispatchlab.model.failure import Failure, OperatorFacts, operator_name
-from dispatchlab.questions.why import wording
+from dispatchlab.model.failure import Failure, OperatorFacts, Raised, operator_name
+from dispatchlab.questions.why.wording import (
+    arguments_of,
+    gradients_of,
+    listed,
+    needed_arguments,
+    short_site,
+    signature_of,
+)
 
-_HANDLERS: Final = ("__torch_function__", "__torch_dispatch__")
 _LEAVING: Final = {
     "Mkldnn": ".to_dense()",
     "SparseCsr": ".to_dense()",
@@ -75,8 +81,9 @@ class Words(dict[str, Any]):
 
     @property
     def key(self) -> str:
-        """Return the key of the group `backend`."""
-        return wording.key_of(self["backend"], self.failure.device)
+        """Return the key of the group `backend`; PyTorch prints the name that a package gave the backend."""
+        key, device = self["backend"], self.failure.device
+        return f"{key.removesuffix(device)}PrivateUse1" if device and key.endswith(device) else str(key)
 
     @property
     def layout(self) -> str:
@@ -86,13 +93,7 @@ class Words(dict[str, Any]):
     @property
     def leaving(self) -> str:
         """Return the call that leaves the layout."""
-        return _LEAVING[self.layout]
-
-    @property
-    def dense_key(self) -> str:
-        """Return the key without the layout, where the operator has a kernel for it."""
-        key = self["key"].removeprefix(self.layout)
-        return key if key in self.operator.kernels else ""
+        return _LEAVING.get(self.layout, "")
 
     @property
     def shown_key(self) -> str:
@@ -107,16 +108,6 @@ class Words(dict[str, Any]):
         return self.failure.device or "privateuseone" if key == "PrivateUse1" else key.lower()
 
     @property
-    def covers(self) -> bool:
-        """Return whether the operator has a kernel for autograd on the key."""
-        return bool({"Autograd", f"Autograd{self['key']}"} & set(self.operator.kernels))
-
-    @property
-    def is_device(self) -> bool:
-        """Return whether the group `module` is the name of the PrivateUse1 backend."""
-        return bool(self.failure.device) and self["module"] == self.failure.device
-
-    @property
     def backend_name(self) -> str:
         """Return the name of the backend that lacks a part."""
         return self.get("part") or self.get("module") or self.failure.device or "privateuseone"
@@ -129,12 +120,6 @@ class Words(dict[str, Any]):
         return f" of {found[1]}" if found is not None else ""
 
     @property
-    def with_namespace(self) -> str:
-        """Return the name `short` with a namespace."""
-        short = self["short"]
-        return short.replace(".", "::") if "." in short else f"mylib::{short}"
-
-    @property
     def composite_at(self) -> str:
         """Return ` at FILE:LINE` of the operator's CompositeImplicitAutograd kernel."""
         events = self.failure.registrations(self["op"])
@@ -142,33 +127,30 @@ class Words(dict[str, Any]):
         return f" at {at}" if at else ""
 
     @property
-    def twice_op(self) -> str:
-        """Return the operator that has a kernel, from the groups `ns` and `local`."""
-        return f"{self['ns']}::{self['local'].removesuffix('.default')}"
+    def function_at(self) -> str:
+        """Return ` at FILE:LINE` of the latest function that the program registered for the operator."""
+        events = self.failure.of("function")
+        at = next((event.at for event in reversed(events) if event.subject == self["op"] and event.at), None)
+        return f" at {at}" if at else ""
 
     @property
-    def twice_lines(self) -> tuple[str, ...]:
-        """Return the registrations of that operator for the key that is registered twice."""
-        key = {"register_fake": "Meta", "duplicate": ""}.get(self["twice"], self["twice"])
-        lines = wording.registered_lines(self.failure, self.twice_op)
-        return tuple(line for line in lines if not key or line.endswith(f"at {key}"))
-
-    @property
-    def twice_at(self) -> str:
-        """Return where the first of them is."""
-        return next((f" at {line.partition(': ')[0]}" for line in self.twice_lines), " by PyTorch")
+    def given_schema(self) -> str:
+        """Return how a schema has what a kernel gave."""
+        given, counted = self["given"], re.match(r"(\d+) values", self["given"])
+        if counted is not None:
+            return f"({', '.join(['Tensor'] * int(counted[1]))})"
+        return {"NoneType": "()", "Parameter": "Tensor"}.get(given, str(given))
 
     @property
     def needed(self) -> str:
         """Return the arguments of the group `declaration` that a call must give."""
-        return wording.needed_arguments(self["declaration"])
+        return needed_arguments(self["declaration"])
 
     @property
     def made_twice(self) -> tuple[str, ...]:
-        """Return the lines that made the custom operator with different schemas."""
-        made = [e for e in self.failure.of("custom_op") if e.subject == self["op"]]
-        several = len({event.detail for event in made}) > 1
-        return tuple(f"{event.at}: custom_op {event.subject}{event.detail}" for event in made if several)
+        """Return the lines that made the custom operator, where there are several."""
+        made = [e for e in self.failure.of("custom_op") if e.subject == self["op"] and e.at]
+        return tuple(f"{event.at}: custom_op {event.subject}{event.detail}" for event in made[-2:] if len(made) > 1)
 
     @property
     def unaliased(self) -> str:
@@ -178,7 +160,7 @@ class Words(dict[str, Any]):
     @property
     def gradients(self) -> str:
         """Return what a backward returns: a gradient for each tensor, None for what is no tensor."""
-        return wording.gradients_of(self.operator.schema)
+        return gradients_of(self.operator.schema)
 
     @property
     def register_autograd(self) -> str:
@@ -249,17 +231,90 @@ class Words(dict[str, Any]):
     @property
     def vmap(self) -> bool:
         """Return whether vmap is on the stack."""
-        return wording.under_vmap(self.failure)
+        return any("vmap" in name for name in self.failure.stack) or "vmap" in self.failure.text
 
     @property
     def dtensor(self) -> bool:
         """Return whether DTensor is on the stack."""
-        return wording.under_dtensor(self.failure)
+        return any(name.startswith("torch.distributed.tensor") for name in self.failure.stack)
 
     @property
-    def in_handler(self) -> bool:
-        """Return whether the failing line is in a handler of an override."""
-        return bool(self.failure.frames) and self.failure.frames[-1].function in _HANDLERS
+    def function(self) -> str:
+        """Return the function of the failing line."""
+        return self.failure.at.function if self.failure.at else ""
+
+    @property
+    def raised(self) -> str:
+        """Return the first line of the exception that ended the program, with its kind."""
+        return _first_line(self.failure.chain[:1])
+
+    @property
+    def first_raised(self) -> str:
+        """Return the first line of the exception that led to the others, with its kind."""
+        return _first_line(self.failure.chain[-1:])
+
+    @property
+    def asserted(self) -> str:
+        """Return the failing line and the messages."""
+        return f"{self.line} {self.failure.text}"
+
+    @property
+    def entered_modes(self) -> tuple[str, ...]:
+        """Return the modes that were entered."""
+        return tuple(event.subject for event in self.failure.of("entered mode"))
+
+    @property
+    def named_in_lines(self) -> bool:
+        """Return whether the failing lines name the operator of the event, or a function that was made one."""
+        return re.search(rf"\b{self.base.partition('.')[0]}\b", self.lines) is not None
+
+    @property
+    def in_kernel(self) -> bool:
+        """Return whether a function that the program registered for the operator of the event is on the stack."""
+        functions = (e.at for e in self.failure.of("function") if e.subject == self["subject"] and e.at)
+        kernels = {(at.file, at.function) for at in functions}
+        return any((frame.file, frame.function) in kernels for frame in self.failure.frames)
+
+    @property
+    def repeats(self) -> bool:
+        """Return whether the function of the event is on the stack again and again."""
+        at = self["event"].at
+        return at is not None and sum(frame.function == at.function for frame in self.failure.frames) > 20
+
+    @property
+    def compiled(self) -> bool:
+        """Return whether torch.compile was called."""
+        return bool(self.failure.of("compiled"))
+
+    @property
+    def autocast_key(self) -> str:
+        """Return the key for autocast on the device of the group `autocast`."""
+        return f"Autocast{self['autocast'].upper()}"
+
+    @property
+    def autocast_keys(self) -> str:
+        """Return the keys for autocast of the operator's kernels."""
+        return listed(key for key in self.operator.kernels if key.startswith("Autocast"))
+
+    @property
+    def function_class(self) -> str:
+        """Return the autograd.Function whose `apply` failed, or the first of the program."""
+        called = re.search(r"(\w+)\.apply\b", self.expression)
+        classes = re.findall(r"class (\w+)\([\w.]*Function\)", self.failure.source)
+        return called[1] if called else next(iter(classes), "it")
+
+    @property
+    def dispatching(self) -> tuple[str, ...]:
+        """Return the classes that have a __torch_dispatch__."""
+        return tuple(e.subject for e in self.failure.of("handler") if e.detail.startswith("__torch_dispatch__"))
+
+    @property
+    def holding(self) -> str:
+        """Return the attribute in which a class, of the group `cls` or of the event, keeps its tensor."""
+        name = self.get("cls") or self["subject"]
+        body = self.failure.source.partition(f"class {name}(")[2].partition("\nclass ")[0]
+        found = re.search(r"\b(?:self|t|r|out)\.(\w+) = \w+(?: *#.*)?$", body, re.MULTILINE)
+        return found[1] if found else ""
 
     @property
     def extension(self) -> bool:
@@ -270,18 +325,30 @@ class Words(dict[str, Any]):
     @property
     def fake_op(self) -> str:
         """Return the operator in whose fake kernel the failing line is."""
-        facts = wording.failing_fake(self.failure)
-        return facts.name if facts else ""
+        at, best, line = self.failure.at, "", 0
+        for event in self.failure.of("custom_op", "define", "register_fake") if at is not None and self.in_fake else ():
+            facts = self.failure.registry.operator(event.subject)
+            file, _, first = short_site(facts.fake).rpartition(":") if facts is not None else ("", "", "")
+            if at is not None and file == at.file and first.isdigit() and line < int(first) <= at.line:
+                best, line = facts.name if facts else "", int(first)
+        return best
+
+    @property
+    def in_fake(self) -> bool:
+        """Return whether a fake kernel is on the stack."""
+        calls = (name for name in self.failure.stack if not name.endswith("fake_impl.register"))
+        return any("fake_impl" in name or "abstract" in name for name in calls)
+
+    @property
+    def fails_here(self) -> bool:
+        """Return whether the failing line is in the function of the event."""
+        here, at = self.failure.at, self["event"].at
+        return here is not None and at is not None and (here.file, here.function) == (at.file, at.function)
 
     @property
     def fake_at(self) -> str:
         """Return ` at FILE:LINE` of the operator's fake kernel."""
-        return f" at {wording.short_site(self.operator.fake)}" if self.operator.fake else ""
-
-    @property
-    def fake_parameters(self) -> str:
-        """Return the parameters of a fake kernel."""
-        return wording.signature_of(self.operator.schema) or "*args"
+        return f" at {short_site(self.operator.fake)}" if self.operator.fake else ""
 
     @property
     def data_sized(self) -> bool:
@@ -295,9 +362,9 @@ class Words(dict[str, Any]):
         if not body and not facts.fake and facts.schema.endswith("-> ()"):
             body = "None"
         elif not body and not facts.fake and facts.schema.endswith("-> Tensor") and self.tensors:
-            body = f"torch.empty_like({wording.tensors_of(facts.schema)[0]})"
+            body = f"torch.empty_like({self.tensors.replace(',', ' ').split()[0]})"
             note = "  # give the shape and dtype of your result"
-        head = f'torch.library.register_fake("{facts.packet}", lambda {self.fake_parameters}: '
+        head = f'torch.library.register_fake("{facts.packet}", lambda {self.signature}: '
         return f"{head}{body}){note}" if body else ""
 
     @property
@@ -306,39 +373,40 @@ class Words(dict[str, Any]):
         return self.failure.registry.version
 
     @property
-    def local_schema(self) -> str:
-        """Return the schema without the namespace."""
-        return self.operator.schema.partition("::")[2] or "name(...) -> ..."
-
-    @property
     def parameters(self) -> str:
         """Return the names of the schema's arguments."""
-        return wording.parameters_of(self.operator.schema) if self.operator.schema else "..."
+        return ", ".join(name for _, name in arguments_of(self.operator.schema)) or "..."
 
     @property
     def signature(self) -> str:
         """Return the parameters of a Python function that takes what the schema has, with the defaults."""
-        return wording.signature_of(self.operator.schema)
+        return signature_of(self.operator.schema) if self.operator.schema else "*args"
 
     @property
     def tensors(self) -> str:
-        """Return the names of the tensor arguments."""
-        return wording.listed(wording.tensors_of(self.operator.schema))
+        """Return the names of the arguments that are tensors or lists of tensors."""
+        return listed(name for kind, name in arguments_of(self.operator.schema) if kind.startswith("Tensor"))
 
     @property
     def written(self) -> str:
         """Return the names of the arguments that the schema writes."""
-        return wording.listed(name for kind, name in wording.arguments_of(self.operator.schema) if "!" in kind)
+        return listed(name for kind, name in arguments_of(self.operator.schema) if "!" in kind)
 
     @property
     def defined(self) -> str:
-        """Return `, defined at FILE:LINE`."""
-        return wording.line_of_definition(self.operator, self.failure)
+        """Return `, defined at FILE:LINE`, or nothing where the line is not known."""
+        events = self.failure.registrations(self.operator.name)
+        at = next((str(e.at) for e in events if e.kind in ("define", "custom_op") and e.at), "")
+        at = at or short_site(self.operator.site)
+        return f", defined at {at}" if at else ""
 
     @property
     def kernels_at(self) -> str:
         """Return the keys of the operator's kernels with their lines."""
-        return wording.kernels_of(self.operator, self.failure)
+        events = self.failure.registrations(self.operator.name)
+        lines = {event.detail: str(event.at) for event in events if event.kind == "impl"}
+        sites = {key: lines.get(key) or short_site(site) for key, site in self.operator.kernels.items()}
+        return listed(f"{key} ({site})" if site else key for key, site in sites.items())
 
     @property
     def kernels_held(self) -> str:
@@ -347,32 +415,34 @@ class Words(dict[str, Any]):
         if not name.startswith("aten::"):
             return f"kernels of {name}: {self.kernels_at or 'none'}"
         works = re.compile(r"(?!Auto).*(?:CPU|CUDA|MPS|XPU|HPU|PrivateUse1|Meta)$|Composite")
-        return (
-            f"kernels of {name}: {wording.listed(filter(works.match, self.operator.kernels)) or 'none for a backend'}"
-        )
+        return f"kernels of {name}: {listed(filter(works.match, self.operator.kernels)) or 'none for a backend'}"
 
     @property
     def all_keys(self) -> str:
         """Return the keys of the operator's kernels."""
-        return wording.listed(self.operator.kernels)
+        return listed(self.operator.kernels)
 
     @property
     def work_keys(self) -> str:
         """Return the keys of the operator's kernels that do the work."""
-        return wording.listed(key for key in self.operator.backends if key != "Meta")
+        return listed(key for key in self.operator.backends if key != "Meta")
 
     @property
     def registered(self) -> tuple[str, ...]:
-        """Return a line for each registration of the operator."""
-        return wording.registered_lines(self.failure, self["op"])
-
-    @property
-    def made(self) -> tuple[str, ...]:
-        """Return the lines that made the custom operator, with its schemas."""
-        events = [e for e in self.failure.of("custom_op") if e.subject == self["op"] and e.at]
-        return tuple(f"{event.at}: {event.subject}{event.detail}" for event in events[-2:])
+        """Return a line for each registration of the operator; what custom_op does inside is not one."""
+        events = [event for event in self.failure.registrations(self["op"]) if event.at is not None]
+        inside = {str(event.at) for event in events if event.kind == "custom_op"}
+        return tuple(
+            f"{event.at}: {event.kind} {event.subject}" + (f" at {event.detail}" if event.kind == "impl" else "")
+            for event in events
+            if event.kind not in ("define", "impl") or str(event.at) not in inside
+        )[:6]
 
     @property
     def made_at(self) -> str:
-        """Return where the custom operator was made."""
-        return " and ".join(line.partition(": ")[0] for line in self.made)
+        """Return where they are."""
+        return " and ".join(line.partition(": ")[0] for line in self.made_twice)
+
+
+def _first_line(chain: tuple[Raised, ...]) -> str:
+    return "".join(f"{raised.name}: {raised.text.partition(chr(10))[0][:200]}" for raised in chain)

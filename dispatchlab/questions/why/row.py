@@ -2,9 +2,11 @@
 
 - `pattern`: an expression, or several, one of which a message of the exceptions must match; that of the cause is asked
   before its function.
-- `event`: what must have been noted; the operator or name that it happened to is `{subject}`, the rest `{detail}`.
+- `event`: a kind of event, or several: what must have been noted. The row is of the latest for which `when` holds;
+  `{subject}`, `{detail}` and `{event_at}` are of that.
 - `case`: the case that the function of the cause names.
-- `when`: what must hold besides: `NAME`, `not NAME`, `NAME ~ EXPRESSION`, and several of them with `and` and `or`.
+- `when`: what must hold besides: `NAME`, `not NAME`, `NAME ~ EXPRESSION`, and several of them with `and` and `or`. In
+  an expression, too, `{name}` stands for a text.
 - `says`, `fix`, `evidence`: the texts. `{1}` and `{name}` are groups of the pattern or of an expression in `when`, what
   the function of the cause saw, or facts (`facts.py`). One that is a field alone stands for all that the field holds.
 
@@ -16,7 +18,8 @@ A fix is a text alone, or one of
 - `otherwise: TEXT`, which is shown where no other fix was seen to work;
 - `wrap: <>.float()` or `wrap <>.float(): TEXT`, which is put around each tensor of the call;
 - `word: OLD -> NEW` and `swap OLD -> NEW: TEXT`, which change the call;
-- `code: TEXT`, which is run, and `within CONTEXT: TEXT`, which enters a context.
+- `code: TEXT`, which is run; `within CONTEXT: TEXT`, which enters a context; `outer SETUP: TEXT`, which is run after
+  SETUP, and the call that led into PyTorch is made again in place of the one that failed inside of a kernel.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ from dispatchlab.questions.why.facts import Words
 
 _CHOICE: Final = re.compile(r"(if|elif|else)(?: (.+?))? => (.+)", re.DOTALL)
 _FIELD: Final = re.compile(r"\{(\w+)\}")
+_FIELD_IN_EXPRESSION: Final = re.compile(r"\{([a-z_]+)\}")
 
 
 Patterns: TypeAlias = Mapping[str, list[str]]
@@ -67,31 +71,37 @@ class Row:
     fix: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
     pattern: tuple[str, ...] = ()
-    event: EventKind | None = None
+    event: tuple[EventKind, ...] = ()
     case: str = ""
     when: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, fields: Mapping[str, Any], patterns: Patterns) -> Row:
         """Make a row of its entry, in which a single text stands for a list of one."""
-        single = {name: fields[name] for name in ("case", "event") if name in fields}
         lists = {name: (value,) if isinstance(value, str) else tuple(value) for name, value in fields.items()}
-        return cls(**{**lists, **single, "pattern": expressions(fields.get("pattern", ()), patterns)})
+        pattern = expressions(fields.get("pattern", ()), patterns)
+        return cls(**{**lists, "case": fields.get("case", ""), "pattern": pattern})
 
     def explain(self, known: Words) -> Explanation | None:
         """Return what the row says of a failure, or None where it does not fit."""
         words = Words(known.failure, known)
         if self.case != words.get("case", "") or not words.match(self.pattern):
             return None
-        if self.event is not None:
-            event = next(iter(words.failure.of(self.event)), None)
-            if event is None:
-                return None
-            words |= {"subject": event.subject, "detail": event.detail}
-        if not all(_holds(conditions, words) for conditions in self.when):
+        fitting = (each for each in self._with_events(words) if all(_holds(text, each) for text in self.when))
+        chosen = next(fitting, None)
+        if chosen is None:
             return None
-        sentence = "".join(_lines(self.says, words))
-        return Explanation(sentence, tuple(_fixes(self.fix, words)), tuple(_lines(self.evidence, words)))
+        sentence = "".join(_lines(self.says, chosen))
+        return Explanation(sentence, tuple(_fixes(self.fix, chosen)), tuple(_lines(self.evidence, chosen)))
+
+    def _with_events(self, words: Words) -> Iterator[Words]:
+        """Return the words with each event that may be the one, the latest first; where none is asked, the words."""
+        if not self.event:
+            yield words
+        for event in reversed(words.failure.of(*self.event)):
+            with_event = Words(words.failure, words)
+            with_event |= {"subject": event.subject, "detail": event.detail, "event_at": event.at or "", "event": event}
+            yield with_event
 
 
 def _holds(conditions: str, words: Words) -> bool:
@@ -103,7 +113,8 @@ def _is(condition: str, words: Words) -> bool:
     name, _, pattern = condition.removeprefix("not ").partition(" ~ ")
     value = words[name]
     if pattern:
-        value = re.search(pattern, str(value), re.DOTALL)
+        filled = _FIELD_IN_EXPRESSION.sub(lambda field: re.escape(str(words[field[1]])), pattern)
+        value = re.search(filled, str(value), re.DOTALL)
         words |= value.groupdict("") if value else {}
     return bool(value) != condition.startswith("not ")
 
@@ -163,6 +174,8 @@ def _fix(text: str, words: Words) -> Fix:
         return Fix(text=rest, code="import torch\n" + rest.partition("  # ")[0])
     if kind == "otherwise":
         return Fix(text=rest, otherwise=True)
+    if setup := re.fullmatch(r"outer (.+)", kind):
+        return Fix(text=rest, code=f"import torch\n{_fill(setup[1], words)}\n{rest}", outer=True)
     if needs := re.fullmatch(r"needs (.+)", kind):
         return Fix(text=rest, needs=needs[1])
     return Fix(text=_fill(text, words))

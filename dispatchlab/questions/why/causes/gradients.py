@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dispatchlab.model.failure import Event, Failure, OperatorFacts
 from dispatchlab.questions.why.cause import looks_for, saw
 from dispatchlab.questions.why.facts import Words
-from dispatchlab.questions.why.wording import arguments_of, listed, registered_lines
+from dispatchlab.questions.why.wording import arguments_of, listed
 
 
 @looks_for("WHY506")
@@ -53,14 +53,6 @@ def _counts(failure: Failure, own: int) -> dict[str, object]:
     return {"wanted_count": wanted, "given_count": given, "plain_gradients": plain}
 
 
-@looks_for("WHY501")
-def no_formula(words: Words) -> Mapping[str, object]:
-    """Look for an operator in whose backward the one without a formula is called."""
-    failure = words.failure
-    others = (e.subject for e in failure.of("function") if e.detail == "backward" and e.subject != words.op)
-    return saw(outer_backward=next(others, "") if "create_graph=True" in failure.source else "")
-
-
 @looks_for("WHY509")
 def formula_refused(words: Words) -> Mapping[str, object]:
     """Look for what the operator writes, and for the schema of one that writes nothing."""
@@ -68,15 +60,6 @@ def formula_refused(words: Words) -> Mapping[str, object]:
     written = [argument for kind, argument in arguments_of(schema) if "!" in kind]
     arguments = re.sub(r"\([a-z]\d*!?\)", "", schema.partition(" -> ")[0].partition("(")[2])
     return saw(refused_writes=listed(written), first_write=next(iter(written), ""), plain_arguments=arguments)
-
-
-@looks_for("WHY515")
-def zero_tangent(words: Words) -> Mapping[str, object]:
-    """Look for a custom operator that the program calls, whose parts forward mode does not see."""
-    failure = words.failure
-    bases = {event.subject: event.subject.partition("::")[2].partition(".")[0] for event in failure.of("custom_op")}
-    used = [name for name, base in bases.items() if len(re.findall(rf"\b{re.escape(base)}\b", failure.source)) > 1]
-    return saw(used_op=used[0] if used else "", used_lines=registered_lines(failure, used[0]) if used else ())
 
 
 @looks_for("WHY508")
@@ -119,25 +102,3 @@ def _takes_gradient(failure: Failure, facts: OperatorFacts) -> dict[str, object]
         return {**words, "role": "composite" if key in ("", "CompositeImplicitAutograd") else "replaced composite"}
     has = facts.autograd or any(kernel.startswith("Autograd") for kernel in facts.kernels)
     return None if has else {**words, "role": "none"}
-
-
-@looks_for("WHY513")
-def written_saved_tensor(words: Words) -> Mapping[str, object]:
-    """Look for an operator that was called and writes an argument."""
-    failure = words.failure
-    for name in dict.fromkeys(event.subject.partition(".")[0] for event in failure.of("called")):
-        facts = failure.registry.operator(name)
-        if facts is not None and any("!" in kind for kind, _ in arguments_of(facts.schema)):
-            return saw(op=name)
-    return saw(op="")
-
-
-@looks_for("WHY514")
-def numpy_in_composite(words: Words) -> Mapping[str, object]:
-    """Look for the CompositeImplicitAutograd kernel in which the program failed."""
-    failure = words.failure
-    here = (failure.at.file, failure.at.function) if failure.at else None
-    for event in failure.of("function"):
-        if event.detail == "CompositeImplicitAutograd" and event.at and (event.at.file, event.at.function) == here:
-            return saw(op=event.subject, kernel_at=event.at)
-    return saw(op="")

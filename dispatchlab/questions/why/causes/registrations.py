@@ -6,10 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from dispatchlab.errors import nearest
 from dispatchlab.model.failure import Event
+from dispatchlab.model.keys import PARSED_BY_TORCH
 from dispatchlab.questions.why.cause import looks_for, saw
 from dispatchlab.questions.why.facts import Words
-from dispatchlab.questions.why.wording import nearest, short_site, signature_of
+from dispatchlab.questions.why.wording import short_site, signature_of
 
 
 @looks_for("WHY201")
@@ -133,55 +135,7 @@ def _gradients(schema: str) -> list[str]:
     return ["grad"] if count == 1 else [f"grad{index}" for index in range(count)]
 
 
-@looks_for("WHY212")
-def wrong_result(words: Words) -> Mapping[str, object] | None:
-    """Recognise a kernel that returned another kind or number of values."""
-    failure = words.failure
-    results = failure.of("wrong result")
-    refused = failure.search(
-        r"Unable to cast |is not an instance of 'sequence'|to return None but it returned something else|"
-        r"NoneType|Expected \w* ?to return|return(?:ed)? .* values?"
-    )
-    if not results or (refused is None and "AssertionError" not in failure.kinds):
-        return None
-    event = results[-1]
-    given, _, wanted = event.detail.partition("\n")
-    place = next((e.at for e in reversed(failure.of("function")) if e.subject == event.subject and e.at), None)
-    counted = re.match(r"(\d+) values", given)
-    names = {"NoneType": "()", "Parameter": "Tensor"}
-    return saw(
-        op=event.subject,
-        function_at=f" at {place}" if place else "",
-        given=given,
-        wanted=wanted,
-        given_schema=f"({', '.join(['Tensor'] * int(counted[1]))})" if counted else names.get(given, given),
-    )
-
-
-_KEYS: Final = (
-    *("CPU", "CUDA", "MPS", "XPU", "HPU", "XLA", "MTIA", "Meta", "PrivateUse1", "Autograd", "AutogradCPU"),
-    *("AutogradCUDA", "AutocastCPU", "AutocastCUDA", "CompositeImplicitAutograd", "CompositeExplicitAutograd"),
-    *("SparseCPU", "QuantizedCPU", "BackendSelect"),
-)
-_OTHER_KEYS: Final[Mapping[str, str]] = {
-    "gpu": "CUDA",
-    "autocast": "AutocastCUDA",
-    "default": "CompositeExplicitAutograd",
-    "composite": "CompositeImplicitAutograd",
-    "all": "CompositeExplicitAutograd",
-    "rocm": "CUDA",
-    "hip": "CUDA",
-}
-
-
 @looks_for("WHY213")
 def unknown_key(words: Words) -> Mapping[str, object]:
     """Look for the key that was meant."""
-    failure, key = words.failure, words["wrong_key"]
-    lower = {known.lower(): known for known in _KEYS}
-    other = _OTHER_KEYS.get(key.lower()) or lower.get(key.lower()) or lower.get(nearest(key.lower(), list(lower)), "")
-    if failure.device and key.lower() == failure.device:
-        other = "PrivateUse1"
-    if key == "Autocast" and re.search(r"autocast\([^)]*[\"']cpu", failure.source):
-        other = "AutocastCPU"
-    return saw(other=other)
+    return saw(other_key=next(iter(nearest(words["wrong_key"], (key.name for key in PARSED_BY_TORCH))), ""))
