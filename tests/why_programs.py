@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -21,7 +22,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+
+from dispatchlab.questions.why.diagnose import Answer
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,8 @@ def variations(path: Path) -> Iterator[Variation]:
         yield Variation(code, name, tuple(cause[1].split(", ")) if cause else (), fix[1] if fix else "", files)
 
 
-def why(folder: Path, files: Mapping[str, str], *arguments: str) -> tuple[int, dict[str, Any] | None]:
-    """Write files and run `why ARGUMENTS` in a fork of the server; return its exit code and its answer as JSON."""
+def why(folder: Path, files: Mapping[str, str], *arguments: str) -> tuple[int, Answer | None]:
+    """Write files and run `why ARGUMENTS` in a fork of the server; return its exit code and its answer."""
     for name, text in files.items():
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -60,8 +62,8 @@ def why(folder: Path, files: Mapping[str, str], *arguments: str) -> tuple[int, d
     server.stdin.write(json.dumps([str(folder), *arguments]) + "\n")
     server.stdin.flush()
     code = int(server.stdout.readline())
-    answer = folder / "answer.json"
-    return code, json.loads(answer.read_text(encoding="utf-8")) if answer.exists() else None
+    answer = folder / "answer"
+    return code, pickle.loads(answer.read_bytes()) if answer.exists() else None
 
 
 @cache
@@ -95,7 +97,7 @@ def _serve() -> None:
                 silent = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(silent, 1)
                 os.dup2(silent, 2)
-                code = child.main([f"{folder}/answer.json", *arguments])
+                code = child.main([f"{folder}/answer", *arguments])
             finally:
                 os._exit(code)
         sys.stdout.write(f"{os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])}\n")

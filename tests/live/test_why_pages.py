@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("torch")
 
+from dispatchlab.questions.check.trial_process import TrialRequest
+from dispatchlab.questions.check.trials import trial_process
 from dispatchlab.questions.why.cause import Cause, causes
-from dispatchlab.questions.why.run import answer_of
 from tests.why_programs import why
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="each program runs in a fork")
-CAUSES = [cause for cause in causes() if cause.file.is_file()]
-WITHOUT_PAGE = {"WHY233", "WHY431", "WHY531", "WHY532", "WHY721"}
-"""What trials of `check` find without an exception, and what takes Inductor twice."""
+BY_TRIALS = {"WHY233", "WHY431", "WHY532"}
+"""What the trials of `check` find without an exception: their programs are packages."""
+CAUSES = [cause for cause in causes() if cause.code not in {*BY_TRIALS, "WHY721"}]  # tests/deep has what compiles often
 
 
 def part(cause: Cause, title: str) -> tuple[str, str]:
@@ -31,9 +33,8 @@ def part(cause: Cause, title: str) -> tuple[str, str]:
 def test_the_program_of_a_page_fails_for_its_cause(cause: Cause, tmp_path: Path) -> None:
     language, text = part(cause, "Fails")
     arguments = ("--text", "program.txt") if language == "text" else ("program.py",)
-    code, fields = why(tmp_path, {arguments[-1]: text}, *arguments)
-    assert fields is not None, f"exit {code} without an answer"
-    answer = answer_of(fields)
+    code, answer = why(tmp_path, {arguments[-1]: text}, *arguments)
+    assert answer is not None, f"exit {code} without an answer"
     assert (answer.code, answer.title, answer.dispatcher) == (cause.code, cause.title, cause.dispatcher), answer.cause
     assert answer.fixes or not cause.dispatcher, "no fix is left"
     works = part(cause, "Works")[1]
@@ -53,5 +54,13 @@ def test_the_program_with_the_fix_ends_well(cause: Cause, tmp_path: Path) -> Non
     assert why(tmp_path, {"program.py": part(cause, "Works")[1]}, "program.py") == (0, None)
 
 
-def test_every_other_cause_has_a_page() -> None:
-    assert {cause.code for cause in causes()} - {cause.code for cause in CAUSES} == WITHOUT_PAGE
+@pytest.mark.parametrize("code", sorted(BY_TRIALS))
+def test_trials_find_the_cause_of_a_page(code: str, tmp_path: Path) -> None:
+    cause = next(cause for cause in causes() if cause.code == code)
+    for title in ("Fails", "Works"):
+        folder = tmp_path / title
+        folder.mkdir()
+        (folder / "package.py").write_text(part(cause, title)[1], encoding="utf-8")
+        with trial_process(TrialRequest(("package",), (str(folder), *sys.path))) as process:
+            found = {answer.code for _, answer in process.runs(300) if answer is not None}
+        assert (code in found) == (title == "Fails"), found

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from dispatchlab.questions.why.diagnose import Answer
 from dispatchlab.questions.why.run import why_program
 from tests.why_programs import Variation, variations, why
 
@@ -25,14 +25,14 @@ def test_a_variation_gets_its_cause(variation: Variation, tmp_path: Path) -> Non
         assert (code, answer) == (0, None)
     else:
         assert answer is not None, f"exit {code} without an answer"
-        assert answer["code"] == variation.code, answer["cause"]
-        assert [word for word in variation.cause if word not in answer["cause"]] == [], answer["cause"]
+        assert answer.code == variation.code, answer.cause
+        assert [word for word in variation.cause if word not in answer.cause] == [], answer.cause
         assert not variation.fix or [fix for fix in fixes(answer) if holds(fix, variation.fix)], fixes(answer)
 
 
-def fixes(answer: dict[str, Any]) -> list[str]:
+def fixes(answer: Answer) -> list[str]:
     """Return the fixes of an answer, each with its outcome."""
-    return [f"{fix['fix']['text']}(tried: {fix['outcome']})" for fix in answer["fixes"]]
+    return [f"{trial.fix.text}(tried: {trial.outcome})" for trial in answer.fixes]
 
 
 def holds(fix: str, wanted: str) -> bool:

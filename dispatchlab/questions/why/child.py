@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import pickle
 import runpy
 import subprocess
 import sys
@@ -25,7 +26,6 @@ from dispatchlab.model.failure import Event
 from dispatchlab.questions.why.diagnose import Answer, diagnose
 from dispatchlab.questions.why.exception import why_exception
 from dispatchlab.questions.why.pasted_traceback import failure_of_text
-from dispatchlab.views.as_json import json_text
 
 _CACHES_S = 120
 
@@ -111,7 +111,7 @@ def _without_caches(program: Sequence[str]) -> list[Event]:
 
 
 def _leave(path: str, answer: Answer) -> int:
-    Path(path).write_text(json_text(answer), encoding="utf-8")
+    Path(path).write_bytes(pickle.dumps(answer))
     return 1
 
 

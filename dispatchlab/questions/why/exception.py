@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from types import TracebackType
+from typing import Any
 
 from dispatchlab.live.failure.failing_frame import events_of_frames
 from dispatchlab.live.failure.fake_body import fake_body
@@ -60,20 +61,21 @@ def watch_exceptions() -> ProgramWatch:
     def excepthook(kind: type[BaseException], error: BaseException, at: TracebackType | None) -> None:
         show(kind, error, at)
         if isinstance(error, Exception) and "torch" in sys.modules:
-            with suppress(Exception):
-                answer = why_exception(error, watch)
-                sys.stderr.write(why_view(answer).text() if answer.code else "")
+            _show(error, watch)
+
+    def in_cell(shell: Any, kind: type[BaseException], error: BaseException, at: TracebackType, **_: object) -> None:
+        shell.showtraceback()
+        _show(error, watch)
 
     sys.excepthook = excepthook
     if "IPython" in sys.modules:
         shell = sys.modules["IPython"].get_ipython()
         if shell is not None:
-            shell.set_custom_exc((Exception,), lambda shell, kind, error, at, **_: _in_cell(shell, error, watch))
+            shell.set_custom_exc((Exception,), in_cell)
     return watch
 
 
-def _in_cell(shell: object, error: BaseException, watch: ProgramWatch) -> None:
-    shell.showtraceback()  # type: ignore[attr-defined]
+def _show(error: BaseException, watch: ProgramWatch) -> None:
     with suppress(Exception):
         answer = why_exception(error, watch)
         sys.stderr.write(why_view(answer).text() if answer.code else "")

@@ -142,6 +142,11 @@ class Words(dict[str, Any]):
         return {"NoneType": "()", "Parameter": "Tensor"}.get(given, str(given))
 
     @property
+    def names_there(self) -> str:
+        """Return the operators of the namespace of the group `ns`."""
+        return listed(dict.fromkeys(name.partition(".")[0] for name in self.failure.registry.names(self["ns"])))
+
+    @property
     def needed(self) -> str:
         """Return the arguments of the group `declaration` that a call must give."""
         return needed_arguments(self["declaration"])

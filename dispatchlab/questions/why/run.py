@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.live.failure.program_watch import CHILDREN
-from dispatchlab.model.failure import Fix, Position, Trial
 from dispatchlab.questions.why.diagnose import Answer, diagnose
 from dispatchlab.questions.why.pasted_traceback import RecordedFacts, failure_of_text
 from dispatchlab.registries.file import newest_bundled, open_named
@@ -54,7 +53,7 @@ def why_program(program: Sequence[str], *, quiet: bool = False) -> Outcome:
     if program[0] != "-m" and not Path(program[0]).is_file():
         raise NoProgramError(program[0], "there is no such file")
     with tempfile.TemporaryDirectory() as folder:
-        answer_file, output_file = Path(folder) / "answer.json", Path(folder) / "output"
+        answer_file, output_file = Path(folder) / "answer", Path(folder) / "output"
         environment = {**os.environ, CHILDREN: str(Path(folder) / "events"), "PYTHONPATH": _python_path(folder)}
         code = _start(
             [sys.executable, "-m", __package__ + ".child", str(answer_file), *program],
@@ -63,7 +62,7 @@ def why_program(program: Sequence[str], *, quiet: bool = False) -> Outcome:
             quiet=quiet,
         )
         if answer_file.exists():
-            return Outcome(code, answer_of(json.loads(answer_file.read_text(encoding="utf-8"))))
+            return Outcome(code, pickle.loads(answer_file.read_bytes()))
         if code < 0 or code == 134:
             printed = output_file.read_bytes()[-_KEPT_OUTPUT:].decode(errors="replace")
             return Outcome(code, why_text(printed, events=environment[CHILDREN]))
@@ -86,11 +85,12 @@ def why_text(text: str, source: str = "", events: str = "") -> Answer:
         recorded = open_named(source or newest_bundled())
         return diagnose(failure_of_text(text, RecordedFacts(recorded)))
     with tempfile.TemporaryDirectory() as folder:
-        given, answer_file = Path(folder) / "text", Path(folder) / "answer.json"
+        given, answer_file = Path(folder) / "text", Path(folder) / "answer"
         given.write_text(text, encoding="utf-8")
         command = [sys.executable, "-m", __package__ + ".child", str(answer_file), "--text", str(given)]
         subprocess.run(command, check=False, stdout=sys.stderr, env={**os.environ, CHILDREN: events})
-        return answer_of(json.loads(answer_file.read_text(encoding="utf-8")))
+        answer: Answer = pickle.loads(answer_file.read_bytes())
+        return answer
 
 
 def _start(command: Sequence[str], environment: dict[str, str], output: Path, *, quiet: bool) -> int:
@@ -134,22 +134,3 @@ if not getattr(sys, "orig_argv", [])[1:3] == ["-m", "dispatchlab.questions.why.c
     except Exception:
         pass
 """
-
-
-def answer_of(fields: dict[str, Any]) -> Answer:
-    """Return an answer from its JSON."""
-    fixes = tuple(
-        Trial(Fix(**trial["fix"]), trial["outcome"], trial.get("detail", "")) for trial in fields.get("fixes", ())
-    )
-    at = fields.get("at")
-    return Answer(
-        code=fields["code"],
-        title=fields["title"],
-        cause=fields["cause"],
-        fixes=fixes,
-        evidence=tuple(fields.get("evidence", ())),
-        dispatcher=fields["dispatcher"],
-        error=fields.get("error", ""),
-        at=None if at is None else Position(**at),
-        wrong=fields.get("wrong", ""),
-    )

@@ -1,1 +1,1 @@
-"""The causes, a module for each family. See questions/why/cause.py."""
+"""The causes: texts and patterns by number in FAMILY.toml, see `row`; what only code can see in FAMILY.py."""
