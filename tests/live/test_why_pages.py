@@ -11,8 +11,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from dispatchlab.questions.check.trial_process import TrialRequest
-from dispatchlab.questions.check.trials import trial_process
+from dispatchlab.questions.check.trials import TrialRequest, trial_process
 from dispatchlab.questions.why.cause import Cause, causes
 from tests.why_programs import why
 
