@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from dispatchlab.questions.setup import first_files
 from dispatchlab.questions.setup.first_files import NothingToRecordError
@@ -82,3 +83,16 @@ def test_a_configuration_that_cannot_be_read_is_a_sentence(checkout: Path, text:
     result = run("init")
     assert result.exit_code == 2
     assert "cannot be read" in result.stderr
+
+
+@pytest.mark.parametrize("ci", ["github", "sarif"])
+def test_the_tests_of_the_workflow_run_after_a_finding_and_an_upload_alone_needs_a_permission(
+    checkout: Path, ci: str
+) -> None:
+    run("init", "--ci", ci)
+    workflow = yaml.safe_load((checkout / ".github" / "workflows" / "dispatchlab.yml").read_text())
+    assert ("security-events" in workflow["permissions"]) is (ci == "sarif")
+    *_, tests = steps = workflow["jobs"]["dispatchlab"]["steps"]
+    assert tests == {"run": "pytest dispatch-scenarios", "if": "always()"}
+    (check,) = [step["run"] for step in steps if "dispatchlab check" in step.get("run", "")]
+    assert check.startswith(f"dispatchlab check my_ops --format {ci}")

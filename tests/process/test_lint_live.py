@@ -20,7 +20,7 @@ PROGRAM = """
 import sys
 from dispatchlab.cli import main
 select = [text for code in sys.argv[2:] for text in ("--select", code)]
-main(["check", "--only", "lint", sys.argv[1], *select, "--format", "json"])
+main(["check", "--only", "lint", "--no-submodules", sys.argv[1], *select, "--format", "json"])
 """
 
 PACKAGE = """
@@ -69,11 +69,9 @@ def test_a_def_that_nobody_keeps_and_a_disabled_composite_are_found(tmp_path: Pa
 def test_a_module_without_registrations_is_nothing_to_check(tmp_path: Path, code: str) -> None:
     (tmp_path / "harmless.py").write_text(code)
     done = run_lint(tmp_path, "harmless")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.endswith(
-        "live: there is nothing to check: importing harmless registers no operator and no kernel; name the module that "
-        "registers, such as harmless.ops\n"
-    )
+    value = json.loads(done.stdout)
+    assert (done.returncode, value["nothing"], value["answers"][0]["asked"]) == (2, ["harmless"], False)
+    assert value["summary"].startswith("harmless: nothing is registered: ")
 
 
 QUANTO = find_spec("optimum") is not None and find_spec("optimum.quanto") is not None
