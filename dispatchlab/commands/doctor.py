@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from dispatchlab.commands.help import Command
 from dispatchlab.commands.options import format_option
-from dispatchlab.commands.output import Format, exit_with, note, out, save, show_view
+from dispatchlab.commands.output import Format, exit_with, note, out, progress_display, save, show_view
 
 
 @click.command(cls=Command)
@@ -46,7 +44,8 @@ def doctor(*, defect: str | None, defects: bool, measure: str | None, format: Fo
     elif defect is not None:
         raise click.UsageError(f"{defect}: a defect is shown with --defects")
     else:
-        found = diagnose(progress=(lambda name: note(f"trying: {name}")) if sys.stderr.isatty() else None)
+        with progress_display() as display:
+            found = diagnose(progress=lambda name: display.stage("doctor", f"trying: {name}"))
         show_view(format, doctor_view(found))
         exit_with(found.exit_code)
 

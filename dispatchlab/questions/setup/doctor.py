@@ -8,31 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.questions.setup.environment import Fact, distribution_version, facts
 from dispatchlab.registries.file import bundled_names, newest_bundled
 from dispatchlab.views.as_json import as_json, fields_of
-from dispatchlab.views.blocks import Inline, Line, Mood, Span, warn
+from dispatchlab.views.blocks import Inline, Line, Mood, Section, Span, Verdict, warn
 from dispatchlab.views.view import View
 
 if TYPE_CHECKING:
     from dispatchlab.live.worker.engine import LiveEngine
+    from dispatchlab.views.blocks import Block
 
+State: TypeAlias = Literal["works", "limited", "does not work"]
+"""`limited` finds less."""
 
-State: TypeAlias = Literal["works", "limited", "absent", "fails"]
-"""`limited` finds less; `absent` is not offered for this version of PyTorch, which is no defect of the installation."""
-
-_STATES: dict[State, str] = {
-    "works": "works",
-    "limited": "limited",
-    "absent": "not offered",
-    "fails": "does not work",
-}
-"""How a state is shown."""
-
+_MOODS: dict[State, Mood] = {"works": "good", "limited": "warn", "does not work": "bad"}
 _PROBES = "dispatchlab.questions.setup.live_probes"
 
 
@@ -51,28 +43,15 @@ class Feature:
     limits: bool = False
 
 
+_LIVE = ("dump --from live", "explain --from live", "check live", "diff live", "coverage live", "record --all")
 FEATURES: dict[str, Feature] = {
     "keys": Feature("dispatch keys", ("permute --engine torch", "explain --from live"), limits=True),
-    "registry": Feature(
-        "read the registry",
-        (
-            "dump --from live",
-            "explain --from live",
-            "check live",
-            "diff live",
-            "coverage live",
-            "permute live",
-            "record --all",
-        ),
-    ),
+    "registry": Feature("read the registry", _LIVE),
     "explore": Feature("register and release", ("permute --engine torch",)),
     "slots": Feature("read slots", ("permute --engine torch",), limits=True),
-    "conform": Feature("compare with the lab engine", ("permute --engine torch --conform",)),
-    "record": Feature("record a package", ("record", "init")),
-    "imports": Feature("watch imports", ("check --orders",)),
-    "leaks": Feature("find leaks", ("fixture dispatcher_leaks",)),
+    "record": Feature("record a package", ("check", "record", "init")),
 }
-"""Each feature by its probe: `explore` and `conform` run from here, the others are functions of `live_probes`."""
+"""Each feature by its probe: `explore` runs from here, the others are functions of `live_probes`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +91,7 @@ class Diagnosis:
     """Everything that `dispatchlab doctor` shows.
 
     Args:
-        facts: versions, the terminal, optional tools.
+        facts: versions and optional tools.
         torch: the PyTorch that is installed; None when there is none.
     """
 
@@ -123,17 +102,17 @@ class Diagnosis:
     def exit_code(self) -> int:
         """1 when something that is installed does not work, else 0; a machine without PyTorch is well."""
         torch = self.torch
-        broken = torch is not None and (bool(torch.error) or any(one.state == "fails" for one in torch.tried))
+        broken = torch is not None and (bool(torch.error) or any(one.state == "does not work" for one in torch.tried))
         return int(broken or any(fact.problem for fact in self.facts))
 
 
-def diagnose(*, progress: Callable[[str], None] | None = None) -> Diagnosis:
+def diagnose(*, progress: Callable[[str], None] = lambda name: None) -> Diagnosis:
     """Look at this machine, and try every feature on the PyTorch that is installed.
 
     Args:
         progress: called with the name of each feature before it is tried.
     """
-    return Diagnosis(facts(), _torch(progress or (lambda name: None)))
+    return Diagnosis(facts(), _torch(progress))
 
 
 def _torch(progress: Callable[[str], None]) -> TorchFound | None:
@@ -161,67 +140,29 @@ def _torch(progress: Callable[[str], None]) -> TorchFound | None:
 
 def _tried(engine: LiveEngine, probe: str, feature: Feature) -> Tried:
     from dispatchlab.prover.protocol import EngineCrashed
-    from dispatchlab.questions.setup.live_probes import NotOffered
 
     try:
         return Tried(feature, "works", _run(engine, probe))
-    except NotOffered as error:
-        return Tried(feature, "absent", error.reason)
     except Exception as error:
         missed = feature.limits and not isinstance(error, EngineCrashed)
-        return Tried(feature, "limited" if missed else "fails", _sentence(error))
+        return Tried(feature, "limited" if missed else "does not work", _sentence(error))
 
 
 def _run(engine: LiveEngine, probe: str) -> str:
-    match probe:
-        case "explore":
-            return _explore(engine)
-        case "conform":
-            return _conform(engine)
-        case _:
-            return str(engine.ask(f"{_PROBES}:{probe}"))
-
-
-def _explore(engine: LiveEngine) -> str:
-    """Explore registrations that commute, and registrations that do not."""
+    """Run a probe; of `explore`, explore registrations that do not commute."""
+    if probe != "explore":
+        return str(engine.ask(f"{_PROBES}:{probe}"))
     from dispatchlab.prover.result import Verdict
     from dispatchlab.questions.setup.live_probes import ProbeFailed
     from dispatchlab.scenario.load import parse_scenario
 
-    wanted = {_COMMUTES: Verdict.NO_VIOLATION_FOUND, _DISAGREES: Verdict.ORDER_DEPENDENT}
-    edges = 0
-    for text, verdict in wanted.items():
-        scenario = parse_scenario(text, file="doctor")
-        found = engine.explore(scenario.registrations, scenario.operators)
-        edges += found.edges
-        if found.verdict is not verdict:
-            raise ProbeFailed(f"two registrations were explored: expected {verdict} and found {found.verdict}")
-    return f"two scenarios explored, {edges} edges"
+    scenario = parse_scenario(_DISAGREES, file="doctor")
+    found = engine.explore(scenario.registrations, scenario.operators)
+    if found.verdict is not Verdict.ORDER_DEPENDENT:
+        raise ProbeFailed(f"two registrations at one key were explored, and the verdict is {found.verdict}")
+    return f"a scenario explored, {found.edges} edges"
 
 
-def _conform(engine: LiveEngine) -> str:
-    """Walk the live engine and the lab engine of the same version side by side."""
-    from dispatchlab.engine.semantics import SEMANTICS
-    from dispatchlab.prover.result import Verdict
-    from dispatchlab.questions.order.conformance import conform, sentence
-    from dispatchlab.questions.setup.live_probes import NotOffered, ProbeFailed
-    from dispatchlab.scenario.load import parse_scenario
-
-    if engine.semantics not in SEMANTICS:
-        raise NotOffered("there is no model of this version: the nearest one answers elsewhere")
-    found = conform(engine, engine.semantics, parse_scenario(_COMMUTES, file="doctor"))
-    if found.verdict is not Verdict.NO_VIOLATION_FOUND:
-        raise ProbeFailed(sentence(found))
-    return f"the lab engine's {engine.semantics} and this PyTorch agree on a scenario"
-
-
-_COMMUTES = """
-claim: A def and two kernels at different keys commute.
-registrations:
-  - def: foo(Tensor x) -> Tensor
-  - {impl: foo, dispatch: CPU, debug: fn_cpu}
-  - {impl: foo, dispatch: CUDA, debug: fn_cuda}
-"""
 _DISAGREES = """
 claim: Two kernels at one key do not commute.
 registrations:
@@ -241,8 +182,8 @@ def _sentence(error: BaseException) -> str:
 
 
 def doctor_view(found: Diagnosis) -> View[Diagnosis]:
-    """How a diagnosis is shown: facts, each feature with its state and reason, and the commands of those that fail."""
-    return View(found, lines=_lines)
+    """How a diagnosis is shown: what works in the first line, each feature with its reason, and the versions."""
+    return View(found, lines=_blocks)
 
 
 @as_json.register
@@ -255,38 +196,30 @@ def _(value: Tried) -> dict[str, object]:
     return fields_of(value, feature=value.feature.name, commands=value.feature.commands)
 
 
-def _lines(found: Diagnosis) -> Iterator[Line]:
-    for group, some in groupby(found.facts, lambda fact: fact.group):
-        yield Line(f"{group}:", "strong")
-        yield from _table((fact.name, warn(f"PROBLEM: {fact.value}") if fact.problem else fact.value) for fact in some)
+def _blocks(found: Diagnosis) -> Iterator[Block]:
     torch = found.torch
     if torch is None:
-        yield Line("PyTorch: not installed", "strong")
-        needed = "commands about the installed PyTorch need it: pip install 'dispatchlab[torch]'; the others work"
-        yield Line(needed, indent=2)
+        yield Verdict("PyTorch is not installed: commands about it need pip install 'dispatchlab[torch]'", "quiet")
     elif torch.error:
-        yield Line(f"PyTorch: {torch.version} is installed and cannot be imported", "bad")
-        yield Line(torch.error, indent=2)
+        yield Verdict(f"PyTorch {torch.version} is installed and cannot be imported: {torch.error}", "bad")
     else:
-        yield from _torch_lines(torch)
+        yield from _torch_blocks(torch)
+    facts = ((one.name, warn(f"PROBLEM: {one.value}") if one.problem else one.value) for one in found.facts)
+    yield Section("This machine", tuple(_table(facts)))
 
 
-def _torch_lines(torch: TorchFound) -> Iterator[Line]:
+def _torch_blocks(torch: TorchFound) -> Iterator[Block]:
     works = sum(one.state == "works" for one in torch.tried)
-    how_many = "all" if works == len(torch.tried) else f"{works} of"
-    yield Line(f"PyTorch: {torch.version}, {how_many} {len(torch.tried)} features work", "strong")
+    bad = any(one.state == "does not work" for one in torch.tried)
+    how_many = f"all {works} features work" if works == len(torch.tried) else f"{works} of {len(torch.tried)} work"
+    mood: Mood = "bad" if bad else "good" if works == len(torch.tried) else "warn"
+    yield Verdict(f"PyTorch {torch.version}: {how_many}", mood)
     if torch.semantics not in bundled_names():
-        answers = f"no registry of it is bundled: what does not name `live` answers for {newest_bundled()}"
-        yield Line(answers, indent=2)
-    yield from _table(
-        (one.feature.name, (Span(_STATES[one.state], _MOODS[one.state]), f": {one.why}")) for one in torch.tried
-    )
+        yield Line(f"no registry of it is bundled: what does not name `live` answers for {newest_bundled()}", indent=2)
+    yield from _table((one.feature.name, (Span(one.state, _MOODS[one.state]), f": {one.why}")) for one in torch.tried)
     for one in torch.tried:
         if one.state != "works":
             yield Line(f"{one.feature.name} is for: {', '.join(one.feature.commands)}", indent=2)
-
-
-_MOODS: dict[State, Mood] = {"works": "good", "limited": "warn", "absent": "quiet", "fails": "bad"}
 
 
 def _table(rows: Iterable[tuple[str, Inline]]) -> Iterator[Line]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 import sys
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, entry_points, version
@@ -16,13 +15,11 @@ class Fact:
     """One line about this machine.
 
     Args:
-        group: what it is about.
         name: the subject.
         value: what was found.
         problem: whether dispatchlab does not work well because of it.
     """
 
-    group: str
     name: str
     value: str
     problem: bool = False
@@ -37,14 +34,12 @@ def facts() -> tuple[Fact, ...]:
         f"{platform.python_implementation()} {platform.python_version()} on {platform.system()} {platform.machine()}"
     )
     needed = ("click", "rich", "numpy", "PyYAML")
-    dot, use = shutil.which("dot"), "draws the .dot files of permute --graph"
     return (
-        Fact("versions", "dispatchlab", f"{__version__} in {Path(__file__).parents[2]}"),
-        Fact("versions", "Python", f"{python}, {sys.executable}"),
-        *(Fact("versions", name, distribution_version(name) or "not installed") for name in needed),
-        Fact("versions", "bundled registries", ", ".join(bundled_names())),
+        Fact("dispatchlab", f"{__version__} in {Path(__file__).parents[2]}"),
+        Fact("Python", f"{python}, {sys.executable}"),
+        *(Fact(name, distribution_version(name) or "not installed") for name in needed),
+        Fact("bundled registries", ", ".join(bundled_names())),
         _pytest(),
-        Fact("optional tools", "dot", f"{dot}, {use}" if dot else f"not found; {use}"),
     )
 
 
@@ -60,10 +55,10 @@ def _pytest() -> Fact:
     """Return whether pytest loads the plugin of this package."""
     found = distribution_version("pytest")
     if found is None:
-        return Fact("optional tools", "pytest", "not installed; scenarios as tests and dispatcher_leaks need it")
+        return Fact("pytest", "not installed; scenarios as tests and dispatcher_leaks need it")
     if not any(point.name == "dispatchlab" for point in entry_points(group="pytest11")):
         what = f"{found}; the plugin is not registered: install dispatchlab"
-        return Fact("optional tools", "pytest", what, problem=True)
+        return Fact("pytest", what, problem=True)
     if "PYTEST_DISABLE_PLUGIN_AUTOLOAD" in os.environ:
-        return Fact("optional tools", "pytest", f"{found}; PYTEST_DISABLE_PLUGIN_AUTOLOAD keeps the plugin out")
-    return Fact("optional tools", "pytest", f"{found} with the plugin of dispatchlab")
+        return Fact("pytest", f"{found}; PYTEST_DISABLE_PLUGIN_AUTOLOAD keeps the plugin out")
+    return Fact("pytest", f"{found} with the plugin of dispatchlab")

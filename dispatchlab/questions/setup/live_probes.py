@@ -6,8 +6,6 @@ They run in a worker process. A probe returns a sentence about what it saw.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -36,10 +34,6 @@ class ProbeFailed(DispatchLabError):
     reason: str
 
     template = "{reason}"
-
-
-class NotOffered(ProbeFailed):
-    """A feature is for other versions of PyTorch."""
 
 
 def keys() -> str:
@@ -88,8 +82,14 @@ def record() -> str:
     """A package can be recorded, each registration with its call site."""
     from dispatchlab.live.recording.record_package import record_packages
 
-    with _package("record") as package:
-        found = record_packages((package,))
+    package = "dispatchlab_doctor"
+    with TemporaryDirectory() as folder:
+        Path(folder, f"{package}.py").write_text(_SOURCE, encoding="utf-8")
+        sys.path.insert(0, folder)
+        try:
+            found = record_packages((package,))
+        finally:
+            sys.path.remove(folder)
     wrong = [site for site in found.sites if package not in site]
     if found.operators != 2 or wrong or found.unreadable:
         raise ProbeFailed(
@@ -97,50 +97,3 @@ def record() -> str:
             + "".join(f"; {each}" for each in found.unreadable)
         )
     return f"{found.registrations} registrations of a package recorded, each with its line"
-
-
-def imports() -> str:
-    """A run of imports can be observed, which is what `check --orders` compares."""
-    from dispatchlab.live.recording.order_runs import run_orders
-
-    with _package("imports") as package:
-        (run,) = run_orders(((package,),), 300, 1)
-    if run.ended:
-        raise ProbeFailed(run.ended)
-    missing = [
-        name for name in (f"{package}::custom", f"{package}::plain") if f"registrations of {name}" not in run.found
-    ]
-    if missing:
-        raise ProbeFailed(f"registered and not seen: {' and '.join(missing)}")
-    return f"{sum(what.startswith('registrations of ') for what in run.found)} operators seen after an import"
-
-
-def leaks() -> str:
-    """The fixture `dispatcher_leaks` sees a registration that stays, and none after its release."""
-    from dispatchlab.live.bridge.torch import torch
-    from dispatchlab.questions.leaks import Watch
-
-    library = torch().library.Library("dispatchlab_doctor_leaks", "DEF")
-    library.define("warm(Tensor x) -> Tensor")
-    watch = Watch()
-    if found := watch.leaks():
-        raise ProbeFailed(f"{len(found)} registrations are reported where nothing leaks")
-    library.define("leaks(Tensor x) -> Tensor")
-    seen = watch.leaks()
-    library._destroy()
-    if not seen:
-        raise ProbeFailed("a registration that was not released is not seen")
-    return "a registration that stays is seen"
-
-
-@contextmanager
-def _package(name: str) -> Iterator[str]:
-    """A package on the path that registers two operators when it is imported; its name."""
-    module = f"dispatchlab_doctor_{name}"
-    with TemporaryDirectory() as folder:
-        Path(folder, f"{module}.py").write_text(_SOURCE, encoding="utf-8")
-        sys.path.insert(0, folder)
-        try:
-            yield module
-        finally:
-            sys.path.remove(folder)
