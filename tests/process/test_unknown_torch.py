@@ -74,7 +74,7 @@ def test_what_does_not_work_with_a_nightly_says_so_in_a_sentence(folder: Path) -
 
 def test_doctor_says_what_works_with_a_nightly(folder: Path) -> None:
     done = dispatchlab(folder, "doctor")
-    assert f"PyTorch: {VERSION}" in done.stdout
+    assert f"PyTorch {VERSION}" in done.stdout
     assert (
         f"limited: it has {NEW}, Quantized{NEW}, Sparse{NEW} and 3 more, which dispatchlab does not know" in done.stdout
     )

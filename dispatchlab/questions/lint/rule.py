@@ -179,13 +179,6 @@ class LintReport:
         """The findings by cause, the most harmful first."""
         return grouped(self.findings)
 
-    def counts(self) -> dict[str, int]:
-        """How many findings each rule that ran has."""
-        counts = dict.fromkeys(self.checked, 0)
-        for finding in self.findings:
-            counts[finding.code] += 1
-        return counts
-
 
 OrderOf: TypeAlias = Callable[[Sequence[RecordedOperator]], Mapping[str, tuple[OrderReason, ...]]]
 """Finds why the order of registrations matters, by operator; one without a reason may be left out."""

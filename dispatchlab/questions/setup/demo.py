@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
+from typing import NamedTuple
 
 from dispatchlab.call.operators import operator
 from dispatchlab.call.tensor import Tensor, tensor
@@ -22,8 +22,7 @@ RETURNS = {"kernel_a": 2.0, "kernel_b": 3.0}
 """What each kernel of the example multiplies by."""
 
 
-@dataclass(frozen=True, slots=True)
-class Called:
+class Called(NamedTuple):
     """One order of registrations, and a call after it.
 
     Args:
@@ -37,19 +36,16 @@ class Called:
     dump: tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Demo:
+class Demo(NamedTuple):
     """What the example shows.
 
     Args:
         text: the scenario, as the text of a file.
-        scenario: the same, read.
         calls: both orders.
         report: the exploration of every order.
     """
 
     text: str
-    scenario: Scenario
     calls: tuple[Called, Called]
     report: Report
 
@@ -64,7 +60,7 @@ def run_demo() -> Demo:
     text = demo_scenario()
     scenario = parse_scenario(text, file="demo.yaml")
     first, second = (_called(scenario, order) for order in ((0, 1, 2), (0, 2, 1)))
-    return Demo(text, scenario, (first, second), run_scenario(scenario, RunOptions()).report)
+    return Demo(text, (first, second), run_scenario(scenario, RunOptions()).report)
 
 
 def _called(scenario: Scenario, order: Sequence[int]) -> Called:
