@@ -427,3 +427,19 @@ def test_what_pytorch_says_when_it_ends_the_process_is_the_finding(tmp_path: Pat
     assert (code, one["code"], one["operator"]) == (1, "WHY202", "twice_opened")
     assert "a.cpp:5" in one["message"]
     assert "b.cpp:7" in one["message"]
+
+
+def test_operators_that_pytorch_registers_meanwhile_are_not_the_packages(tmp_path: Path) -> None:
+    module(
+        tmp_path, "clean", __init__="import torch.ao.quantization.fx._decomposed\nfrom clean import ops\n", ops=CLEAN
+    )
+    code, found = checked(tmp_path, "clean")
+    assert (code, answer(found, "trials")["text"].partition(":")[0]) == (0, "1 operator")
+
+
+def test_a_crash_on_a_generated_value_is_open(tmp_path: Path) -> None:
+    crash = CLEAN.replace("return x + x", "__import__('os').kill(__import__('os').getpid(), 8)")
+    module(tmp_path, "clean", __init__="from clean import ops\n", ops=crash)
+    _, found = checked(tmp_path, "clean")
+    assert answer(found, "trials")["findings"] == []
+    assert any("call is open: SIGFPE on a generated input" in note for note in answer(found, "trials")["notes"])

@@ -16,6 +16,7 @@ from dispatchlab.live.failure.operator_facts import InstalledRegistry, privateus
 from dispatchlab.live.failure.program_watch import frames_of, raised_of
 from dispatchlab.live.failure.torch_watch import start
 from dispatchlab.live.introspection.registry_reader import all_dumps
+from dispatchlab.live.introspection.site_log import running_ownership
 from dispatchlab.live.trials.inputs import InputsError, noted_inputs, read_inputs
 from dispatchlab.live.trials.package_watch import PackageWatch
 from dispatchlab.live.trials.subject import Subject
@@ -24,6 +25,7 @@ from dispatchlab.model.failure import Event, Failure, Fix, Raised, Trial
 from dispatchlab.model.trial_run import TrialRun
 from dispatchlab.questions.check.trials import Run, TrialRequest
 from dispatchlab.questions.why.diagnose import Answer, diagnose
+from dispatchlab.registries.model import read_dump
 
 _LONGEST_S: Final = 90.0
 _LONGEST_COMPILED_S: Final = 3000.0
@@ -76,8 +78,9 @@ def _runs(request: TrialRequest) -> Iterator[Run]:
     yield from ((run, _answer(run, watch)) for run in _registration_runs(watch))
     end = time.monotonic() + (_LONGEST_COMPILED_S if request.whole else _LONGEST_S)
     names = [name for name in TRIALS if request.whole or name not in COMPILED]
+    ownership = running_ownership()  # importing a package may import parts of PyTorch that register
     for operator, dump in sorted(all_dumps().items()):
-        if before.get(operator) == dump:
+        if before.get(operator) == dump or ownership.is_own_operator(read_dump(dump)):
             continue
         if time.monotonic() > end:
             yield TrialRun(operator=operator, trial="call", status="open", why="the time is over"), None
