@@ -141,8 +141,8 @@ def test_a_question_that_was_not_asked_never_reads_as_fine() -> None:
     report = CheckReport(
         ("shop",), "2.13.0", "2 operators", (), (Answer(Question.DRIFT, "there is no record", asked=False),)
     )
-    assert "drift       not checked: there is no record" in check_view(report).text()
-    assert "not checked" in check_view(report).html()
+    assert "drift       not asked: there is no record" in check_view(report).text()
+    assert "not asked" in check_view(report).html()
     assert json.loads(check_view(report).json())["answers"][0]["asked"] is False
 
 

@@ -370,7 +370,7 @@ def test_modules_are_permuted_and_their_lines_are_not(folder: Path) -> None:
     (folder / "one.yaml").write_text(MODULES.replace("registrations:", "order: [1, 2]\nregistrations:"))
     one = permute("one.yaml")
     assert one.exit_code == 0
-    assert "note: this is about the one order in which shop.one, shop.two can be imported" in one.stdout
+    assert "note: checked: the one order of importing shop.one, shop.two, " in one.stdout
 
 
 def test_what_is_about_single_registrations_is_refused_for_modules(folder: Path) -> None:

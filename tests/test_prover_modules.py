@@ -141,7 +141,7 @@ def test_two_modules_that_override_each_other_are_found(walk: WalkName) -> None:
 def test_one_module_that_overrides_its_own_kernel_has_one_order() -> None:
     found = explored([DEF, CPU, CPU_TOO], Module("one", (0, 1, 2)))
     assert (found.verdict, found.orders, found.sets, found.conflicts) == (Verdict.ORDER_INDEPENDENT, 1, 4, ())
-    assert found.notes[-1].startswith("this is about the one order in which one can be imported, each as a whole")
+    assert found.notes[-1].startswith("checked: the one order of importing one, each module as a whole")
 
 
 def test_a_chain_keeps_the_order_that_an_import_makes() -> None:

@@ -85,7 +85,7 @@ def check(
     registration leaves out a finding.
 
     Exit codes: 0 when nothing is found but information, 1 when something is, 2 when a package cannot be imported or
-    registers nothing, 3 when the order is not decided, 5 when an import ends its process.
+    registers nothing, 5 when an import ends its process.
 
     \b
     Examples:

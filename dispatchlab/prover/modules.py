@@ -97,8 +97,8 @@ def explore_modules(
     names = [module.name for module in modules]
     shown = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
     orders = count_registration_orders(len(blocks), whole.chains)
-    one = "one order" if orders == 1 else "orders"
-    scope = f"this is about the {one} in which {shown} can be imported, each as a whole, nothing released"
+    every = "the one order" if orders == 1 else "every order"
+    scope = f"checked: {every} of importing {shown}, each module as a whole; nothing is released"
 
     def about(found: Exploration) -> Exploration:
         return replace(found, orders=orders, modules=len(modules), notes=(*found.notes, scope))

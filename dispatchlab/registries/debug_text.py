@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from dispatchlab.model.keys import DispatchKey
 from dispatchlab.registries.model import Recorded, RecordedOperator
@@ -19,6 +19,23 @@ _BUILD_FOLDER = 4  # the leading slash counts as one: /__w/NAME/NAME
 def owner(debug: str) -> str:
     """A debug text in a sentence."""
     return debug.removeprefix(_AT) or "a registration without a debug text"
+
+
+def stale_order_text(keys: str, kernels: Sequence[tuple[object, str]], *, operator: str = "") -> str:
+    """Return how stale slots depend on an order, as DL009 and every report say it.
+
+    Args:
+        keys: the keys of the slots.
+        kernels: the key and the debug text of each kernel that was registered.
+        operator: the operator, where the text does not stand behind its name.
+    """
+    them = " and ".join(f"{key} from {owner(debug)}" for key, debug in kernels)
+    return f"what calls {f'of {operator} ' * bool(operator)}use at {keys} depends on which of {them} came first"
+
+
+def keys_text(key: str, count: int) -> str:
+    """Return a key and how many more there are, for a sentence."""
+    return key if count < 2 else f"{key} and {count - 1} more key{'' if count == 2 else 's'}"
 
 
 def kernel_at(operator: RecordedOperator, key: object) -> str:

@@ -36,7 +36,8 @@ def found(scenario: Scenario, semantics: str | None, walk: str) -> Exploration |
     """What a run of `permute` finds, of single registrations; or why it does not run."""
     options = RunOptions(semantics=semantics, walk="graph" if walk == "graph" else "auto")
     try:
-        return run_scenario(replace(scenario, modules=()), options).report.exploration
+        report = run_scenario(replace(scenario, modules=()), options).report
+        return replace(report.exploration, notes=(*report.exploration.notes, *report.notes))
     except DispatchLabError as error:
         return str(error)
 

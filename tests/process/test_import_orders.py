@@ -83,7 +83,7 @@ DIFFERENT = {
         KERNEL.format(key="CompositeImplicitAutograd"),
         KERNEL.format(key="CompositeExplicitAutograd"),
         "slots of home::door",
-        ["left.py:4"],
+        ["left.py:4", "right.py:4"],
         ": registered at left.py:4 [math kernel]",
     ),
     "a backend fallback that one order has": (
@@ -113,8 +113,10 @@ def test_what_depends_on_the_order_of_two_modules_is_shown_with_its_lines(case: 
         (tmp_path / f"{name}.py").write_text(text)
     code, found = compared(tmp_path, "left", "right")
     assert (code, found["of"], len(found["orders"])) == (1, 2, 2)
-    assert found["text"].startswith("differs: ")
     first = found["differences"][0]
+    assert found["text"].startswith(f"differs: {first['cause']}")
+    assert all(site in first["cause"] or what.startswith("variable ") for site in sites)
+    assert first["fix"]
     assert (first["what"], first["sites"]) == (what, sites), found["differences"]
     assert line in first["diff"]
     assert first["diff"].startswith("--- after left, right\n+++ after right, left\n")
@@ -176,7 +178,11 @@ def test_one_module_is_not_asked_and_modules_of_a_package_have_orders_of_their_o
         ("whole", "not asked: Python imports whole before each of its modules, so there is one order"),
     ):
         done = dispatchlab(tmp_path, "check", "--orders", name)
-        assert (done.returncode, done.stdout) == (0, f"{name}: {text}\n"), done.stderr
+        assert (done.returncode, done.stdout.splitlines()[0]) == (0, f"{name}: {text}"), done.stderr
+    assert done.stdout.splitlines()[1] == (
+        "  note: whole/a.py:4 and whole/b.py:4 both set the CPU kernel of home::door; the imports of whole fix their "
+        "order, and an import sorter would change which wins"
+    )
     code, found = compared(tmp_path, "parts.both")
     assert (code, found["modules"], found["of"]) == (1, ["parts.both", "parts.a", "parts.b"], 6)
     assert found["differences"][0]["what"] == "registrations of home::door"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from dispatchlab.prover.result import Verdict
 from dispatchlab.questions.check.findings import name_of
 from dispatchlab.questions.check.registering_modules import what_to_name
-from dispatchlab.questions.check.report import Answer, CheckReport, Question
+from dispatchlab.questions.check.report import Answer, CheckReport
 from dispatchlab.questions.lint.blocks import OTHERS, SHOWN, finding_part
 from dispatchlab.questions.lint.rule import level_counts
 from dispatchlab.views import blocks as b
@@ -29,7 +28,7 @@ def check_view(found: CheckReport, *, complete: bool = False) -> View[CheckRepor
 
 @as_json.register
 def _(value: CheckReport) -> object:
-    return fields_of(value, without=("order",), summary=summary(value), exit_code=value.exit_code)
+    return fields_of(value, summary=summary(value), exit_code=value.exit_code)
 
 
 def summary(found: CheckReport) -> str:
@@ -75,17 +74,7 @@ def _document(found: CheckReport, *, complete: bool) -> b.Document:
 
 def _answer(answer: Answer, found: CheckReport, *, complete: bool) -> b.Cell:
     mood: b.Mood = "quiet" if not answer.asked else "bad" if answer.is_bad else ""
-    notes = answer.notes if complete else _needed_notes(answer, found)
+    notes = tuple(note for note in answer.notes if complete or not note.startswith("compared: "))
     if len(notes) > OTHERS and not complete:
         notes = (*notes[:OTHERS], f"... and {counted(len(notes) - OTHERS, 'more note')}: see --all")
     return b.Cell(b.Stack((b.Span(answer.shown, mood), *map(b.quiet, notes))), "prose")
-
-
-def _needed_notes(answer: Answer, found: CheckReport) -> tuple[str, ...]:
-    """The notes that qualify an answer; of a verdict, why it is not decided."""
-    if answer.question is not Question.ORDER or found.order is None:
-        return answer.notes
-    exploration = found.order.exploration
-    if exploration.verdict in (Verdict.ORDER_INDEPENDENT, Verdict.ORDER_DEPENDENT):
-        return ()
-    return tuple(note for note in answer.notes if note not in exploration.notes[:-1])  # the last one says why

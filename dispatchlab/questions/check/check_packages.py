@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 from dispatchlab.errors import DispatchLabError
 from dispatchlab.live.bridge.torch import ImportEndedError, ImportFailedError, ImportTimeoutError
 from dispatchlab.model.failure import Raised
-from dispatchlab.model.installed_torch import model_for
 from dispatchlab.model.trial_run import TrialRun
-from dispatchlab.questions.check.findings import drift_findings, import_findings, order_findings, upgrade_findings
+from dispatchlab.questions.check.findings import drift_findings, import_findings, upgrade_findings
 from dispatchlab.questions.check.registering_modules import registering_modules
 from dispatchlab.questions.check.report import Answer, CheckReport, Question
 from dispatchlab.questions.check.selection import EVERYTHING, Selection
@@ -25,19 +24,17 @@ from dispatchlab.questions.check.trials import (
     trial_process,
     trials_answer,
 )
-from dispatchlab.questions.coverage.coverage_on_lab import Fill, stale_text
-from dispatchlab.questions.imports.import_orders import COMPARED, compare_import_orders
-from dispatchlab.questions.lint.rule import Finding, Identity, cause_counts
+from dispatchlab.questions.imports.import_orders import COMPARED, compare_import_orders, fixed_text
+from dispatchlab.questions.lint.rule import Identity, Level, cause_counts
 from dispatchlab.questions.lint.rules import RULES
 from dispatchlab.questions.lint.run import NothingToLintError, lint_source
-from dispatchlab.questions.order.run_scenario import RunOptions, run_scenario
 from dispatchlab.questions.record.check_record import compare_with_record
 from dispatchlab.questions.sources.find_sources import LIVE
-from dispatchlab.questions.sources.replay_on_lab import for_registry
 from dispatchlab.questions.upgrade.package_changes import package_upgrade
 from dispatchlab.questions.upgrade.slot_models import models_of
 from dispatchlab.questions.why.diagnose import diagnose
 from dispatchlab.questions.why.pasted_traceback import RecordedFacts, failure_of_text
+from dispatchlab.registries.debug_text import file_in, owner
 from dispatchlab.registries.file import bundled_names, newest_bundled, open_bundled
 from dispatchlab.registries.model import SLOTS_UNREADABLE
 from dispatchlab.scenario.load import load_scenario, parse_scenario
@@ -47,7 +44,6 @@ if TYPE_CHECKING:
     from dispatchlab.live.recording.package_facts import PackageFacts
     from dispatchlab.scenario.scenario import Scenario
 
-_ORDER_LIMIT_S = 60.0
 _TRIALS_LIMIT_S = 120.0
 _GONE = ("WHY102", "WHY233")
 _WHOLE_LIMIT_S = 3600.0
@@ -173,7 +169,21 @@ def _asked(
         if question in questions:
             stage(f"asking about {question} of {' and '.join(named)}")
             report = ask(report, facts, scenario)
+    report = _with_fixed_orders(report)
     return _drift(report, facts, before) if Question.DRIFT in questions else report
+
+
+def _with_fixed_orders(report: CheckReport) -> CheckReport:
+    """Note below the order what lint knows of kernels whose order the package's own imports fix."""
+    fixed = [
+        fixed_text([owner(debug) for debug in one.owners], str(one.key), one.operator, report.packages[0])
+        for one in report.findings
+        if one.code == "DL002" and one.level is Level.INFORMATION and len({*map(file_in, one.owners)}) > 1
+    ]
+    answers = (
+        replace(one, notes=(*fixed, *one.notes)) if one.question is Question.ORDER else one for one in report.answers
+    )
+    return replace(report, answers=tuple(answers))
 
 
 def _failed_import(
@@ -266,40 +276,12 @@ def _order(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> Chec
     later = tuple(one for one in facts.later if one in registering)
     named = tuple(one for one in report.packages if not any(each.startswith(f"{one}.") for each in later))
     imports = compare_import_orders((*named, *later), registering=registering)
-    text, notes = imports.text, (f"compared after each order of imports: {COMPARED}",) if imports.orders else ()
-    found, findings = None, list[Finding]()
-    if scenario.registrations:
-        try:
-            outcome = run_scenario(scenario, RunOptions(timeout_s=_ORDER_LIMIT_S))
-        except DispatchLabError as error:
-            return _not_asked(report, Question.ORDER, error)
-        if outcome.interrupted:
-            raise KeyboardInterrupt
-        found = outcome.report
-        text += f"; the registrations alone: {found.verdict_text}"
-        notes = (*found.exploration.notes, *notes)
-        now = _stale_now(facts)
-        findings += (
-            replace(one, message=f"{one.message}: {now[one.operator].rpartition(': ')[2]}")
-            if one.operator in now
-            else one
-            for one in order_findings(found, scenario)
-        )
-    findings += import_findings(imports, {finding.operator for finding in findings})
+    notes = (f"compared: {COMPARED}",) if imports.orders else ()
     reading = "".join(f" {one.what}" for one in imports.differences)
-    nothing = tuple(one for one in report.nothing if f"variable {one}." not in reading)
-    report = replace(report, order=found, nothing=nothing)
-    asked = found is not None or bool(imports.orders)
-    text = text if asked else text.removeprefix("not asked: ")
-    return _answered(report, Answer(Question.ORDER, text, tuple(findings), notes, asked=asked))
-
-
-def _stale_now(facts: PackageFacts) -> dict[str, str]:
-    """A sentence for each operator whose slots hold another kernel than its table says, after the imports."""
-    kept = facts.moments.kept
-    fill = Fill(for_registry(model_for(kept.torch)), kept.fallbacks)
-    texts = ((str(operator.name), stale_text(operator, fill, kept.torch)) for operator in kept)
-    return {name: text for name, text in texts if text}
+    report = replace(report, nothing=tuple(one for one in report.nothing if f"variable {one}." not in reading))
+    text = imports.text.removeprefix("not asked: ")
+    answer = Answer(Question.ORDER, text, tuple(import_findings(imports)), notes, asked=bool(imports.orders))
+    return _answered(report, answer)
 
 
 def _lint(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> CheckReport:

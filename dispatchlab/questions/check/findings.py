@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from dispatchlab.model.registration import Registration, describe, shown_text
 from dispatchlab.questions.check.report import Question
 from dispatchlab.questions.imports.import_orders import ImportComparison
 from dispatchlab.questions.lint.rule import Finding, Kind, Level
 from dispatchlab.questions.lint.rules import rule_named
-from dispatchlab.questions.order.report import Report
 from dispatchlab.questions.record.check_record import RecordCheck
 from dispatchlab.questions.upgrade.package_changes import OtherKernel, PackageUpgrade
 from dispatchlab.questions.why.cause import causes
@@ -81,31 +80,13 @@ def name_of(code: str) -> str:
 
 # -- order
 
-_READ_LATE = "look it up when it is needed and not while the module is imported, or import what it depends on first"
-_ONE_ORDER = "register it in one place, or import one of these modules from the other, so that one order is left"
 
-
-def order_findings(report: Report, scenario: Scenario) -> Iterator[Finding]:
-    """What depends on the order of registrations: one finding, where the verdict is not as expected."""
-    reason = report.reason
-    if report.as_expected or reason is None:
-        return
-    debugs = tuple(shown_text(scenario.registrations[at]) for at in reversed(reason.registrations))
-    operator = _operator(scenario.registrations, reason.registrations)
-    yield Finding(_ORDER.code, operator, None, reason.cause, debugs, Level.ERROR, mend=reason.fix)
-
-
-def import_findings(imports: ImportComparison, known: Collection[str]) -> Iterator[Finding]:
-    """What depends on the order of imports, but for what is about operators that are known to depend on order."""
+def import_findings(imports: ImportComparison) -> Iterator[Finding]:
+    """What depends on the order of imports."""
     for one in imports.differences:
         operator = next((word for word in one.what.split() if "::" in word), "")
-        if operator and operator in known:
-            continue
-        orders = " and then ".join(one.expected), " and then ".join(one.actual)
-        message = f"{one.what} depends on the order of imports: it is not the same after {orders[0]} and {orders[1]}"
         owners = tuple(f"registered at {site}" for site in one.sites)
-        mend = _READ_LATE if one.what.startswith("variable ") else _ONE_ORDER
-        yield Finding(_ORDER.code, operator, None, message, owners, Level.ERROR, mend=mend)
+        yield Finding(_ORDER.code, operator, None, one.cause, owners, Level.ERROR, mend=one.fix)
 
 
 def _operator(registrations: Sequence[Registration], parts: Sequence[int]) -> str:

@@ -6,9 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dispatchlab._short_repr import WordEnum
-from dispatchlab.prover.result import Verdict
 from dispatchlab.questions.lint.rule import LEVELS, Finding, FindingGroup, Identity, Level, grouped
-from dispatchlab.questions.order.report import Report
 from dispatchlab.registries.debug_text import sites_in
 
 
@@ -43,7 +41,7 @@ class Answer:
     @property
     def shown(self) -> str:
         """The answer in a line, which says so where the question was not asked."""
-        return self.text if self.asked else f"not checked: {self.text}"
+        return self.text if self.asked else f"not asked: {self.text}"
 
     @property
     def is_bad(self) -> bool:
@@ -64,7 +62,6 @@ class CheckReport:
         fails: the questions whose findings fail the check.
         accepted: how many findings a baseline accepts.
         outdated: accepted findings that are not found any more.
-        order: the verdict on the order of registrations; None where it was not asked for.
         notes: what could not be read, a sentence each.
     """
 
@@ -76,7 +73,6 @@ class CheckReport:
     fails: tuple[Question, ...] = tuple(Question)
     accepted: int = 0
     outdated: tuple[Identity, ...] = ()
-    order: Report | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -93,36 +89,26 @@ class CheckReport:
 
     @property
     def exit_code(self) -> int:
-        """2 when a package registers nothing, 1 when something was found that fails; else that of the verdict."""
+        """2 when a package registers nothing, 1 when something was found that fails."""
         if self.nothing:
             return 2
-        if any(answer.is_bad for answer in self.answers if answer.question in self.fails):
-            return 1
-        undecided = self.order is not None and self.order.exploration.verdict not in _DECIDED
-        return self.order.exit_code if undecided and self.order is not None and Question.ORDER in self.fails else 0
-
-
-_DECIDED = (Verdict.ORDER_INDEPENDENT, Verdict.ORDER_DEPENDENT, Verdict.NO_VIOLATION_FOUND)
+        return int(any(answer.is_bad for answer in self.answers if answer.question in self.fails))
 
 
 def _once(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The findings without what lint only informs of where the order of the same lines matters."""
+    """The findings without what lint says of the order of registrations whose order was found to matter."""
     every = tuple(findings)
-    depends = {(one.operator, _lines(one)) for one in every if one.code == Question.ORDER and one.level is Level.ERROR}
+    depends = [(one.operator, _lines(one)) for one in every if one.code == Question.ORDER]
     return tuple(
         one
         for one in every
-        if not (
-            _is_of_lint(one)
-            and one.level is Level.INFORMATION
-            and one.owners
-            and (one.operator, _lines(one)) in depends
-        )
+        if one.code not in _OF_ORDER
+        or not any(one.operator == operator and lines and lines <= _lines(one) for operator, lines in depends)
     )
 
 
-def _is_of_lint(finding: Finding) -> bool:
-    return finding.code.partition("-")[0] not in frozenset(map(str, Question))
+_OF_ORDER = ("DL002", "DL009")
+"""The rules of lint about what the order of imports decides."""
 
 
 def _lines(finding: Finding) -> frozenset[tuple[str, int]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dispatchlab.questions.imports.import_orders import COMPARED, ImportComparison
 from dispatchlab.views.as_json import as_json, fields_of
-from dispatchlab.views.blocks import Block, Line
+from dispatchlab.views.blocks import Block, Difference, Line
 from dispatchlab.views.formatting import counted, first_of
 from dispatchlab.views.view import View
 
@@ -27,11 +27,16 @@ def _(value: ImportComparison) -> dict[str, object]:
 def _lines(found: ImportComparison) -> Iterator[Block]:
     """What was found, each difference with its lines and its diff, and what was compared."""
     yield Line(f"{', '.join(found.packages)}: {found.text}")
-    for one in found.differences[:_MOST]:
-        yield Line(f"{one.what}{', ' if one.sites else ''}{', '.join(one.sites)}", indent=2)
-        yield from (Line(row, indent=4) for row in one.diff.splitlines())
+    for number, one in enumerate(found.differences[:_MOST]):
+        yield from [Line(one.cause, label="cause: ", indent=2)] * bool(number)
+        yield Line(one.fix, label="fix: ", indent=2)
+        yield Line(f"one order (-): {', '.join(one.expected)}; the other order (+): {', '.join(one.actual)}", indent=2)
+        yield Line(f"{one.what}:", indent=2)
+        rows = [row for row in one.diff.splitlines()[2:] if not row.startswith("@@ ")]
+        yield Difference("\n".join([*rows[:_MOST], *["..."] * (len(rows) > _MOST)]), indent=4)
     if len(found.differences) > _MOST:
         yield Line(f"and {len(found.differences) - _MOST:,} more; --format json has them all", indent=2)
+    yield from (Line(text, label="note: ", indent=2) for text in found.fixed)
     if found.orders:
         yield Line(f"imported in these orders: {counted(len(found.modules), 'module')}, {', '.join(found.modules)}")
         yield Line(f"compared: {COMPARED}")

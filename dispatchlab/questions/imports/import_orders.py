@@ -5,15 +5,15 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import unified_diff
 from itertools import islice, permutations
 from math import factorial
 from pathlib import Path
 
 from dispatchlab.model.order_run import PROCESS, SUCCEEDS, Order, OrderRun
-from dispatchlab.registries.debug_text import sites_in
-from dispatchlab.views.formatting import counted, first_of
+from dispatchlab.registries.debug_text import file_in, keys_text, sites_in, stale_order_text
+from dispatchlab.views.formatting import counted
 
 # Note [What is compared]
 # ~~~~~~~~~~~~~~~~~~~~~~~
@@ -42,13 +42,17 @@ class Difference:
 
     Args:
         what: what it is about, such as `registrations of my::op` or `variable my_package.TABLE`.
-        expected: the first order.
-        actual: the other one.
+        cause: what meets there, with its source locations, and what decides.
+        fix: the smallest change that removes it.
+        expected: one order.
+        actual: the other order.
         diff: a unified diff of what is there.
         sites: the lines that make it, `file:line` each, where they are known.
     """
 
     what: str
+    cause: str
+    fix: str
     expected: Order
     actual: Order
     diff: str
@@ -67,6 +71,7 @@ class ImportComparison:
         differences: what differs.
         unstable: what was not compared, since it is not the same in two runs of one order.
         registering: how many of their modules register something.
+        fixed: what another order would change that the packages' own imports rule out, a sentence each.
     """
 
     packages: tuple[str, ...]
@@ -76,6 +81,7 @@ class ImportComparison:
     differences: tuple[Difference, ...] = ()
     unstable: tuple[str, ...] = ()
     registering: int = 0
+    fixed: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -87,15 +93,13 @@ class ImportComparison:
         ran = f"{len(self.orders):,} of {self.of:,} import orders"
         if not self.differences:
             return f"no difference in {ran}"
-        return f"differs: {first_of([one.what for one in self.differences], _FEW)} ({ran} ran)"
+        more = f" (and {counted(len(self.differences) - 1, 'more difference')})" * (len(self.differences) > 1)
+        return f"differs: {self.differences[0].cause}{more}"
 
     @property
     def exit_code(self) -> int:
         """5 when an import ended its process in some order, 1 when something differs, else 0."""
         return 5 if any(one.what == PROCESS for one in self.differences) else 1 if self.differences else 0
-
-
-_FEW = 3
 
 
 def compare_import_orders(
@@ -131,17 +135,40 @@ def compare_import_orders(
             _raise_for(runs)
             return runs
 
+        fixed: tuple[str, ...] = ()
         if registering is None:
             started(f"importing {' and '.join(named)}")
-            registering = run(named)[0].registering
+            (whole,) = run(named)
+            registering = whole.registering
+            fixed = _fixed_orders(named[0], whole.found)
         modules = modules_with_orders(named, registering)
         orders = orders_of(modules, MOST_ORDERS)
         if len(orders) == 1:
-            return _comparison(named, modules, registering, (), None)
+            return replace(_comparison(named, modules, registering, (), None), fixed=fixed)
         started(f"importing {', '.join(modules)} in {counted(len(orders), 'order')}")
         runs = run(*orders)
         again = run(orders[0])[0] if any(one.found != runs[0].found for one in runs) else None
         return _comparison(named, modules, registering, runs, again)
+
+
+def _fixed_orders(package: str, found: Mapping[str, str]) -> tuple[str, ...]:
+    """What the order in which a package imports its own modules decides."""
+    texts = []
+    for what, dump in found.items():
+        sites: dict[str, list[str]] = {}
+        for key, site in _kernels(dump) if what.startswith("registrations of ") else ():
+            sites.setdefault(key, []).append(site)
+        operator = what.removeprefix("registrations of ")
+        texts += [
+            fixed_text(each, key, operator, package) for key, each in sites.items() if len({*map(file_in, each)}) > 1
+        ]
+    return tuple(texts)
+
+
+def fixed_text(sites: Collection[str], key: str, operator: str, package: str) -> str:
+    """Say that a package's own imports decide which of some kernels wins."""
+    them = f"{' and '.join(sorted(sites))} both set the {key} kernel of {operator}"
+    return f"{them}; the imports of {package} fix their order, and an import sorter would change which wins"
 
 
 def modules_with_orders(packages: Sequence[str], registering: Collection[str]) -> tuple[str, ...]:
@@ -225,11 +252,65 @@ def _difference(what: str, one: OrderRun, other: OrderRun) -> Difference:
     before, after = (run.found.get(what, "nothing").splitlines() for run in (one, other))
     names = [f"after {', '.join(run.order)}" for run in (one, other)]
     lines = list(unified_diff(before, after, names[0], names[1], lineterm="", n=0))
-    changed = [line[1:] for line in lines[3:] if line.startswith(("+", "-"))]
-    sites = [f"{path}:{number}" for line in changed for path, number in _sites(line)]
-    if what.startswith("variable "):
+    sides = [[line[1:] for line in lines[2:] if line.startswith(mark)] for mark in "-+"]
+    sites = [f"{path}:{number}" for side in sides for line in side for path, number in _sites(line)]
+    if what.startswith("slots of "):
+        operator = what.removeprefix("slots of ")
+        kernels = _kernels(one.found.get(f"registrations of {operator}", ""))
+        sites = [site for _, site in kernels]
+        cause, fix = _stale(operator, kernels, sides)
+    elif what.startswith("variable "):
         sites = _lines_of_variable(what.removeprefix("variable "), {**other.files, **one.files})
-    return Difference(what, one.order, other.order, "".join(f"{line}\n" for line in lines), tuple(dict.fromkeys(sites)))
+        cause, fix = f"{what} is {sides[0][0]} {names[0]}, and {sides[1][0]} {names[1]}", _READ_LATE
+    elif what.startswith(("import of ", "module ", PROCESS)):
+        cause, fix = f"{what}: {sides[0][0]} {names[0]}, and {sides[1][0]} {names[1]}", _NEEDS
+    else:
+        cause, fix = _registered(what, names, sides)
+    diff = "".join(f"{line}\n" for line in lines)
+    return Difference(what, cause, fix, one.order, other.order, diff, tuple(dict.fromkeys(sites)))
+
+
+_ONE_ORDER = "keep one of the two, or import one of these modules from the other, so that one order is left"
+_READ_LATE = "look it up when it is needed and not while the module is imported, or import what it depends on first"
+_NEEDS = "import in a module what it needs, so that it can be imported first"
+_ALWAYS = "register it in every order, and do not ask what was imported before"
+
+
+def _stale(operator: str, kernels: Sequence[tuple[str, str]], sides: Sequence[Sequence[str]]) -> tuple[str, str]:
+    """The cause and the fix where slots differ, and the registrations do not."""
+    heads = (line.partition(": ")[0] for side in sides for line in side)
+    keys = list(dict.fromkeys(head for head in heads if "::" not in head))  # the others are about the operator
+    key = keys[0] if keys else "every key"
+    cause = f"{stale_order_text(keys_text(key, len(keys)), kernels, operator=operator)}; no dump shows it"
+    return cause, f'drop one of the two, or lib.impl("{operator.partition("::")[2]}", fn, "{key}")'
+
+
+def _registered(what: str, names: Sequence[str], sides: Sequence[Sequence[str]]) -> tuple[str, str]:
+    """The cause and the fix where two registrations set the same, or one is not there in each order."""
+    rows, thing = [{"": "\n".join(side)} for side in sides], what
+    if what.startswith("registrations of "):
+        operator = what.removeprefix("registrations of ")
+        rows = [{line.partition(":")[0]: line for line in side if "(inactive)" not in line} for side in sides]
+        key = next((key for key in rows[0] if key in rows[1]), next(iter(rows[0] | rows[1]), ""))
+        is_def = key in ("debug", "schema")
+        thing = f"the definition of {operator}" if is_def else f"the {key.removesuffix('[alias]')} kernel of {operator}"
+        rows = [{"": side.get(key, "")} for side in rows]
+    one, other = (next((f"{path}:{number}" for path, number in _sites(side[""])), "") for side in rows)
+    if one and other and one != other:
+        wins = "earlier" if thing.startswith("the definition") else "later"
+        return f"{' and '.join(sorted((one, other)))} both set {thing}; the {wins} import wins", _ONE_ORDER
+    if one or other:
+        there, gone = names if one else reversed(names)
+        return f"{thing} by {one or other} is there {there}, and not {gone}", _ALWAYS
+    values = [side[0] if side else "nothing" for side in sides]
+    return f"{what}: {values[0]} {names[0]}, and {values[1]} {names[1]}", _ALWAYS
+
+
+def _kernels(dump: str) -> list[tuple[str, str]]:
+    """The kernels in a dump, with their keys and source locations."""
+    rows = ((line.partition(":")[0], line) for line in dump.splitlines() if line[:1].isupper())
+    named = ((key.removesuffix(" (inactive)").removesuffix("[alias]"), line) for key, line in rows)
+    return [(key, f"{path}:{at}") for key, line in named for path, at in _sites(line)]
 
 
 def _sites(line: str) -> Iterator[tuple[str, int]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dispatchlab.questions.certify.certificate import Cause, OrderReason, is_of_custom_op, overrides_of
 from dispatchlab.questions.coverage.coverage_on_lab import stale_text
 from dispatchlab.questions.lint.rule import Found, Level, Subject, rule
-from dispatchlab.registries.debug_text import Packages, file_in, owner
+from dispatchlab.registries.debug_text import Packages, file_in, owner, stale_order_text
 from dispatchlab.registries.model import RecordedOperator
 from dispatchlab.views.formatting import first_of
 
@@ -92,12 +92,12 @@ def _left_stale(operator: RecordedOperator, now: str) -> Found:
 def _stale(operator: RecordedOperator, reason: OrderReason, packages: Packages, now: str) -> Found:
     """An operator whose slots depend on an order; `now` says what is stale already."""
     kernels = [registration for registration in reason.registrations if registration.key is not None]
-    them = " and ".join(f"{kernel.key} from {owner(kernel.debug)}" for kernel in kernels)
     debugs = tuple(kernel.debug for kernel in kernels)
     when = "" if reason.in_force else ", while not everything is imported"
     fixed = packages.are_one(operator, [(kernel.key, kernel.debug) for kernel in kernels])
     keys = first_of(reason.keys, _KEYS_SHOWN)
-    depends = f"what calls use at {keys} depends on which of {them} came first{when}; no dump shows it"
+    depends = stale_order_text(keys, [(kernel.key, kernel.debug) for kernel in kernels])
+    depends = f"{depends}{when}; no dump shows it"
     return Found(
         str(operator.name),
         reason.keys[0],

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from dispatchlab.model.registration import Block, Claim, Def, Impl, NameOnly, Registration, describe, shown_text
 from dispatchlab.model.sequence import format_sequence
 from dispatchlab.prover.result import Conflict, Counterexample, Expectation, Exploration, Flaw, Verdict
-from dispatchlab.registries.debug_text import owner
+from dispatchlab.registries.debug_text import keys_text, owner, stale_order_text
 from dispatchlab.scenario.scenario import Scenario
 
 FLAWS = {
@@ -65,18 +65,6 @@ def reason_of(scenario: Scenario, found: Exploration, *, as_expected: bool) -> R
     is_refused = bool(found.conflicts or found.never_accepted)
     cause = "no order leads to another state" + ("" if is_refused else ", and nothing is refused")
     return Reason(cause, f"write `expect: {'refused' if is_refused else 'order-independent'}` into the scenario")
-
-
-def stale_text(keys: str, kernels: Sequence[tuple[object, str]], *, operator: str = "") -> str:
-    """Return how stale slots depend on an order, as DL009 and every report say it.
-
-    Args:
-        keys: the keys of the slots.
-        kernels: the key and the debug text of each kernel that was registered.
-        operator: the operator, where the text does not stand behind its name.
-    """
-    them = " and ".join(f"{key} from {owner(debug)}" for key, debug in kernels)
-    return f"what calls {f'of {operator} ' * bool(operator)}use at {keys} depends on which of {them} came first"
 
 
 def conflict_text(conflict: Conflict, found: Exploration, registrations: Sequence[Registration]) -> str:
@@ -146,8 +134,8 @@ class _Pair:
         if stale is not None:
             kernels = [index for index in parts if self._kernels(index, stale["operator"])] or parts
             owners = [kernel for index in kernels for kernel in self._kernels(index, stale["operator"])]
-            keys = _keys_text(stale["key"], stale["count"])
-            cause = f"{stale_text(keys, owners, operator=stale['operator'])}; no dump shows it"
+            keys = keys_text(stale["key"], int(stale["count"] or 1))
+            cause = f"{stale_order_text(keys, owners, operator=stale['operator'])}; no dump shows it"
             if self.example.flaw is Flaw.INVARIANT or len(owners) < 2:
                 cause = f"{_stale_call(stale)}, after {self._names(kernels)}"
             operator = stale["operator"].partition("::")[2]
@@ -160,6 +148,8 @@ class _Pair:
             first = f"{first}; {self._names(members)} come in another order"
         fix = _DROP_ONE if len(members) == 2 else "drop all but one of them"
         one_order = "import one of these modules from the other" if self.scenario.modules else "make one block of them"
+        if self.scenario.modules:
+            first = first.replace("the later one wins", "the later import wins")
         return Reason(first, f"{fix}, or {one_order}, so that one order is left", members, tuple(more))
 
     def _left_behind(self) -> Reason:
@@ -284,13 +274,8 @@ def _is_definition(registration: Registration) -> bool:
     return isinstance(registration, Def | NameOnly | Claim)
 
 
-def _keys_text(key: str, count: str) -> str:
-    more = int(count or 1) - 1
-    return key if not more else f"{key} and {more} more key{'' if more == 1 else 's'}"
-
-
 def _stale_call(stale: dict[str, str]) -> str:
     """What calls run at a stale slot, and what the table says."""
     held, wanted = (owner(stale[side]) for side in ("held", "wanted"))
-    keys = _keys_text(stale["key"], stale["count"])
+    keys = keys_text(stale["key"], int(stale["count"] or 1))
     return f"calls of {stale['operator']} at {keys} run {held} where the table says {wanted}"

@@ -12,6 +12,7 @@ from dispatchlab.prover.protocol import Engine
 from dispatchlab.prover.result import Expectation, Exploration, Verdict, judge
 from dispatchlab.questions.order.reasons import Reason, conflict_text, reason_of
 from dispatchlab.scenario.scenario import Scenario
+from dispatchlab.views.formatting import readable
 
 if TYPE_CHECKING:
     from dispatchlab.model.operator_view import OperatorView
@@ -32,6 +33,7 @@ class Report:
         exploration: what was found.
         as_expected: whether that is what was expected.
         exit_code: what this scenario alone would end with.
+        is_record: whether it has what packages register when they are imported.
         unexplored: how many registrations of Python the scenario has; see Note [The layers of a verdict].
         torch_model: what PyTorch's model says of a scenario that names no semantics, where it says something else.
         reason: why the verdict is what it is; None for one that is as expected and has no counterexample.
@@ -48,6 +50,7 @@ class Report:
     exploration: Exploration
     as_expected: bool
     exit_code: int
+    is_record: bool = False
     unexplored: int = 0
     torch_model: str = ""
     reason: Reason | None = None
@@ -67,7 +70,20 @@ class Report:
     @property
     def verdict_text(self) -> str:
         """The verdict, the layer that it is about where another one is not explored, and what it holds for."""
-        return f"{self.exploration.verdict}{self.layers_text} ({'; '.join(self.standing)})"
+        return f"{self._packages_text or self.exploration.verdict}{self.layers_text} ({'; '.join(self.standing)})"
+
+    @property
+    def _packages_text(self) -> str:
+        """What is found of the packages of a record, as `imports` says it; empty for another scenario."""
+        found = self.exploration
+        if not self.is_record or found.modules is None:
+            return ""
+        if found.modules == 1:
+            return "not asked: one module registers"
+        if found.verdict is Verdict.ORDER_DEPENDENT:
+            return "differs"
+        is_whole = found.verdict is Verdict.ORDER_INDEPENDENT or (self.unexplored and found.seed is None)
+        return f"no difference in {readable(found.orders)} of {readable(found.orders)} import orders" * bool(is_whole)
 
     @property
     def standing(self) -> tuple[str, ...]:
@@ -135,9 +151,7 @@ def report_of(scenario: Scenario, engine: Engine, found: Exploration, *, require
     if scenario.python and found.verdict is Verdict.ORDER_INDEPENDENT:
         found = replace(found, verdict=Verdict.NO_VIOLATION_FOUND)
     if scenario.packages and len(scenario.modules) == 1:
-        note = f"there is nothing to permute: one module registers when {' '.join(scenario.packages)} is imported"
         verdict = Verdict.NO_VIOLATION_FOUND if found.verdict is Verdict.ORDER_INDEPENDENT else found.verdict
-        notes.append(note)
         found = replace(found, verdict=verdict)
     refusals = len(found.conflicts) + len(found.never_accepted)
     as_expected, code = judge(found.verdict, scenario.expect, conflicts=refusals, require_proof=require_proof)
@@ -151,6 +165,7 @@ def report_of(scenario: Scenario, engine: Engine, found: Exploration, *, require
         exploration=found,
         as_expected=as_expected,
         exit_code=code,
+        is_record=bool(scenario.packages),
         unexplored=len(scenario.python),
         reason=reason_of(scenario, found, as_expected=as_expected),
         notes=tuple(notes),
