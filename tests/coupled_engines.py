@@ -153,10 +153,6 @@ class CoupledSpace:
     def touched(self) -> frozenset[StateVariable]:
         return self.plain.touched() | self.more
 
-    def pattern(self, indices: Sequence[int], /) -> Hashable:
-        coupling = self.engine.coupling
-        return self.plain.pattern(indices), not {coupling.by, coupling.partner}.isdisjoint(indices)
-
     # --- what is declared, without the coupling
 
     def dependences(self) -> Mapping[Hashable, Dependence] | str:

@@ -10,10 +10,7 @@ from unittest import mock
 import pytest
 
 from dispatchlab.engine.lab_engine import LabEngine
-from dispatchlab.model.kernel_identity import distinguished
-from dispatchlab.model.names import OperatorName
-from dispatchlab.model.registration import Def, Impl, Registration
-from dispatchlab.model.schema_parser import parse_schema
+from dispatchlab.model.registration import Registration
 from dispatchlab.model.sequence import format_sequence
 from dispatchlab.prover import neighbourhoods, partition
 from dispatchlab.prover.chains import Chains
@@ -21,7 +18,7 @@ from dispatchlab.prover.explore import explore
 from dispatchlab.prover.limits import Progress, WalkName, WalkOptions
 from dispatchlab.prover.partition import explore_forkable, parts_of
 from dispatchlab.prover.result import Exploration, Flaw, NotReduced, Verdict
-from tests.engine_shorthand import FOO, TYPED, K, define, fallback, impl, typed
+from tests.engine_shorthand import FOO, TYPED, K, define, impl
 from tests.toy_engines import Exclusion, Planted, toy
 from tests.toy_operators import MultiOperatorEngine, operator_name
 
@@ -45,7 +42,7 @@ def test_the_whole_and_the_parts_give_the_same_verdict_and_conflicts() -> None:
     )
     parts, whole = walk(engine), walk(engine, by="graph")
     assert (parts.verdict, whole.verdict) == (Verdict.ORDER_INDEPENDENT, Verdict.ORDER_INDEPENDENT)
-    assert (parts.components, parts.classes, parts.edges) == (3, 2, 2 * 18 + 8)
+    assert (parts.components, parts.edges) == (3, 2 * 18 + 8)
     assert (whole.components, whole.sets) == (1, 3 * 2 * 3 * 2)
     assert [one.members for one in parts.conflicts] == [one.members for one in whole.conflicts] == [(0, 1), (3, 4)]
     assert parts.orders == whole.orders
@@ -53,7 +50,7 @@ def test_the_whole_and_the_parts_give_the_same_verdict_and_conflicts() -> None:
 
 def test_the_never_accepted_have_the_numbers_of_the_scenario() -> None:
     found = walk(MultiOperatorEngine((toy(2, exclusions=(Exclusion(0b10),)), toy(2, exclusions=(Exclusion(0b10),)))))
-    assert (found.classes, found.never_accepted) == (1, (1, 3))
+    assert found.never_accepted == (1, 3)
     assert [one.members for one in found.conflicts] == [(1,), (3,)]
 
 
@@ -100,58 +97,11 @@ def test_parts_that_touch_one_another_after_all_are_explored_as_one() -> None:
     )
 
 
-def test_parts_that_only_look_alike_are_explored_one_by_one() -> None:
-    engine = MultiOperatorEngine((toy(2), toy(2, exclusions=(Exclusion(0b11),)), toy(2)), hides_differences=True)
-    found = walk(engine)
-    assert (found.verdict, found.classes, found.components) == (Verdict.ORDER_INDEPENDENT, 2, 3)
-    assert [one.members for one in found.conflicts] == [(2, 3)]
-    assert "parts that look alike behave differently, so they were explored one by one" in found.notes
-
-
 def test_parts_that_touch_one_another_are_missed_without_the_check_of_footprints() -> None:
     engine = MultiOperatorEngine((toy(1), toy(1)), undeclared_read=True)
     with mock.patch.object(partition, "strays_of", return_value=frozenset()):
         found = explore_forkable(engine, engine.registrations, engine.operators)
     assert (found.verdict, found.components) == (Verdict.ORDER_INDEPENDENT, 2)
-
-
-def test_a_part_that_only_looks_like_another_is_missed_without_the_check_of_patterns() -> None:
-    odd = toy(2, Planted("depends on order", by=0, partner=1, effect="shows"))
-    engine = MultiOperatorEngine((toy(2), odd), hides_differences=True)
-    assert walk(engine).verdict is Verdict.ORDER_DEPENDENT
-    with mock.patch.object(partition, "_signature", return_value=()):
-        found = explore_forkable(engine, engine.registrations, engine.operators)
-    assert (found.verdict, found.reductions) == (Verdict.ORDER_INDEPENDENT, ("partition", "patterns"))
-
-
-PATTERNS: list[list[Def | Impl]] = [
-    [define(), *(impl(key, f"fn_{key}", TYPED) for key in (K.CPU, K.Autograd, K.XLA))],
-    [define(), define(), impl(K.CPU, "fn_cpu")],
-    [define(), impl(K.CPU, "typed", typed("(int _0) -> Tensor _0"))],
-    [impl(None, "composite", TYPED), impl(K.SparseCPU, "sparse", typed(signature="another"))],
-]
-
-
-@pytest.mark.parametrize("semantics", ["strict", "torch-2.13", "pr35061"])
-def test_one_part_of_each_pattern_shows_what_exploring_each_part_shows(semantics: str) -> None:
-    names = [OperatorName("test", f"op{number}") for number in range(12)]
-    registrations: list[Registration] = [fallback(K.Meta, "fallback")]
-    for number, name in enumerate(names):
-        for one in PATTERNS[number % len(PATTERNS)]:
-            schema = parse_schema(f"{name}(Tensor x) -> Tensor")
-            registrations.append(
-                Def(schema, debug=one.debug) if isinstance(one, Def) else impl(one.key, one.debug, one.kernel, name)
-            )
-    engine = LabEngine(semantics)
-    given = distinguished(registrations)
-    alike = explore_forkable(engine, given, names)
-    with mock.patch.object(partition, "classes_of", lambda space, given, parts: [[part] for part in parts]):
-        each = explore_forkable(engine, given, names)
-    assert (alike.classes, each.classes, alike.components) == (len(PATTERNS), len(names), len(names))
-    assert len(alike.notes) == len(each.notes)  # which name some of the operators
-    shown = [replace(found, classes=0, reductions=(), notes=(), elapsed_s=0.0) for found in (alike, each)]
-    assert shown[0] == shown[1]
-    assert alike.edges > 200
 
 
 def test_an_order_across_parts_is_kept_within_each() -> None:

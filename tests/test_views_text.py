@@ -124,14 +124,6 @@ def test_the_words_of_the_prover_stand_in_the_details_alone() -> None:
         assert WORDS_OF_THE_PROVER.findall(report_view(report, details=True).text())
 
 
-def test_several_components_are_shown_with_their_patterns() -> None:
-    factored = replace(INDEPENDENT.exploration, components=200, classes=3)
-    assert (
-        "components: 200 of 3 patterns\n"
-        in report_view(replace(INDEPENDENT, exploration=factored), details=True).text()
-    )
-
-
 def test_a_golden_text_holds_nothing_that_changes_from_run_to_run() -> None:
     assert_expected_inline(
         golden_text(INDEPENDENT, [SEEN, Snapshot(OperatorName("test", "bar"), "", "")], keys=["CPU", "AutogradCPU"]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
@@ -104,19 +104,6 @@ class MultiOperatorSpace:
     def touched(self) -> frozenset[StateVariable]:
         return frozenset(self.seen)
 
-    def pattern(self, indices: Sequence[int], /) -> Hashable:
-        names: dict[object, int] = {}
-        pattern: list[Hashable] = []
-        for index in indices:
-            one = self.registrations[index]
-            if isinstance(one, Impl):
-                pattern.append((names.setdefault(one.operator, len(names)), one.debug))
-                if not self.engine.hides_differences:
-                    pattern.append(self.toy(one.operator))
-            else:
-                pattern.append(one.debug if isinstance(one, Fallback) else "")
-        return tuple(pattern)
-
 
 @dataclass(frozen=True)
 class MultiOperatorEngine:
@@ -126,13 +113,11 @@ class MultiOperatorEngine:
         toys: one for each operator; each counts the fallbacks as its last registrations.
         fallbacks: how many registrations reach every operator.
         undeclared_read: registering at operator 0 reads operator 1, which is none of its variables.
-        hides_differences: patterns are equal although the toys are not.
     """
 
     toys: tuple[ToySpace, ...]
     fallbacks: int = 0
     undeclared_read: bool = False
-    hides_differences: bool = False
     name: str = "toys"
     semantics: str = "toy"
 

@@ -28,8 +28,7 @@ from dispatchlab.engine.state import (
 from dispatchlab.errors import RegistrationError
 from dispatchlab.model.dump_format import key_text
 from dispatchlab.model.names import OperatorName
-from dispatchlab.model.registration import Block, Claim, Def, Fallback, Impl, NameOnly, Registration
-from dispatchlab.model.schema import FunctionSchema, clone_with_name
+from dispatchlab.model.registration import Block, Registration
 from dispatchlab.model.slot_set import KEY_BIT, KEY_OF_BIT, keys_of
 from dispatchlab.model.snapshot import Refusal, Snapshot, Violation
 
@@ -142,10 +141,6 @@ class LabSpace:
         What Python keeps for an operator counts as a part of the operator.
         """
         return frozenset({*self._touched, FALLBACKS, *self._operators.values()})
-
-    def pattern(self, indices: Sequence[int], /) -> Hashable:
-        """The registrations with operators, libraries and debug texts renamed in order of appearance."""
-        return _Renaming().all([self._registrations[index] for index in indices])
 
     def dependences(self) -> Mapping[Hashable, Dependence] | str:
         """What each variable of an operator depends on, by the tables of the semantics; or why that is not known."""
@@ -315,48 +310,6 @@ def _hash(value: object) -> int:
         facts = value.own, value.stored, value.defs, value.signatures, value.tags, value.names
         return hash((*facts, kernels, slots))
     return hash(value)
-
-
-class _Renaming:
-    """Renames in order of appearance, so that registrations of the same pattern become equal."""
-
-    def __init__(self) -> None:
-        self._names: dict[object, int] = {}
-
-    def all(self, registrations: Sequence[Registration]) -> Hashable:
-        return tuple(self._one(registration, "") for registration in registrations)
-
-    def _number(self, kind: str, value: object) -> int:
-        return self._names.setdefault((kind, value), len(self._names))
-
-    def _operator(self, name: OperatorName, namespace: str) -> OperatorName:
-        return OperatorName("", f"op{self._number('operator', name.within(namespace))}")
-
-    def _debug(self, debug: str) -> str:
-        return f"debug{self._number('debug', debug)}" if debug else ""
-
-    def _inside(self, registration: Def | Impl | Fallback) -> Def | Impl | Fallback:
-        renamed = replace(registration, debug=self._debug(registration.debug))
-        return replace(renamed, kernel_debug=self._debug(renamed.kernel_debug)) if isinstance(renamed, Def) else renamed
-
-    def _one(self, registration: Registration, namespace: str) -> Registration:
-        match registration:
-            case Def(schema=schema):
-                name = self._operator(registration.operator, namespace)
-                named = clone_with_name(schema, name) if isinstance(schema, FunctionSchema) else name
-                debug, kernel_debug = self._debug(registration.debug), self._debug(registration.kernel_debug)
-                return replace(registration, schema=named, debug=debug, kernel_debug=kernel_debug)
-            case Impl() | NameOnly():
-                renamed = replace(registration, operator=self._operator(registration.operator, namespace))
-                return renamed if isinstance(renamed, NameOnly) else replace(renamed, debug=self._debug(renamed.debug))
-            case Fallback():
-                return replace(registration, debug=self._debug(registration.debug))
-            case Claim():
-                return replace(registration, debug=self._debug(registration.debug))
-            case Block():
-                # The rules of blocks look at namespaces, so a block keeps its own and its names keep theirs.
-                inner = tuple(self._inside(one) for one in registration.registrations)
-                return replace(registration, registrations=inner, debug=self._debug(registration.debug))
 
 
 class LabEngine:

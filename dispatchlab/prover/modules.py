@@ -134,7 +134,6 @@ class _Imports(NamedTuple):
                 states=total.states + found.states,
                 edges=total.edges + found.edges,
                 components=len(groups),
-                classes=len(groups),
                 conflicts=tuple(dict.fromkeys(total.conflicts + found.conflicts)),
                 never_accepted=total.never_accepted + found.never_accepted,
                 notes=tuple(dict.fromkeys(total.notes + found.notes)),

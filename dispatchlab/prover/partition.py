@@ -13,9 +13,6 @@ See Note [Why parts may be explored by themselves].
 # write, or be an operator that the part observes (a variable may be the name of an operator, as a value or as text).
 # Then nothing outside of the part can have changed what happened in it, and what was proved for the part holds in the
 # whole. If one variable lies elsewhere, the whole is explored in one go.
-#
-# Parts whose registrations are equal up to names form a class. One of them is explored. For each of the others a random
-# sequence is run and compared with the same sequence there: the same outcomes, the same returns to former states.
 
 from __future__ import annotations
 
@@ -23,14 +20,12 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
-from dispatchlab.errors import RegistrationError
 from dispatchlab.model.names import OperatorName
 from dispatchlab.model.registration import Registration, operators_of
 from dispatchlab.model.sequence import renumbered
-from dispatchlab.prover.chains import Chains, ChainsWithin, count_edges, count_orders, later_masks
+from dispatchlab.prover.chains import Chains, ChainsWithin, count_edges, count_orders
 from dispatchlab.prover.graph_walk import explore_graph, too_many
 from dispatchlab.prover.limits import Interrupted, Watch
-from dispatchlab.prover.prng import SplitMix64
 from dispatchlab.prover.protocol import Footprints, Forkable, StateSpace, StateVariable
 from dispatchlab.prover.result import Conflict, Counterexample, Exploration, Flaw, NotReduced, Verdict
 from dispatchlab.prover.run_sequence import check_determinism, on_states
@@ -75,7 +70,7 @@ def explore_forkable(
     Arguments that are not named here are those of `explore`.
 
     Args:
-        seed: of the sequences that are run to check determinism and renamings.
+        seed: of the sequences that are run to check determinism.
         watch: bounds and progress.
         reduced: whether to look for parts and neighbourhoods at all.
         least: a part of fewer edges is not explored in neighbourhoods.
@@ -93,8 +88,6 @@ def explore_forkable(
 def _reductions(exploration: Exploration) -> Iterator[str]:
     if exploration.components > 1:
         yield "partition"
-        if exploration.classes < exploration.components:
-            yield "patterns"
     if exploration.neighbourhoods:
         yield "neighbourhoods"
 
@@ -113,7 +106,7 @@ def _explored(
     parts = list(parts_of(whole, registrations, operators, order)) if least is not None else []
     if len(parts) < 2 or not isinstance(whole, Footprints):
         return run.whole()
-    return run.parts(whole, parts)
+    return run.parts(parts)
 
 
 def parts_of(
@@ -181,18 +174,6 @@ def groups_by(indices: Iterable[int], shared: Callable[[int], Iterable[Hashable]
     return list(groups.values())
 
 
-def classes_of(space: Footprints, registrations: Sequence[Registration], parts: Sequence[Part]) -> list[list[Part]]:
-    """The parts of each pattern, which explore alike."""
-    classes: dict[Hashable, list[Part]] = {}
-    for part in parts:
-        observed = frozenset(part.operators)
-        named = [operators_of(registrations[index]) for index in part.indices]
-        looked_at = tuple(tuple(name in observed for name in names) for names in named)
-        pattern = space.pattern(part.indices), part.order, looked_at, len(observed)
-        classes.setdefault(pattern, []).append(part)
-    return list(classes.values())
-
-
 @dataclass
 class _Run:
     engine: Forkable
@@ -216,30 +197,30 @@ class _Run:
         everything = Part(tuple(range(len(self.registrations))), tuple(self.operators), self.order)
         self.watch.total_edges = count_edges(len(self.registrations), self.order)
         result = self._one(everything, self._space(everything), None)
-        quiet = self._hiding(result, [everything])
+        quiet = self._hiding(result, everything)
         if quiet is not result:
             result = replace(result, notes=(*quiet.notes, hidden_state_note(result, everything.operators)))
         return replace(result, notes=(*notes, *result.notes))
 
-    def parts(self, whole: Footprints, parts: Sequence[Part]) -> Exploration:
+    def parts(self, parts: Sequence[Part]) -> Exploration:
         """Part by part; the whole after all when a footprint leaves its part."""
-        classes = classes_of(whole, self.registrations, parts)
-        explored = [members[0] for members in classes]
-        self.watch.total_edges = sum(count_edges(len(part.indices), part.order) for part in explored)
-        self.sum = replace(self.sum, components=len(parts), classes=0)
+        self.watch.total_edges = sum(count_edges(len(part.indices), part.order) for part in parts)
+        self.sum = replace(self.sum, components=len(parts))
         try:
-            for members in classes:
+            for part in parts:
                 if self.sum.verdict in (Verdict.INCOMPLETE, Verdict.CRASHED, Verdict.NONDETERMINISTIC):
                     break
-                strays = self._explore_class(members)
+                space = self._space(part)
+                result = self._one(part, space, self._shorter())
+                strays = strays_of(space, range(len(part.indices)), part.operators)
                 if strays:
                     return self.whole(
                         "the parts of this scenario are not independent "
                         f"({', '.join(sorted(map(str, strays)))}), so it was explored as one"
                     )
+                self._add(self._hiding(result, part))
         except Interrupted as interrupted:
-            covered = interrupted.exploration
-            self._add(covered, covered, 1)
+            self._add(interrupted.exploration)
             raise Interrupted(self._result()) from None
         return self._result()
 
@@ -255,35 +236,6 @@ class _Run:
             notes=tuple(self.notes),
             elapsed_s=self.watch.elapsed_s,
         )
-
-    def _explore_class(self, members: Sequence[Part]) -> frozenset[StateVariable]:
-        """Explore the first part of a class and compare the others; the variables that lie outside of their part."""
-        first, *others = members
-        space = self._space(first)
-        result = self._one(first, space, self._shorter())
-        strays = strays_of(space, range(len(first.indices)), first.operators)
-        if strays:
-            return strays
-        result = self._hiding(result, members)
-        self._add(result, result, 1)
-        alike = _signature(space, len(first.indices), first.order, self.seed) if others else ()
-        for other in others:
-            reason = self.watch.stop(0, 0, 0)
-            if reason is not None:
-                self._stop(reason)
-                break
-            twin = self._space(other)
-            if _signature(twin, len(other.indices), other.order, self.seed) == alike:
-                renamed = self._renamed(result, first, other, twin)
-                self._add(renamed, result, 0)
-            else:
-                own = self._hiding(self._one(other, twin, self._shorter()), [other])
-                self._add(own, own, 1)
-                self._note("parts that look alike behave differently, so they were explored one by one")
-            strays = strays_of(twin, range(len(other.indices)), other.operators)
-            if strays:
-                return strays
-        return frozenset()
 
     def _one(self, part: Part, space: StateSpace[Any], max_length: int | None) -> Exploration:
         count = len(part.indices)
@@ -359,7 +311,7 @@ class _Run:
         example = self.sum.counterexample
         return None if example is None else max(len(example.expected_sequence), len(example.actual_sequence)) - 1
 
-    def _add(self, more: Exploration, counts: Exploration, classes: int) -> None:
+    def _add(self, more: Exploration) -> None:
         """Add a part to the sum."""
         total = self.sum
         verdict, example = total.verdict, total.counterexample
@@ -373,43 +325,25 @@ class _Run:
             total,
             verdict=verdict,
             counterexample=example,
-            sets=total.sets + counts.sets,
-            states=total.states + counts.states,
-            edges=total.edges + counts.edges,
-            neighbourhoods=total.neighbourhoods + counts.neighbourhoods,
-            classes=total.classes + classes,
+            sets=total.sets + more.sets,
+            states=total.states + more.states,
+            edges=total.edges + more.edges,
+            neighbourhoods=total.neighbourhoods + more.neighbourhoods,
         )
         self.conflicts += more.conflicts
         self.never += more.never_accepted
         if example is None:
             self.notes |= dict.fromkeys(more.notes)
 
-    def _hiding(self, result: Exploration, parts: Sequence[Part]) -> Exploration:
+    def _hiding(self, result: Exploration, part: Part) -> Exploration:
         """Keep whose state is hidden for one note on all parts, in place of a note on each."""
         if result.verdict is not Verdict.ORDER_INDEPENDENT or result.states == result.sets:
             return result
-        self.hidden += (name for part in parts for name in part.operators)
+        self.hidden += part.operators
         return replace(result, notes=tuple(note for note in result.notes if note != hidden_state_note(result, ())))
-
-    def _stop(self, reason: str) -> None:
-        if self.sum.counterexample is None:
-            self.sum = replace(self.sum, verdict=Verdict.INCOMPLETE)
-            self._note(reason)
 
     def _note(self, note: str) -> None:
         self.notes[note] = None
-
-    def _renamed(self, result: Exploration, first: Part, other: Part, space: StateSpace[Any]) -> Exploration:
-        """What was found for one part, in the numbers of another one of its class."""
-        number = dict(zip(first.indices, other.indices, strict=True))
-        place = {index: local for local, index in enumerate(other.indices)}
-        conflicts = []
-        for conflict in result.conflicts:
-            members = tuple(number[member] for member in conflict.members)
-            message = _message(space, [place[member] for member in members]) or conflict.message
-            conflicts.append(Conflict(members, conflict.kind, message, conflict.asymmetric))
-        never = tuple(number[index] for index in result.never_accepted)
-        return replace(result, counterexample=None, conflicts=tuple(conflicts), never_accepted=never)
 
 
 def hidden_state_note(result: Exploration, operators: Sequence[OperatorName]) -> str:
@@ -435,40 +369,3 @@ def strays_of(
     for index in indices:
         allowed |= space.written_variables(index)
     return space.touched() - allowed
-
-
-def _signature(space: StateSpace[Any], count: int, order: Chains, seed: int) -> tuple[object, ...]:
-    """What a random sequence does, without names: each outcome, and to which former state each step comes back."""
-    random = SplitMix64(seed)
-    later = later_masks(count, order)
-    state, mask = space.empty(), 0
-    former, broken = [state], [len(space.violations(state))]
-    happened: list[object] = []
-    for _ in range(4 * count):
-        index = random.below(count)
-        kind = ""
-        if mask >> index & 1:
-            try:
-                state = space.release(state, index)
-            except RegistrationError as error:
-                return *happened, index, error.kind
-            mask &= ~(1 << index)
-        elif not later[index] & mask:
-            state, refusal = space.register(state, index)
-            kind = "" if refusal is None else refusal.kind.value
-            mask |= 0 if refusal else 1 << index
-        place = next((at for at, one in enumerate(former) if one == state), len(former))
-        if place == len(former):
-            former.append(state)
-            broken.append(len(space.violations(state)))
-        happened.append((index, kind, place, broken[place]))
-    seen = space.observe(state)
-    return *happened, tuple((one.exists, one.dangling, one.schema is None) for one in seen)
-
-
-def _message(space: StateSpace[Any], members: Sequence[int]) -> str | None:
-    """What the engine says when the last of some registrations comes last."""
-    state, refusal = space.empty(), None
-    for index in members:
-        state, refusal = space.register(state, index)
-    return None if refusal is None else refusal.message

@@ -127,12 +127,6 @@ class Footprints(Protocol):
     def touched(self) -> frozenset[StateVariable]:
         """The variables that were read or written since the space was made, observations included."""
 
-    def pattern(self, indices: Sequence[int], /) -> Hashable:
-        """The registrations with operators and debug texts renamed in order of appearance.
-
-        Equal patterns explore alike.
-        """
-
 
 @runtime_checkable
 class Dependences(Protocol):

@@ -118,7 +118,6 @@ class Exploration:
         edges: registrations and releases that were tried, refused ones included.
         orders: how many orders this stands for: all registration orders times all release orders.
         components: how many independent parts there are; 1 when not factored.
-        classes: how many of these were different up to renaming.
         conflicts: minimal conflicts.
         never_accepted: registrations that were refused wherever they were tried.
         counterexample: when violated, crashed or nondeterministic.
@@ -129,7 +128,7 @@ class Exploration:
         modules: how many modules register, where the orders are those of their imports.
         neighbourhoods: how many neighbourhoods were explored in place of parts as a whole; sets, states and edges are
             their sums then.
-        reductions: by what less was walked than every state of the whole: `partition`, `patterns`, `neighbourhoods`.
+        reductions: by what less was walked than every state of the whole: `partition`, `neighbourhoods`.
     """
 
     verdict: Verdict
@@ -140,7 +139,6 @@ class Exploration:
     edges: int
     orders: int
     components: int = 1
-    classes: int = 1
     conflicts: tuple[Conflict, ...] = ()
     never_accepted: tuple[int, ...] = ()
     counterexample: Counterexample | None = None

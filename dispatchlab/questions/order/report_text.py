@@ -25,9 +25,7 @@ def counts(found: Exploration) -> Iterator[tuple[str, str]]:
     if found.modules is not None:
         yield "modules", f"{found.modules:,}"
     if found.components > 1:
-        patterns = "pattern" if found.classes == 1 else "patterns"
-        classes = f" of {found.classes:,} {patterns}" if found.classes != found.components else ""
-        yield "components", f"{found.components:,}{classes}"
+        yield "components", f"{found.components:,}"
     if found.seed is not None:
         yield "seed", str(found.seed)
     if found.passes is not None:
