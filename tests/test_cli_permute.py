@@ -116,7 +116,6 @@ def test_conflicts_are_listed_by_number() -> None:
         (["many.yaml", "--walk", "sample", "--samples", "5", "--require-proof"], 3),
         (["five.yaml", "nothing.yaml"], 2),
         (["five.yaml", "--walk", "everywhere"], 2),
-        (["five.yaml", "--jobs", "0"], 2),
     ],
 )
 def test_the_exit_code_says_what_became_of_it(arguments: list[str], code: int) -> None:

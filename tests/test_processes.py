@@ -32,10 +32,9 @@ def test_the_default_bound_is_a_share_of_the_machine(tmp_path: Path, monkeypatch
     bound = default_memory_bound()
     assert bound is not None
     assert 2**20 < used_memory() < 2 * bound
-    assert default_memory_bound(4) == bound // 4
     (tmp_path / "memory.max").write_text("1073741824\n")
     monkeypatch.setattr("dispatchlab.processes._CONTROL_GROUPS", tmp_path)
-    assert default_memory_bound(2) == 2**28
+    assert default_memory_bound() == 2**29
     (tmp_path / "memory.max").write_text("max\n")
     assert default_memory_bound() is not None
 

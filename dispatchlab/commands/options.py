@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -84,7 +83,6 @@ SOURCE = _Text("source", _source_of)
 SEMANTICS = _Text("name", _semantics_of)
 SEED = click.IntRange(min=-(2**63), max=2**64 - 1)
 """What the random numbers begin with."""
-JOBS = click.IntRange(min=1, max=61 if sys.platform == "win32" else 1024)
 """How many processes; Python waits for no more than 61 on Windows."""
 
 

@@ -10,7 +10,6 @@ from click.core import ParameterSource
 
 from dispatchlab.commands.help import Command
 from dispatchlab.commands.options import (
-    JOBS,
     SEED,
     SOURCE,
     Source,
@@ -72,9 +71,6 @@ from dispatchlab.commands.output import (
     type=click.FloatRange(min=0, min_open=True, max=10**9),
     help="Stop after this many seconds. Default: 120 for each scenario with --engine torch, else no bound.",
 )
-@click.option(
-    "--jobs", metavar="N", type=JOBS, default=1, show_default=True, help="Explore N scenarios at once, one a core."
-)
 @click.option("--require-proof", is_flag=True, help="Exit with 3 when no violation was found and nothing was proved.")
 @click.option(
     "--conform",
@@ -96,7 +92,6 @@ def permute(
     *,
     scenarios: tuple[str, ...],
     operators: tuple[str, ...],
-    jobs: int,
     format: Format | None,
     details: bool,
     snapshots: bool,
@@ -151,9 +146,7 @@ def permute(
     try:
         with (
             progress_display() as display,
-            closing(
-                run_scenarios(files, asked, jobs=jobs, progress=display.update, finished=display.finish)
-            ) as outcomes,
+            closing(run_scenarios(files, asked, progress=display.update, finished=display.finish)) as outcomes,
         ):
             for _, outcome in outcomes:
                 view = shown.take(outcome)

@@ -7,19 +7,9 @@ import json
 import pytest
 
 from tests import test_cli_permute
-from tests.test_cli_permute import permute, timeless
+from tests.test_cli_permute import permute
 
 folder = test_cli_permute.folder
-
-
-@pytest.mark.usefixtures("folder")
-def test_several_jobs_give_the_same_reports_in_the_same_order() -> None:
-    files = ["five.yaml", "two_defs.yaml", "nothing.yaml", "composites.yaml"]
-    one, three = permute(*files, "--details"), permute(*files, "--verbose", "--jobs", "3")
-    assert (one.exit_code, three.exit_code) == (2, 2)
-    assert timeless(three.stdout) == timeless(one.stdout)
-    assert three.stderr == one.stderr
-    assert one.stdout.count("scenario: ") == 3
 
 
 @pytest.mark.usefixtures("folder")

@@ -134,10 +134,9 @@ def test_a_pipe_imports_nothing_that_is_for_people_who_look(folder: Path, line: 
     assert "dispatchlab.commands.output" in found
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
-def test_ctrl_c_prints_what_was_covered_and_exits_with_130(folder: Path, jobs: str) -> None:
+def test_ctrl_c_prints_what_was_covered_and_exits_with_130(folder: Path) -> None:
     process = subprocess.Popen(
-        [*COMMAND, "permute", "many.yaml", "more.yaml", "--walk", "graph", "--jobs", jobs],
+        [*COMMAND, "permute", "many.yaml", "more.yaml", "--walk", "graph"],
         cwd=folder,
         env=environment(),
         stdout=subprocess.PIPE,
@@ -151,7 +150,7 @@ def test_ctrl_c_prints_what_was_covered_and_exits_with_130(folder: Path, jobs: s
             under_way = re.match(r"(\S+): (?!1 )[\d,]+ sets", line)
             if under_way:
                 started.add(under_way[1])
-            if len(started) == int(jobs):
+            if started:
                 break
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=120)

@@ -77,9 +77,9 @@ def test_a_difference_exits_with_1_and_has_the_shortest_sequence(tmp_path: Path)
     assert "\n+++ actual: test::foo, table\n" in note
 
 
-def test_a_folder_of_scenarios_is_held_to_the_model_in_several_processes() -> None:
+def test_a_folder_of_scenarios_is_held_to_the_model() -> None:
     more = "scenarios/defects/stale_slots_torch.yaml", "scenarios/basics/five_registrations.yaml"
-    how = "--engine", "torch", "--conform", "--passes", "1", "--jobs", "2", "--format", "json"
+    how = "--engine", "torch", "--conform", "--passes", "1", "--format", "json"
     done = dispatchlab(ROOT, "permute", "scenarios/order", *more, *how)
     reports = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode == 0, done.stderr
