@@ -155,7 +155,7 @@ def packages_of_checkout() -> tuple[str, ...]:
     for folder in (Path.cwd(), *Path.cwd().parents):
         file = folder / "pyproject.toml"
         if file.is_file():
-            if b"\n[tool.dispatchlab]" not in file.read_bytes():
+            if b"[tool.dispatchlab]" not in file.read_bytes():
                 return ()
             from dispatchlab.questions.check.configuration import settings_of
 

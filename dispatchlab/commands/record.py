@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from dispatchlab.commands.help import Command
-from dispatchlab.commands.options import reach_checkout
+from dispatchlab.commands.options import packages_of_checkout, reach_checkout
 from dispatchlab.commands.output import exit_with, note, out, save, working
 from dispatchlab.views.formatting import counted, first_of
 
@@ -72,6 +72,7 @@ def record(
             exit_with(2)
         _record_registry(packages, file)
         return
+    packages = packages or packages_of_checkout()
     if not packages:
         note("no package was named: name packages to import, or use --all for everything that is registered")
         exit_with(2)
@@ -86,7 +87,7 @@ def record(
         out(found.text)
     else:
         save(file, found.text, FileKind.SCENARIO)
-    for line in _summary(found, packages):
+    for line in _summary(found):
         note(f"{file or ', '.join(packages)}: {line}")
 
 
@@ -106,7 +107,6 @@ def _check(file: str, packages: tuple[str, ...], format: Literal["text", "json"]
 def _record_registry(packages: tuple[str, ...], file: str) -> None:
     from dispatchlab.files import FileKind, check_output
     from dispatchlab.live.registry import live_registry
-    from dispatchlab.model.python_layer import REGISTRY_NAMED
     from dispatchlab.registries.file import registry_bytes
 
     check_output(file, FileKind.REGISTRY)
@@ -121,18 +121,10 @@ def _record_registry(packages: tuple[str, ...], file: str) -> None:
         f"{file}: {len(registry):,} operators, {registry.kernel_count:,} kernels and {len(registry.fallbacks)} "
         f"fallbacks of PyTorch {registry.torch} in {len(content):,} bytes"
     )
-    layer = registry.python
-    if layer is not None:
-        note(f"{file}: {counted(sum(1 for _ in layer), 'registration')} of Python beside the dispatch tables")
-        for name in layer.missing:
-            note(f"{file}: {REGISTRY_NAMED[name].title}: not found here, looked for at {REGISTRY_NAMED[name].home}")
-        for module in layer.not_imported:
-            note(f"{file}: {module} is not imported, so nothing of it is in the Python layer")
 
 
-def _summary(found: PackageRecord, packages: tuple[str, ...]) -> list[str]:
+def _summary(found: PackageRecord) -> list[str]:
     lines: list[str] = []
-    idle = found.idle(packages)
     if found.registrations:
         counts = f"{counted(found.operators, 'operator')} and {counted(found.kernels, 'kernel')}"
         lines = [f"{counted(found.registrations, 'registration')}{_made_by(found)}: {counts}"]
@@ -142,8 +134,6 @@ def _summary(found: PackageRecord, packages: tuple[str, ...]) -> list[str]:
         lines = [
             "nothing is registered when this is imported; to record a module that registers, name it: my_package.ops"
         ]
-    if idle and found.registering:
-        lines.append(f"no module of these registers anything: {first_of(idle, _FEW)}")
     if found.foundations:
         lines.append(f"kernels are for operators of others, whose defs come first: {first_of(found.foundations, _FEW)}")
     if found.registry is None:
@@ -160,9 +150,6 @@ def _summary(found: PackageRecord, packages: tuple[str, ...]) -> list[str]:
         )
     if found.dangling:
         lines.append(f"kernels without a def dangle: {first_of(found.dangling, _FEW)}")
-    if found.others:
-        others = ", ".join(f"{count} by {package}" for package, count in found.others.items())
-        lines.append(f"some were made by other packages: {others}")
     if found.by_torch:
         verb = "was" if found.by_torch == 1 else "were"
         lines.append(
