@@ -11,8 +11,7 @@ from traceback import walk_tb
 from types import FrameType
 from typing import Any, Final
 
-from dispatchlab.live.failure.positions import position_of
-from dispatchlab.live.failure.program_watch import ProgramWatch, raw_chain
+from dispatchlab.live.failure.program_watch import ProgramWatch, position_of, raw_chain
 from dispatchlab.model.failure import Event
 
 _PROTOCOLS: Final = ("__torch_function__", "__torch_dispatch__")

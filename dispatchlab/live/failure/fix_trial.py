@@ -117,12 +117,10 @@ def _wrapped(call: FailingCall, template: str) -> str | None:
     tree = ast.parse(call.text.strip(), mode="eval").body
     import torch
 
-    changed = False
     scope = {**call.frame.f_globals, **call.frame.f_locals}
-    parts = _operands(tree)
     text = call.text.strip()
     edits: list[tuple[int, int, str]] = []
-    for part in parts:
+    for part in _operands(tree):
         source = ast.get_source_segment(text, part)
         if source is None or not isinstance(part, ast.Name | ast.Attribute | ast.Subscript | ast.Call):
             continue
@@ -130,10 +128,9 @@ def _wrapped(call: FailingCall, template: str) -> str | None:
             value = eval(source, scope)
             if isinstance(value, torch.Tensor) and _has(value, template):
                 edits.append((part.col_offset, part.col_offset + len(source), template.format(source)))
-                changed = True
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new + text[end:]
-    return text if changed and tree.lineno == tree.end_lineno else None
+    return text if edits and tree.lineno == tree.end_lineno else None
 
 
 def _operands(tree: ast.expr) -> list[ast.expr]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import linecache
 import os
 import re
 import sys
@@ -17,7 +18,6 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any, Final
 
-from dispatchlab.live.failure.positions import position_of
 from dispatchlab.model.failure import Event, EventKind, Position, Raised
 
 CHILDREN: Final = "DISPATCHLAB_WHY_EVENTS"
@@ -102,6 +102,13 @@ def _registering_files() -> tuple[str, ...]:
     """Return the parts of PyTorch that register what others ask for."""
     folder = _torch_folder()
     return (folder + "library.py", folder + "_library" + os.sep, "<", functools.__file__, contextlib.__file__)
+
+
+def position_of(file: str, line: int, function: str) -> Position:
+    """Return a position with the text of its line, and the shortest path."""
+    shown = os.path.relpath(file) if os.path.isabs(file) and os.path.exists(file) else file
+    shown = file if shown.startswith("..") else shown
+    return Position(shown, line, function, linecache.getline(file, line).strip())
 
 
 def leave_event(path: str, event: Event) -> None:

@@ -22,8 +22,7 @@ from typing import Any, Final
 
 from dispatchlab.live.bridge.torch import torch
 from dispatchlab.live.bridge.wrapped_functions import WrappedFunctions
-from dispatchlab.live.failure.positions import position_of
-from dispatchlab.live.failure.program_watch import OURS, STARTED, ProgramWatch, plain_text
+from dispatchlab.live.failure.program_watch import OURS, STARTED, ProgramWatch, plain_text, position_of
 
 _KEPT_CALLS: Final = 3
 _KEPT_NUMBERS: Final = 65_536

@@ -364,9 +364,10 @@ class Words(dict[str, Any]):
     def fake_call(self) -> str:
         """Return the call that gives a fake kernel: from a run of the kernel, else as the schema lets guess."""
         facts, body, note = self.operator, self.failure.fake_body(self["op"]), ""
-        if not body and not facts.fake and facts.schema.endswith("-> ()"):
+        known = facts.fake or ("Meta" in facts.kernels and not facts.custom_op)
+        if not body and not known and facts.schema.endswith("-> ()"):
             body = "None"
-        elif not body and not facts.fake and facts.schema.endswith("-> Tensor") and self.tensors:
+        elif not body and not known and facts.schema.endswith("-> Tensor") and self.tensors:
             body = f"torch.empty_like({self.tensors.replace(',', ' ').split()[0]})"
             note = "  # give the shape and dtype of your result"
         head = f'torch.library.register_fake("{facts.packet}", lambda {self.signature}: '

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from dispatchlab.live.failure.positions import position_of
+from dispatchlab.live.failure.program_watch import position_of
 from dispatchlab.model.failure import Event, Failure, OperatorFacts, Position, Raised, Registry
 from dispatchlab.registries.model import Recorded
 
