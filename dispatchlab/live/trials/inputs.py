@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
 
 KEPT: Final = 3
 """How many generated inputs of an operator are kept, each of other types or ranks."""
@@ -59,6 +59,20 @@ def overload(name: str) -> Any:
 def tensors_of(values: object) -> list[Any]:
     """Return the tensors among values, in order."""
     return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]
+
+
+def function_of(op: Any, inputs: Inputs) -> tuple[Callable[..., Any], list[Any]]:
+    """Return an operator as a function of the tensors among its arguments alone, and the tensors."""
+    leaves, spec = tree_flatten((inputs.positional, inputs.named))
+    tensors = tensors_of(leaves)
+
+    def function(*given: Any) -> Any:
+        left = iter(given)
+        filled = [next(left) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        args, kwargs = tree_unflatten(filled, spec)
+        return op(*args, **kwargs)
+
+    return function, tensors
 
 
 def copy_of(tensor: Any) -> Any:

@@ -9,9 +9,8 @@ from typing import Any, Final
 
 import torch
 from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
-from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from dispatchlab.live.trials.inputs import Inputs, copy_of, tensors_of, transposed
+from dispatchlab.live.trials.inputs import Inputs, copy_of, function_of, tensors_of, transposed
 from dispatchlab.live.trials.subject import NotNeededError, Subject, WrongResultError, difference
 
 _STEPS: Final = ((1e-12, 1e-5, 1e-3), (1e-5, 2e-2, 5e-2), (1.0, 0.25, 0.2))
@@ -134,15 +133,9 @@ def vmap(subject: Subject) -> None:
     def check(given: Inputs, inputs: Inputs) -> None:
         flipped = given.map(lambda tensor: tensor.flip(0) if tensor.dim() else tensor)
         examples = [inputs, (flipped if subject.takes(flipped) else given).copy()]
-        leaves, tree = tree_flatten((given.positional, given.named))
-        tensors = tensors_of(leaves)
+        batched, tensors = function_of(subject.op, given)
         if not tensors:
             raise NotNeededError("it takes no tensor")
-
-        def batched(*tensors: Any) -> Any:
-            left = iter(tensors)
-            filled = [next(left) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
-            return subject.op(*tree_unflatten(filled, tree)[0], **tree_unflatten(filled, tree)[1])
 
         def compare(dims: Sequence[int | None]) -> None:
             batch = list(zip(*(tensors_of(example.values) for example in examples), strict=True))

@@ -13,9 +13,8 @@ from typing import Any, Final, TypeAlias
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from dispatchlab.live.trials.inputs import Inputs, generated, overload, tensors_of
+from dispatchlab.live.trials.inputs import Inputs, function_of, generated, overload, tensors_of
 
 Seen: TypeAlias = dict[str, Any]
 """A title of what was seen -> lines."""
@@ -89,20 +88,6 @@ def _nodes(graph: Any) -> list[str]:
     ]
 
 
-def _function(op: Any, inputs: Inputs) -> tuple[Callable[..., Any], list[Any]]:
-    """Return a function of the tensors alone, and the tensors."""
-    leaves, spec = tree_flatten((inputs.positional, inputs.named))
-    tensors = tensors_of(leaves)
-
-    def function(*given: Any) -> Any:
-        left = iter(given)
-        filled = [next(left) if tensors_of([leaf]) else leaf for leaf in leaves]
-        args, kwargs = tree_unflatten(filled, spec)
-        return op(*args, **kwargs)
-
-    return function, tensors
-
-
 def _fake(op: Any, inputs: Inputs, seen: Seen) -> Any:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -112,7 +97,7 @@ def _fake(op: Any, inputs: Inputs, seen: Seen) -> Any:
 
 
 def _make_fx(op: Any, inputs: Inputs, seen: Seen, change: Callable[..., Any] = lambda function: function) -> Any:
-    function, tensors = _function(op, inputs)
+    function, tensors = function_of(op, inputs)
     traced = make_fx(change(function))(*tensors)
     seen["in the graph"] = _nodes(traced.graph)
     return traced(*tensors)
@@ -134,7 +119,7 @@ def _aot(op: Any, inputs: Inputs, seen: Seen) -> Any:
     from torch._functorch._aot_autograd.utils import make_boxed_compiler
     from torch._functorch.aot_autograd import aot_function
 
-    function, tensors = _function(op, inputs)
+    function, tensors = function_of(op, inputs)
     forward, backward = (
         make_boxed_compiler(_compiler(seen, title)) for title in ("in the forward graph", "in the backward graph")
     )
@@ -165,13 +150,13 @@ def _compile(op: Any, inputs: Inputs, seen: Seen) -> Any:
         ]
         return module.forward
 
-    function, tensors = _function(op, inputs)
+    function, tensors = function_of(op, inputs)
     backend = aot_autograd(fw_compiler=compiler, decompositions=select_decomp_table())
     return torch.compile(function, backend=backend, fullgraph=True)(*tensors)
 
 
 def _export(op: Any, inputs: Inputs, seen: Seen) -> Any:
-    function, tensors = _function(op, inputs)
+    function, tensors = function_of(op, inputs)
 
     class Module(torch.nn.Module):
         def forward(self, *given: Any) -> Any:
@@ -184,7 +169,7 @@ def _export(op: Any, inputs: Inputs, seen: Seen) -> Any:
 
 
 def _vmap(op: Any, inputs: Inputs, seen: Seen) -> Any:
-    function, tensors = _function(op, inputs)
+    function, tensors = function_of(op, inputs)
     with _reached(seen, "reached below vmap"):
         return torch.vmap(function)(*(torch.stack([tensor, tensor]) for tensor in tensors))
 
