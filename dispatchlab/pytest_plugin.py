@@ -258,7 +258,7 @@ class _Item(pytest.Item):
         from dispatchlab.errors import DispatchLabError
 
         if isinstance(excinfo.value, (GoldenError, DispatchLabError)):
-            return str(excinfo.value)
+            return str(excinfo.value).replace(str(self.path), self._shown(self.path))
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,100 @@ def test_a_verdict_that_is_not_expected_fails_and_is_not_accepted(project: Path,
     assert "expect/wrong.txt" not in goldens(project)
 
 
+HEAD = "claim: c\nsemantics: torch-2.13\n"
+IMPL = "  - impl: foo\n    dispatch: {key}\n    debug: {debug}\n"
+
+
+def impls(*kernels: str, head: str = HEAD) -> str:
+    """A scenario of kernels, `KEY DEBUG` each."""
+    rows = (IMPL.format(key=key, debug=debug) for key, debug in (kernel.split() for kernel in kernels))
+    return f"{head}registrations:\n{''.join(rows)}"
+
+
+DEF = "  - def: foo(Tensor x) -> Tensor\n    debug: {debug}\n"
+PURE = "  - def: foo(Tensor x) -> Tensor\n    alias: PURE_FUNCTION\n    debug: def_pure\n"
+FALLBACK = "  - fallback: boxed\n    dispatch: {key}\n    debug: {debug}\n"
+BAD_DEF = "  - def: foo(Tensor x, Tensor y) -> Tensor\n    kernel: (Tensor _0) -> Tensor _0\n    debug: bad\n"
+KINDS = {
+    "override": (impls("CPU fn_a", "CPU fn_b"), "order-dependent: fn_a and fn_b both set the CPU kernel of test::foo"),
+    "override_by_lines": (
+        impls("CPU fast.py:12", "CPU norm.py:16"),
+        "order-dependent: fast.py:12 and norm.py:16 both set the CPU kernel",
+    ),
+    "stale": (
+        impls("CompositeImplicitAutograd fn_math", "CompositeExplicitAutograd fn_any"),
+        "order-dependent: what calls of test::foo use at NestedTensorCPU and 33 more keys depends on which of *",
+    ),
+    "stale_other": (
+        impls("CompositeImplicitAutograd fn_math", "QuantizedCPU fn_q"),
+        "order-dependent: what calls of test::foo use at AutogradOther depends on which of *",
+    ),
+    "alias": (
+        f"claim: c\nsemantics: pr35061\nregistrations:\n{DEF.format(debug='def_plain')}    alias: default\n{PURE}",
+        "order-dependent: def test::foo (def_pure) is refused after def test::foo (def_plain), and accepted in *",
+    ),
+    "release_of_a_fallback": (
+        f"{HEAD}registrations:\n{FALLBACK.format(key='AutogradPrivateUse1', debug='mine')}{DEF.format(debug='d')}",
+        "order-dependent: the release of fallback AutogradPrivateUse1 (mine) leaves something behind: *",
+    ),
+    "residue": (
+        f"{HEAD}registrations:\n{BAD_DEF}",
+        "order-dependent: the refusal of def test::foo (bad) leaves something behind: *",
+    ),
+    "two_defs": (
+        f"{HEAD}registrations:\n{DEF.format(debug='def_a')}{DEF.format(debug='def_b')}",
+        "order-independent: def test::foo (def_a) and def test::foo (def_b) exclude one another *",
+    ),
+    "schema_mismatch": (
+        f"{HEAD}semantics: strict\nregistrations:\n{BAD_DEF}".replace("semantics: torch-2.13\n", ""),
+        "order-independent: def test::foo (bad) is always refused *",
+    ),
+    "expected_dependence": (
+        impls("CPU fn_a", "CUDA fn_b", head=f"{HEAD}expect: order-dependent\n"),
+        "order-independent: no order leads to another state, and nothing is refused",
+    ),
+    "expected_refusal": (
+        impls("CPU fn_a", head=f"{HEAD}expect: refused\n"),
+        "order-independent: no order leads to another state, and nothing is refused",
+    ),
+    "expected_dependence_and_refused": (
+        f"{HEAD}expect: order-dependent\nregistrations:\n{DEF.format(debug='def_a')}{DEF.format(debug='def_b')}",
+        "order-independent: no order leads to another state",
+    ),
+    "no_golden": (
+        impls("CPU fn_a"),
+        "there is no golden file expect/no_golden.txt; if this is right, accept it with: *",
+    ),
+    "not_yaml": ("claim: [\n", "scenarios/not_yaml.yaml:*"),
+    "unknown_field": (f"{impls('CPU fn_a')}claims: d\n", "scenarios/unknown_field.yaml:7:1: *claims*"),
+    "unknown_key": (impls("CPV fn_a"), "scenarios/unknown_key.yaml:5:15: *CPV*"),
+    "nothing": ("claim: c\nregistrations: []\n", "scenarios/nothing.yaml:*"),
+    "function": (impls("CPU f").replace("debug: f", "kernel: mine:run"), "scenarios/function.yaml:*imports mine*"),
+}
+"""Scenarios that fail, with the first line of each."""
+
+
+def test_the_first_line_of_twenty_kinds_of_failure_names_the_cause(project: Path, run: Run) -> None:
+    run(accept=True)
+    for name, (text, _) in KINDS.items():
+        (project / "scenarios" / f"{name}.yaml").write_text(text)
+    five = project / "expect" / "five.txt"
+    five.write_text(five.read_text().replace("CPU: fn_cpu [kernel]", "CPU: fn_gpu [kernel]"))
+    (project / "expect" / "gone.txt").write_text("claim: c\n")
+    firsts = {f"scenarios/{name}.yaml": first for name, (_, first) in KINDS.items()}
+    firsts["scenarios/five.yaml"] = "expect/five.txt:* holds 'CPU: fn_gpu [[]kernel[]]', and now it is 'CPU: fn_cpu *"
+    firsts["orphan gone.txt"] = "expect/gone.txt has no scenario: delete it, or put its scenario back"
+    assert len(firsts) == 20
+    lines = run().stdout.lines
+    heads = {at: line.strip("_ ") for at, line in enumerate(lines) if line.startswith("___")}
+    ends = [*list(heads)[1:], next(at for at, line in enumerate(lines) if "short test summary" in line)]
+    for (at, head), end in zip(heads.items(), ends, strict=True):
+        first = firsts.pop(head).replace("(", "[(]")
+        assert fnmatchcase(lines[at + 1], f"{first}*"), (head, lines[at + 1])
+        assert end - at - 1 <= 15, (head, lines[at:end])
+    assert firsts == {}
+
+
 def test_a_golden_file_without_a_scenario_fails_as_an_item_of_its_own(project: Path, run: Run) -> None:
     run(accept=True)
     (project / "scenarios" / "five.yaml").unlink()
@@ -145,7 +240,7 @@ def test_a_malformed_scenario_is_reported_with_its_source_location(project: Path
     result = run("scenarios/bad.yaml")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
-        ["*scenarios/bad.yaml:3:5: expected a registration but found a mapping with 'imple'; did you mean impl[?]"]
+        ["scenarios/bad.yaml:3:5: expected a registration but found a mapping with 'imple'; did you mean impl[?]"]
     )
     result.stdout.no_fnmatch_line("*Traceback*")
 
@@ -242,7 +337,7 @@ def test_a_module_that_ends_its_process_fails_its_scenario_and_no_other(
     )
     result = run("scenarios/five.yaml", "scenarios/ends.yaml", accept=True)
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["*scenarios/ends.yaml:4:40: importing ends *"])
+    result.stdout.fnmatch_lines(["scenarios/ends.yaml:4:40: importing ends *"])
 
 
 def test_a_topic_that_pytest_would_leave_out_elsewhere_is_collected(project: Path, run: Run) -> None:
