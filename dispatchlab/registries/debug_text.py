@@ -30,7 +30,10 @@ def stale_order_text(keys: str, kernels: Sequence[tuple[object, str]], *, operat
         operator: the operator, where the text does not stand behind its name.
     """
     them = " and ".join(f"{key} from {owner(debug)}" for key, debug in kernels)
-    return f"what calls {f'of {operator} ' * bool(operator)}use at {keys} depends on which of {them} came first"
+    calls = f"what calls {f'of {operator} ' * bool(operator)}use at {keys}"
+    if len(kernels) == 1:
+        return f"{calls} does not follow {them}: PyTorch does not refresh these slots when it comes or goes"
+    return f"{calls} depends on which of {them} came first"
 
 
 def keys_text(key: str, count: int) -> str:

@@ -105,7 +105,8 @@ def _stale(operator: RecordedOperator, reason: OrderReason, packages: Packages, 
         debugs,
         Level.INFORMATION if fixed and not now else Level.WARNING,
         cause=" and ".join(str(kernel.key) for kernel in kernels),
-        mend=f'lib.impl("{operator.name.without_namespace}", fn, "{reason.keys[0]}"), or drop one of the two',
+        mend=f'lib.impl("{operator.name.without_namespace}", fn, "{reason.keys[0]}"), or drop '
+        f"{'one of the two' if len(kernels) > 1 else 'it'}",
     )
 
 
