@@ -261,8 +261,8 @@ def test_a_terminal_gets_colours_and_lines_that_fit(folder: Path) -> None:
     for text in (report, operator):
         assert re.search(r"\x1b\[[0-9;]*[13]m", text)
         assert max(map(len, plain(text))) <= 60
-    assert plain(report)[0] == "twice.yaml: order-dependent (strict, an idealised"
-    assert any(line.startswith("  why: ") for line in plain(report))
+    assert plain(report)[0] == "twice.yaml: order-dependent (model: strict, an idealised"
+    assert any(line.startswith("cause: ") for line in plain(report))
     assert "Kernels of test::foo (4)" in operator
 
 
@@ -280,4 +280,4 @@ def test_progress_is_drawn_on_a_terminal_and_removed(folder: Path) -> None:
     shown = on_terminal(folder, "permute", "many.yaml", "--walk", "graph", "--timeout", "1.5")
     assert "edges/s" in shown
     shown = " ".join(line.strip() for line in plain(shown))
-    assert "incomplete (strict, an idealised dispatcher), NOT as expected" in shown
+    assert "incomplete (model: strict, an idealised dispatcher), NOT as expected" in shown
