@@ -165,7 +165,9 @@ def packages_of_checkout() -> tuple[str, ...]:
 
 def is_registry(sources: tuple[str, ...]) -> bool:
     """Whether sources are one registry or package, and not scenarios."""
-    if len(sources) != 1 or os.path.isdir(sources[0]):
+    if len(sources) != 1 or sources[0].endswith((".yaml", ".yml")):
+        return False
+    if os.path.isdir(sources[0]) and not os.path.isfile(os.path.join(sources[0], "__init__.py")):
         return False
     from dispatchlab.questions.sources.find_sources import is_registry_source
 

@@ -70,8 +70,8 @@ def test_help_imports_no_command(folder: Path) -> None:
         [sys.executable, "-c", script], cwd=folder, env=environment(), capture_output=True, text=True, check=True
     )
     assert result.stdout.splitlines()[-1].split()[1:] == [
-        *("dispatchlab", "dispatchlab._lazy", "dispatchlab.cli", "dispatchlab.commands", "dispatchlab.commands.output"),
-        *("dispatchlab.commands.overview", "dispatchlab.errors", "dispatchlab.escape"),
+        *("dispatchlab", "dispatchlab._lazy", "dispatchlab.cli", "dispatchlab.commands", "dispatchlab.commands.help"),
+        *("dispatchlab.commands.output", "dispatchlab.commands.overview", "dispatchlab.errors", "dispatchlab.escape"),
     ]
 
 
