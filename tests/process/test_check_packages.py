@@ -397,12 +397,14 @@ def test_modules_that_register_and_are_not_imported_are_imported_each_by_itself(
         helper=LAZY_HELPER,
         ops=LAZY_OPS,
         needs="import not_there_at_all\nfrom . import helper\nhelper.op('lazy::never')(None)\n",
+        half="import torch\nlib = torch.library.Library('half', 'FRAGMENT')\nimport not_there_at_all\n",
         dies="import os\nfrom . import helper\nos.abort()\nhelper.op('lazy::never')(None)\n",
     )
     code, found = checked(tmp_path, "lazy")
     assert (code, found["nothing"]) == (0, [])
     assert found["registered"].startswith("1 operator and ")
-    imported, missing, died = found["notes"]
+    imported, half, missing, died = found["notes"]
+    assert half.startswith("not imported: lazy.half: ")
     assert imported == "imported after lazy: lazy.ops"
     assert missing.startswith("not imported: lazy.needs: ModuleNotFoundError: No module named 'not_there_at_all'")
     assert died.startswith("lazy.dies cannot be imported: it ended its process with signal SIGABRT")
@@ -449,3 +451,16 @@ def test_a_crash_on_a_generated_value_is_open(tmp_path: Path) -> None:
     _, found = checked(tmp_path, "clean")
     assert answer(found, "trials")["findings"] == []
     assert any("call is open: SIGFPE on a generated input" in note for note in answer(found, "trials")["notes"])
+
+
+def test_a_fake_that_checks_its_arguments_refuses_generated_ones_without_a_finding(tmp_path: Path) -> None:
+    strict = CLEAN.replace(
+        "def _(x):\n", "def _(x):\n    torch._check(x.dtype == torch.int8, lambda: 'x must be int8')\n"
+    )
+    module(tmp_path, "clean", __init__="from clean import ops\n", ops=strict)
+    code, found = checked(tmp_path, "clean")
+    assert (code, answer(found, "trials")["findings"]) == (0, [])
+    broken = CLEAN.replace("return torch.empty_like(x)", "return torch.empty_like(x, shape=1)")
+    (tmp_path / "clean" / "ops.py").write_text(broken, encoding="utf-8")
+    code, found = checked(tmp_path, "clean")
+    assert (code, len(answer(found, "trials")["findings"])) == (1, 1)

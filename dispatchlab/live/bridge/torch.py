@@ -174,7 +174,8 @@ def import_package(name: str) -> None:
 
 def _reason(error: BaseException) -> str:
     try:
-        return f"{type(error).__name__}: {error}"
+        because = str(error.__cause__ or "").partition("\n")[0]
+        return f"{type(error).__name__}: {error}{f': {because}' * (bool(because) and because not in str(error))}"
     except Exception:  # an error of a package, whose text fails in its turn
         return type(error).__name__
 
@@ -196,6 +197,9 @@ def _what_to_do(name: str, error: Exception) -> str:
         return f"{at}; install {top}, in its checkout with `pip install -e .`, which builds what it lacks"
     if missing is not None:
         return f"{at}; {name} needs it: install {missing.partition('.')[0]}"
+    if missing_library := re.search(r"\b(lib\S+): cannot open shared object file", f"{error} {error.__cause__}"):
+        build = f"the installed one is PyTorch {torch().__version__}"
+        return f"{at}; {missing_library[1]} is missing: it is of another build of PyTorch or of the system, and {build}"
     if isinstance(error, (ImportError, OSError)):
         return f"{at}; if {top} is a checkout, `pip install -e .` builds what it lacks"
     return at

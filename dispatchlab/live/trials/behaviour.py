@@ -15,7 +15,13 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._pytree import tree_leaves
 
 from dispatchlab.live.trials.inputs import Inputs, emptied, gapped, tensors_of, transposed
-from dispatchlab.live.trials.subject import NothingTriedError, NotNeededError, Subject, WrongResultError, difference
+from dispatchlab.live.trials.subject import (
+    NothingTriedError,
+    NotNeededError,
+    Subject,
+    WrongResultError,
+    difference,
+)
 
 
 def signature(subject: Subject) -> None:
@@ -72,8 +78,15 @@ def _changed(subject: Subject) -> set[str]:
         changed |= written
     if not any(returned.alias_info is not None for returned in subject.op._schema.returns):
         for _, other in subject.each():
-            with SchemaCheckMode():
-                subject.call(other)
+            try:
+                with SchemaCheckMode():
+                    subject.call(other)
+            except NotImplementedError as error:
+                if "HigherOrderOperator" not in str(error):
+                    raise
+                raise NothingTriedError(
+                    "its kernel calls a higher-order operator, which PyTorch's check does not take"
+                ) from error
     return changed
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -33,6 +35,14 @@ class NothingTriedError(Exception):
 
 class WrongResultError(Exception):
     """A call gave or did something else than it should."""
+
+
+def _refuses_on_purpose(error: Exception) -> bool:
+    """Return whether a function of the user raises by a check of its own, such as of a dtype."""
+    own = os.path.dirname(torch.__file__) + os.sep
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(own)]
+    said = isinstance(error, RuntimeError | ValueError | TypeError) and not isinstance(error, NotImplementedError)
+    return said and bool(frames) and (frames[-1].line or "").startswith(("raise ", "torch._check"))
 
 
 @dataclass(slots=True)
@@ -192,7 +202,7 @@ class Subject:
             counts: returns whether a failure counts on one generated input alone.
         """
         failures: list[tuple[Exception, Inputs]] = []
-        passed, nothing = 0, None
+        passed, nothing, refused = 0, None, ""
         for inputs, other in self.each(*changes, most=most):
             try:
                 check(inputs, other)
@@ -200,7 +210,12 @@ class Subject:
             except NotNeededError as needless:
                 nothing = needless
             except Exception as error:
-                failures.append((error, inputs))
+                if self.given or not _refuses_on_purpose(error):
+                    failures.append((error, inputs))
+                else:
+                    refused = str(error)
+        if refused and not passed and not failures:
+            raise NothingTriedError(f"it refuses generated inputs: {refused.splitlines()[0]}")
         for failure, inputs in failures:
             if self.given or not passed or counts(failure, inputs):
                 self.now = inputs

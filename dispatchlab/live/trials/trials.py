@@ -41,6 +41,7 @@ TRIALS: Final[dict[str, Trial]] = {
 COMPILED: Final = ("AOT", "compile with a consumer", "compile before a write")
 """Those that need a compiler."""
 
+_HEAP: Final = re.compile(r"^(?:free|malloc|realloc|munmap_chunk|corrupted|double free)\b.*", re.MULTILINE)
 _WHAT: Final = re.compile(r"^\s*what\(\):\s*(.*)$", re.MULTILINE)
 _FIRST: Final = ("call", "schema")
 _BY_VALUES: Final = (signal.SIGFPE, signal.SIGSEGV)
@@ -68,7 +69,8 @@ def run_trials(subject: Subject, names: Sequence[str], *, before: str = "") -> I
             if not left:
                 return
             said = _WHAT.findall(copy.printed())
-            if -copy.code in _BY_VALUES and left[0] in _FIRST and not said and not subject.given:
+            broken = -copy.code in _BY_VALUES or _HEAP.search(copy.printed())
+            if broken and left[0] in _FIRST and not said and not subject.given:
                 why = f"{how_it_ended(copy.code)} on a generated input, which may be none of its own"
                 yield TrialRun(operator=subject.name, trial=left[0], status="open", why=why)
                 return

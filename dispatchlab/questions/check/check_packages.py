@@ -272,7 +272,7 @@ def _not_asked(report: CheckReport, question: Question, why: object) -> CheckRep
 
 
 def _order(report: CheckReport, facts: PackageFacts, scenario: Scenario) -> CheckReport:
-    registering = facts.record.registering
+    registering = tuple(one for one in facts.record.registering if one not in facts.failed)
     later = tuple(one for one in facts.later if one in registering)
     named = tuple(one for one in report.packages if not any(each.startswith(f"{one}.") for each in later))
     imports = compare_import_orders((*named, *later), registering=registering)
